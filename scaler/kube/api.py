@@ -1,0 +1,138 @@
+"""The only seam to the cluster: list, watch, get, create, replace, patch and delete on plain objects.
+
+Two implementations are judged by one conformance suite (tests/conformance): `kube.client.HttpKubeApi`
+against a real API server and `sim.cluster.SimCluster`. Nothing here knows about HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+import msgspec
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON gives it."""
+
+T = TypeVar("T")
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One resource type, named as in API paths: `/apis/{group}/{version}/.../{plural}`."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+SERVICES = Resource("", "v1", "services", "Service")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+EVENTS = Resource("", "v1", "events", "Event")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+ASCEND_JOBS = Resource("mindxdl.gitee.com", "v1", "ascendjobs", "AscendJob")
+POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
+
+
+class PatchType(StrEnum):
+    """The three patch encodings that the scaler uses; the value is the HTTP content type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+
+
+class EventType(StrEnum):
+    """What a watch event says. ERROR never reaches the caller: it is raised as an error of kube.errors."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
+    """One event of a watch. For BOOKMARK only `resource_version` means anything and `object` is None."""
+
+    type: EventType
+    object: T | None
+    resource_version: str
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One page of a list. `continue_token` is empty on the last page."""
+
+    items: list[T]
+    resource_version: str
+    continue_token: str = ""
+
+
+class KubeApi(Protocol):
+    """The cluster. Every method raises `kube.errors.KubeError` and nothing else (CancelledError aside).
+
+    `namespace=None` on list and watch means all namespaces; cluster-scoped resources take None everywhere.
+    `decode` names a msgspec Struct (or any type msgspec knows) that receives just the fields it declares; by
+    default objects are plain dicts. Selectors are written as in kubectl.
+    """
+
+    @overload
+    async def list(
+        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
+        limit: int = 0, continue_token: str = "", resource_version: str = "",
+    ) -> Page[Object]: ...  # fmt: skip
+    @overload
+    async def list(
+        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
+        limit: int = 0, continue_token: str = "", resource_version: str = "", decode: type[T],
+    ) -> Page[T]: ...  # fmt: skip
+
+    @overload
+    def watch(
+        self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
+        field_selector: str = "", timeout_seconds: int = 300,
+    ) -> AsyncIterator[WatchEvent[Object]]: ...  # fmt: skip
+    @overload
+    def watch(
+        self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
+        field_selector: str = "", timeout_seconds: int = 300, decode: type[T],
+    ) -> AsyncIterator[WatchEvent[T]]: ...  # fmt: skip
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
+
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
+    ) -> Object:
+        """PUT. A `metadata.resourceVersion` (and `uid`) in the body is a precondition: ConflictError if it differs."""
+        ...
+
+    async def patch(
+        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
+        subresource: str = "",
+    ) -> Object:  # fmt: skip
+        """PATCH. A `metadata.uid` or `metadata.resourceVersion` in a merge or strategic patch, or a JSON patch `test`,
+        is a precondition."""
+        ...
+
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
+        grace_period_seconds: int | None = None, propagation_policy: str = "",
+    ) -> None:  # fmt: skip
+        """DELETE with preconditions: ConflictError when `uid` or `resource_version` differ, NotFoundError when gone."""
+        ...

@@ -1,0 +1,104 @@
+"""Everything that can go wrong at the seam, as one tree. Translated once, in the implementations of KubeApi.
+
+KubeError
+├── StatusError             the API server answered with a Status; nothing was changed
+│   ├── BadRequestError         400
+│   ├── UnauthorizedError       401
+│   ├── ForbiddenError          403 (RBAC, quota, admission)
+│   ├── NotFoundError           404 (object, or resource type not installed)
+│   ├── ConflictError           409 (a precondition does not hold)
+│   │   └── AlreadyExistsError  409 (create with a taken name)
+│   ├── ExpiredError            410 (resourceVersion or continue token too old: list again)
+│   ├── InvalidError            422 (validation), 413, 415
+│   └── TooManyRequestsError    429
+├── NotSentError            no connection: the request certainly had no effect
+└── UnknownOutcomeError     sent, but no trustworthy answer (timeout, reset, 5xx, HTML): re-read before acting
+"""
+
+from __future__ import annotations
+
+
+class KubeError(Exception):
+    """Base of all errors of the seam. `str()` is one line for people."""
+
+    retry_after: float | None = None
+    """Seconds that the server asked to wait, None when it did not say."""
+
+
+class StatusError(KubeError):
+    """The API server refused. `status` is the HTTP code, `reason` the Status reason, `message` its words."""
+
+    def __init__(self, status: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class BadRequestError(StatusError):
+    pass
+
+
+class UnauthorizedError(StatusError):
+    pass
+
+
+class ForbiddenError(StatusError):
+    pass
+
+
+class NotFoundError(StatusError):
+    pass
+
+
+class ConflictError(StatusError):
+    pass
+
+
+class AlreadyExistsError(ConflictError):
+    pass
+
+
+class ExpiredError(StatusError):
+    pass
+
+
+class InvalidError(StatusError):
+    pass
+
+
+class TooManyRequestsError(StatusError):
+    pass
+
+
+class NotSentError(KubeError):
+    pass
+
+
+class UnknownOutcomeError(KubeError):
+    pass
+
+
+_BY_CODE: dict[int, type[StatusError]] = {
+    400: BadRequestError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: ExpiredError,
+    413: InvalidError,
+    415: InvalidError,
+    422: InvalidError,
+    429: TooManyRequestsError,
+}
+
+
+def status_error(code: int, reason: str, message: str, *, retry_after: float | None = None) -> KubeError:
+    """The error for an HTTP code and Status reason; 5xx is an unknown outcome because some of it may have happened."""
+    if code >= 500:
+        error: KubeError = UnknownOutcomeError(f"{code} {reason}: {message}")
+        error.retry_after = retry_after
+        return error
+    cls = AlreadyExistsError if code == 409 and reason == "AlreadyExists" else _BY_CODE.get(code, StatusError)
+    return cls(code, reason, message, retry_after=retry_after)

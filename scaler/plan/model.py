@@ -1,0 +1,251 @@
+"""The vocabulary of the decision: frozen values only.
+
+A `Snapshot` goes in, a `Plan` and the next `Memory` come out. All of them serialise with msgspec.json, so a bug
+report, a test fixture and the input of `scaler explain` are the same file. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from scaler.rules.rule import Rule, RuleOptions
+
+
+class State(StrEnum):
+    """The state of an instance, derived from its pods each time; see docs/explanation/how-it-decides.md."""
+
+    FINISHED = "Finished"
+    TERMINATING = "Terminating"
+    HELD = "Held"
+    RUNNING = "Running"
+    BROKEN = "Broken"
+    STARTING = "Starting"
+    ADMITTED = "Admitted"
+
+
+class Reason(StrEnum):
+    """Why an instance is where it is. Stable names: events, conditions, status, metrics, CLI and docs use them."""
+
+    # held
+    WAITING_FOR_RATIO = "WaitingForRatio"
+    NOT_IN_RATIO = "NotInRatio"
+    GROUP_UNKNOWN = "GroupUnknown"
+    GROUP_LABEL_MISSING = "GroupLabelMissing"
+    JOB_ID_MISSING = "JobIdMissing"
+    RULE_MISSING = "RuleMissing"
+    RULE_INVALID = "RuleInvalid"
+    FLOOR_DOES_NOT_FIT = "FloorDoesNotFit"
+    FLOOR_INCOMPLETE = "FloorIncomplete"
+    FLOOR_TOO_LARGE = "FloorTooLarge"
+    FLOOR_NOT_SCHEDULED = "FloorNotScheduled"
+    YIELDS_TO_FLOOR = "YieldsToFloor"
+    WAITING_FOR_CAPACITY = "WaitingForCapacity"
+    RECLAIMED = "Reclaimed"
+    NAME_TAKEN = "NameTaken"
+    CREATE_REFUSED = "CreateRefused"
+    PAUSED = "Paused"
+    TERMINATING = "Terminating"
+    # admitted
+    WAITING_FOR_SCHEDULER = "WaitingForScheduler"
+    STARTING = "Starting"
+    # others
+    RUNNING = "Running"
+    BROKEN = "Broken"
+    FINISHED = "Finished"
+    SURPLUS_RUNNING = "SurplusRunning"
+    RECLAIM_WOULD_COST_RESTARTS = "ReclaimWouldCostRestarts"
+    NOT_SERVED = "NotServed"
+
+
+class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here uses the builtin
+    """Said beside a reason, about an instance or about the whole service."""
+
+    INSTANCE_SIZE_MISMATCH = "InstanceSizeMismatch"
+    TARGET_UNREACHABLE = "TargetUnreachable"
+    HOLD_NOT_POSSIBLE = "HoldNotPossible"
+    NOT_SERVED = "NotServed"
+    RULE_MISSING = "RuleMissing"
+    RULE_INVALID = "RuleInvalid"
+    RULE_WARNING = "RuleWarning"
+
+
+class ServiceKey(msgspec.Struct, frozen=True, order=True):
+    """The unit of decision. `rule` is "" for jobs that name none: they have nothing to wait for."""
+
+    namespace: str
+    rule: str
+    job_id: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.rule or '-'}/{self.job_id or '-'}"
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts.
+
+    All pod counts but `terminating` leave out pods with a deletionTimestamp. Pods are the owner's by owner uid.
+    """
+
+    uid: str
+    name: str
+    group: str | None
+    """Value of label mind-cluster/group-name; None when the label is missing, "" when it is empty."""
+    created: float
+    """When the owner was created; with the natural order of names it orders instances."""
+    expected: int
+    """Pods that the instance consists of."""
+    kind: str = "AscendJob"
+    generation: int = 0
+    """metadata.generation of the owner: a refused creation is tried again at once when it changes."""
+    owner_deleting: bool = False
+    owner_finished: bool = False
+    pods: int = 0
+    """Expected pods that exist and are not terminating; expected - pods are missing."""
+    gated: int = 0
+    bound: int = 0
+    running: int = 0
+    ready: int = 0
+    ended: int = 0
+    """Phase Failed or Succeeded."""
+    terminating: int = 0
+    crashing: int = 0
+    """In CrashLoopBackOff now."""
+    faulty: int = 0
+    """On a node or chip known as faulty."""
+    restarts: int = 0
+    """Sum of container restart counts."""
+    admitted_at: float = 0.0
+    """Creation of its oldest pod; 0.0 without pods."""
+    leftovers: bool = False
+    """An admission's object other than pods exists (its PodGroup)."""
+    name_taken: str = ""
+    """`Kind name` of an object that another owner has under a name this instance needs; "" when none."""
+    trouble: str = ""
+    """For people: what is wrong with its pods, e.g. `pod d0-master-0 on node node-4, which is not Ready`."""
+
+
+class InstanceMemory(msgspec.Struct, frozen=True):
+    """What must be remembered about an instance between passes, keyed by its uid. Lost at failover, by design."""
+
+    broken_since: float = 0.0
+    restarts: int = -1
+    """Restart count seen last; -1 = never seen."""
+    restarted_at: float = 0.0
+    """When an increase of the restart count was first seen."""
+    reclaimed: str = ""
+    """Held since its admission was taken back; the value says for which group."""
+    refused: str = ""
+    """The API server's words when its creation was refused; "" when it was not."""
+    refused_until: float = 0.0
+    refused_times: int = 0
+    refused_generation: int = 0
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """The successor of a plan is part of the next snapshot; after a failover it starts empty."""
+
+    instances: dict[str, InstanceMemory] = {}
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """The settings that the decision depends on. Seconds."""
+
+    broken_grace: float = 60.0
+    stable_after: float = 30.0
+    reclaim: bool = True
+
+
+class RuleProblem(msgspec.Struct, frozen=True):
+    """What is wrong with the rule now. With a `Snapshot.rule` beside it, that is the last valid one, still in force."""
+
+    kind: Warning
+    """RULE_MISSING or RULE_INVALID."""
+    message: str
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All that one service's decision depends on: the same snapshot gives the same plan, byte for byte."""
+
+    key: ServiceKey
+    now: float
+    instances: tuple[Instance, ...]
+    rule: Rule | None = None
+    """The rule in force; None when no valid one was ever seen (or key.rule is "")."""
+    options: RuleOptions = RuleOptions()
+    problem: RuleProblem | None = None
+    memory: Memory = Memory()
+    policy: Policy = Policy()
+    resource_versions: dict[str, str] = {}
+    """Resource plural -> the resourceVersion up to which the cache had seen it."""
+    format: int = 1
+
+
+class Admit(msgspec.Struct, frozen=True, tag="Admit", tag_field="action"):
+    """Give a held instance all of its pods (or take all gates off)."""
+
+    uid: str
+
+
+class Complete(msgspec.Struct, frozen=True, tag="Complete", tag_field="action"):
+    """Create the missing (or release the gated) members of an instance that has other live pods."""
+
+    uid: str
+
+
+class Reclaim(msgspec.Struct, frozen=True, tag="Reclaim", tag_field="action"):
+    """Take an admission back: delete unbound pods and the PodGroup. Also tidies what a held instance left behind."""
+
+    uid: str
+
+
+Action = Admit | Complete | Reclaim
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Where one instance is and why: exactly one per instance of the snapshot. plan.explain puts it into words."""
+
+    uid: str
+    name: str
+    group: str | None
+    state: State
+    reason: Reason
+    about: tuple[str, ...] = ()
+    """What the reason refers to: the groups waited for, the API server's words, the pod in trouble."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A warning beside the reasons. `uid` is "" when it is about the whole service."""
+
+    warning: Warning
+    message: str
+    uid: str = ""
+
+
+class GroupPlan(msgspec.Struct, frozen=True):
+    """One group's share of the plan, counted before the plan takes effect."""
+
+    target: int
+    running: int
+    in_flight: int
+    held: int
+    live: int
+    admit: int = 0
+    reclaim: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to do for one service, with one verdict for every instance."""
+
+    key: ServiceKey
+    target_index: int
+    """Index in rule.ratios, 0 = the largest; -1 without a rule."""
+    target: dict[str, int]
+    complete: bool
+    groups: dict[str, GroupPlan]
+    verdicts: tuple[Verdict, ...]
+    actions: tuple[Action, ...] = ()
+    notes: tuple[Note, ...] = ()
+    recheck_at: float = 0.0
+    """When time alone may change the decision; 0.0 = never."""

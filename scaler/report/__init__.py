@@ -1,0 +1,1 @@
+"""Tells people: events, conditions, the status ConfigMap, metrics and logs."""

@@ -1,0 +1,63 @@
+"""The rule as frozen integers: what the planner reads. Built by rules.document from a valid document only."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Ratio(msgspec.Struct, frozen=True):
+    """One entry of `elastic_scaling_list`: how many instances of each group, and pods per instance."""
+
+    counts: dict[str, int]
+    sizes: dict[str, int]
+
+    def of(self, group: str) -> int:
+        """Instances of `group`; 0 for a group that this ratio does not name."""
+        return self.counts.get(group, 0)
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """`ratios[0]` is the largest, the last is the smallest; ratios of only zeros have been dropped. Never empty."""
+
+    ratios: tuple[Ratio, ...]
+
+    @property
+    def largest(self) -> Ratio:
+        return self.ratios[0]
+
+    @property
+    def smallest(self) -> Ratio:
+        return self.ratios[-1]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Every group that some ratio names, in order of first mention from the largest ratio on."""
+        return tuple(dict.fromkeys(group for ratio in self.ratios for group in ratio.counts))
+
+
+class CountsFrom(StrEnum):
+    """From which state on an instance counts as running (annotation `mind-cluster/counts-from`)."""
+
+    BOUND = "bound"
+    RUNNING = "running"
+    READY = "ready"
+
+
+class Trade(StrEnum):
+    """When a running surplus instance may be evicted for a missing one (annotation `mind-cluster/trade`)."""
+
+    WHEN_NOT_SERVING = "when-not-serving"
+    ALWAYS = "always"
+    OFF = "off"
+
+
+class RuleOptions(msgspec.Struct, frozen=True):
+    """What the `mind-cluster/` annotations on the rule say; absent or unusable ones have their default."""
+
+    paused: bool = False
+    counts_from: CountsFrom = CountsFrom.RUNNING
+    trade: Trade = Trade.WHEN_NOT_SERVING
+    arbitration: bool = True
+    service_priority: int | None = None

@@ -1,0 +1,1 @@
+"""What the scaler answers over HTTP: health, readiness, metrics, recorded snapshots."""

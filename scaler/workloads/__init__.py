@@ -1,0 +1,1 @@
+"""One module per workload kind: raw object <-> what the planner needs. No I/O."""

@@ -1,0 +1,21 @@
+"""Options and fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--real-data", default=os.environ.get("REAL_DATA", "../shared/data"), help="folder of real inputs")
+
+
+@pytest.fixture(scope="session")
+def real_data(pytestconfig: pytest.Config) -> Path:
+    """The folder of real inputs; tests that need it are skipped, by name, where it is absent."""
+    folder = Path(pytestconfig.getoption("--real-data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real inputs at {folder} (--real-data)")
+    return folder
