@@ -1,0 +1,136 @@
+"""The `scaler` command: finds the subcommand, hands it its arguments, turns its end into an exit code.
+
+Every subcommand is a module of `scaler.commands`. Only the one that was asked for is imported, so that `scaler lint`
+starts fast and a broken dependency of one command cannot take the others down.
+Nothing here may know what a command does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol, cast
+
+from scaler import __doc__ as purpose
+from scaler import __version__
+
+COMMANDS = ("lint", "schema", "plan", "explain", "simulate", "demo", "run")
+"""Subcommands in the order in which a new user meets them; each is `scaler.commands.NAME`."""
+
+INCOMPLETE = "This installation is incomplete; in a clone of the repository, 'make demo' installs what is missing."
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+
+class Command(Protocol):
+    """What a module of `scaler.commands` offers."""
+
+    HELP: str
+
+    @property
+    def add_arguments(self) -> Callable[[argparse.ArgumentParser], None]: ...
+
+    @property
+    def run(self) -> Callable[[argparse.Namespace], int]: ...
+
+
+class Parser(argparse.ArgumentParser):
+    """Answers a usage error with exit code 2 and the place where the right usage is written."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(EXIT_USAGE, f"{self.prog}: error: {message}\nTry '{self.prog} --help'.\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (without the program's name) and return its exit code; never raises SystemExit."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    _print_what_the_terminal_cannot_encode_as_escapes()
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()  # a reader that has gone must show here, not at interpreter exit
+    except SystemExit as end:  # argparse's way to say that help was printed or the usage is wrong
+        return end.code if isinstance(end.code, int) else EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return EXIT_BROKEN_PIPE
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] not in COMMANDS:
+        return _top_level(arguments)
+    name = arguments[0]
+    try:
+        command = _load(name)
+    except ImportError as error:
+        sys.stderr.write(f"scaler {name}: cannot be loaded: {error}
+{INCOMPLETE}
+")
+        return EXIT_FAILED
+    parser = Parser(prog=f"scaler {name}", description=command.HELP)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments[1:]))
+
+
+def _load(name: str) -> Command:
+    return cast("Command", importlib.import_module(f"scaler.commands.{name}"))
+
+
+def _top_level(arguments: list[str]) -> int:
+    """Answer everything that names no command: help, version, nothing, a misspelling."""
+    if arguments and not arguments[0].startswith("-"):
+        _parser().error(_unknown(arguments[0]))
+    parser = _parser(_overview() if {"-h", "--help"} & set(arguments) else "")
+    parser.parse_known_args(arguments[:1])
+    parser.error(f"unknown option {arguments[0]}" if arguments else f"a command is needed: {', '.join(COMMANDS)}")
+
+
+def _parser(overview: str = "") -> Parser:
+    parser = Parser(prog="scaler", usage="scaler COMMAND ...", description=purpose, epilog=overview)
+    parser.add_argument("--version", action="version", version=f"scaler {__version__}")
+    return parser
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    guess = f", did you mean '{near[0]}'?" if near else f"; commands are: {', '.join(COMMANDS)}"
+    return f"there is no command '{name}'{guess}"
+
+
+def _overview() -> str:
+    lines = [f"  {name:<10} {_summary(name)}" for name in COMMANDS]
+    return "\n".join(["commands:", *lines, "", "'scaler COMMAND --help' says more about each."])
+
+
+def _summary(name: str) -> str:
+    try:
+        return _load(name).HELP.strip().splitlines()[0]
+    except ImportError as error:
+        return f"(cannot be loaded: {error})"
+
+
+def _print_what_the_terminal_cannot_encode_as_escapes() -> None:
+    """Full-width punctuation is one of our subjects; a terminal of another encoding must not end in an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _silence_stdout() -> None:
+    """Point stdout nowhere, or the interpreter complains about the broken pipe once more when it flushes at exit."""
+    with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device, not a path
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
