@@ -120,6 +120,8 @@ class Instance(msgspec.Struct, frozen=True):
     """Creation of its oldest pod; 0.0 without pods."""
     leftovers: bool = False
     """An admission's object other than pods exists (its PodGroup)."""
+    label_problem: Reason | None = None
+    """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, or RuleMissing for an empty rule name."""
     name_taken: str = ""
     """`Kind name` of an object that another owner has under a name this instance needs; "" when none."""
     trouble: str = ""

@@ -1,0 +1,238 @@
+"""One service's decision: section 3 of the contract. Values in, values out.
+
+    snapshot -> states and groups -> target -> complete, admit, reclaim -> one verdict for each instance
+
+Must not do I/O, read a clock, log, or know what an AscendJob is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from scaler.plan.members import Group, Member, in_order, newest_admission_first, why_not_admissible
+from scaler.plan.model import (
+    Action,
+    Admit,
+    Complete,
+    Instance,
+    Memory,
+    Plan,
+    Reason,
+    Reclaim,
+    Snapshot,
+    State,
+)
+from scaler.plan.state import (
+    NEVER_SEEN,
+    counts_as_running,
+    is_in_flight,
+    observe_restarts,
+    observe_state,
+    state_of,
+)
+from scaler.plan.verdicts import notes, verdicts
+from scaler.rules.rule import Ratio, Rule
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The ratio to work towards. `unreachable` ratios, all larger, need more instances than are live."""
+
+    index: int
+    complete: bool
+    unreachable: int
+
+
+def plan(snapshot: Snapshot) -> tuple[Plan, Memory]:
+    """The plan for one service and the memory for its next snapshot."""
+    members = [_look_at(instance, snapshot) for instance in snapshot.instances]
+    groups = _sort_into_groups(members, snapshot)
+    target: Target | None = None
+    actions: list[Action] = []
+    if snapshot.rule is not None:
+        target = _set_targets(groups, snapshot.rule)
+        actions = [] if snapshot.options.paused else _act(groups, snapshot)
+    elif not snapshot.key.rule:
+        actions = _serve_without_rule(members, snapshot.now)
+    result = Plan(
+        key=snapshot.key,
+        target_index=target.index if target else -1,
+        target={name: group.target for name, group in groups.items()} if target else {},
+        complete=target.complete if target else not snapshot.key.rule,
+        groups={name: group.plan() for name, group in groups.items()},
+        verdicts=verdicts(snapshot, members, groups),
+        actions=tuple(actions),
+        notes=notes(snapshot, groups, target.unreachable if target else 0),
+        recheck_at=_recheck_at(members, snapshot),
+    )
+    return result, _memory(members, snapshot.memory)
+
+
+def _set_targets(groups: dict[str, Group], rule: Rule) -> Target:
+    running = {name: group.running for name, group in groups.items()}
+    live = {name: group.live for name, group in groups.items()}
+    target = choose_target(rule.ratios, running, live)
+    ratio = rule.ratios[target.index]
+    for name, group in groups.items():
+        group.target = ratio.of(name)
+    return target
+
+
+def choose_target(ratios: Sequence[Ratio], running: Mapping[str, int], live: Mapping[str, int]) -> Target:
+    """From the smallest ratio upward the first that is not satisfied, among those that have enough live instances.
+
+    Ratios never rise from first to last (the rule's own check), so both "satisfied" and "reachable" hold from
+    some index on, and two binary searches find the answer in ladders of any length.
+    """
+    satisfied_from = bisect_left(ratios, True, key=lambda ratio: _covers(running, ratio))
+    reachable_from = bisect_left(ratios, True, key=lambda ratio: _covers(live, ratio))
+    if reachable_from == len(ratios):
+        return Target(len(ratios) - 1, complete=False, unreachable=len(ratios))
+    if satisfied_from > reachable_from:
+        return Target(satisfied_from - 1, complete=False, unreachable=reachable_from)
+    return Target(reachable_from, complete=True, unreachable=reachable_from)
+
+
+def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
+    get = counts.get
+    return all(get(group, 0) >= number for group, number in ratio.counts.items())
+
+
+# 1. what is there
+
+
+def _look_at(instance: Instance, snapshot: Snapshot) -> Member:
+    now, policy = snapshot.now, snapshot.policy
+    memory = observe_restarts(instance, snapshot.memory.instances.get(instance.uid, NEVER_SEEN), now)
+    state = state_of(instance, memory, now, policy)
+    member = Member(instance, observe_state(state, memory, now), state)
+    member.running = counts_as_running(instance, state, snapshot.options.counts_from)
+    member.in_flight = not member.running and is_in_flight(state, member.memory, now, policy)
+    return member
+
+
+def _sort_into_groups(members: list[Member], snapshot: Snapshot) -> dict[str, Group]:
+    """Counts per group: those of the rule, then any other that an instance names (its target is 0)."""
+    groups = {name: Group() for name in snapshot.rule.groups} if snapshot.rule else {}
+    for member in members:
+        name = member.instance.group
+        if name is None or member.instance.label_problem:
+            continue
+        group = groups.get(name)
+        if group is None:
+            group = groups[name] = Group()
+        group.members.append(member)
+        group.running += member.running
+        group.in_flight += member.in_flight
+        group.held += member.state is State.HELD
+        group.live += not (member.instance.owner_deleting or member.instance.owner_finished)
+    return groups
+
+
+# 2. what to do
+
+
+def _act(groups: dict[str, Group], snapshot: Snapshot) -> list[Action]:
+    missing = any(group.running < group.target for group in groups.values())
+    actions: list[Action] = []
+    for group in groups.values():
+        actions += _complete(group)
+        actions += _admit(group, snapshot)
+        actions += _reclaim(group, groups, missing=missing and snapshot.policy.reclaim)
+        actions += _tidy(group)
+    return actions
+
+
+def _complete(group: Group) -> list[Action]:
+    """Heal instances that have live pods, before anything new starts. One without a slot needs a free one."""
+    actions: list[Action] = []
+    for member in in_order(member for member in group.members if _is_incomplete(member)):
+        rejoins = not member.in_flight
+        if group.occupied + group.rejoining + rejoins <= group.target:
+            group.rejoining += rejoins
+            actions.append(Complete(member.instance.uid))
+    return actions
+
+
+def _is_incomplete(member: Member) -> bool:
+    """Has live pods, and members to create or release. One whose old pod is still terminating has to wait for it."""
+    if member.state is not State.ADMITTED and member.state is not State.BROKEN:
+        return False
+    i = member.instance
+    return i.gated > 0 or i.pods + i.terminating < i.expected
+
+
+def _admit(group: Group, snapshot: Snapshot) -> list[Action]:
+    free = group.target - group.occupied - group.rejoining
+    if free <= 0 or not group.held:
+        return []
+    willing = (m for m in group.members if m.state is State.HELD and why_not_admissible(m, snapshot.now) is None)
+    chosen = in_order(willing)[:free]
+    for member in chosen:
+        member.reason = Reason.WAITING_FOR_SCHEDULER
+    group.admit = len(chosen)
+    return [Admit(member.instance.uid) for member in chosen]
+
+
+def _reclaim(group: Group, groups: dict[str, Group], *, missing: bool) -> list[Action]:
+    """Take unbound surplus back when some group misses an instance; a half-made surplus instance in any case."""
+    surplus = group.occupied - group.target
+    if surplus <= 0:
+        return []
+    unbound = (m for m in group.members if m.state is State.ADMITTED and not m.instance.bound)
+    chosen = newest_admission_first(m for m in unbound if missing or _is_incomplete(m))[:surplus]
+    awaited = ", ".join(sorted(name for name, other in groups.items() if other.running < other.target))
+    for member in chosen:
+        member.reason = Reason.RECLAIMED
+        member.memory = msgspec.structs.replace(member.memory, reclaimed=awaited or "-")
+    group.reclaim = len(chosen)
+    return [Reclaim(member.instance.uid) for member in chosen]
+
+
+def _tidy(group: Group) -> list[Action]:
+    """A held instance keeps no PodGroup: the scheduler would reserve room for it."""
+    return [
+        Reclaim(member.instance.uid)
+        for member in group.members
+        if member.state is State.HELD and member.instance.leftovers and member.reason is None
+    ]
+
+
+def _serve_without_rule(members: list[Member], now: float) -> list[Action]:
+    """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
+    actions: list[Action] = []
+    for member in members:
+        i = member.instance
+        if member.state is State.HELD and why_not_admissible(member, now) is None:
+            member.reason = Reason.WAITING_FOR_SCHEDULER
+            actions.append(Admit(i.uid))
+        elif _is_incomplete(member):
+            actions.append(Complete(i.uid))
+    return actions
+
+
+# 3. what to remember
+
+
+def _memory(members: list[Member], before: Memory) -> Memory:
+    """The next memory; the same object when nothing changed, so that a pass at rest allocates nothing lasting."""
+    after = {member.instance.uid: member.memory for member in members}
+    return before if after == before.instances else Memory(after)
+
+
+def _recheck_at(members: list[Member], snapshot: Snapshot) -> float:
+    """The earliest moment after now at which time alone may change a state or a verdict; 0.0 = never."""
+    policy = snapshot.policy
+    moments = [
+        moment
+        for m in members
+        for moment in (
+            m.memory.broken_since and m.memory.broken_since + policy.broken_grace,
+            m.memory.restarted_at and m.memory.restarted_at + policy.stable_after,
+            m.memory.refused_until,
+        )
+        if moment > snapshot.now
+    ]
+    return min(moments, default=0.0)

@@ -1,0 +1,65 @@
+"""The state of an instance and whether it occupies a slot: section 2 of the contract, as pure functions."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scaler.plan.model import Instance, InstanceMemory, Policy, State
+from scaler.rules.rule import CountsFrom
+
+NEVER_SEEN = InstanceMemory()
+
+
+def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> State:
+    """The first state that applies, in the order of the contract."""
+    i = instance
+    if i.owner_finished:
+        return State.FINISHED
+    if i.owner_deleting or (i.pods == 0 and i.terminating):
+        return State.TERMINATING
+    if i.pods == i.gated:
+        return State.HELD
+    healthy = not (i.terminating or i.crashing or i.faulty) and not is_unstable(memory, now, policy)
+    if i.running == i.pods == i.expected and healthy:
+        return State.RUNNING
+    if i.bound and (i.ended or i.pods < i.expected or not healthy):
+        return State.BROKEN
+    if i.bound == i.pods == i.expected:
+        return State.STARTING
+    return State.ADMITTED
+
+
+def is_unstable(memory: InstanceMemory, now: float, policy: Policy) -> bool:
+    """Whether a container restarted less than `stable_after` ago, as far as we saw it happen."""
+    return memory.restarted_at > 0 and now - memory.restarted_at < policy.stable_after
+
+
+def counts_as_running(instance: Instance, state: State, counts_from: CountsFrom) -> bool:
+    """Whether the instance meets `counts_from`; otherwise it is in flight or without a slot."""
+    if state is State.RUNNING:
+        return counts_from is not CountsFrom.READY or instance.ready == instance.expected
+    return state is State.STARTING and counts_from is CountsFrom.BOUND
+
+
+def is_in_flight(state: State, memory: InstanceMemory, now: float, policy: Policy) -> bool:
+    """Whether an instance that does not count as running occupies a slot all the same."""
+    if state is State.BROKEN:
+        return now - memory.broken_since < policy.broken_grace
+    return state in (State.ADMITTED, State.STARTING, State.RUNNING)
+
+
+def observe_restarts(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
+    """Notice an increase of the restart count. The first sight is no restart: after a failover we know of none."""
+    if instance.restarts == memory.restarts:
+        return memory
+    restarted_at = now if 0 <= memory.restarts < instance.restarts else memory.restarted_at
+    return msgspec.structs.replace(memory, restarts=instance.restarts, restarted_at=restarted_at)
+
+
+def observe_state(state: State, memory: InstanceMemory, now: float) -> InstanceMemory:
+    """Keep first-seen times: since when it is broken; an instance that has pods again is no longer reclaimed."""
+    broken_since = (memory.broken_since or now) if state is State.BROKEN else 0.0
+    reclaimed = memory.reclaimed if state in (State.HELD, State.TERMINATING) else ""
+    if broken_since == memory.broken_since and reclaimed == memory.reclaimed:
+        return memory
+    return msgspec.structs.replace(memory, broken_since=broken_since, reclaimed=reclaimed)
