@@ -77,9 +77,7 @@ def _dispatch(arguments: list[str]) -> int:
     try:
         command = _load(name)
     except ImportError as error:
-        sys.stderr.write(f"scaler {name}: cannot be loaded: {error}
-{INCOMPLETE}
-")
+        sys.stderr.write(f"scaler {name}: cannot be loaded: {error}\n{INCOMPLETE}\n")
         return EXIT_FAILED
     parser = Parser(prog=f"scaler {name}", description=command.HELP)
     command.add_arguments(parser)
