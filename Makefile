@@ -1,0 +1,95 @@
+# Everything a person or CI does with this repository. Each target does its own set-up: .ci/setup makes $(VENV) from the
+# locked dependencies and costs milliseconds once that is done. Tools are run as modules, so a moved clone keeps working.
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+JOBS ?= 2
+CONTAINER ?= docker
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' scaler/__init__.py)
+UV_VERSION := 0.13.8
+
+export VENV PYTHON
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+##@ Try it
+.PHONY: demo
+demo: runtime  ## Run the real controller on a simulated cluster (under a minute); ARGS="--interactive" keeps it up
+	@$(PY) -m scaler demo $(ARGS)
+
+.PHONY: test
+test: dev  ## Run all tests; ARGS="-k words" selects, JOBS=1 runs them in one process
+	@$(PY) -m pytest -n $(JOBS) $(ARGS)
+
+##@ Work on it
+.PHONY: check
+check: static test  ## Everything CI asks: format, lint, types, import contracts, tests
+
+.PHONY: static
+static: format-check lint types contracts  ## The part of check that runs no code of ours
+
+.PHONY: fmt
+fmt: dev  ## Format the code and mend what the linter can mend
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+.PHONY: format-check
+format-check: dev  ## Fail where fmt would change the layout
+	@$(PY) -m ruff format --check .
+
+.PHONY: lint
+lint: dev  ## ruff with the rules of pyproject.toml
+	@$(PY) -m ruff check .
+
+.PHONY: types
+types: dev  ## mypy --strict
+	@$(PY) -m mypy
+
+.PHONY: contracts
+contracts: dev  ## Who may import whom (.importlinter)
+	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+
+.PHONY: bench
+bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; never part of the tests
+	@for bench in tests/bench/bench_*.py; do \
+	    echo "== $$bench"; $(PY) -W error::RuntimeWarning "$$bench" || exit 1; \
+	done
+
+##@ Ship it
+.PHONY: lock
+lock: dev  ## Resolve the dependencies of pyproject.toml again; UPGRADE=1 takes newer versions
+	@$(PY) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@for lock in requirements.lock "requirements-dev.lock --group dev"; do \
+	    $(PY) -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+	        --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) pyproject.toml -o $$lock || exit 1; \
+	done
+
+.PHONY: image
+image:  ## Build the container image (CONTAINER=podman works too)
+	$(CONTAINER) build -f manifests/image/Dockerfile -t mind-cluster-scaler:$(VERSION) .
+
+.PHONY: manifests
+manifests: dev  ## Render every variant of the manifests into build/manifests/
+	@mkdir -p build/manifests
+	@for variant in cluster-wide single-namespace; do \
+	    $(VENV)/bin/kubectl kustomize "manifests/$$variant" >"build/manifests/$$variant.yaml" || exit 1; \
+	    echo "build/manifests/$$variant.yaml"; \
+	done
+
+##@ The rest
+.PHONY: runtime dev
+runtime:  ## Only the set-up of demo
+	@sh .ci/setup requirements.lock
+dev:  ## Only the set-up of test
+	@sh .ci/setup requirements-dev.lock
+
+.PHONY: clean
+clean:  ## Remove everything that the targets above made, the environment included
+	rm -rf $(VENV) build out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help
+help:  ## This list
+	@awk 'BEGIN {FS = ":.*## "} \
+	    /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	    /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
