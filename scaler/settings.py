@@ -1,0 +1,335 @@
+"""Every setting of the controller, once: name, unit, default, meaning; set by flag, environment or file.
+
+Precedence: flag, then environment variable, then file, then default. Flags, environment names and the reference page
+are all derived from the fields of `Settings`. This module must not import a Kubernetes or HTTP client, and it reads
+nothing but the file it is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import secrets
+import socket
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pydantic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+PREFIX = "SCALER_"
+CONFIG_VARIABLE = PREFIX + "CONFIG"
+_MAX_FILE = 1 << 20
+
+
+class Mode(StrEnum):
+    """Who creates the pods: the scaler (create), somebody else (gates), or whichever the cluster shows (auto)."""
+
+    CREATE = "create"
+    GATES = "gates"
+    AUTO = "auto"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    TEXT = "text"
+
+
+def _split(value: object) -> object:
+    """`a, b` as ("a", "b"): flags and variables carry text, files carry lists."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _served(mode: Mode) -> Mode:
+    if mode is Mode.GATES:
+        raise ValueError("mode gates is not there yet; use create, or auto")
+    return mode
+
+
+def _seconds(default: float, meaning: str, least: float = 0.05, most: float = 86_400) -> Any:
+    return Field(
+        float(default), ge=least, le=most, allow_inf_nan=False, description=meaning, json_schema_extra={"unit": "s"}
+    )
+
+
+def _named(name: str) -> str:
+    if len(name) > 253 or not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name):
+        raise ValueError("not a Kubernetes name (lower case letters, digits, - and .)")
+    return name
+
+
+_Name = Annotated[str, pydantic.AfterValidator(_named)]
+
+
+class Settings(BaseModel):
+    """Frozen; an instance is always valid. Durations are seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=False)
+
+    namespaces: Annotated[tuple[_Name, ...], BeforeValidator(_split)] = Field(
+        (), max_length=1000, description="Namespaces to look after, separated by commas; empty means all."
+    )
+    mode: Annotated[Mode, pydantic.AfterValidator(_served)] = Field(
+        Mode.CREATE,
+        description="Who creates the pods: `create` = the scaler; `auto` = it stands back from an Ascend Operator.",
+    )
+    kubeconfig: str = Field(
+        "",
+        max_length=4096,
+        description="Path of a kubeconfig; empty means the pod's service account, else the default kubeconfig.",
+    )
+    context: str = Field("", max_length=253, description="Context in the kubeconfig; empty means the current one.")
+
+    leader_election: bool = Field(True, description="Act only while holding the Lease. Off only for a single process.")
+    lease_namespace: _Name = Field("default", max_length=63, description="Namespace of the Lease.")
+    lease_name: _Name = Field("mind-cluster-scaler", description="Name of the Lease.")
+    identity: str = Field(
+        "", max_length=253, description="This process' name in the Lease; empty means host name and a random suffix."
+    )
+    lease_duration: float = _seconds(8, "A standby takes over when the Lease was not renewed for this long.", 1, 3600)
+    renew_deadline: float = _seconds(5, "A leader that could not renew for this long stops writing.", 0.5, 3600)
+    retry_period: float = _seconds(1, "Pause between two attempts to take or renew the Lease.", 0.1, 600)
+
+    request_timeout: float = _seconds(10, "Deadline of one request to the API server.", 0.1, 600)
+    max_writes_in_flight: int = Field(
+        64,
+        ge=1,
+        le=10_000,
+        description="Writes to the API server under way at once.",
+        json_schema_extra={"unit": "requests"},
+    )
+    resync_period: float = _seconds(600, "Interval of the full pass that looks for anything missed.", 10)
+    shutdown_timeout: float = _seconds(5, "Time for writes under way to end after SIGTERM.", 0.1, 600)
+
+    broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)
+    stable_after: float = _seconds(30, "An instance that restarted counts as running again after this long.", 0)
+    reclaim: bool = Field(True, description="Take an admission back when another group needs it and no pod is bound.")
+
+    status_interval: float = _seconds(1, "Least time between two writes of the same status object.", 0.1, 600)
+    http_host: str = Field("0.0.0.0", max_length=253, description="Address of health, metrics and snapshots.")  # noqa: S104 - probes come from outside the pod
+    http_port: int = Field(
+        8080,
+        ge=0,
+        le=65_535,
+        description="Port of health, metrics and snapshots; 0 switches them off.",
+        json_schema_extra={"unit": "port"},
+    )
+    log_level: LogLevel = Field(LogLevel.INFO, description="Least severe level that is logged.")
+    log_format: LogFormat = Field(LogFormat.JSON, description="`json`: one object per line; `text`: for people.")
+    clusterd_address: str = Field(
+        "clusterd-grpc-svc.mindx-dl.svc.cluster.local",
+        max_length=253,
+        description="Host of ClusterD, handed to the pods of MindIE server jobs.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _lease_times_fit(self) -> Settings:
+        if not self.retry_period < self.renew_deadline < self.lease_duration:
+            raise ValueError(
+                f"retry_period ({self.retry_period:g} s) < renew_deadline ({self.renew_deadline:g} s) < lease_duration "
+                f"({self.lease_duration:g} s) must hold, or two controllers could act at once"
+            )
+        return self
+
+
+class Problem(NamedTuple):
+    """One thing wrong: where it was set, what was found, and how to mend it."""
+
+    where: str
+    what: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" + (f". {self.hint}" if self.hint else "")
+
+
+class SettingsError(Exception):
+    """All problems of the settings at once; the CLI prints it and exits 2."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+class _Given(NamedTuple):
+    """A value as somebody set it."""
+
+    value: object
+    where: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One flag per setting, and `--config`. Values are checked by `load`, so that all problems are told at once."""
+    group = parser.add_argument_group("settings", "flag, else environment variable, else file, else default")
+    group.add_argument("--config", metavar="FILE", default=None, help=f"YAML file of settings (${CONFIG_VARIABLE})")
+    for name, field in Settings.model_fields.items():
+        text = f"{field.description} [{_default_text(field)}; ${PREFIX}{name.upper()}]".replace("%", "%%")
+        if field.annotation is bool:
+            group.add_argument(_flag(name), action=argparse.BooleanOptionalAction, default=None, help=text)
+        else:
+            group.add_argument(_flag(name), metavar=_unit(field).upper() or "VALUE", default=None, help=text)
+
+
+def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+    """The settings from parsed flags and an environment; raises SettingsError with every problem found."""
+    problems: list[Problem] = []
+    path = getattr(args, "config", None) or environ.get(CONFIG_VARIABLE, "")
+    given = _from_file(path, problems) if path else {}
+    given |= _from_environment(environ, problems)
+    given |= _from_flags(args)
+    try:
+        settings = Settings.model_validate({name: item.value for name, item in given.items()})
+    except pydantic.ValidationError as error:
+        problems += [_problem(details, given) for details in error.errors(include_url=False)]
+        raise SettingsError(tuple(problems)) from None
+    if problems:
+        raise SettingsError(tuple(problems))
+    return settings if settings.identity else settings.model_copy(update={"identity": _identity()})
+
+
+def reference() -> str:
+    """The reference page docs/reference/settings.md, in Markdown."""
+    return _PAGE + "".join(_row(name, field) for name, field in Settings.model_fields.items())
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    cells = (f"`{name}`", f"`{_flag(name)}`", f"`{PREFIX}{name.upper()}`", _unit(field) or "-", _default_text(field))
+    return f"| {' | '.join(cells)} | {field.description} |\n"
+
+
+_PAGE = f"""# Settings of `scaler run`
+
+Generated by `python -m scaler.settings > docs/reference/settings.md`; a test keeps it in step with the code.
+
+Each setting can be given three ways; the first that is there wins: a flag, an environment variable, a key of the YAML
+file named by `--config` or `{CONFIG_VARIABLE}`. Switches have a negative flag too, as in `--no-reclaim`. All problems
+are reported at once with where they were set, and the exit code is 2.
+
+```yaml
+# settings.yaml
+namespaces: [inference]
+lease_duration: 8
+log_format: text
+```
+
+Two notes for pods: set `enableServiceLinks: false`, because a Service named `scaler-http` would make Kubernetes set
+`SCALER_HTTP_PORT` to something like `tcp://10.0.0.1:80`; and `retry_period < renew_deadline < lease_duration` must
+hold.
+
+| key | flag | variable | unit | default | meaning |
+|---|---|---|---|---|---|
+"""
+
+
+def _from_flags(args: argparse.Namespace) -> dict[str, _Given]:
+    values = ((name, getattr(args, name, None)) for name in Settings.model_fields)
+    return {name: _Given(value, f"flag {_flag(name)}") for name, value in values if value is not None}
+
+
+def _from_environment(environ: Mapping[str, str], problems: list[Problem]) -> dict[str, _Given]:
+    names = {PREFIX + name.upper(): name for name in Settings.model_fields}
+    for variable in sorted(environ):
+        if variable.startswith(PREFIX) and variable not in names and variable != CONFIG_VARIABLE:
+            problems += _misspelt(variable, names)
+    return {name: _Given(environ[key], f"variable {key}") for key, name in names.items() if key in environ}
+
+
+def _misspelt(variable: str, names: Mapping[str, str]) -> list[Problem]:
+    """Only a near miss is a mistake: Kubernetes itself sets SCALER_* variables for a Service named scaler."""
+    close = difflib.get_close_matches(variable, names, n=1, cutoff=0.9)
+    return [Problem(f"variable {variable}", "no such setting", f"Did you mean {name}?") for name in close]
+
+
+def _from_file(path: str, problems: list[Problem]) -> dict[str, _Given]:
+    import yaml  # noqa: PLC0415 - most starts have no file
+
+    where = f"file {path}"
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            text = file.read(_MAX_FILE + 1)
+        document = yaml.safe_load(text) if len(text) <= _MAX_FILE else _too_large()
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        problems.append(Problem(where, f"cannot be read: {' '.join(str(error).split())}", "Give a YAML mapping."))
+        return {}
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        problems.append(Problem(where, f"found {_shown(document)}, not a mapping", "Write `key: value` lines."))
+        return {}
+    return {
+        str(key): _Given(value, f"{where}, key {key}")
+        for key, value in document.items()
+        if _known(key, where, problems)
+    }
+
+
+def _too_large() -> object:
+    raise ValueError("larger than 1 MiB")
+
+
+def _known(key: object, where: str, problems: list[Problem]) -> bool:
+    if key in Settings.model_fields:
+        return True
+    close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
+    hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
+    problems.append(Problem(where, f"no such setting: {_shown(key)}", hint))
+    return False
+
+
+def _problem(details: Any, given: Mapping[str, _Given]) -> Problem:
+    """One pydantic error in the words of whoever set the value."""
+    name = str(details["loc"][0]) if details["loc"] else ""
+    what = str(details["msg"]).removeprefix("Value error, ")
+    if name not in given:
+        return Problem("settings", what, "")
+    field, item = Settings.model_fields[name], given[name]
+    hint = f"{field.description} Default: {_default_text(field)}."
+    if str(item.value).startswith("tcp://"):
+        hint = "Kubernetes sets this for a Service of that name: set enableServiceLinks: false in the pod."
+    return Problem(item.where, f"found {_shown(details['input'])}; {what[:1].lower()}{what[1:]}", hint)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _unit(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
+
+
+def _default_text(field: FieldInfo) -> str:
+    value = field.default
+    if value in ("", ()):
+        return "empty"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g} s" if isinstance(value, float) or _unit(field) == "s" else str(value)
+
+
+def _identity() -> str:
+    """Unique per process, also when a container restarts in its pod."""
+    return f"{socket.gethostname()[:200]}-{secrets.token_hex(4)}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
