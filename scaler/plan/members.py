@@ -60,7 +60,10 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 def newest_admission_first(members: Iterable[Member]) -> list[Member]:
     """The reverse of the order of admission; instances admitted in the same second go in the reverse order of jobs."""
-    return sorted(in_order(members)[::-1], key=lambda m: -m.instance.admitted_at)
+    latest = in_order(members)
+    latest.reverse()
+    latest.sort(key=lambda m: -m.instance.admitted_at)
+    return latest
 
 
 def why_not_admissible(member: Member, now: float) -> Reason | None:
@@ -68,6 +71,8 @@ def why_not_admissible(member: Member, now: float) -> Reason | None:
     instance, memory = member.instance, member.memory
     if instance.label_problem:
         return instance.label_problem
+    if instance.unusable:
+        return Reason.CREATE_REFUSED
     if instance.name_taken:
         return Reason.NAME_TAKEN
     if memory.refused and now < memory.refused_until and instance.generation == memory.refused_generation:

@@ -121,7 +121,10 @@ class Instance(msgspec.Struct, frozen=True):
     leftovers: bool = False
     """An admission's object other than pods exists (its PodGroup)."""
     label_problem: Reason | None = None
-    """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, or RuleMissing for an empty rule name."""
+    """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
+    NotServed for a job that is not ours at all."""
+    unusable: str = ""
+    """Why no pods can be made from its spec; "" when they can."""
     name_taken: str = ""
     """`Kind name` of an object that another owner has under a name this instance needs; "" when none."""
     trouble: str = ""

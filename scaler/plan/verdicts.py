@@ -51,6 +51,8 @@ def _verdict(member: Member, snapshot: Snapshot, awaited: tuple[str, ...], beyon
 
 
 def _reason(member: Member, snapshot: Snapshot, beyond: bool) -> Reason:
+    if member.instance.label_problem is Reason.NOT_SERVED:
+        return Reason.NOT_SERVED
     if member.state is State.HELD:
         return _held_reason(member, snapshot, beyond)
     if member.state is State.RUNNING:
@@ -93,7 +95,7 @@ def _about(reason: Reason, member: Member, snapshot: Snapshot, awaited: tuple[st
         case Reason.NAME_TAKEN:
             return (instance.name_taken,)
         case Reason.CREATE_REFUSED:
-            return (member.memory.refused,)
+            return (instance.unusable or member.memory.refused,)
         case Reason.RECLAIMED:
             return (member.memory.reclaimed,)
         case Reason.RULE_MISSING | Reason.RULE_INVALID:
