@@ -59,7 +59,7 @@ bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; n
 .PHONY: lock
 lock: dev  ## Resolve the dependencies of pyproject.toml again; UPGRADE=1 takes newer versions
 	@$(PY) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@for lock in requirements.lock "requirements-dev.lock --group dev"; do \
+	@for lock in requirements.lock "requirements-dev.lock --group dev -c requirements.lock"; do \
 	    $(PY) -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	        --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) pyproject.toml -o $$lock || exit 1; \
 	done
