@@ -1,0 +1,91 @@
+"""What must hold of every plan, whatever the snapshot: section 6 of the contract as far as one pass can show it.
+
+The simulation, the tests and a debug build ask after each plan. Must not decide anything or repair a plan: it only says
+what is wrong with it, in words, so that a violation reads like a bug report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from scaler.plan.model import Admit, Instance, Plan, Reclaim, Snapshot
+
+
+def violations(snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
+    """Every broken promise of `plan`, decided on `snapshot`, each with its name in front (S1, ...); empty when all hold."""
+    return (*_verdicts(snapshot, plan), *_actions(snapshot, plan), *_target(snapshot, plan), *_slots(snapshot, plan))
+
+
+def _verdicts(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """L2: one current reason for every instance, none for anybody else."""
+    expected = Counter(instance.uid for instance in snapshot.instances)
+    given = Counter(verdict.uid for verdict in plan.verdicts)
+    for uid in expected.keys() | given.keys():
+        if expected[uid] != given[uid]:
+            yield f"L2: {given[uid]} verdicts for {expected[uid]} instances of uid {uid}"
+
+
+def _actions(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    instances = {instance.uid: instance for instance in snapshot.instances}
+    for uid, times in Counter(action.uid for action in plan.actions).items():
+        if times > 1:
+            yield f"S2: {times} actions for {uid}, an instance is admitted or reclaimed whole"
+    if plan.actions and snapshot.key.rule and snapshot.rule is None:
+        yield f"S4: {len(plan.actions)} actions though no valid rule was ever seen"
+    if plan.actions and snapshot.options.paused:
+        yield f"S4: {len(plan.actions)} actions though the rule is paused"
+    for action in plan.actions:
+        instance = instances.get(action.uid)
+        if instance is None:
+            yield f"S8: {type(action).__name__} of {action.uid}, which is no instance of this service"
+        elif isinstance(action, Admit):
+            yield from _admission(instance)
+        elif isinstance(action, Reclaim):
+            yield from _reclaim(instance)
+
+
+def _admission(instance: Instance) -> Iterator[str]:
+    if instance.pods > instance.gated or instance.terminating > instance.pods == 0:
+        yield f"S2: {instance.name} is admitted though pods of it are already there"
+    if instance.owner_deleting or instance.owner_finished:
+        yield f"S2: {instance.name} is admitted though its owner is going away"
+    if instance.name_taken:
+        yield f"S8: {instance.name} is admitted though {instance.name_taken} belongs to another owner"
+
+
+def _reclaim(instance: Instance) -> Iterator[str]:
+    if instance.bound:
+        yield f"S3: {instance.name} is reclaimed though {instance.bound} of its pods are bound to a node"
+
+
+def _target(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """The target is a ratio of the rule, and `complete` says no more than the counts do."""
+    if snapshot.rule is None:
+        return
+    ratio = snapshot.rule.ratios[plan.target_index]
+    if any(number != ratio.of(name) for name, number in plan.target.items()):
+        yield f"S5: target {plan.target} is not ratio {plan.target_index} of the rule"
+    short = [name for name in snapshot.rule.groups if plan.groups[name].running < plan.groups[name].target]
+    if plan.complete and short:
+        yield f"L1: complete though {', '.join(short)} runs fewer than the target"
+    if not plan.complete and not short:
+        yield "L1: not complete though every group runs its target"
+
+
+def _slots(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """S1: no admission takes a group above its target; S6: none is taken back in the same breath."""
+    groups = {instance.uid: instance.group for instance in snapshot.instances}
+    admitted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Admit))
+    for name, group in plan.groups.items() if snapshot.key.rule else ():
+        if admitted[name] != group.admit:
+            yield f"S5: {name} says {group.admit} admissions, its actions are {admitted[name]}"
+        if group.admit and group.running + group.in_flight + group.admit > group.target:
+            yield (
+                f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {group.admit} more: "
+                f"above its target {group.target}"
+            )
+        if group.admit and group.reclaim:
+            yield f"S6: {name} admits {group.admit} and reclaims {group.reclaim} in one plan"
+        if group.reclaim > max(0, group.running + group.in_flight - group.target):
+            yield f"S1: {name} gives back {group.reclaim}, more than its surplus"

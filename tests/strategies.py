@@ -1,0 +1,137 @@
+"""Hypothesis strategies for rules, instances and snapshots: small numbers, because faults show on small ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from scaler.plan.model import (
+    Instance,
+    InstanceMemory,
+    Memory,
+    Policy,
+    Reason,
+    RuleProblem,
+    ServiceKey,
+    Snapshot,
+    State,
+    Warning,
+)
+from scaler.rules.rule import CountsFrom, Ratio, Rule, RuleOptions
+from tests.builders import NOW, SIZE, instance
+
+LETTERS = "pde"
+TIMES = (0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW)
+
+
+@st.composite
+def rules(draw: st.DrawFn, largest: int = 4) -> Rule:
+    """Valid ladders of up to four ratios and three groups; a group may be missing from the smaller ratios."""
+    groups = [f"group{index}" for index in range(draw(st.integers(1, 3)))]
+    counts = {group: draw(st.integers(0, largest)) for group in groups}
+    ladder = [counts]
+    for _ in range(draw(st.integers(0, 3))):
+        counts = {group: draw(st.integers(0, number)) for group, number in counts.items() if draw(st.integers(0, 9))}
+        ladder.append(counts)
+    ladder = [counts for counts in ladder if any(counts.values())] or [{groups[0]: 1}]
+    return Rule(tuple(Ratio(counts=counts, sizes=dict.fromkeys(counts, SIZE)) for counts in ladder))
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> dict[str, Any]:
+    """Any pod counts that a cluster can show, tidy or not."""
+    expected = draw(st.integers(1, 3))
+    present = draw(st.integers(0, expected))
+    gated = draw(st.integers(0, present)) if draw(st.booleans()) else 0
+    bound = draw(st.integers(0, present - gated))
+    ended = draw(st.integers(0, bound)) if draw(st.integers(0, 3)) == 0 else 0
+    running = draw(st.integers(0, bound - ended))
+    return {
+        "expected": expected,
+        "pods": present,
+        "gated": gated,
+        "bound": bound,
+        "ended": ended,
+        "running": running,
+        "ready": draw(st.integers(0, running)),
+        "terminating": draw(st.sampled_from((0, 0, 0, 1))),
+        "crashing": draw(st.integers(0, min(1, bound))) if draw(st.integers(0, 3)) == 0 else 0,
+        "faulty": draw(st.integers(0, min(1, bound))) if draw(st.integers(0, 3)) == 0 else 0,
+        "admitted_at": NOW - draw(st.integers(0, 5)) if present else 0.0,
+    }
+
+
+@st.composite
+def instances(draw: st.DrawFn, number: int) -> Instance:
+    """Mostly one of the plain states, sometimes any pods at all; names and ages collide on purpose."""
+    letter = draw(st.sampled_from(LETTERS))
+    shape: dict[str, Any] = {"uid": f"uid-{number}", "created": NOW - draw(st.integers(0, 3))}
+    if draw(st.integers(0, 2)) == 0:
+        shape |= draw(pods())
+    if draw(st.integers(0, 11)) == 0:
+        shape |= draw(oddities())
+    shape["leftovers"] = shape.get("pods", 0) > 0 or draw(st.integers(0, 4)) == 0
+    return instance(f"{letter}{number}", draw(st.sampled_from(State)), **shape)
+
+
+def oddities() -> st.SearchStrategy[dict[str, Any]]:
+    return st.sampled_from(
+        (
+            {"group": None, "label_problem": Reason.GROUP_LABEL_MISSING},
+            {"label_problem": Reason.JOB_ID_MISSING},
+            {"group": "nobody"},
+            {"name_taken": "Pod p0-master-0"},
+            {"owner_deleting": True},
+            {"restarts": 3},
+            {"generation": 2},
+        )
+    )
+
+
+def memories() -> st.SearchStrategy[InstanceMemory]:
+    times = st.sampled_from(TIMES)
+    refusals = st.fixed_dictionaries(
+        {
+            "refused": st.sampled_from(("", "", "exceeded quota")),
+            "refused_until": st.sampled_from((NOW - 1, NOW + 20)),
+            "refused_times": st.just(1),
+            "refused_generation": st.sampled_from((0, 2)),
+        }
+    )
+    others = st.fixed_dictionaries(
+        {
+            "broken_since": times,
+            "restarts": st.sampled_from((-1, 0, 3)),
+            "restarted_at": times,
+            "reclaimed": st.sampled_from(("", "", "group1")),
+        }
+    )
+    return st.builds(lambda a, b: InstanceMemory(**a, **b), refusals, others)
+
+
+def options() -> st.SearchStrategy[RuleOptions]:
+    return st.builds(
+        RuleOptions,
+        paused=st.sampled_from((False,) * 7 + (True,)),
+        counts_from=st.sampled_from((CountsFrom.RUNNING, *CountsFrom)),
+    )
+
+
+@st.composite
+def snapshots(draw: st.DrawFn, most: int = 8) -> Snapshot:
+    """Any service: most have a valid rule, some have lost it, some never had one."""
+    found = tuple(draw(instances(number)) for number in range(draw(st.integers(0, most))))
+    remembered = [one for one in found if draw(st.booleans())]
+    problem = draw(st.sampled_from((None,) * 6 + (Warning.RULE_MISSING, Warning.RULE_INVALID)))
+    ruled = problem is None or draw(st.booleans())
+    return Snapshot(
+        key=ServiceKey("default", "rule", "mindie"),
+        now=NOW,
+        instances=found,
+        rule=draw(rules()) if ruled else None,
+        options=draw(options()),
+        problem=RuleProblem(problem, "no such ConfigMap") if problem else None,
+        memory=Memory({one.uid: draw(memories()) for one in remembered}),
+        policy=Policy(reclaim=draw(st.sampled_from((True, True, True, False)))),
+    )
