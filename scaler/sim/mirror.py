@@ -1,0 +1,94 @@
+"""What a stand-in has seen of the cluster: plain objects kept current by list and watch.
+
+Deliberately simple and independent of the controller's own cache, so that the two cannot share a mistake.
+Must not: know what the objects mean, or talk to anything but KubeApi.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from scaler.kube.api import EventType, KubeApi, Object, Resource
+from scaler.kube.errors import KubeError
+
+Key = tuple[str, str]
+"""(namespace, name); namespace is "" for cluster-scoped objects."""
+
+_RETRY = 1.0  # seconds after a failed list or watch
+
+
+def key_of(obj: Object) -> Key:
+    meta = obj["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+class Mirror:
+    """Objects of some resource types. `run` keeps them current; `wait` returns when something has changed."""
+
+    def __init__(self, api: KubeApi, *resources: Resource) -> None:
+        self._api = api
+        self._objects: dict[Resource, dict[Key, Object]] = {resource: {} for resource in resources}
+        self._synced = dict.fromkeys(resources, False)
+        self._changed = asyncio.Event()
+
+    def all(self, resource: Resource) -> list[Object]:
+        """Every object of one type, by namespace and name, so that nothing depends on the order of events."""
+        return [obj for _, obj in sorted(self._objects[resource].items())]
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        return self._objects[resource].get((namespace, name))
+
+    @property
+    def synced(self) -> bool:
+        return all(self._synced.values())
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for resource in self._objects:
+                group.create_task(self._follow(resource), name=f"mirror {resource.plural}")
+
+    async def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Until something changed since the last call (True), or the timeout passed (False)."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        await asyncio.sleep(0)  # events of the same instant are seen together
+        self._changed.clear()
+        return True
+
+    async def _follow(self, resource: Resource) -> None:
+        while True:
+            try:
+                version = await self._list(resource)
+                while True:
+                    version = await self._watch(resource, version)
+            except KubeError:
+                await asyncio.sleep(_RETRY)
+
+    async def _list(self, resource: Resource) -> str:
+        page = await self._api.list(resource)
+        self._replace(resource, page.items)
+        return page.resource_version
+
+    def _replace(self, resource: Resource, items: Iterable[Object]) -> None:
+        self._objects[resource] = {key_of(obj): obj for obj in items}
+        self._synced[resource] = True
+        self._changed.set()
+
+    async def _watch(self, resource: Resource, version: str) -> str:
+        async for event in self._api.watch(resource, resource_version=version):
+            version = event.resource_version
+            if event.object is not None:
+                self._apply(resource, event.type, event.object)
+        return version
+
+    def _apply(self, resource: Resource, kind: EventType, obj: Object) -> None:
+        if kind is EventType.DELETED:
+            self._objects[resource].pop(key_of(obj), None)
+        else:
+            self._objects[resource][key_of(obj)] = obj
+        self._changed.set()

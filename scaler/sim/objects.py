@@ -1,0 +1,121 @@
+"""Small readings of raw Kubernetes objects that the stand-ins share.
+
+Must not: write, or decide anything. Written apart from scaler.workloads on purpose: the stand-ins judge the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scaler.kube.api import Object
+
+GROUP_NAME = "scheduling.k8s.io/group-name"
+"""Pod annotation: the name of its PodGroup."""
+
+_SUFFIXES = {
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
+    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
+}  # fmt: skip
+
+
+def quantity(value: object) -> float:
+    """A Kubernetes quantity as a number (`500m` is 0.5, `1Gi` is 2**30); 0.0 for what is not one."""
+    text = str(value)
+    try:
+        if text.endswith("m"):
+            return float(text[:-1]) / 1000
+        for suffix, factor in _SUFFIXES.items():
+            if text.endswith(suffix):
+                return float(text[: -len(suffix)]) * factor
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def labels_of(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def annotations_of(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def namespace(obj: Object) -> str:
+    return str(obj["metadata"].get("namespace", ""))
+
+
+def name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def uid(obj: Object) -> str:
+    return str(obj["metadata"].get("uid", ""))
+
+
+def owner_uid(obj: Object) -> str:
+    """The uid of the controlling owner, "" without one."""
+    owners = obj["metadata"].get("ownerReferences") or []
+    return next((str(ref.get("uid", "")) for ref in owners if ref.get("controller")), "")
+
+
+def terminating(obj: Object) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def spec(obj: Object) -> Object:
+    return obj.get("spec") or {}
+
+
+def status(obj: Object) -> Object:
+    return obj.get("status") or {}
+
+
+def node_of(pod: Object) -> str:
+    """The node a pod is bound to, "" while unbound."""
+    return str(spec(pod).get("nodeName") or "")
+
+
+def phase(pod: Object) -> str:
+    return str(status(pod).get("phase") or "Pending")
+
+
+def gated(pod: Object) -> bool:
+    return bool(spec(pod).get("schedulingGates"))
+
+
+def ended(pod: Object) -> bool:
+    return phase(pod) in {"Failed", "Succeeded"}
+
+
+def node_ready(node: Object | None) -> bool:
+    """The node exists and its condition Ready is True: today's liveness rule of MindCluster."""
+    if node is None:
+        return False
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in status(node).get("conditions") or [])
+
+
+def requests(pod: Object) -> dict[str, float]:
+    """What a pod asks of a node, by resource; limits stand in for absent requests. It always takes one of `pods`."""
+    total: dict[str, float] = {"pods": 1.0}
+    for container in spec(pod).get("containers") or []:
+        resources = container.get("resources") or {}
+        for resource, value in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
+            total[resource] = total.get(resource, 0.0) + quantity(value)
+    return total
+
+
+def allocatable(node: Object) -> dict[str, float]:
+    return {resource: quantity(value) for resource, value in (status(node).get("allocatable") or {}).items()}
+
+
+def last_exit_code(pod: Object) -> int:
+    """The first non-zero exit code that a container's current or last termination shows, else 0."""
+    return next(iter(_exit_codes(status(pod).get("containerStatuses") or [])), 0)
+
+
+def _exit_codes(containers: Iterable[Object]) -> Iterable[int]:
+    for container in containers:
+        for where in ("state", "lastState"):
+            code = ((container.get(where) or {}).get("terminated") or {}).get("exitCode") or 0
+            if code:
+                yield int(code)
