@@ -1,0 +1,90 @@
+"""Writes the scaler's own ConfigMaps: only when their content changes, never over an object of somebody else's.
+
+Remembers a digest of what it wrote last instead of watching: one read per object and leadership, no read at rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import NamedTuple
+
+import structlog
+
+from scaler.kube.api import CONFIG_MAPS, Object
+from scaler.kube.errors import KubeError, NotFoundError
+from scaler.report.metrics import Metrics
+from scaler.report.objects import is_ours, same_content
+from scaler.report.values import Writer
+
+_log = structlog.get_logger("report")
+
+
+class _Written(NamedTuple):
+    digest: str
+    uid: str
+    resource_version: str
+
+
+_FOREIGN = ""
+"""The uid remembered for an object of somebody else's."""
+
+
+class OwnConfigMaps:
+    """Create, replace and delete ConfigMaps of ours. Raises KubeError; calling again is always right."""
+
+    def __init__(self, writer: Writer, metrics: Metrics) -> None:
+        self._writer = writer
+        self._metrics = metrics
+        self._written: dict[tuple[str, str], _Written] = {}
+
+    async def put(self, wanted: Object) -> None:
+        """Make the cluster say `wanted`, a ConfigMap from objects.config_map."""
+        key = (wanted["metadata"]["namespace"], wanted["metadata"]["name"])
+        digest = _digest(wanted)
+        before = self._written.get(key)
+        if before and before.digest == digest:
+            return
+        try:
+            after = await (self._replace(wanted, before) if before and before.uid else self._write(wanted))
+        except KubeError:
+            self._written.pop(key, None)
+            raise
+        metadata = after.get("metadata") or {}
+        uid = str(metadata.get("uid", "")) if is_ours(after) else _FOREIGN
+        self._written[key] = _Written(digest, uid, str(metadata.get("resourceVersion", "")))
+
+    async def remove(self, namespace: str, name: str) -> None:
+        """Delete it when it is there and ours."""
+        self._written.pop((namespace, name), None)
+        try:
+            existing = await self._writer.get(CONFIG_MAPS, namespace, name)
+            if is_ours(existing):
+                await self._writer.delete(CONFIG_MAPS, namespace, name, uid=existing["metadata"]["uid"])
+        except NotFoundError:
+            return
+
+    async def _write(self, wanted: Object) -> Object:
+        """Without knowledge of what is there."""
+        namespace, name = wanted["metadata"]["namespace"], wanted["metadata"]["name"]
+        try:
+            existing = await self._writer.get(CONFIG_MAPS, namespace, name)
+        except NotFoundError:
+            return await self._writer.create(CONFIG_MAPS, namespace, wanted)
+        if not is_ours(existing):
+            self._metrics.report_dropped("config-map", "foreign")
+            _log.warning("a ConfigMap of this name is not ours and is left alone", namespace=namespace, name=name)
+            return existing
+        if same_content(existing, wanted):
+            return existing
+        metadata = existing["metadata"]
+        return await self._replace(wanted, _Written("", metadata["uid"], metadata["resourceVersion"]))
+
+    async def _replace(self, wanted: Object, before: _Written) -> Object:
+        precondition = {"uid": before.uid, "resourceVersion": before.resource_version}
+        body = {**wanted, "metadata": {**wanted["metadata"], **precondition}}
+        return await self._writer.replace(CONFIG_MAPS, body["metadata"]["namespace"], body["metadata"]["name"], body)
+
+
+def _digest(wanted: Object) -> str:
+    return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,108 @@
+"""Logging, set up once: structlog to one stream, a JSON object per line or text for people.
+
+Whatever the standard library logs (asyncio, aiohttp) comes out the same way. Must not be called from pure packages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import sys
+from collections.abc import Callable, MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+from scaler.settings import LogFormat, LogLevel
+
+MAX_FIELD = 4096
+"""Characters of one field; longer ones are cut and say so."""
+MAX_FIELDS = 64
+REDACTED = "[redacted]"
+_SECRET = re.compile(r"(?i)token|passw|secret|authorization|credential|private.?key|client.?key")
+_BEARER = re.compile(r"(?i)\bbearer\s+\S+")
+
+Event = MutableMapping[str, Any]
+
+
+def configure(
+    log_format: LogFormat, level: LogLevel, *, timestamp: Callable[[], str], stream: TextIO | None = None
+) -> None:
+    """Set up logging of the whole process. `timestamp` gives now as text (Clock.micro_timestamp)."""
+    out = stream or sys.stdout
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        _stamp(timestamp),
+        structlog.processors.format_exc_info,
+        _bound,
+    ]
+    structlog.configure(
+        processors=[*shared, _renderer(log_format)],
+        wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
+        logger_factory=structlog.WriteLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    _adopt_standard_library(shared, log_format, level, out)
+
+
+def _adopt_standard_library(shared: list[Any], log_format: LogFormat, level: LogLevel, out: TextIO) -> None:
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(log_format)],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    # Their debug lines are about sockets, not about services.
+    root.setLevel(max(_number(level), logging.WARNING))
+
+
+def _renderer(log_format: LogFormat) -> Any:
+    if log_format is LogFormat.JSON:
+        return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+
+
+def _number(level: LogLevel) -> int:
+    return logging.getLevelNamesMapping()[level.value.upper()]
+
+
+def _stamp(timestamp: Callable[[], str]) -> Callable[[Any, str, Event], Event]:
+    def stamp(_logger: Any, _method: str, event: Event) -> Event:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:  # before the loop runs there is no time to tell
+            return event
+        event["timestamp"] = timestamp()
+        return event
+
+    return stamp
+
+
+def _bound(_logger: Any, _method: str, event: Event) -> Event:
+    """No secrets, no line that a log collector would cut in the middle."""
+    for key in list(event)[MAX_FIELDS:]:
+        del event[key]
+    for key, value in event.items():
+        if not key.startswith("_"):  # structlog's own
+            event[key] = REDACTED if _SECRET.search(key) else _short(value)
+    return event
+
+
+def _short(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else None
+    if text is None:
+        rendered = repr(value)
+        return value if len(rendered) <= MAX_FIELD and not _BEARER.search(rendered) else _cut(rendered)
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    text = _BEARER.sub(REDACTED, text)
+    return text if len(text) <= MAX_FIELD else f"{text[:MAX_FIELD]}... ({len(text)} characters)"

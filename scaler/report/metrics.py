@@ -1,0 +1,151 @@
+"""Prometheus metrics in a registry of our own, with labels bound once and a bounded number of series.
+
+No label carries a name that users choose (namespace, rule, job): ten thousand services give the same series as one.
+Must not be used from pure packages; what is counted is described in docs/reference/metrics.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from typing import Final
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from scaler.plan.model import Plan, ServiceKey
+
+_FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
+
+
+class Metrics:
+    """All metrics of one process. Methods are cheap and never raise."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        self.passes = Counter("scaler_passes", "Passes of the decision loop.", registry=registry)
+        self.pass_seconds = Histogram(
+            "scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST, registry=registry
+        )
+        self.plan_seconds = Histogram(
+            "scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST, registry=registry
+        )
+        self.reaction_seconds = Histogram(
+            "scaler_reaction_seconds", "From an event's arrival to the answer of the last write it caused.",
+            buckets=_REACTION, registry=registry,
+        )  # fmt: skip
+        self.expectation_timeouts = Counter(
+            "scaler_expectation_timeouts", "Own writes that no watch showed in time.", registry=registry
+        )
+        self.resync_corrections = Counter(
+            "scaler_resync_corrections",
+            "Changes that only a full pass found. Stays 0 unless an event was lost.",
+            registry=registry,
+        )
+        self.leader = Gauge("scaler_leader", "1 while this process holds the Lease.", registry=registry)
+        self._services = Gauge(
+            "scaler_services", "Services by whether they run their largest ratio.", ["complete"], registry=registry
+        )
+        self._rules_invalid = Gauge(
+            "scaler_services_with_rule_problem", "Services whose rule is missing or invalid.", registry=registry
+        )
+        self._instances = Gauge(
+            "scaler_instances", "Instances by state and reason.", ["state", "reason"], registry=registry
+        )
+        self._actions = Counter(
+            "scaler_actions", "Admissions, completions and reclaims decided.", ["action"], registry=registry
+        )
+        self._writes = Counter(
+            "scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"], registry=registry
+        )
+        self._watch_restarts = Counter(
+            "scaler_watch_restarts", "Watches started again.", ["resource", "cause"], registry=registry
+        )
+        self._events_handled = Counter("scaler_watch_events", "Watch events handled.", ["resource"], registry=registry)
+        self._reports_dropped = Counter(
+            "scaler_reports_dropped", "Reports not written.", ["kind", "cause"], registry=registry
+        )
+        self._children: dict[tuple[int | str, ...], Counter] = {}
+        self._plans: dict[ServiceKey, _Share] = {}
+        self._totals: Tally[tuple[str, ...]] = Tally()
+        for answer in ("yes", "no"):
+            self._publish(("complete", answer))
+
+    def planned(self, plan: Plan, *, rule_problem: bool = False) -> None:
+        """Count a plan: gauges by difference to the service's plan before, counters by its actions."""
+        for action in plan.actions:
+            self._count(self._actions, type(action).__name__)
+        self._share(plan.key, _Share.of(plan, rule_problem))
+
+    def service_gone(self, key: ServiceKey) -> None:
+        """Take a service that has no jobs any more out of the gauges."""
+        self._share(key, None)
+
+    def write(self, verb: str, resource: str, outcome: str) -> None:
+        """`outcome`: `ok`, or the error's class name in short, e.g. `Conflict`."""
+        self._count(self._writes, verb, resource, outcome)
+
+    def watch_restart(self, resource: str, cause: str) -> None:
+        self._count(self._watch_restarts, resource, cause)
+
+    def event_handled(self, resource: str, number: int = 1) -> None:
+        self._child(self._events_handled, resource).inc(number)
+
+    def report_dropped(self, kind: str, cause: str) -> None:
+        """`kind`: event, status, conditions, last-valid; `cause`: spam, overflow, foreign, retries."""
+        self._count(self._reports_dropped, kind, cause)
+
+    def render(self) -> bytes:
+        """The exposition text, format 0.0.4."""
+        return prometheus_client.generate_latest(self.registry)
+
+    def _count(self, counter: Counter, *labels: str) -> None:
+        self._child(counter, *labels).inc()
+
+    def _child(self, counter: Counter, *labels: str) -> Counter:
+        """The counter for these labels, bound once: the hot path pays one dictionary look-up."""
+        key: tuple[int | str, ...] = (id(counter), *labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = counter.labels(*labels)
+        return child
+
+    def _share(self, key: ServiceKey, share: _Share | None) -> None:
+        before = self._plans.pop(key, None)
+        if share is not None:
+            self._plans[key] = share
+        changed = (before.tally if before else Tally()), (share.tally if share else Tally())
+        for label in changed[0].keys() | changed[1].keys():
+            self._totals[label] += changed[1][label] - changed[0][label]
+            self._publish(label)
+
+    def _publish(self, label: tuple[str, ...]) -> None:
+        value = self._totals[label]
+        match label:
+            case ("complete", answer):
+                self._services.labels(answer).set(value)
+            case ("problem",):
+                self._rules_invalid.set(value)
+            case (state, reason):
+                self._instances.labels(state, reason).set(value)
+            case _:
+                raise AssertionError(label)
+
+
+class _Share:
+    """What one service adds to the gauges."""
+
+    __slots__ = ("tally",)
+
+    def __init__(self, tally: Tally[tuple[str, ...]]) -> None:
+        self.tally = tally
+
+    @classmethod
+    def of(cls, plan: Plan, rule_problem: bool) -> _Share:
+        tally: Tally[tuple[str, ...]] = Tally((v.state.value, v.reason.value) for v in plan.verdicts)
+        tally["complete", "yes" if plan.complete else "no"] = 1
+        if rule_problem:
+            tally[("problem",)] = 1
+        return cls(tally)

@@ -1,0 +1,77 @@
+"""What the decision loop hands to the reporter after a pass: frozen values, nothing that can change underneath.
+
+This module must not know how anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from scaler.kube.api import Object, PatchType, Resource
+from scaler.plan.model import Plan, Snapshot, Verdict
+from scaler.report.last_valid import LastValid
+
+
+class RuleKey(NamedTuple):
+    """A rule ConfigMap, existing or not."""
+
+    namespace: str
+    name: str
+
+
+class ReplicaCounts(msgspec.Struct, frozen=True):
+    """Pods of one replica type of a job, as AscendJob's `replicaStatuses` counts them."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class ServiceReport(msgspec.Struct, frozen=True):
+    """One service after one pass. Objects are read, never changed."""
+
+    snapshot: Snapshot
+    plan: Plan
+    jobs: Mapping[str, Object] = {}
+    """Owner uid -> AscendJob as the cache has it. Owners that are not in it get no status and no events."""
+    replicas: Mapping[str, Mapping[str, ReplicaCounts]] = {}
+    """Owner uid -> replica type -> pods; a uid that is not in it keeps the counts that its job has."""
+    rule_uid: str = ""
+    """uid of the rule ConfigMap that exists now; "" when there is none."""
+    last_valid: LastValid | None = None
+    """The document that the rule in force was read from; None when no valid one was ever seen."""
+
+    @property
+    def rule(self) -> RuleKey:
+        return RuleKey(self.plan.key.namespace, self.plan.key.rule)
+
+
+class Words(Protocol):
+    """Puts a verdict into one sentence for people (plan.explain.words)."""
+
+    def __call__(self, verdict: Verdict, plan: Plan, /) -> str: ...
+
+
+class Writer(Protocol):
+    """The part of the actuator's writer that reports need: KubeApi's verbs with deadlines and leadership checked."""
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
+
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
+    ) -> Object: ...
+
+    async def patch(
+        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
+        subresource: str = "",
+    ) -> Object: ...  # fmt: skip
+
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
+        grace_period_seconds: int | None = None, propagation_policy: str = "",
+    ) -> None: ...  # fmt: skip
