@@ -58,16 +58,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     _print_what_the_terminal_cannot_encode_as_escapes()
     try:
-        code = _dispatch(arguments)
+        code = _exit_code(arguments)
         sys.stdout.flush()  # a reader that has gone must show here, not at interpreter exit
-    except SystemExit as end:  # argparse's way to say that help was printed or the usage is wrong
-        return end.code if isinstance(end.code, int) else EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _silence_stdout()
         return EXIT_BROKEN_PIPE
     return code
+
+
+def _exit_code(arguments: list[str]) -> int:
+    try:
+        return _dispatch(arguments)
+    except SystemExit as end:  # argparse's way to say that help was printed or the usage is wrong
+        return end.code if isinstance(end.code, int) else EXIT_FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:
