@@ -1,0 +1,190 @@
+"""The one way to write: under the leadership deadline, with bounded retries, and never guessing an outcome.
+
+It knows nothing of services and plans, and it keeps nothing: what is not certain is read again or raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from scaler.kube.api import KubeApi, Object, PatchType, Resource
+from scaler.kube.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    NotSentError,
+    TooManyRequestsError,
+    UnknownOutcomeError,
+)
+
+T = TypeVar("T")
+
+TRIES = 5
+"""How often one write is sent at most, when the server or the network refuses it with certainty."""
+FIRST_DELAY = 0.1
+"""Seconds before the second try, doubled each time, unless the server says how long to wait."""
+
+
+class NotLeaderError(KubeError):
+    """Not sent: this process does not lead, or its leadership ends before an answer could come."""
+
+
+OnWrite = Callable[[str, Resource, str], None]
+"""Called as (verb, resource, outcome) for each request; the outcome is "ok" or the name of the error."""
+
+
+def _ignore(_verb: str, _resource: Resource, _outcome: str) -> None:
+    return
+
+
+class Writer:
+    """Writes of a leader. `deadline()` is the loop time after which nothing may be sent; seconds everywhere."""
+
+    def __init__(
+        self, api: KubeApi, *, deadline: Callable[[], float], rng: random.Random, timeout: float = 10.0,
+        max_in_flight: int = 64, on_write: OnWrite = _ignore,
+    ) -> None:  # fmt: skip
+        self._api = api
+        self._deadline = deadline
+        self._rng = rng
+        self._timeout = timeout
+        self._slots = asyncio.Semaphore(max_in_flight)
+        self._on_write = on_write
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+        """POST, idempotent for an object with a controller: one of that name and controller counts as created.
+
+        It may be terminating, look at its `metadata.deletionTimestamp`. AlreadyExistsError when it is another's.
+        """
+        tries = 2
+        while True:
+            tries -= 1
+            try:
+                return await self._send("create", resource, lambda: self._api.create(resource, namespace, body))
+            except (AlreadyExistsError, UnknownOutcomeError) as error:
+                try:
+                    return await self._existing(resource, namespace, body, error)
+                except NotFoundError:
+                    if not tries:
+                        raise error from None
+
+    async def _existing(self, resource: Resource, namespace: str | None, body: Object, error: KubeError) -> Object:
+        """The object that is there under the body's name, if it is ours. NotFoundError when none is."""
+        name = body["metadata"]["name"]
+        found = await self._send("get", resource, lambda: self._api.get(resource, namespace, name))
+        owner = controller_uid(body)
+        if owner and owner == controller_uid(found):
+            return found
+        if isinstance(error, AlreadyExistsError):
+            raise error
+        raise AlreadyExistsError(409, "AlreadyExists", f'{resource.plural} "{name}" has another controller')
+
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
+    ) -> Object:
+        """PUT. An unknown outcome is raised: with a resourceVersion in the body, trying again later is safe."""
+        return await self._send(
+            "replace",
+            resource,
+            lambda: self._api.replace(resource, namespace, name, body, subresource=subresource),
+        )
+
+    async def patch(
+        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
+        subresource: str = "",
+    ) -> Object:  # fmt: skip
+        """PATCH. An unknown outcome is raised: put `metadata.uid` into the patch, and trying again later is safe."""
+        return await self._send(
+            "patch",
+            resource,
+            lambda: self._api.patch(resource, namespace, name, patch, patch_type=patch_type, subresource=subresource),
+        )
+
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
+        grace_period_seconds: int | None = None, propagation_policy: str = "",
+    ) -> None:  # fmt: skip
+        """DELETE. That it is gone, terminating, or another object by that name (given `uid`), is success."""
+
+        async def send() -> None:
+            await self._api.delete(
+                resource, namespace, name, uid=uid, resource_version=resource_version,
+                grace_period_seconds=grace_period_seconds, propagation_policy=propagation_policy,
+            )  # fmt: skip
+
+        tries = 2
+        while True:
+            tries -= 1
+            try:
+                return await self._send("delete", resource, send)
+            except NotFoundError:
+                return None
+            except (ConflictError, UnknownOutcomeError) as error:
+                if await self._is_gone(resource, namespace, name, uid):
+                    return None
+                if isinstance(error, ConflictError) or not tries:
+                    raise
+
+    async def _is_gone(self, resource: Resource, namespace: str | None, name: str, uid: str) -> bool:
+        try:
+            found = await self._send("get", resource, lambda: self._api.get(resource, namespace, name))
+        except NotFoundError:
+            return True
+        metadata = found["metadata"]
+        return bool(uid and metadata["uid"] != uid) or "deletionTimestamp" in metadata
+
+    async def _send(self, verb: str, resource: Resource, call: Callable[[], Awaitable[T]]) -> T:
+        """One request, tried again while it certainly had no effect and there is time."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._timeout
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await self._send_once(verb, resource, call, end)
+            except (TooManyRequestsError, NotSentError) as error:
+                delay = error.retry_after
+                if delay is None:
+                    delay = FIRST_DELAY * 2 ** (tries - 1) * self._rng.uniform(0.5, 1.5)
+                if tries >= TRIES or loop.time() + delay >= min(end, self._deadline()):
+                    raise
+                await asyncio.sleep(delay)
+
+    async def _send_once(self, verb: str, resource: Resource, call: Callable[[], Awaitable[T]], end: float) -> T:
+        outcome = "Cancelled"
+        try:
+            async with self._slots:
+                until = self._until(end)
+                try:
+                    async with asyncio.timeout_at(until):
+                        answer = await call()
+                except TimeoutError:
+                    raise UnknownOutcomeError(f"{verb} {resource.plural}: no answer in time") from None
+            outcome = "ok"
+            return answer
+        except KubeError as error:
+            outcome = type(error).__name__.removesuffix("Error")
+            raise
+        finally:
+            self._on_write(verb, resource, outcome)
+
+    def _until(self, end: float) -> float:
+        """Loop time until which an answer is awaited. Checked last, right before sending."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._deadline():
+            raise NotLeaderError("leadership has ended, or its renewal is overdue")
+        if now >= end:
+            raise NotSentError("too many requests of our own were in flight")
+        return min(end, self._deadline())
+
+
+def controller_uid(item: Object) -> str:
+    """The uid of the controlling owner; "" without one."""
+    for owner in item.get("metadata", {}).get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner.get("uid", ""))
+    return ""
