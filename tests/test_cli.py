@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -145,9 +146,21 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_reader_that_has_gone_ends_the_command_without_a_word() -> None:
-    gone = "import os, sys; read, write = os.pipe(); os.close(read); os.dup2(write, 1)"
-    script = f"{gone}; from scaler.cli import main; sys.exit(main(['--help']))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    script = "; ".join(
+        (
+            "import sys, types",
+            "from scaler import cli",
+            "talk = types.SimpleNamespace(HELP='', add_arguments=lambda parser: None, run=lambda args: print('a finding'))",
+            "cli._load = lambda name: talk",
+            "sys.exit(cli.main(['lint']))",
+        )
+    )
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
 
 
