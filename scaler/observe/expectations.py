@@ -38,7 +38,7 @@ class _Expectation(msgspec.Struct, Generic[K], eq=False):
             return seen or (record is not None and version_of(record.resource_version) >= self.version)
         if record is None:
             return seen
-        return record.uid != self.uid or bool(getattr(record, "deleting", False))
+        return record.uid != self.uid or bool(getattr(record, "terminating", False))
 
 
 _Slot = tuple[Store[Any], Name]

@@ -202,12 +202,16 @@ class ConfigMapRecord(msgspec.Struct, frozen=True):
     binary_keys: tuple[str, ...]
     data: dict[str, str]
     annotations: dict[str, str]
-    labels: dict[str, str]
+    own: Object | None
+    """The object itself, with labels and annotations as its metadata, when it is one that the scaler wrote."""
 
 
 def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
     meta = cm.metadata
-    ours = any(label.startswith(ANNOTATION_PREFIX) for label in meta.labels)
+    own = None
+    if any(label.startswith(ANNOTATION_PREFIX) for label in meta.labels):
+        named = {"labels": meta.labels, "annotations": meta.annotations}
+        own = {"metadata": named, "data": cm.data, "binaryData": cm.binary_data}
     return ConfigMapRecord(
         namespace=sys.intern(meta.namespace),
         name=meta.name,
@@ -215,9 +219,9 @@ def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
         resource_version=meta.resource_version,
         keys=tuple(sorted(map(sys.intern, cm.data))),
         binary_keys=tuple(sorted(map(sys.intern, cm.binary_data))),
-        data={key: value for key, value in cm.data.items() if ours or key == RULE_KEY},
+        data={key: value for key, value in cm.data.items() if key == RULE_KEY},
         annotations={k: v for k, v in meta.annotations.items() if k.startswith(ANNOTATION_PREFIX)},
-        labels=meta.labels if ours else {},
+        own=own,
     )
 
 

@@ -22,6 +22,8 @@ from scaler.report.objects import config_map, is_ours, last_valid_name, rule_of
 DOCUMENT = "elastic_scaling.json.gz"
 ANNOTATIONS = "annotations.json"
 SHA256 = "sha256"
+RULE_UID = "rule-uid"
+INHERITED = "annotations-inherited"
 ANNOTATION_PREFIX = "mind-cluster/"
 _MAX_DOCUMENT = 1 << 20
 
@@ -31,6 +33,10 @@ class LastValid(msgspec.Struct, frozen=True):
 
     document: str
     annotations: Mapping[str, str] = {}
+    rule_uid: str = ""
+    """uid of the ConfigMap that the annotations belong to: one created later without any inherits them."""
+    inherited: bool = False
+    """Whether that ConfigMap has none of its own and took these from the one it replaced."""
 
     @property
     def sha256(self) -> str:
@@ -43,7 +49,12 @@ def encode(namespace: str, rule: str, last_valid: LastValid) -> Object:
     raw = last_valid.document.encode("utf-8", "surrogatepass")
     kept = {name: value for name, value in sorted(last_valid.annotations.items()) if name.startswith(ANNOTATION_PREFIX)}
     content = {
-        "data": {ANNOTATIONS: json.dumps(kept, ensure_ascii=False), SHA256: last_valid.sha256},
+        "data": {
+            ANNOTATIONS: json.dumps(kept, ensure_ascii=False),
+            SHA256: last_valid.sha256,
+            RULE_UID: last_valid.rule_uid,
+            INHERITED: json.dumps(last_valid.inherited),
+        },
         "binaryData": {DOCUMENT: base64.b64encode(gzip.compress(raw, mtime=0)).decode("ascii")},
     }
     return config_map(namespace, last_valid_name(rule), rule, content)
@@ -57,10 +68,10 @@ def decode(existing: Object, rule: str) -> LastValid | None:
         packed = base64.b64decode(existing["binaryData"][DOCUMENT], validate=True)
         document = _inflate(packed).decode("utf-8", "surrogatepass")
         annotations = msgspec.json.decode(existing["data"][ANNOTATIONS], type=dict[str, str])
-        digest = existing["data"][SHA256]
+        digest, uid, inherited = (existing["data"][key] for key in (SHA256, RULE_UID, INHERITED))
     except (KeyError, TypeError, ValueError, zlib.error, binascii.Error, msgspec.MsgspecError, RecursionError):
         return None
-    found = LastValid(document, annotations)
+    found = LastValid(document, annotations, str(uid), inherited == "true")
     return found if found.sha256 == digest else None
 
 

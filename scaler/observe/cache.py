@@ -1,0 +1,186 @@
+"""Everything the scaler knows of the cluster, and which service each change concerns.
+
+    Store (one per resource type) -> Cache.on_change -> dirty(service key)
+
+Reflectors write it, snapshots are built from it. It decides nothing and never talks to the cluster.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from scaler.observe.objects import (
+    ConfigMapRecord,
+    DeploymentRecord,
+    JobRecord,
+    NodeRecord,
+    OwnedRecord,
+    PodRecord,
+)
+from scaler.observe.rulebook import RuleBook
+from scaler.observe.store import Name, Store
+from scaler.plan.model import Instance, ServiceKey
+from scaler.report.last_valid import LastValid, decode
+from scaler.report.objects import last_valid_name, rule_of
+
+OPERATOR_DEPLOYMENT = "ascend-operator-manager"
+
+
+class Cache:
+    """The stores, and the indexes between them. `dirty` is called with every service that a change may concern."""
+
+    def __init__(self, dirty: Callable[[ServiceKey], None]) -> None:
+        self._dirty = dirty
+        self.jobs: Store[JobRecord] = Store(self._on_job)
+        self.pods: Store[PodRecord] = Store(self._on_pod)
+        self.pod_groups: Store[OwnedRecord] = Store(self._on_owned)
+        self.services: Store[OwnedRecord] = Store(lambda _old, _new: None)
+        self.config_maps: Store[ConfigMapRecord] = Store(self._on_config_map)
+        self.nodes: Store[NodeRecord] = Store(self._on_node)
+        self.deployments: Store[DeploymentRecord] = Store(self._on_deployment)
+        self.rules = RuleBook(self.config_maps.get, self._stored_rule)
+        self.instances: dict[str, Instance] = {}
+        """Instances by owner uid as last built; whatever changes one drops it here (see observe.snapshot)."""
+        self._jobs_by_uid: dict[str, JobRecord] = {}
+        self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
+        self._services_by_rule: defaultdict[Name, set[ServiceKey]] = defaultdict(set)
+        self._pods_by_owner: defaultdict[str, dict[str, PodRecord]] = defaultdict(dict)
+        self._owners_by_node: defaultdict[str, set[str]] = defaultdict(set)
+        self._job_of_pod_name: dict[Name, str] = {}
+
+    # reading
+
+    def service_keys(self) -> list[ServiceKey]:
+        return sorted(self._jobs_by_service)
+
+    def jobs_of(self, key: ServiceKey) -> list[JobRecord]:
+        """The jobs of a service in a fixed order."""
+        return sorted(self._jobs_by_service.get(key, {}).values(), key=lambda job: job.name)
+
+    def job(self, uid: str) -> JobRecord | None:
+        return self._jobs_by_uid.get(uid)
+
+    def pods_of(self, uid: str) -> dict[str, PodRecord]:
+        """The pods that the owner with this uid controls, by name."""
+        return self._pods_by_owner.get(uid, {})
+
+    def rule_is_named(self, namespace: str, rule: str) -> bool:
+        """Whether some job names the rule."""
+        return bool(self._services_by_rule.get((namespace, rule)))
+
+    def ascend_operator(self) -> str:
+        """`namespace/name` of an Ascend Operator that has replicas, "" when there is none."""
+        found = sorted(
+            f"{deployment.namespace}/{deployment.name}"
+            for deployment in self.deployments.values()
+            if deployment.name == OPERATOR_DEPLOYMENT and deployment.replicas > 0
+        )
+        return found[0] if found else ""
+
+    # following changes
+
+    def mark(self, uid: str) -> None:
+        """Something about this instance changed: build it anew, and look at its service again."""
+        self.instances.pop(uid, None)
+        job = self._jobs_by_uid.get(uid)
+        if job is not None:
+            self._dirty(job.job.key)
+
+    def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
+        if old is not None:
+            self._forget_job(old)
+        if new is not None:
+            self._remember_job(new)
+        for record in (old, new):
+            if record is not None:
+                self.instances.pop(record.uid, None)
+                self._dirty(record.job.key)
+
+    def _remember_job(self, record: JobRecord) -> None:
+        key = record.job.key
+        self._jobs_by_uid[record.uid] = record
+        self._jobs_by_service[key][record.uid] = record
+        if key.rule:
+            self._services_by_rule[key.namespace, key.rule].add(key)
+        for pod in record.job.pods:
+            self._job_of_pod_name[record.namespace, pod] = record.uid
+
+    def _forget_job(self, record: JobRecord) -> None:
+        key = record.job.key
+        self._jobs_by_uid.pop(record.uid, None)
+        jobs = self._jobs_by_service[key]
+        jobs.pop(record.uid, None)
+        if not jobs:
+            del self._jobs_by_service[key]
+            self._forget_service(key)
+        for pod in record.job.pods:
+            if self._job_of_pod_name.get((record.namespace, pod)) == record.uid:
+                del self._job_of_pod_name[record.namespace, pod]
+
+    def _forget_service(self, key: ServiceKey) -> None:
+        services = self._services_by_rule.get((key.namespace, key.rule))
+        if services is not None:
+            services.discard(key)
+            if not services:
+                del self._services_by_rule[key.namespace, key.rule]
+
+    def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        for record in (old, new):
+            if record is None:
+                continue
+            self._index_pod(record, exists=record is new)
+            for uid in {record.owner_uid, self._job_of_pod_name.get((record.namespace, record.name), "")} - {""}:
+                self.mark(uid)
+
+    def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
+        uid = record.owner_uid
+        if not uid:
+            return
+        if exists:
+            self._pods_by_owner[uid][record.name] = record
+            if record.node:
+                self._owners_by_node[record.node].add(uid)
+            return
+        owned = self._pods_by_owner[uid]
+        owned.pop(record.name, None)
+        if not owned:
+            del self._pods_by_owner[uid]
+        if record.node and all(pod.node != record.node for pod in owned.values()):
+            self._owners_by_node[record.node].discard(uid)
+            if not self._owners_by_node[record.node]:
+                del self._owners_by_node[record.node]
+
+    def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
+        for record in (old, new):
+            if record is not None and record.owner_uid:
+                self.mark(record.owner_uid)
+
+    def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        if (old is not None and old.ready) == (new is not None and new.ready):
+            return
+        name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
+        for uid in sorted(self._owners_by_node.get(name, ())):
+            self.mark(uid)
+
+    def _on_config_map(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
+        record = new or old
+        if record is not None:
+            for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
+                self._dirty(key)
+
+    def _on_deployment(self, old: DeploymentRecord | None, new: DeploymentRecord | None) -> None:
+        if any(record is not None and record.name == OPERATOR_DEPLOYMENT for record in (old, new)):
+            for key in self.service_keys():
+                self._dirty(key)
+
+    # what the scaler itself left in the cluster
+
+    def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
+        record = self.config_maps.get(namespace, last_valid_name(rule))
+        return decode(record.own, rule) if record is not None and record.own is not None else None
+
+    def orphaned_rules(self) -> list[Name]:
+        """Rules of which we keep a status or the last valid document although no job names them any more."""
+        kept = {(record.namespace, rule_of(record.own)) for record in self.config_maps.values() if record.own}
+        return sorted(name for name in kept if name[1] and not self.rule_is_named(*name))
