@@ -1,0 +1,118 @@
+"""Manifests as they are: read YAML files in kubectl's order and apply or delete what they contain.
+
+`apply` is near to `kubectl apply`: create, or merge into what is there. Must not: change the user's files, or know
+what the objects mean. Kinds that the scaler has no business with are left out and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scaler.kube import api as kube
+from scaler.kube.api import KubeApi, Object, PatchType, Resource
+from scaler.kube.errors import AlreadyExistsError, NotFoundError
+
+KINDS: dict[str, Resource] = {
+    resource.kind: resource
+    for resource in (
+        kube.ASCEND_JOBS, kube.CONFIG_MAPS, kube.DEPLOYMENTS, kube.NAMESPACES, kube.NODES, kube.POD_GROUPS, kube.PODS,
+        kube.PRIORITY_CLASSES, kube.QUEUES, kube.SERVICES,
+    )
+}  # fmt: skip
+_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+
+
+class ManifestError(Exception):
+    """A manifest cannot be read; `str()` names the file and, where there is one, the line."""
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file, or the manifests of a folder by name, as `kubectl apply -f` takes them."""
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+    return [path]
+
+
+def read_manifests(path: Path) -> list[Object]:
+    """Every object in a file or folder, in order, without nulls and status. Raises ManifestError."""
+    return [obj for file in files_of(path) for obj in _read_file(file)]
+
+
+def _read_file(path: Path) -> Iterable[Object]:
+    try:
+        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8-sig")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ManifestError(f"{path}: {' '.join(str(error).split())}") from None
+    for number, document in enumerate(documents, start=1):
+        if document is None:
+            continue
+        if not _is_object(document):
+            raise ManifestError(f"{path}: document {number} is not a Kubernetes object (kind and metadata.name)")
+        for obj in document["items"] if document["kind"] == "List" else [document]:
+            cleaned: Object = _without_nulls(obj)
+            cleaned.pop("status", None)
+            yield cleaned
+
+
+def _is_object(document: Any) -> bool:
+    if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+        return False
+    if document["kind"] == "List":
+        return isinstance(document.get("items"), list) and all(_is_object(item) for item in document["items"])
+    metadata = document.get("metadata")
+    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+async def apply(api: KubeApi, obj: Object) -> str:
+    """Create the object or merge it into the one that is there: `created`, `configured` or `skipped`."""
+    resource = KINDS.get(obj["kind"])
+    if resource is None or resource.api_version != obj.get("apiVersion"):
+        return "skipped"
+    namespace, name = place_of(resource, obj)
+    if namespace is not None:
+        await ensure_namespace(api, namespace)
+    try:
+        await api.create(resource, namespace, obj)
+    except AlreadyExistsError:
+        await api.patch(resource, namespace, name, obj, patch_type=PatchType.MERGE)
+        return "configured"
+    return "created"
+
+
+async def delete(api: KubeApi, obj: Object) -> str:
+    """Delete the object by kind and name: `deleted`, `not found` or `skipped`."""
+    resource = KINDS.get(obj["kind"])
+    if resource is None:
+        return "skipped"
+    namespace, name = place_of(resource, obj)
+    try:
+        await api.delete(resource, namespace, name, propagation_policy="Background")
+    except NotFoundError:
+        return "not found"
+    return "deleted"
+
+
+def place_of(resource: Resource, obj: Object) -> tuple[str | None, str]:
+    """(namespace, name) of an object; None for cluster-scoped ones."""
+    metadata = obj["metadata"]
+    return (metadata.get("namespace") or "default") if resource.namespaced else None, metadata["name"]
+
+
+async def ensure_namespace(api: KubeApi, namespace: str) -> None:
+    try:
+        await api.get(kube.NAMESPACES, None, namespace)
+    except NotFoundError:
+        body: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        await api.create(kube.NAMESPACES, None, body)
