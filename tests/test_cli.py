@@ -150,7 +150,7 @@ def test_a_reader_that_has_gone_ends_the_command_without_a_word() -> None:
         (
             "import sys, types",
             "from scaler import cli",
-            "talk = types.SimpleNamespace(HELP='', add_arguments=lambda parser: None, run=lambda args: print('a finding'))",
+            "talk = types.SimpleNamespace(HELP='', add_arguments=lambda parser: None, run=lambda args: print('x'))",
             "cli._load = lambda name: talk",
             "sys.exit(cli.main(['lint']))",
         )
