@@ -1,0 +1,367 @@
+"""The real cluster: KubeApi over HTTP, and the only importer of kubernetes_asyncio.
+
+From kubernetes_asyncio come the configuration loaders (in-cluster, kubeconfig with exec plugins) and nothing else: its
+calls have no timeout, do not check the status and decode far too much. Every call here has a deadline, every answer
+is checked before it is believed. A proxy is used only when the kubeconfig names one (`proxy-url`): HTTPS_PROXY of
+the surroundings is ignored, because inside a cluster it is set for other purposes. Nothing is retried, with one
+exception: a 401, which did nothing, is sent once more with a renewed token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import aiohttp
+import msgspec
+import yarl
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import incluster_config
+
+from scaler import __version__
+from scaler.kube.api import Object, Page, PatchType, Resource, WatchEvent
+from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
+from scaler.kube.wire import LineSplitter, decode_event, decode_object, decode_page, path_of, query_of, refusal
+
+USER_AGENT = f"scaler/{__version__}"
+REQUEST_TIMEOUT = 10.0
+"""Seconds for one answer; a page of a list may take `PAGE_TIMEOUTS` times as long while bytes keep coming."""
+PAGE_TIMEOUTS = 6
+CONNECT_TIMEOUT = 5.0
+WATCH_SILENCE = 90.0
+"""Seconds without a byte after which a watch counts as dead: bookmarks come every 60 s."""
+KEEP_ALIVE = 150.0
+"""Seconds that an idle connection is kept: a new TLS connection costs ten times as much as a request."""
+TOKEN_LIFE = 60.0
+"""Seconds after which a mounted token is read again."""
+PLUGIN_TIMEOUT = 30.0
+"""Seconds for an exec plugin or an identity provider to come up with a token."""
+READ_BUFFER = 2**18
+"""Bytes read ahead of a stream: fewer wake-ups when many events come at once."""
+
+T = TypeVar("T")
+
+
+class Credentials(Protocol):
+    """Where the Authorization header comes from."""
+
+    async def header(self) -> str:
+        """The value, "" for none. Never raises: a stale token is answered with 401, which says more."""
+        ...
+
+    async def renew(self) -> None:
+        """The last one was refused, or the server's certificate was: read again what may have been rotated."""
+        ...
+
+
+class HttpKubeApi:
+    """KubeApi over one aiohttp session. Made by `connect`; `server` is the base URL."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, server: str, credentials: Credentials, *,
+        request_timeout: float = REQUEST_TIMEOUT, watch_silence: float = WATCH_SILENCE,
+        per_request: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self._session = session
+        self._server = server.rstrip("/")
+        self._credentials = credentials
+        self._timeout = request_timeout
+        self._silence = watch_silence
+        self._per_request = per_request or {}
+
+    async def list(  # noqa: PLR0913 - as in KubeApi
+        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
+        limit: int = 0, continue_token: str = "", resource_version: str = "", decode: Any = Object,
+    ) -> Page[Any]:  # fmt: skip
+        query = query_of(
+            {
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "limit": limit,
+                "continue": continue_token,
+                "resourceVersion": resource_version,
+            }
+        )
+        data = await self._call("GET", path_of(resource, namespace) + query, timeouts=PAGE_TIMEOUTS)
+        return decode_page(data, resource, decode)
+
+    async def watch(
+        self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
+        field_selector: str = "", timeout_seconds: int = 300, decode: Any = Object,
+    ) -> AsyncIterator[WatchEvent[Any]]:  # fmt: skip
+        query = query_of(
+            {
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": resource_version,
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "timeoutSeconds": timeout_seconds,
+            }
+        )
+        response = await self._open_watch(path_of(resource, namespace) + query)
+        try:
+            splitter = LineSplitter()
+            while chunk := await self._next_chunk(response):
+                for line in splitter.feed(chunk):
+                    event = decode_event(line, resource, decode)
+                    if event is not None:
+                        yield event
+            if splitter.rest:
+                raise UnknownOutcomeError("the watch ended within an event")
+        finally:
+            response.close()
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        return decode_object(await self._call("GET", path_of(resource, namespace, name)))
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+        return decode_object(await self._call("POST", path_of(resource, namespace), body))
+
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
+    ) -> Object:
+        return decode_object(await self._call("PUT", path_of(resource, namespace, name, subresource), body))
+
+    async def patch(
+        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
+        subresource: str = "",
+    ) -> Object:  # fmt: skip
+        path = path_of(resource, namespace, name, subresource)
+        return decode_object(await self._call("PATCH", path, patch, content_type=patch_type.value))
+
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
+        grace_period_seconds: int | None = None, propagation_policy: str = "",
+    ) -> None:  # fmt: skip
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
+        if preconditions:
+            body["preconditions"] = preconditions
+        if grace_period_seconds is not None:
+            body["gracePeriodSeconds"] = grace_period_seconds
+        if propagation_policy:
+            body["propagationPolicy"] = propagation_policy
+        await self._call("DELETE", path_of(resource, namespace, name), body)
+
+    async def _call(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", timeouts: int = 1
+    ) -> bytes:
+        """One answer of JSON, or an error."""
+        data = None if body is None else msgspec.json.encode(body)
+
+        async def exchange(authorization: str) -> bytes:
+            async with asyncio.timeout(self._timeout * timeouts):
+                request = self._request(method, path, authorization, self._timeout, data, content_type)
+                async with await request as response:
+                    answer = await response.read()
+            _expect_json(response, answer)
+            return answer
+
+        return await self._authorized(method, exchange)
+
+    async def _open_watch(self, path: str) -> aiohttp.ClientResponse:
+        """The answer to a watch whose events are yet to be read."""
+
+        async def exchange(authorization: str) -> aiohttp.ClientResponse:
+            async with asyncio.timeout(self._timeout):
+                response = await self._request("GET", path, authorization, self._silence)
+                if response.status == 200 and response.content_type == "application/json":
+                    return response
+                async with response:
+                    answer = await response.read()
+            _expect_json(response, answer)
+            raise UnknownOutcomeError(f"{response.status} is no answer to a watch")
+
+        return await self._authorized("watch", exchange)
+
+    async def _authorized(self, method: str, exchange: Callable[[str], Awaitable[T]]) -> T:
+        """One exchange, or two when the first was answered with 401."""
+        try:
+            try:
+                return await exchange(await self._credentials.header())
+            except UnauthorizedError:
+                await self._credentials.renew()
+                return await exchange(await self._credentials.header())
+        except aiohttp.ClientConnectorCertificateError as error:
+            await self._credentials.renew()
+            raise _untrusted(method, error) from None
+        except _TRANSPORT_ERRORS as error:
+            raise _untrusted(method, error) from None
+
+    async def _next_chunk(self, response: aiohttp.ClientResponse) -> bytes:
+        try:
+            return await response.content.readany()
+        except _TRANSPORT_ERRORS as error:
+            raise _untrusted("watch", error) from None
+
+    async def _request(
+        self, method: str, path: str, authorization: str, silence: float, data: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> aiohttp.ClientResponse:  # fmt: skip
+        headers = {"Content-Type": content_type}
+        if authorization:
+            headers["Authorization"] = authorization
+        connect = min(CONNECT_TIMEOUT, self._timeout / 2)  # before the answer's own, so that "not sent" is certain
+        return await self._session.request(
+            method,
+            yarl.URL(self._server + path, encoded=True),
+            data=data,
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_read=silence),
+            allow_redirects=False,
+            **self._per_request,
+        )
+
+
+_TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+"""ValueError: aiohttp's words for a chunk or a line that is too long."""
+
+
+def _untrusted(what: str, error: BaseException) -> KubeError:
+    words = f"{what}: {type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return NotSentError(words)
+    return UnknownOutcomeError(words)
+
+
+def _expect_json(response: aiohttp.ClientResponse, answer: bytes) -> None:
+    """Refusals are raised as what they mean; a success must be JSON (a proxy's page of HTML is no answer)."""
+    if not 200 <= response.status < 300:
+        raise refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
+    if response.content_type != "application/json":
+        raise UnknownOutcomeError(f"{response.status} with {response.content_type} instead of JSON")
+
+
+class _MountedToken:
+    """The service account's token, read again as the kubelet renews it, and the cluster's CA beside it."""
+
+    def __init__(self, path: Path, tls: ssl.SSLContext) -> None:
+        self._path = path
+        self._tls = tls
+        self._value = ""
+        self._read_at = -math.inf
+
+    async def header(self) -> str:
+        if asyncio.get_running_loop().time() >= self._read_at + TOKEN_LIFE:
+            self._read()
+        return self._value
+
+    async def renew(self) -> None:
+        self._read()
+        with suppress(OSError):
+            self._tls.load_verify_locations(self._path.with_name("ca.crt"))
+
+    def _read(self) -> None:
+        self._read_at = asyncio.get_running_loop().time()
+        with suppress(OSError):
+            self._value = f"Bearer {self._path.read_text().strip()}"
+
+
+class _Kubeconfig:
+    """Token, basic auth or client certificate of a kubeconfig; plugins run again when theirs expires or is refused."""
+
+    def __init__(self, loader: Any, configuration: Configuration, tls: ssl.SSLContext) -> None:
+        self._loader = loader
+        self._configuration = configuration
+        self._tls = tls
+        self._lock = asyncio.Lock()
+        self._loaded_at = asyncio.get_running_loop().time()
+
+    async def header(self) -> str:
+        now = asyncio.get_running_loop().time()
+        expires = self._loader.provider is not None or hasattr(self._loader, "exec_plugin_expiry")
+        if expires and now >= self._loaded_at + TOKEN_LIFE:
+            await self._load()
+        return str(self._configuration.api_key.get("BearerToken") or "").strip()
+
+    async def renew(self) -> None:
+        with suppress(AttributeError):
+            del self._loader.exec_plugin_expiry
+        await self._load()
+
+    async def _load(self) -> None:
+        """A plugin that fails leaves everything as it was: the next answer is a 401, and says so."""
+        asked_at = asyncio.get_running_loop().time()
+        async with self._lock:
+            if self._loaded_at > asked_at:
+                return
+            with suppress(Exception):
+                async with asyncio.timeout(PLUGIN_TIMEOUT):
+                    await self._loader.load_and_set(self._configuration)
+                if self._configuration.cert_file:
+                    self._tls.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
+            self._loaded_at = asyncio.get_running_loop().time()
+
+
+@asynccontextmanager
+async def connect(
+    *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT,
+    user_agent: str = USER_AGENT,
+) -> AsyncIterator[HttpKubeApi]:  # fmt: skip
+    """The cluster that `kubeconfig` (and its `context`) names.
+
+    Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
+    ~/.kube/config). NotSentError when there is no usable configuration; whether the cluster answers is not tried.
+    """
+    configuration = Configuration()
+    try:
+        loader = await _load(configuration, kubeconfig, context)
+        tls = _tls(configuration)
+    except Exception as error:
+        raise NotSentError(f"no usable configuration of a cluster: {error}") from error
+    mounted = Path(incluster_config.SERVICE_TOKEN_FILENAME)
+    credentials = _MountedToken(mounted, tls) if loader is None else _Kubeconfig(loader, configuration, tls)
+    headers = {"User-Agent": user_agent, "Accept": "application/json", "Accept-Encoding": "identity"}
+    connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE)
+    async with aiohttp.ClientSession(
+        connector=connector, headers=headers, trust_env=False, read_bufsize=READ_BUFFER
+    ) as session:
+        yield HttpKubeApi(
+            session,
+            configuration.host,
+            credentials,
+            request_timeout=request_timeout,
+            per_request=_extras(configuration),
+        )
+
+
+async def _load(configuration: Configuration, kubeconfig: str | None, context: str | None) -> Any:
+    """Fill `configuration`; the loader of a kubeconfig, None inside a cluster."""
+    if kubeconfig is None and context is None and _in_cluster():
+        config.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
+        return None
+    return await config.load_kube_config(
+        config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
+    )
+
+
+def _in_cluster() -> bool:
+    return (
+        incluster_config.SERVICE_HOST_ENV_NAME in os.environ and Path(incluster_config.SERVICE_TOKEN_FILENAME).is_file()
+    )
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _extras(configuration: Configuration) -> dict[str, Any]:
+    """What a kubeconfig may want of every request."""
+    extras = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
+    return {key: value for key, value in extras.items() if value}
