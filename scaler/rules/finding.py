@@ -1,0 +1,76 @@
+"""What is wrong, for people and programs: a `Finding` has a place in the file, a `Fault` a place in the document.
+
+Nothing here knows what a rule is. Codes are stable names, listed in docs/reference/rule.md.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Level = Literal["error", "warning"]
+Path = tuple[str | int, ...]
+"""Where in a document: member names and array indices from the root."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One fault, placed. Lines and columns count from 1, columns in characters; 0 = no place in a text."""
+
+    level: Level
+    code: str
+    pointer: str
+    """JSON pointer (RFC 6901): in the rule document for its own faults, else in the Kubernetes object."""
+    line: int
+    column: int
+    message: str
+    """What was found."""
+    hint: str
+    """What to write instead; "" when the message says it."""
+    file: str = ""
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """Replace `text[start:end]` by `text`: the cure of one fault, given only where there is no second one."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One fault of a document. `start` is an offset in its text, -1 until the path has been looked up there."""
+
+    code: str
+    path: Path
+    message: str
+    hint: str = ""
+    level: Level = "error"
+    start: int = -1
+    on_key: bool = False
+    """The place is the member's name, not its value."""
+    edit: Edit | None = None
+
+
+def pointer(path: Path) -> str:
+    """The JSON pointer of a path: ("a/b", 0) -> "/a~1b/0"."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def printable(text: str) -> str:
+    """`text` as it can be written to any UTF-8 stream on one line: lone surrogates and control characters escaped."""
+    safe = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in safe)
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value of a document as a message shows it: JSON-like, on one line, cut at `limit` characters."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    names = {True: "true", False: "false", None: "null"}
+    if value is None or isinstance(value, bool):
+        return names[value]
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return printable(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -1,0 +1,402 @@
+"""Reads JSON as people write it: strict about what is right, tolerant in going on, exact about where.
+
+A fault never ends the reading when what was meant is beyond doubt (comments, trailing commas, full-width
+punctuation, a byte order mark, ...), so faults of meaning behind it are found in the same run. A text without
+faults is JSON, and json.loads gives the same value (NaN and nesting over `MAX_DEPTH` aside, which are refused here).
+It must not know what a rule is, and must end on every input without raising.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from typing import Any, NoReturn
+
+import msgspec
+
+from scaler.rules.finding import Edit, Fault, printable, shown
+
+MAX_DEPTH = 32
+MAX_FAULTS = 100
+MAX_SUSPECTS = 5
+"""Comments with a bracket at their end for which every combination of keeping it or not is tried."""
+SMALL = 64 * 1024
+"""Characters; in longer texts only "keep none" and "keep all" are tried."""
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*)"')
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LOOKALIKES = {"：": ":", "，": ",", "、": ",", "｛": "{", "｝": "}", "［": "[", "］": "]", "【": "[", "】": "]"}
+_DOUBLE_QUOTES = '"“”„‟＂'
+_SINGLE_QUOTES = "'‘’＇"
+_WORD = re.compile(rf"[^\s{{}}\[\],:#/{_DOUBLE_QUOTES}{_SINGLE_QUOTES}{''.join(_LOOKALIKES)}]+")
+_INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
+_LINE_END = re.compile(r"[\r\n]|\Z")
+_BRACKETS_AT_END = re.compile(r"[{}\[\]][{}\[\],\s]*\Z")
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+_LITERALS = {"true": True, "false": False, "null": None}
+
+
+class Node(msgspec.Struct):
+    """A value and where it stands: `text[start:end]`."""
+
+    value: Any
+    start: int
+    end: int
+    children: dict[str | int, Node] = {}
+    keys: dict[str, int] = {}
+    """Offset of each member's name."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a text says. `root` is None when it could not be read to its end."""
+
+    root: Node | None
+    faults: list[Fault]
+    suspects: list[int]
+    """Offsets of comments that end in a bracket."""
+
+
+def read(text: str) -> Reading:
+    """Read `text`; where a bracket stands behind a `#` it is taken for real if just one such reading makes sense."""
+    plain = _Reader(text, frozenset()).run()
+    if not plain.suspects:
+        return plain
+    readings = [plain, *(_Reader(text, kept).run() for kept in _subsets(plain.suspects, len(text)))]
+    sound = [reading for reading in readings if _is_sound(reading)]
+    if len(sound) == 1:
+        return sound[0]
+    return _undecided(plain)
+
+
+def _subsets(suspects: list[int], length: int) -> list[frozenset[int]]:
+    if len(suspects) > MAX_SUSPECTS or length > SMALL:
+        return [frozenset(suspects)]
+    sizes = range(1, len(suspects) + 1)
+    return [frozenset(kept) for size in sizes for kept in itertools.combinations(suspects, size)]
+
+
+def _is_sound(reading: Reading) -> bool:
+    guesses = {"NotJson", "MissingComma", "TrailingText"}
+    return reading.root is not None and not any(fault.code in guesses for fault in reading.faults)
+
+
+def _undecided(reading: Reading) -> Reading:
+    """No reading makes sense, or more than one: say so, and offer no cure for the comments in question."""
+    faults = [
+        msgspec.structs.replace(fault, edit=None) if fault.start in reading.suspects else fault
+        for fault in reading.faults
+    ]
+    return Reading(reading.root, faults + [_bracket_fault(start, ()) for start in reading.suspects], reading.suspects)
+
+
+def _bracket_fault(start: int, path: tuple[str | int, ...]) -> Fault:
+    message = (
+        "a bracket stands behind this comment's # on the same line: taking the comment out takes the bracket out too"
+    )
+    return Fault(
+        "BraceInComment", path, message, "put the bracket on a line of its own, then delete the comment", start=start
+    )
+
+
+class _StopReading(Exception):  # noqa: N818 - not an error: the reader's own way out of the nesting
+    pass
+
+
+class _Reader:
+    """One pass over one text. `kept`: comments whose brackets at the end are read as if they stood outside."""
+
+    def __init__(self, text: str, kept: frozenset[int]) -> None:
+        self.text = text
+        self.kept = kept
+        self.pos = 0
+        self.path: list[str | int] = []
+        self.faults: list[Fault] = []
+        self.suspects: list[int] = []
+
+    def run(self) -> Reading:
+        root = None
+        try:
+            root = self._value()
+            if self._peek():
+                self._fault("TrailingText", self.pos, f"text after the end of the document: {self._excerpt()}",
+                            "delete it; a ConfigMap key holds one JSON document")  # fmt: skip
+        except _StopReading:
+            pass
+        return Reading(root, self.faults, self.suspects)
+
+    # -- values -------------------------------------------------------------------------------------------
+
+    def _value(self) -> Node:
+        if len(self.path) > MAX_DEPTH:
+            self._stop(f"nested more than {MAX_DEPTH} deep", "a rule is nested 5 deep", code="NestedTooDeep")
+        char = self._peek()
+        if char == "{":
+            return self._object()
+        if char == "[":
+            return self._array()
+        if char and char in _DOUBLE_QUOTES + _SINGLE_QUOTES:
+            start = self.pos
+            return Node(self._string(), start, self.pos)
+        return self._word()
+
+    def _object(self) -> Node:
+        node = Node({}, self.pos, self.pos, {}, {})
+        self._take()
+        done = self._closed_at_once("}")
+        while not done:
+            start = self.pos
+            key = self._key()
+            if self._peek() != ":":
+                self._stop_expecting("`:`")
+            self._take()
+            if key in node.value:
+                self._fault(
+                    "DuplicateKey", start, f"{shown(key)} is written twice in this object", "delete one of them"
+                )
+            self.path.append(key)
+            node.children[key] = child = self._value()
+            self.path.pop()
+            node.value[key], node.keys[key] = child.value, start
+            done = self._ends("}")
+        node.end = self.pos
+        return node
+
+    def _array(self) -> Node:
+        node = Node([], self.pos, self.pos, {})
+        self._take()
+        done = self._closed_at_once("]")
+        while not done:
+            index = len(node.value)
+            self.path.append(index)
+            node.children[index] = child = self._value()
+            self.path.pop()
+            node.value.append(child.value)
+            done = self._ends("]")
+        node.end = self.pos
+        return node
+
+    def _closed_at_once(self, close: str) -> bool:
+        if self._peek() != close:
+            return False
+        self._take()
+        return True
+
+    def _ends(self, close: str) -> bool:
+        """Behind a member or element: take the comma (False) or the closing bracket (True)."""
+        end = self.pos
+        char = self._peek()
+        if char == close:
+            self._take()
+            return True
+        if char != ",":
+            if char and (char in '{["' or _WORD.match(char)) and char != "&":
+                self._fault(
+                    "MissingComma", end, "a comma is missing behind this", "write `,` here", Edit(end, end, ",")
+                )
+                return False
+            self._stop_expecting(f"`,` or `{close}`")
+        comma = self.pos
+        self._take()
+        if self._peek() != close:
+            return False
+        self._fault("TrailingComma", comma, f"a comma before `{close}`", "delete the comma", Edit(comma, comma + 1, ""))
+        self._take()
+        return True
+
+    def _key(self) -> str:
+        char = self._peek()
+        if char and char in _DOUBLE_QUOTES + _SINGLE_QUOTES:
+            return self._string()
+        word = _WORD.match(self.text, self.pos)
+        if word is None or "&" in word[0]:
+            self._stop_expecting('a name in quotes `"`')
+        right = json.dumps(word[0], ensure_ascii=False)
+        message = f"the name {printable(word[0])} is not in quotes"
+        self._fault("UnquotedKey", self.pos, message, f"write {printable(right)}", Edit(*word.span(), right))
+        self.pos = word.end()
+        return word[0]
+
+    def _word(self) -> Node:
+        """A number, true, false, null, or something that is none of them and is read as if it were in quotes."""
+        word = _WORD.match(self.text, self.pos)
+        if word is None or "&" in word[0]:
+            self._stop_expecting("a value")
+        start, self.pos = self.pos, word.end()
+        if word[0] in _LITERALS:
+            return Node(_LITERALS[word[0]], start, self.pos)
+        if _NUMBER.fullmatch(word[0]):
+            return Node(_number(word[0]), start, self.pos)
+        self._fault("NotJson", start, f"{shown(word[0])[1:-1]} is not a JSON value", "put it in quotes")
+        return Node(word[0], start, self.pos)
+
+    # -- strings ------------------------------------------------------------------------------------------
+
+    def _string(self) -> str:
+        plain = _PLAIN_STRING.match(self.text, self.pos)
+        if plain:
+            self.pos = plain.end()
+            return plain[1]
+        start = self.pos
+        opening = self.text[start]
+        end = self._string_end(start, opening)
+        self.pos = end + 1
+        value = self._unescaped(start + 1, end)
+        self._check_quotes(start, end, value)
+        return value
+
+    def _string_end(self, start: int, opening: str) -> int:
+        """Offset of the closing quote: of the same kind, or on the same line one that merely looks like it."""
+        line_end = self._line_end(start)
+        closing = '"' if opening == '"' else _SINGLE_QUOTES if opening in _SINGLE_QUOTES else _DOUBLE_QUOTES
+        ends = (self._quote(start + 1, line_end, quotes) for quotes in (closing, _DOUBLE_QUOTES))
+        end = next((end for end in ends if end >= 0), -1)
+        if end < 0:
+            self._stop("the text in quotes that begins here has no end on this line", 'close it with `"`')
+        return end
+
+    def _quote(self, pos: int, end: int, quotes: str) -> int:
+        while pos < end:
+            if self.text[pos] in quotes:
+                return pos
+            pos += 2 if self.text[pos] == "\\" else 1
+        return -1
+
+    def _unescaped(self, start: int, end: int) -> str:
+        parts: list[str] = []
+        pos = start
+        while pos < end:
+            char = self.text[pos]
+            if char == "\\":
+                pos = self._escape(pos, end, parts)
+                continue
+            if char < " ":
+                self._fault("NotJson", pos, f"a raw control character U+{ord(char):04X} inside quotes", "delete it")
+            else:
+                parts.append(char)
+            pos += 1
+        # Halves of one character may have been written as two escapes; a lone half stays as it is.
+        return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+    def _escape(self, pos: int, end: int, parts: list[str]) -> int:
+        char = self.text[pos + 1 : pos + 2] if pos + 1 < end else ""
+        if char in _ESCAPES:
+            parts.append(_ESCAPES[char])
+            return pos + 2
+        digits = _HEX.match(self.text, pos + 2, end) if char == "u" else None
+        if digits:
+            parts.append(chr(int(digits[0], 16)))
+            return pos + 6
+        self._fault(
+            "NotJson", pos, f"\\{printable(char)} is not an escape that JSON knows", "write \\\\ for a backslash"
+        )
+        parts.append("\\")
+        return pos + 1
+
+    def _check_quotes(self, start: int, end: int, value: str) -> None:
+        quotes = self.text[start] + self.text[end]
+        if quotes == '""':
+            return
+        right = json.dumps(value, ensure_ascii=False)
+        edit = Edit(start, end + 1, right)
+        if set(quotes) <= {"'", '"'}:
+            self._fault("SingleQuotes", start, "JSON has no single quotes", f"write {printable(right)}", edit)
+        else:
+            message = f"full-width or typographic quotes {quotes[0]} {quotes[1]}"
+            self._fault("FullWidthPunctuation", start, message, f"write {printable(right)}", edit)
+
+    # -- between tokens -----------------------------------------------------------------------------------
+
+    def _peek(self) -> str:
+        """The next significant character as ASCII would write it, "" at the end. Does not move past it."""
+        while True:
+            self.pos = _SPACE.match(self.text, self.pos).end()  # type: ignore[union-attr]  # matches the empty string too
+            char = self.text[self.pos : self.pos + 1]
+            if char == "#" or self.text.startswith(("//", "/*"), self.pos):
+                self._comment()
+            elif char and _is_odd_space(char):
+                self._odd_space(char)
+            else:
+                return _LOOKALIKES.get(char, char)
+
+    def _take(self) -> None:
+        char = self.text[self.pos]
+        if char in _LOOKALIKES:
+            right = _LOOKALIKES[char]
+            message = f"full-width punctuation {char} (U+{ord(char):04X})"
+            self._fault(
+                "FullWidthPunctuation", self.pos, message, f"write {right}", Edit(self.pos, self.pos + 1, right)
+            )
+        self.pos += 1
+
+    def _odd_space(self, char: str) -> None:
+        start = self.pos
+        if char == "\ufeff" and start == 0:
+            self.pos = 1
+            self._fault("ByteOrderMark", 0, "the text begins with a byte order mark (U+FEFF)",
+                        "save it as UTF-8 without BOM", Edit(0, 1, ""))  # fmt: skip
+            return
+        while self.pos < len(self.text) and _is_odd_space(self.text[self.pos]):
+            self.pos += 1
+        right = "".join("" if odd in _INVISIBLE else " " for odd in self.text[start : self.pos])
+        message = f"an invisible character U+{ord(char):04X} that JSON does not allow here"
+        self._fault("OddSpace", start, message, "write ordinary spaces", Edit(start, self.pos, right))
+
+    def _comment(self) -> None:
+        start = self.pos
+        end = self._comment_end(start)
+        brackets = None if self.text.startswith("/*", start) else _BRACKETS_AT_END.search(self.text, start + 1, end)
+        if brackets:
+            self.suspects.append(start)
+            if start in self.kept:
+                self.faults.append(_bracket_fault(start, tuple(self.path)))
+                end = brackets.start()
+        mark = self.text[start] if self.text[start] == "#" else self.text[start : start + 2]
+        before = len(self.text[:start].rstrip(" \t"))
+        self._fault("CommentInJson", start, f"JSON has no {mark} comments", "delete the comment", Edit(before, end, ""))
+        self.pos = end
+
+    def _comment_end(self, start: int) -> int:
+        if not self.text.startswith("/*", start):
+            return self._line_end(start)
+        close = self.text.find("*/", start + 2)
+        return len(self.text) if close < 0 else close + 2
+
+    def _line_end(self, start: int) -> int:
+        return _LINE_END.search(self.text, start).start()  # type: ignore[union-attr]  # \Z always matches
+
+    # -- faults -------------------------------------------------------------------------------------------
+
+    def _fault(self, code: str, start: int, message: str, hint: str, edit: Edit | None = None) -> None:
+        self.faults.append(Fault(code, tuple(self.path), message, hint, start=start, edit=edit))
+        if len(self.faults) >= MAX_FAULTS:
+            raise _StopReading
+
+    def _stop(self, message: str, hint: str, *, code: str = "NotJson") -> NoReturn:
+        self._fault(code, self.pos, message, hint)
+        raise _StopReading
+
+    def _stop_expecting(self, wanted: str) -> NoReturn:
+        if self.pos >= len(self.text):
+            what = (
+                "the document is empty"
+                if not self.text.strip()
+                else f"the document ends here, but {wanted} must follow"
+            )
+            self._stop(what, "is a bracket not closed?" if self.text.strip() else "write the rule document")
+        if self.text[self.pos] == "&":
+            self._stop(f"HTML entities instead of characters: {self._excerpt()}", 'write `"` for &quot;')
+        self._stop(f"expected {wanted}, found {self._excerpt()}", "")
+
+    def _excerpt(self) -> str:
+        return shown(self.text[self.pos : self.pos + 21].split("\n")[0], 22)[1:-1]
+
+
+def _is_odd_space(char: str) -> bool:
+    return char in _INVISIBLE or (char.isspace() and char not in " \t\n\r")
+
+
+def _number(text: str) -> int | float:
+    return int(text) if len(text) < 20 and text.lstrip("-").isdigit() else float(text)

@@ -1,0 +1,97 @@
+"""From offsets to lines and columns, and from a value inside a YAML file back to the file. Pure text work."""
+
+from __future__ import annotations
+
+import bisect
+import re
+
+_BREAK = re.compile(r"\r\n|\r|\n")
+_BLANK = " \t\r\n"
+_SHORT_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "0": "\0",
+    "a": "\a",
+    "b": "\b",
+    "v": "\v",
+    "f": "\f",
+    "e": "\x1b",
+    "_": "\xa0",
+}
+_LONG_ESCAPES = {"x": 2, "u": 4, "U": 8}
+
+
+class Lines:
+    """The lines of a text as an editor counts them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column (in characters, from 1) of an offset."""
+        line = bisect.bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and column, both from 1; the end of the text when there is no such line."""
+        return self._starts[line - 1] + column - 1 if line <= len(self._starts) else len(self.text)
+
+    def line(self, number: int) -> str:
+        """Line `number` (from 1) without its end."""
+        if not 1 <= number <= len(self._starts):
+            return ""
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[self._starts[number - 1] : end].rstrip("\r\n")
+
+
+def align(value: str, raw: str, start: int, *, escapes: bool = False, doubled: str = "") -> list[int] | None:
+    """For each character of `value` its offset in `raw`, where it is written from `start` on; None if it is not.
+
+    Exact for everything but blanks, which YAML adds (indentation) and takes away (folding): a blank gets a place
+    among the blanks around it. `escapes`: backslashes as in double-quoted scalars; `doubled`: a quote written twice.
+    """
+    places: list[int] = []
+    pos = start
+    for char in value:
+        pos, width = _next(char, raw, pos, escapes, doubled)
+        if pos < 0:
+            return None
+        places.append(pos)
+        pos += width
+    places.append(pos)
+    return places
+
+
+def _next(char: str, raw: str, pos: int, escapes: bool, doubled: str) -> tuple[int, int]:
+    """Where `char` is written at or behind `pos`, with the width it has there; a blank may have width 0."""
+    if char in _BLANK and not escapes:
+        return (pos, 1) if raw.startswith(char, pos) else (pos, 0)
+    while pos < len(raw):
+        here, width = _unescape(raw, pos) if escapes else (raw[pos], 1)
+        if here == char:
+            return pos, 2 if doubled and raw.startswith(doubled * 2, pos) else width
+        if char in _BLANK and raw[pos] not in _BLANK:
+            return pos, 0
+        if raw[pos] in _BLANK or here == "":
+            pos += width
+            continue
+        return -1, 0
+    return (pos, 0) if char in _BLANK else (-1, 0)
+
+
+def _unescape(raw: str, pos: int) -> tuple[str, int]:
+    """The character that is written at `pos` of a double-quoted scalar, and the width of its spelling."""
+    if raw[pos] != "\\" or pos + 1 >= len(raw):
+        return raw[pos], 1
+    kind = raw[pos + 1]
+    if kind in _BLANK:  # a line end that does not count
+        return "", 2
+    if kind in _LONG_ESCAPES:
+        digits = raw[pos + 2 : pos + 2 + _LONG_ESCAPES[kind]]
+        try:
+            return chr(int(digits, 16)), 2 + len(digits)
+        except (ValueError, OverflowError):
+            return raw[pos], 1
+    return _SHORT_ESCAPES.get(kind, kind), 2

@@ -1,0 +1,71 @@
+"""The shape of the rule document as a pydantic model: what is checked, and what editors are told (JSON Schema).
+
+Only shape: how ratios must follow from each other is said in rules.check. Imported when a document is read, not
+before: loading pydantic takes longer than reading a thousand rules.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+# "$" alone would let a line feed pass in some regular expression engines, so each pattern refuses it itself.
+NUMBER = r"^(?:0|[1-9][0-9]{0,5}|1000000)$(?!\n)"
+POSITIVE_NUMBER = r"^(?:[1-9][0-9]{0,5}|1000000)$(?!\n)"
+LABEL_VALUE = r"^[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$(?!\n)"
+MAX_RATIOS = 10_000
+
+_CONFIG = ConfigDict(strict=True, extra="ignore", regex_engine="python-re", frozen=True)
+
+
+class Group(BaseModel):
+    """How many instances of one group a ratio wants, and of how many pods each."""
+
+    model_config = _CONFIG
+
+    group_name: Annotated[
+        str, Field(pattern=LABEL_VALUE, description="Value of the jobs' label mind-cluster/group-name")
+    ]
+    group_num: Annotated[str, Field(pattern=NUMBER, description="Instances of this group, decimal digits in quotes")]
+    server_num_per_group: Annotated[
+        str, Field(pattern=POSITIVE_NUMBER, description="Pods per instance (Master + Worker); the same in every ratio")
+    ]
+
+
+class RatioEntry(BaseModel):
+    """One ratio at which the service may run."""
+
+    model_config = _CONFIG
+
+    group_list: Annotated[list[Group], Field(min_length=1, description="Prefill first, then decode")]
+    server_count: Annotated[Any, Field(default=None, description="Written by the MindIE deployer; not needed")]
+
+
+class RuleDocument(BaseModel):
+    """Which ratios of prefill and decode instances a service may run at, largest first."""
+
+    model_config = ConfigDict(title="Elastic scaling rule (elastic_scaling.json)", **_CONFIG)
+
+    version: Annotated[str, Field(default="1.0", description='"1.0"')]
+    status: Annotated[Any, Field(default=None, description="Written by the MindIE deployer; not needed")]
+    elastic_scaling_list: Annotated[
+        list[RatioEntry],
+        Field(
+            min_length=1, max_length=MAX_RATIOS, description="Largest ratio first; the last is the smallest to serve at"
+        ),
+    ]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of the document, for editors and other tools."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **RuleDocument.model_json_schema()}
+
+
+def shape_errors(value: object) -> list[dict[str, Any]]:
+    """Pydantic's findings on a decoded document: `type`, `loc`, `input`; empty when the shape is right."""
+    try:
+        RuleDocument.model_validate(value)
+    except ValidationError as refused:
+        return [dict(error) for error in refused.errors(include_url=False, include_context=False)]
+    return []
