@@ -13,7 +13,7 @@ from scaler.plan.model import Admit, Instance, Plan, Reclaim, Snapshot
 
 
 def violations(snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
-    """Every broken promise of `plan`, decided on `snapshot`, each with its name in front (S1, ...); empty when all hold."""
+    """Every broken promise of `plan`, decided on `snapshot`, each with its name in front; empty when all hold."""
     return (*_verdicts(snapshot, plan), *_actions(snapshot, plan), *_target(snapshot, plan), *_slots(snapshot, plan))
 
 

@@ -67,7 +67,7 @@ def judge(snapshot: Snapshot) -> Judgement:
 
 
 def target_of(rule: Rule, running: dict[str, int], live: dict[str, int]) -> tuple[int, bool]:
-    """From the last ratio upward, the first with some group below its number, leaving out those beyond the live jobs."""
+    """From the last ratio upward, the first with a group below its number; those beyond the live jobs are left out."""
     indexes = range(len(rule.ratios))
     attainable = [i for i in indexes if all(n <= live.get(g, 0) for g, n in rule.ratios[i].counts.items())]
     unsatisfied = [i for i in attainable if any(running.get(g, 0) < n for g, n in rule.ratios[i].counts.items())]

@@ -1,0 +1,97 @@
+"""`scaler explain`: replays recorded snapshots through the planner and says why each instance is where it is.
+
+Must not add knowledge of its own: what it prints is the plan of exactly this snapshot, in the words of plan.explain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from scaler.plan.explain import target_in_words, words
+from scaler.plan.invariants import violations
+from scaler.plan.model import Plan, Snapshot
+from scaler.plan.planner import plan
+
+HELP = """Say why each instance of a recorded snapshot is where it is.
+
+FILE holds one snapshot as JSON, or one per line, as the controller records them; - is standard input. The same snapshot
+always gives the same answer, whatever cluster or day it comes from.
+
+Exit code: 0 answered, 1 a snapshot cannot be read, 2 usage."""
+
+EXIT_BAD_INPUT = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--snapshot", metavar="FILE", required=True, help="recorded snapshot(s); - = standard input")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain every snapshot of the file; stop at none that is bad, but answer 1 in the end."""
+    shown = "standard input" if args.snapshot == "-" else args.snapshot
+    try:
+        content = sys.stdin.buffer.read() if args.snapshot == "-" else Path(args.snapshot).read_bytes()
+    except OSError as error:
+        sys.stderr.write(f"scaler explain: {shown}: {error.strerror or error}\n")
+        return EXIT_BAD_INPUT
+    decoder = msgspec.json.Decoder(Snapshot)
+    failed = False
+    for place, document in _documents(content):
+        try:
+            answer = _answer(decoder.decode(document), args.format)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            sys.stderr.write(f"scaler explain: {shown}{place}: not a recorded snapshot: {error}\n")
+            failed = True
+            continue
+        sys.stdout.write(answer)
+    return EXIT_BAD_INPUT if failed else 0
+
+
+def _documents(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """The whole file when it is one document, else its lines, each with its place."""
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        pass
+    else:
+        yield "", content
+        return
+    lines = [(number, line) for number, line in enumerate(io.BytesIO(content), start=1) if line.strip()]
+    yield from ((f":{number}", line) for number, line in lines)
+    if not lines:
+        yield "", content
+
+
+def _answer(snapshot: Snapshot, form: str) -> str:
+    made, memory = plan(snapshot)
+    if form == "json":
+        return msgspec.json.encode({"plan": made, "memory": memory, "words": _words(made)}).decode() + "\n"
+    return "\n".join([*_text(snapshot, made), ""]) + "\n"
+
+
+def _words(made: Plan) -> dict[str, str]:
+    return {verdict.uid: words(verdict, made) for verdict in made.verdicts}
+
+
+def _text(snapshot: Snapshot, made: Plan) -> Iterable[str]:
+    yield f"{snapshot.key}: {target_in_words(made)}"
+    for name, group in made.groups.items():
+        yield (
+            f"  {name}: {group.running} of {group.target} running, {group.in_flight} in flight, {group.held} held; "
+            f"admit {group.admit}, reclaim {group.reclaim}"
+        )
+    width = max((len(verdict.name) for verdict in made.verdicts), default=0)
+    for verdict in made.verdicts:
+        yield f"  {verdict.name:<{width}}  {verdict.state} ({verdict.reason}): {words(verdict, made)}"
+    for note in made.notes:
+        yield f"  warning {note.warning}: {note.message}"
+    for violation in violations(snapshot, made):
+        yield f"  BUG, please report with this file: {violation}"
