@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import structlog
 
-from scaler.kube.api import CONFIG_MAPS, Object
+from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.report.metrics import Metrics
 from scaler.report.objects import is_ours, same_content
@@ -31,7 +31,7 @@ _FOREIGN = ""
 
 
 class OwnConfigMaps:
-    """Create, replace and delete ConfigMaps of ours. Raises KubeError; calling again is always right."""
+    """Create, patch and delete ConfigMaps of ours. Raises KubeError; calling again is always right."""
 
     def __init__(self, writer: Writer, metrics: Metrics) -> None:
         self._writer = writer
@@ -46,7 +46,7 @@ class OwnConfigMaps:
         if before and before.digest == digest:
             return
         try:
-            after = await (self._replace(wanted, before) if before and before.uid else self._write(wanted))
+            after = await (self._update(wanted, before) if before and before.uid else self._write(wanted))
         except KubeError:
             self._written.pop(key, None)
             raise
@@ -78,12 +78,16 @@ class OwnConfigMaps:
         if same_content(existing, wanted):
             return existing
         metadata = existing["metadata"]
-        return await self._replace(wanted, _Written("", metadata["uid"], metadata["resourceVersion"]))
+        return await self._update(wanted, _Written("", metadata["uid"], metadata["resourceVersion"]))
 
-    async def _replace(self, wanted: Object, before: _Written) -> Object:
-        precondition = {"uid": before.uid, "resourceVersion": before.resource_version}
-        body = {**wanted, "metadata": {**wanted["metadata"], **precondition}}
-        return await self._writer.replace(CONFIG_MAPS, body["metadata"]["namespace"], body["metadata"]["name"], body)
+    async def _update(self, wanted: Object, before: _Written) -> Object:
+        """A patch, so that labels and annotations of other people's tools stay."""
+        metadata, precondition = wanted["metadata"], {"uid": before.uid, "resourceVersion": before.resource_version}
+        patch = {key: value for key, value in wanted.items() if key in ("data", "binaryData")}
+        patch["metadata"] = {"labels": metadata["labels"], "annotations": metadata["annotations"], **precondition}
+        return await self._writer.patch(
+            CONFIG_MAPS, metadata["namespace"], metadata["name"], patch, patch_type=PatchType.MERGE
+        )
 
 
 def _digest(wanted: Object) -> str:

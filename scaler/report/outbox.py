@@ -18,6 +18,7 @@ from scaler.kube.errors import KubeError
 K = TypeVar("K", bound=Hashable)
 
 _LONGEST_WAIT = 60.0
+_PRUNE_AT = 10_000
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 300.0
 _log = structlog.get_logger("report")
@@ -45,11 +46,6 @@ class Outbox(Generic[K]):
             self._marked_again.add(key)
         elif key not in self._waiting:
             self._enqueue(key, self._not_before.get(key, 0.0))
-
-    def drop(self, key: K) -> None:
-        """The object is gone for good: forget its pacing. A waiting key still gets its turn."""
-        self._not_before.pop(key, None)
-        self._failures.pop(key, None)
 
     @property
     def idle(self) -> bool:
@@ -99,14 +95,16 @@ class Outbox(Generic[K]):
     def _settle(self, key: K, pause: float) -> None:
         again = key in self._marked_again
         self._marked_again.discard(key)
-        due = asyncio.get_running_loop().time() + max(pause, self._interval)
-        self._not_before[key] = due
+        now = asyncio.get_running_loop().time()
+        due = self._not_before[key] = now + max(pause, self._interval)
+        if len(self._not_before) > _PRUNE_AT:
+            self._not_before = {key: at for key, at in self._not_before.items() if at > now}
         if pause or again:
             self._enqueue(key, due)
 
     def _backoff(self, key: K, retry_after: float | None) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = min(_FIRST_BACKOFF * 2 ** min(failures - 1, 20), _LONGEST_BACKOFF)
+        pause = min(_FIRST_BACKOFF * 2.0 ** min(failures - 1, 20), _LONGEST_BACKOFF)
         return max(pause, min(retry_after or 0.0, _LONGEST_BACKOFF))
 
     def _enqueue(self, key: K, due: float) -> None:

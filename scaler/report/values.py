@@ -62,10 +62,6 @@ class Writer(Protocol):
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
 
-    async def replace(
-        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
-    ) -> Object: ...
-
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
         subresource: str = "",

@@ -1,0 +1,140 @@
+"""Kubernetes Events about jobs and rules: when one is due and what it says. Pure but for two small memories.
+
+Reasons are exactly the names of plan.model.Reason and plan.model.Warning. An event's name derives from what it says,
+so that a repetition, also by the next leader, finds the first one and counts it up. Must not write anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+from scaler.clock import rfc3339, seconds_of
+from scaler.kube.api import Object
+from scaler.plan.model import Reason
+from scaler.report.objects import shortened
+
+COMPONENT = "mind-cluster-scaler"
+REPEAT_AFTER = 600.0
+"""Seconds within which the same event about the same object is not told again."""
+_MAX_MESSAGE = 1024
+_REMEMBERED = 10_000
+
+NEEDS_ATTENTION = frozenset(
+    {
+        Reason.GROUP_UNKNOWN,
+        Reason.GROUP_LABEL_MISSING,
+        Reason.JOB_ID_MISSING,
+        Reason.RULE_MISSING,
+        Reason.RULE_INVALID,
+        Reason.FLOOR_TOO_LARGE,
+        Reason.FLOOR_NOT_SCHEDULED,
+        Reason.NAME_TAKEN,
+        Reason.CREATE_REFUSED,
+        Reason.BROKEN,
+        Reason.RECLAIM_WOULD_COST_RESTARTS,
+    }
+)
+"""Reasons that give an event of type Warning; every other reason is Normal, every note is a Warning."""
+
+
+class Subject(NamedTuple):
+    """The object that an event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+    @classmethod
+    def of(cls, obj: Object) -> Subject:
+        metadata = obj.get("metadata") or {}
+        namespace, name, uid = (str(metadata.get(key) or "") for key in ("namespace", "name", "uid"))
+        return cls(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), namespace, name, uid)
+
+
+class Happening(NamedTuple):
+    """What happened; two equal ones are the same event."""
+
+    subject: Subject
+    reason: str
+    message: str
+    warning: bool = False
+
+    @property
+    def event_name(self) -> str:
+        """Deterministic, and readable in `kubectl get events`."""
+        told = "\0".join((self.subject.kind, self.subject.uid, self.reason, self.message))
+        digest = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return f"{shortened(self.subject.name, 200)}.{digest}"
+
+
+def event(happening: Happening, now: float) -> Object:
+    """The core/v1 Event that tells `happening` for the first time."""
+    subject, at = happening.subject, rfc3339(now)
+    involved = {
+        "apiVersion": subject.api_version, "kind": subject.kind, "namespace": subject.namespace,
+        "name": subject.name, "uid": subject.uid,
+    }  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": subject.namespace, "name": happening.event_name},
+        "involvedObject": {key: value for key, value in involved.items() if value},
+        "reason": happening.reason,
+        "message": happening.message[:_MAX_MESSAGE],
+        "type": "Warning" if happening.warning else "Normal",
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": "",
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }
+
+
+def repetition(existing: Object, now: float) -> dict[str, Any] | None:
+    """The merge patch that counts a told event up; None while the last time is less than REPEAT_AFTER ago."""
+    if now - seconds_of(existing.get("lastTimestamp")) < REPEAT_AFTER:
+        return None
+    count = existing.get("count")
+    return {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": rfc3339(now)}
+
+
+class Recent:
+    """Which events were told lately: bounded, the oldest are forgotten first."""
+
+    def __init__(self) -> None:
+        self._told: OrderedDict[str, float] = OrderedDict()
+
+    def is_news(self, name: str, now: float) -> bool:
+        """True at most once per event name and REPEAT_AFTER."""
+        told = self._told.get(name)
+        if told is not None and now - told < REPEAT_AFTER:
+            return False
+        self._told[name] = now
+        self._told.move_to_end(name)
+        while len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+        return True
+
+
+class SpamFilter:
+    """A token bucket per object: a burst, then one event a minute, so that a flapping job cannot flood etcd."""
+
+    BURST = 25
+    REFILL = 60.0
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[Subject, tuple[float, float]] = OrderedDict()
+
+    def admits(self, subject: Subject, now: float) -> bool:
+        """Whether one more event about `subject` may be told now; takes a token if so."""
+        tokens, since = self._buckets.pop(subject, (float(self.BURST), now))
+        tokens = min(self.BURST, tokens + (now - since) / self.REFILL)
+        self._buckets[subject] = (tokens - 1 if tokens >= 1 else tokens, now)
+        while len(self._buckets) > _REMEMBERED:
+            self._buckets.popitem(last=False)
+        return tokens >= 1

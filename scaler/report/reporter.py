@@ -1,0 +1,291 @@
+"""Tells people what was decided: status ConfigMaps, conditions, events, the last valid rule.
+
+The decision loop calls `note` and goes on; one background task writes, paced and retried by the outbox, always the
+newest that is known. Must never raise into the decision loop and never decide anything.
+One Reporter per term of leadership: what the last leader wrote is read back, not remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import structlog
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, EVENTS, Object, PatchType
+from scaler.kube.errors import (
+    AlreadyExistsError,
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+)
+from scaler.plan import explain
+from scaler.plan.model import Reason, ServiceKey, Verdict
+from scaler.report import events
+from scaler.report.conditions import Told, already_told, status_patch
+from scaler.report.config_maps import OwnConfigMaps
+from scaler.report.events import Happening, Subject
+from scaler.report.last_valid import encode
+from scaler.report.metrics import Metrics
+from scaler.report.objects import last_valid_name, status_name
+from scaler.report.outbox import Outbox
+from scaler.report.status import status_config_map
+from scaler.report.values import RuleKey, ServiceReport, Words, Writer
+from scaler.settings import Settings
+
+PARALLEL_WRITES = 8
+MAX_EVENTS_WAITING = 10_000
+_log = structlog.get_logger("report")
+_SERVING_LABELS = ("mind-cluster/scaling-rule", "mind-cluster/group-name")
+
+
+class _Kind(StrEnum):
+    STATUS = "status"
+    LAST_VALID = "last-valid"
+    CONDITIONS = "conditions"
+    EVENT = "event"
+
+
+class _Letter(NamedTuple):
+    """One object to be written: a ConfigMap by its rule, a job by its uid, an event by its name."""
+
+    kind: _Kind
+    namespace: str
+    name: str
+
+
+class _Job(NamedTuple):
+    """The newest that is known about one job."""
+
+    obj: Object
+    told: Told
+
+
+class Reporter:
+    """`writer` refuses to write without leadership; `words` puts a verdict into a sentence."""
+
+    def __init__(
+        self, writer: Writer, clock: Clock, settings: Settings, metrics: Metrics, words: Words = explain.words
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._metrics = metrics
+        self._words = words
+        self._config_maps = OwnConfigMaps(writer, metrics)
+        self._outbox: Outbox[_Letter] = Outbox(self._write, interval=settings.status_interval, parallel=PARALLEL_WRITES)
+        self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
+        self._jobs: dict[str, _Job] = {}
+        self._written_jobs: dict[str, tuple[str, Object]] = {}
+        self._reasons: dict[str, tuple[str, str]] = {}
+        self._notes: dict[ServiceKey, frozenset[Happening]] = {}
+        self._events: dict[str, Happening] = {}
+        self._recent = events.Recent()
+        self._spam = events.SpamFilter()
+
+    def note(self, reports: Sequence[ServiceReport]) -> None:
+        """Take the outcome of a pass. Returns at once and never waits; a service without instances is forgotten."""
+        # First what is gone, in all of them: a job whose labels moved it leaves one service and joins another.
+        for report in reports:
+            self._forget_instances(self._noted(report), report)
+        for report in reports:
+            self._note_jobs(report)
+            self._note_warnings(report)
+            self._note_rule(report)
+
+    def forget(self, rule: RuleKey) -> None:
+        """No job names the rule any more: its two ConfigMaps are deleted, unless a job turns up before."""
+        for report in self._services.pop(rule, {}).values():
+            self._forget_instances(report, None)
+            self._notes.pop(report.plan.key, None)
+        if rule.name:
+            self._mark_rule(rule)
+
+    async def run(self) -> None:
+        """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
+        await self._outbox.run()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything noted so far is written."""
+        return self._outbox.idle
+
+    def _note_jobs(self, report: ServiceReport) -> None:
+        instances = {instance.uid: instance for instance in report.snapshot.instances}
+        for verdict in report.plan.verdicts:
+            job, instance = report.jobs.get(verdict.uid), instances.get(verdict.uid)
+            if job is not None and instance is not None:
+                words = self._words(verdict, report.plan)
+                self._tell_change(job, verdict, words)
+                self._note_job(job, Told(instance, verdict, words, report.replicas.get(verdict.uid)))
+
+    def _note_job(self, job: Object, told: Told) -> None:
+        """A job that is not ours to serve is not written to."""
+        if told.verdict.reason is Reason.NOT_SERVED:
+            self._jobs.pop(told.verdict.uid, None)
+            return
+        uid = told.verdict.uid
+        self._jobs[uid] = _Job(job, told)
+        if status_patch(self._newest(uid, job), told, "") is not None:
+            self._outbox.mark(_Letter(_Kind.CONDITIONS, told.instance.name, uid))
+
+    def _tell_change(self, job: Object, verdict: Verdict, words: str) -> None:
+        """An event when (state, reason) is news; after a failover the job's own status says what was told."""
+        now = (verdict.state.value, verdict.reason.value)
+        before = self._reasons.get(verdict.uid)
+        self._reasons[verdict.uid] = now
+        if before == now or (before is None and already_told(job, verdict)) or not _is_served(job, verdict):
+            return
+        self._tell(Happening(Subject.of(job), now[1], words, verdict.reason in events.NEEDS_ATTENTION))
+
+    def _note_warnings(self, report: ServiceReport) -> None:
+        before = self._notes.get(report.plan.key, frozenset())
+        now = frozenset(_warnings(report))
+        self._notes[report.plan.key] = now
+        for happening in sorted(now - before):
+            self._tell(happening)
+
+    def _tell(self, happening: Happening) -> None:
+        now, name = self._clock.now(), happening.event_name
+        if not self._recent.is_news(name, now):
+            return
+        if len(self._events) >= MAX_EVENTS_WAITING:
+            self._metrics.report_dropped(_Kind.EVENT, "overflow")
+        elif not self._spam.admits(happening.subject, now):
+            self._metrics.report_dropped(_Kind.EVENT, "spam")
+        else:
+            self._events[name] = happening
+            self._outbox.mark(_Letter(_Kind.EVENT, happening.subject.namespace, name))
+
+    def _noted(self, report: ServiceReport) -> ServiceReport | None:
+        return self._services.get(report.rule, {}).get(report.plan.key)
+
+    def _note_rule(self, report: ServiceReport) -> None:
+        before = self._noted(report)
+        services = self._services.setdefault(report.rule, {})
+        services.pop(report.plan.key, None)
+        if report.snapshot.instances:
+            services[report.plan.key] = report  # the newest comes last
+        else:
+            self._notes.pop(report.plan.key, None)
+        if report.rule.name and (before is None or _stated(before) != _stated(report)):
+            self._mark_rule(report.rule)
+
+    def _mark_rule(self, rule: RuleKey) -> None:
+        self._outbox.mark(_Letter(_Kind.STATUS, *rule))
+        self._outbox.mark(_Letter(_Kind.LAST_VALID, *rule))
+
+    def _forget_instances(self, before: ServiceReport | None, after: ServiceReport | None) -> None:
+        kept = {instance.uid for instance in after.snapshot.instances} if after else set()
+        for instance in before.snapshot.instances if before else ():
+            if instance.uid not in kept:
+                for memory in (self._jobs, self._written_jobs, self._reasons):
+                    memory.pop(instance.uid, None)
+
+    async def _write(self, letter: _Letter) -> None:
+        match letter.kind:
+            case _Kind.STATUS:
+                await self._write_status(RuleKey(letter.namespace, letter.name))
+            case _Kind.LAST_VALID:
+                await self._write_last_valid(RuleKey(letter.namespace, letter.name))
+            case _Kind.CONDITIONS:
+                await self._write_conditions(letter.name)
+            case _Kind.EVENT:
+                await self._write_event(letter.name)
+
+    async def _write_status(self, rule: RuleKey) -> None:
+        services = self._services.get(rule)
+        if services is None:
+            await self._config_maps.remove(rule.namespace, status_name(rule.name))
+        elif services:
+            await self._config_maps.put(status_config_map(list(services.values()), self._words))
+
+    async def _write_last_valid(self, rule: RuleKey) -> None:
+        services = self._services.get(rule)
+        if services is None:
+            await self._config_maps.remove(rule.namespace, last_valid_name(rule.name))
+        elif services and (last_valid := next(reversed(services.values())).last_valid) is not None:
+            await self._config_maps.put(encode(rule.namespace, rule.name, last_valid))
+
+    async def _write_conditions(self, uid: str) -> None:
+        job = self._jobs.get(uid)
+        patch = status_patch(self._newest(uid, job.obj), job.told, self._clock.timestamp()) if job else None
+        if job is None or patch is None:
+            return
+        subject = Subject.of(job.obj)
+        try:
+            after = await self._writer.patch(
+                ASCEND_JOBS, subject.namespace, subject.name, patch, patch_type=PatchType.MERGE, subresource="status"
+            )
+        except NotFoundError:
+            return
+        except ConflictError:
+            # Retried on what is there now, should the cache not bring it sooner.
+            self._remember(job.obj, await self._writer.get(ASCEND_JOBS, subject.namespace, subject.name))
+            raise
+        self._remember(job.obj, after)
+
+    async def _write_event(self, name: str) -> None:
+        happening = self._events.get(name)
+        if happening is None:
+            return
+        try:
+            await self._create_or_count(happening)
+        except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
+            # It would be refused again: the namespace is going, or events may not be written.
+            self._metrics.report_dropped(_Kind.EVENT, "refused")
+            _log.warning("event refused", name=name, namespace=happening.subject.namespace, error=str(error))
+        self._events.pop(name, None)
+
+    async def _create_or_count(self, happening: Happening) -> None:
+        namespace, name, now = happening.subject.namespace, happening.event_name, self._clock.now()
+        try:
+            await self._writer.create(EVENTS, namespace, events.event(happening, now))
+        except AlreadyExistsError:
+            patch = events.repetition(await self._writer.get(EVENTS, namespace, name), now)
+            if patch is not None:
+                await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
+
+    def _remember(self, before: Object, after: Object) -> None:
+        """`after` is newer than `before`, which the cache may go on showing for a moment."""
+        uid = _metadata(before, "uid")
+        if _metadata(after, "uid") == uid and uid in self._jobs:
+            self._written_jobs[uid] = (_metadata(before, "resourceVersion"), after)
+
+    def _newest(self, uid: str, cached: Object) -> Object:
+        base, after = self._written_jobs.get(uid, ("", cached))
+        return after if base == _metadata(cached, "resourceVersion") else cached
+
+
+def _metadata(obj: Object, key: str) -> str:
+    return str((obj.get("metadata") or {}).get(key) or "")
+
+
+def _stated(report: ServiceReport) -> tuple[object, ...]:
+    """What the two ConfigMaps of a rule depend on."""
+    plan, snapshot = report.plan, report.snapshot
+    decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
+    return (*decided, snapshot.rule, snapshot.problem, snapshot.options.paused, report.last_valid)
+
+
+def _is_served(job: Object, verdict: Verdict) -> bool:
+    """Training jobs hear nothing from us; a job that asked for a rule by its labels does."""
+    if verdict.reason is not Reason.NOT_SERVED:
+        return True
+    labels = (job.get("metadata") or {}).get("labels") or {}
+    return any(label in labels for label in _SERVING_LABELS)
+
+
+def _warnings(report: ServiceReport) -> Iterable[Happening]:
+    """The plan's notes as events: about a job, or else about the rule's ConfigMap, which need not exist."""
+    key = report.plan.key
+    rule = Subject("v1", "ConfigMap", key.namespace, key.rule, report.rule_uid)
+    for note in report.plan.notes:
+        job = report.jobs.get(note.uid)
+        if job is not None:
+            yield Happening(Subject.of(job), note.warning.value, note.message, warning=True)
+        elif not note.uid and key.rule:
+            yield Happening(rule, note.warning.value, note.message, warning=True)

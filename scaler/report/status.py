@@ -1,0 +1,185 @@
+"""The status ConfigMap of one rule: one document for machines and the same as text for a person at 3 am. Pure.
+
+Nothing in it changes while the service is at rest: no times, no resourceVersions. Must not write anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from scaler.kube.api import Object
+from scaler.plan.model import GroupPlan, Plan, State, Verdict
+from scaler.report.objects import config_map, status_name
+from scaler.report.values import ServiceReport, Words
+
+MAX_BYTES = 900 * 1024
+"""Of both documents together; the API server takes 1 MiB per object."""
+_MAX_WORDS = 500
+_MAX_WARNINGS = 100
+_QUIET = frozenset({State.RUNNING, State.FINISHED})
+"""Left out first when not all instances fit."""
+
+
+def status_config_map(reports: Sequence[ServiceReport], words: Words) -> Object:
+    """The ConfigMap for one rule; `reports` are its services, at least one, the newest last."""
+    namespace, rule = reports[0].rule
+    document = status_document(reports, words)
+    most = sum(len(service["instances"]) for service in document["services"])
+    while True:
+        data = {"status.json": _json(document), "status.txt": status_text(document)}
+        if sum(len(text.encode("utf-8", "surrogatepass")) for text in data.values()) <= MAX_BYTES:
+            return config_map(namespace, status_name(rule), rule, {"data": data})
+        most //= 2
+        document = _truncated(document, most)
+
+
+def status_document(reports: Sequence[ServiceReport], words: Words) -> dict[str, Any]:
+    """What `status.json` holds; see docs/reference/status.md for every field."""
+    ordered = sorted(reports, key=lambda report: report.plan.key)
+    return {
+        "format": 1,
+        "rule": _rule(reports[-1]),
+        "services": [_service(report, words) for report in ordered],
+        "left_out": {"services": 0, "instances": 0},
+    }
+
+
+def _rule(report: ServiceReport) -> dict[str, Any]:
+    problem, last_valid = report.snapshot.problem, report.last_valid
+    return {
+        "namespace": report.rule.namespace,
+        "name": report.rule.name,
+        "in_force": last_valid.sha256 if last_valid and report.snapshot.rule else None,
+        "problem": {"kind": problem.kind.value, "message": problem.message[:_MAX_WORDS]} if problem else None,
+        "paused": report.snapshot.options.paused,
+        "ratios": len(report.snapshot.rule.ratios) if report.snapshot.rule else 0,
+    }
+
+
+def _service(report: ServiceReport, words: Words) -> dict[str, Any]:
+    plan = report.plan
+    return {
+        "job_id": plan.key.job_id,
+        "current": current_ratio(report),
+        "target": {"index": plan.target_index, "counts": dict(plan.target)} if plan.target_index >= 0 else None,
+        "complete": plan.complete,
+        "groups": {name: _group(group) for name, group in sorted(plan.groups.items())},
+        "instances": [_instance(verdict, words(verdict, plan)) for verdict in plan.verdicts],
+        "warnings": _warnings(plan),
+    }
+
+
+def current_ratio(report: ServiceReport) -> dict[str, Any] | None:
+    """The largest ratio of which every group runs what it names; None while not even the smallest does."""
+    groups = report.plan.groups
+    for index, ratio in enumerate(report.snapshot.rule.ratios if report.snapshot.rule else ()):
+        if all(number <= (groups[name].running if name in groups else 0) for name, number in ratio.counts.items()):
+            return {"index": index, "counts": dict(ratio.counts)}
+    return None
+
+
+def _group(group: GroupPlan) -> dict[str, int]:
+    """Without `admit` and `reclaim`: they say what is about to happen, not what is."""
+    return {
+        "target": group.target,
+        "running": group.running,
+        "in_flight": group.in_flight,
+        "held": group.held,
+        "live": group.live,
+    }
+
+
+def _instance(verdict: Verdict, words: str) -> dict[str, Any]:
+    return {
+        "name": verdict.name,
+        "group": verdict.group,
+        "state": verdict.state.value,
+        "reason": verdict.reason.value,
+        "words": words[:_MAX_WORDS],
+    }
+
+
+def _warnings(plan: Plan) -> list[dict[str, str]]:
+    names = {verdict.uid: verdict.name for verdict in plan.verdicts}
+    return [
+        {"warning": note.warning.value, "instance": names.get(note.uid, ""), "message": note.message[:_MAX_WORDS]}
+        for note in plan.notes[:_MAX_WARNINGS]
+    ]
+
+
+def _truncated(document: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """At most `most` instances, those that need attention first, and no more services than that plus one."""
+    services, left, dropped = [], most, 0
+    for service in document["services"][: most + 1]:
+        kept = _most_interesting(service["instances"], left)
+        left -= len(kept)
+        dropped += len(service["instances"]) - len(kept)
+        services.append({**service, "instances": kept, "warnings": service["warnings"][: most + 1]})
+    gone = document["services"][most + 1 :]
+    before = document["left_out"]
+    left_out = {
+        "services": before["services"] + len(gone),
+        "instances": before["instances"] + dropped + sum(len(service["instances"]) for service in gone),
+    }
+    return {**document, "services": services, "left_out": left_out}
+
+
+def _most_interesting(instances: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    ranked = sorted(range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index))
+    return [instances[index] for index in sorted(ranked[:most])]
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+
+
+def status_text(document: Mapping[str, Any]) -> str:
+    """What `status.txt` holds: aligned, one line per instance."""
+    rule = document["rule"]
+    lines = [f"rule {rule['namespace']}/{rule['name']}{'  PAUSED' if rule['paused'] else ''}"]
+    if rule["problem"]:
+        standing = "the last valid one stays in force" if rule["ratios"] else "no valid one was ever seen"
+        lines.append(f"! {rule['problem']['kind']}: {rule['problem']['message']} ({standing})")
+    for service in document["services"]:
+        lines += ["", *_service_text(service)]
+    if any(document["left_out"].values()):
+        left_out = document["left_out"]
+        lines += ["", f"! too long: {left_out['services']} services, {left_out['instances']} instances left out"]
+    return "\n".join(lines) + "\n"
+
+
+def _service_text(service: Mapping[str, Any]) -> Iterable[str]:
+    current, target = _ratio_text(service["current"]), _ratio_text(service["target"])
+    standing = "complete" if service["complete"] else f"works towards {target}"
+    yield f"service {service['job_id'] or '-'}: runs {current}, {standing}"
+    for warning in service["warnings"]:
+        about = f" ({warning['instance']})" if warning["instance"] else ""
+        yield f"! {warning['warning']}{about}: {warning['message']}"
+    yield from _table(
+        ("GROUP", "TARGET", "RUNNING", "IN FLIGHT", "HELD"),
+        [
+            (name, *(str(group[key]) for key in ("target", "running", "in_flight", "held")))
+            for name, group in service["groups"].items()
+        ],
+    )
+    yield from _table(
+        ("INSTANCE", "GROUP", "STATE", "REASON", "WHY"),
+        [(i["name"], i["group"] or "-", i["state"], i["reason"], i["words"]) for i in service["instances"]],
+    )
+
+
+def _ratio_text(ratio: Mapping[str, Any] | None) -> str:
+    if ratio is None:
+        return "no ratio"
+    counts = " + ".join(f"{number} {group}" for group, number in ratio["counts"].items() if number)
+    return f"ratio {ratio['index']} ({counts or 'nothing'})"
+
+
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    if not rows:
+        return
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    for row in (header, *rows):
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

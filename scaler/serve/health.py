@@ -1,0 +1,50 @@
+"""What probes ask about: whether the loops of this process turn, and what it still waits for.
+
+The app writes it, serve/http.py reads it. Must not do any I/O.
+"""
+
+from __future__ import annotations
+
+from scaler.clock import Clock
+
+STALLED_AFTER = 30.0
+"""Seconds without a beat after which a loop counts as stalled."""
+
+
+class HealthState:
+    """Loops beat, the app says what it waits for; both answers are words for people."""
+
+    def __init__(self, clock: Clock, *, stalled_after: float = STALLED_AFTER) -> None:
+        self._clock = clock
+        self._stalled_after = stalled_after
+        self._beats: dict[str, float] = {}
+        self._waiting: dict[str, str] = {"start": "starting"}
+
+    def beat(self, loop: str) -> None:
+        """`loop` is alive now, and from now on has to be."""
+        self._beats[loop] = self._clock.now()
+
+    def retire(self, loop: str) -> None:
+        """`loop` ended as it should, e.g. with a term of leadership."""
+        self._beats.pop(loop, None)
+
+    def wait_for(self, what: str, words: str) -> None:
+        """Not ready because of `what`, e.g. ("ascendjobs.mindxdl.gitee.com", "CRD not installed")."""
+        self._waiting[what] = words
+
+    def has(self, what: str) -> None:
+        """`what` is there now. `start` is waited for from the beginning."""
+        self._waiting.pop(what, None)
+
+    def stalled(self) -> list[str]:
+        """Words about every loop that stopped turning; empty when the process is healthy."""
+        now = self._clock.now()
+        return [
+            f"{loop}: no sign of life for {now - beat:.0f} s"
+            for loop, beat in sorted(self._beats.items())
+            if now - beat > self._stalled_after
+        ]
+
+    def missing(self) -> list[str]:
+        """Words about everything still waited for; empty when ready. A standby that is synced is ready."""
+        return [f"waiting for {what}: {words}" for what, words in sorted(self._waiting.items())]
