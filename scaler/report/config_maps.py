@@ -15,7 +15,7 @@ from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.report.metrics import Metrics
 from scaler.report.objects import is_ours, same_content
-from scaler.report.values import Writer
+from scaler.report.values import Reader, Writer
 
 _log = structlog.get_logger("report")
 
@@ -33,8 +33,9 @@ _FOREIGN = ""
 class OwnConfigMaps:
     """Create, patch and delete ConfigMaps of ours. Raises KubeError; calling again is always right."""
 
-    def __init__(self, writer: Writer, metrics: Metrics) -> None:
+    def __init__(self, writer: Writer, reader: Reader, metrics: Metrics) -> None:
         self._writer = writer
+        self._reader = reader
         self._metrics = metrics
         self._written: dict[tuple[str, str], _Written] = {}
 
@@ -58,7 +59,7 @@ class OwnConfigMaps:
         """Delete it when it is there and ours."""
         self._written.pop((namespace, name), None)
         try:
-            existing = await self._writer.get(CONFIG_MAPS, namespace, name)
+            existing = await self._reader.get(CONFIG_MAPS, namespace, name)
             if is_ours(existing):
                 await self._writer.delete(CONFIG_MAPS, namespace, name, uid=existing["metadata"]["uid"])
         except NotFoundError:
@@ -68,7 +69,7 @@ class OwnConfigMaps:
         """Without knowledge of what is there."""
         namespace, name = wanted["metadata"]["namespace"], wanted["metadata"]["name"]
         try:
-            existing = await self._writer.get(CONFIG_MAPS, namespace, name)
+            existing = await self._reader.get(CONFIG_MAPS, namespace, name)
         except NotFoundError:
             return await self._writer.create(CONFIG_MAPS, namespace, wanted)
         if not is_ours(existing):

@@ -48,12 +48,6 @@ class Subject(NamedTuple):
     name: str
     uid: str = ""
 
-    @classmethod
-    def of(cls, obj: Object) -> Subject:
-        metadata = obj.get("metadata") or {}
-        namespace, name, uid = (str(metadata.get(key) or "") for key in ("namespace", "name", "uid"))
-        return cls(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), namespace, name, uid)
-
 
 class Happening(NamedTuple):
     """What happened; two equal ones are the same event."""

@@ -34,7 +34,7 @@ from scaler.report.metrics import Metrics
 from scaler.report.objects import last_valid_name, status_name
 from scaler.report.outbox import Outbox
 from scaler.report.status import status_config_map
-from scaler.report.values import RuleKey, ServiceReport, Words, Writer
+from scaler.report.values import Reader, RuleKey, ServiceReport, Words, Writer
 from scaler.settings import Settings
 
 PARALLEL_WRITES = 8
@@ -66,16 +66,18 @@ class _Job(NamedTuple):
 
 
 class Reporter:
-    """`writer` refuses to write without leadership; `words` puts a verdict into a sentence."""
+    """`writer` refuses to write without leadership; `reader` is the KubeApi; `words` puts a verdict into a sentence."""
 
     def __init__(
-        self, writer: Writer, clock: Clock, settings: Settings, metrics: Metrics, words: Words = explain.words
-    ) -> None:
+        self, writer: Writer, reader: Reader, clock: Clock, settings: Settings, metrics: Metrics,
+        words: Words = explain.words,
+    ) -> None:  # fmt: skip
         self._writer = writer
+        self._reader = reader
         self._clock = clock
         self._metrics = metrics
         self._words = words
-        self._config_maps = OwnConfigMaps(writer, metrics)
+        self._config_maps = OwnConfigMaps(writer, reader, metrics)
         self._outbox: Outbox[_Letter] = Outbox(self._write, interval=settings.status_interval, parallel=PARALLEL_WRITES)
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._jobs: dict[str, _Job] = {}
@@ -87,7 +89,7 @@ class Reporter:
         self._spam = events.SpamFilter()
 
     def note(self, reports: Sequence[ServiceReport]) -> None:
-        """Take the outcome of a pass. Returns at once and never waits; a service without instances is forgotten."""
+        """Take the outcome of a pass. Returns at once and never waits."""
         # First what is gone, in all of them: a job whose labels moved it leaves one service and joins another.
         for report in reports:
             self._forget_instances(self._noted(report), report)
@@ -96,13 +98,21 @@ class Reporter:
             self._note_warnings(report)
             self._note_rule(report)
 
-    def forget(self, rule: RuleKey) -> None:
-        """No job names the rule any more: its two ConfigMaps are deleted, unless a job turns up before."""
-        for report in self._services.pop(rule, {}).values():
-            self._forget_instances(report, None)
-            self._notes.pop(report.plan.key, None)
-        if rule.name:
+    def service_gone(self, key: ServiceKey) -> None:
+        """The service has no jobs any more; other services of its rule may have some."""
+        rule = RuleKey(key.namespace, key.rule)
+        services = self._services.get(rule, {})
+        self._forget_instances(services.pop(key, None), None)
+        self._notes.pop(key, None)
+        if services:
             self._mark_rule(rule)
+
+    def forget(self, namespace: str, rule: str) -> None:
+        """No job names the rule any more: its two ConfigMaps are deleted, unless a job turns up before."""
+        for key in list(self._services.get(RuleKey(namespace, rule), ())):
+            self.service_gone(key)
+        self._services.pop(RuleKey(namespace, rule), None)
+        self._mark_rule(RuleKey(namespace, rule))
 
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
@@ -139,7 +149,7 @@ class Reporter:
         self._reasons[verdict.uid] = now
         if before == now or (before is None and already_told(job, verdict)) or not _is_served(job, verdict):
             return
-        self._tell(Happening(Subject.of(job), now[1], words, verdict.reason in events.NEEDS_ATTENTION))
+        self._tell(Happening(_subject(job), now[1], words, verdict.reason in events.NEEDS_ATTENTION))
 
     def _note_warnings(self, report: ServiceReport) -> None:
         before = self._notes.get(report.plan.key, frozenset())
@@ -167,14 +177,14 @@ class Reporter:
         before = self._noted(report)
         services = self._services.setdefault(report.rule, {})
         services.pop(report.plan.key, None)
-        if report.snapshot.instances:
-            services[report.plan.key] = report  # the newest comes last
-        else:
-            self._notes.pop(report.plan.key, None)
-        if report.rule.name and (before is None or _stated(before) != _stated(report)):
+        services[report.plan.key] = report  # the newest comes last
+        if before is None or _stated(before) != _stated(report):
             self._mark_rule(report.rule)
 
     def _mark_rule(self, rule: RuleKey) -> None:
+        """Jobs that name no rule have no ConfigMaps either: their conditions and events say it all."""
+        if not rule.name:
+            return
         self._outbox.mark(_Letter(_Kind.STATUS, *rule))
         self._outbox.mark(_Letter(_Kind.LAST_VALID, *rule))
 
@@ -215,7 +225,7 @@ class Reporter:
         patch = status_patch(self._newest(uid, job.obj), job.told, self._clock.timestamp()) if job else None
         if job is None or patch is None:
             return
-        subject = Subject.of(job.obj)
+        subject = _subject(job.obj)
         try:
             after = await self._writer.patch(
                 ASCEND_JOBS, subject.namespace, subject.name, patch, patch_type=PatchType.MERGE, subresource="status"
@@ -224,7 +234,7 @@ class Reporter:
             return
         except ConflictError:
             # Retried on what is there now, should the cache not bring it sooner.
-            self._remember(job.obj, await self._writer.get(ASCEND_JOBS, subject.namespace, subject.name))
+            self._remember(job.obj, await self._reader.get(ASCEND_JOBS, subject.namespace, subject.name))
             raise
         self._remember(job.obj, after)
 
@@ -245,7 +255,7 @@ class Reporter:
         try:
             await self._writer.create(EVENTS, namespace, events.event(happening, now))
         except AlreadyExistsError:
-            patch = events.repetition(await self._writer.get(EVENTS, namespace, name), now)
+            patch = events.repetition(await self._reader.get(EVENTS, namespace, name), now)
             if patch is not None:
                 await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
 
@@ -258,6 +268,12 @@ class Reporter:
     def _newest(self, uid: str, cached: Object) -> Object:
         base, after = self._written_jobs.get(uid, ("", cached))
         return after if base == _metadata(cached, "resourceVersion") else cached
+
+
+def _subject(job: Object) -> Subject:
+    """By resource and not by what the object says of itself: items of a list need not carry their kind."""
+    name, namespace, uid = (_metadata(job, key) for key in ("name", "namespace", "uid"))
+    return Subject(ASCEND_JOBS.api_version, ASCEND_JOBS.kind, namespace, name, uid)
 
 
 def _metadata(obj: Object, key: str) -> str:
@@ -286,6 +302,6 @@ def _warnings(report: ServiceReport) -> Iterable[Happening]:
     for note in report.plan.notes:
         job = report.jobs.get(note.uid)
         if job is not None:
-            yield Happening(Subject.of(job), note.warning.value, note.message, warning=True)
+            yield Happening(_subject(job), note.warning.value, note.message, warning=True)
         elif not note.uid and key.rule:
             yield Happening(rule, note.warning.value, note.message, warning=True)

@@ -55,10 +55,14 @@ class Words(Protocol):
     def __call__(self, verdict: Verdict, plan: Plan, /) -> str: ...
 
 
-class Writer(Protocol):
-    """The part of the actuator's writer that reports need: KubeApi's verbs with deadlines and leadership checked."""
+class Reader(Protocol):
+    """The part of KubeApi that reports need."""
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
+
+
+class Writer(Protocol):
+    """The part of the actuator's writer that reports need: it sends nothing without leadership."""
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
 
