@@ -107,12 +107,12 @@ class Reporter:
         if services:
             self._mark_rule(rule)
 
-    def forget(self, namespace: str, rule: str) -> None:
+    def forget(self, rule: RuleKey) -> None:
         """No job names the rule any more: its two ConfigMaps are deleted, unless a job turns up before."""
-        for key in list(self._services.get(RuleKey(namespace, rule), ())):
+        for key in list(self._services.get(rule, ())):
             self.service_gone(key)
-        self._services.pop(RuleKey(namespace, rule), None)
-        self._mark_rule(RuleKey(namespace, rule))
+        self._services.pop(rule, None)
+        self._mark_rule(rule)
 
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
