@@ -52,7 +52,7 @@ contracts: dev  ## Who may import whom (.importlinter)
 .PHONY: bench
 bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; never part of the tests
 	@for bench in tests/bench/bench_*.py; do \
-	    echo "== $$bench"; $(PY) -W error::RuntimeWarning "$$bench" || exit 1; \
+	    echo "== $$bench"; $(PY) -m "$$(echo "$${bench%.py}" | tr / .)" || exit 1; \
 	done
 
 ##@ Ship it
