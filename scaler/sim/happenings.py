@@ -1,0 +1,204 @@
+"""Performs the events of a scenario. Everything but faults of the controller itself goes through KubeApi.
+
+Must not: know when (scaler.sim.world) or judge what comes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from scaler.clock import Clock
+from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
+from scaler.kube.errors import NotFoundError
+from scaler.sim import objects
+from scaler.sim.flaky import FlakyApi
+from scaler.sim.kubelet import exit_pod
+from scaler.sim.manifests import KINDS, apply, delete, ensure_namespace, read_manifests
+from scaler.sim.mindie import RULE_KEY
+from scaler.sim.nodes import NodeFate, NodeSpec, befall
+from scaler.sim.placement import natural
+from scaler.sim.scenario import (
+    ApiFault,
+    ControllerEvent,
+    Event,
+    NodeEvent,
+    NodeGroup,
+    ObjectRef,
+    PatchEvent,
+    PodExit,
+    RuleEvent,
+)
+
+
+class EventError(Exception):
+    """An event of the scenario cannot happen; `str()` says why."""
+
+
+def node_specs(groups: Sequence[NodeGroup]) -> dict[str, NodeSpec]:
+    """Every node of a scenario by name. Raises EventError when two have the same name."""
+    specs: dict[str, NodeSpec] = {}
+    for group in groups:
+        for number in range(group.first, group.first + group.count):
+            name = group.name.replace("{}", str(number))
+            if name in specs:
+                raise EventError(f"two nodes are named {name}")
+            specs[name] = NodeSpec(
+                name, group.npu, group.npu_resource, group.labels, group.cpu, group.memory, group.pods
+            )
+    return specs
+
+
+class Happenings:
+    """`steer` stops and starts the controller; `controller_api` is the view of the API that faults can spoil."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        specs: dict[str, NodeSpec],
+        *,
+        controller_api: FlakyApi,
+        steer: Callable[[ControllerEvent], Awaitable[None]],
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._specs = specs
+        self._controller_api = controller_api
+        self._steer = steer
+
+    async def perform(self, event: Event) -> str:
+        """Let it happen; what happened, in words. Raises EventError or KubeError."""
+        match event:
+            case Event(node=NodeEvent() as node):
+                return await self._node(node)
+            case Event(apply=Path() as path):
+                return await self._apply(path)
+            case Event(delete=ObjectRef() as ref):
+                return await self._delete(ref)
+            case Event(delete_file=Path() as path):
+                return await self._delete_file(path)
+            case Event(rule=RuleEvent() as rule):
+                return await self._rule(rule)
+            case Event(patch=PatchEvent() as patch):
+                return await self._patch(patch)
+            case Event(pod_exit=PodExit() as pod_exit):
+                return await self._pod_exit(pod_exit)
+            case Event(controller=ControllerEvent() as what):
+                return await self._controller(what)
+            case Event(api_fault=ApiFault() as fault):
+                return self._api_fault(fault)
+            case _:
+                raise EventError("the event has no action")
+
+    async def apply_all(self, objs: Sequence[Object]) -> list[str]:
+        """Apply manifests in order; the names of what was skipped."""
+        outcomes = [(obj, await apply(self._api, obj)) for obj in objs]
+        return [f"{obj['kind']} {obj['metadata']['name']}" for obj, outcome in outcomes if outcome == "skipped"]
+
+    async def _node(self, event: NodeEvent) -> str:
+        names = event.names or await self._nodes_of(event.of_job) or list(self._specs)
+        for name in names:
+            if name not in self._specs:
+                raise EventError(f"there is no node {name}; there are: {', '.join(self._specs)}")
+            try:
+                await befall(self._api, self._specs[name], event.becomes)
+            except NotFoundError:
+                raise EventError(f"node {name} is gone already") from None
+        verb = {
+            NodeFate.NOT_READY: "stops answering",
+            NodeFate.GONE: "is removed from the cluster",
+            NodeFate.CORDONED: "is cordoned",
+            NodeFate.READY: "is ready again",
+        }[event.becomes]
+        return f"{', '.join(names) if len(names) < 5 else f'{len(names)} nodes'} {verb}"
+
+    async def _nodes_of(self, of_job: str) -> list[str]:
+        """The nodes that the pods of `namespace/job` are bound to."""
+        if not of_job:
+            return []
+        namespace, _, job = of_job.rpartition("/")
+        pods = (await self._api.list(PODS, namespace or "default")).items
+        names = {objects.node_of(pod) for pod in pods if _owner(pod) == job and objects.node_of(pod)}
+        if not names:
+            raise EventError(f"{of_job} runs on no node")
+        return sorted(names, key=natural)
+
+    async def _apply(self, path: Path) -> str:
+        await self.apply_all(read_manifests(path))
+        return f"kubectl apply -f {path.name}"
+
+    async def _delete(self, ref: ObjectRef) -> str:
+        outcome = await delete(
+            self._api, {"kind": ref.kind, "metadata": {"name": ref.name, "namespace": ref.namespace}}
+        )
+        return f"kubectl delete {ref.kind.lower()} {ref.name}" + (" (not found)" if outcome == "not found" else "")
+
+    async def _delete_file(self, path: Path) -> str:
+        for obj in read_manifests(path):
+            await delete(self._api, obj)
+        return f"kubectl delete -f {path.name}"
+
+    async def _rule(self, rule: RuleEvent) -> str:
+        try:
+            old = await self._api.get(CONFIG_MAPS, rule.namespace, rule.name)
+        except NotFoundError:
+            await ensure_namespace(self._api, rule.namespace)
+            meta = {"name": rule.name, "namespace": rule.namespace}
+            body: Object = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": meta,
+                "data": {RULE_KEY: _text(rule, "")},
+            }
+            await self._api.create(CONFIG_MAPS, rule.namespace, body)
+            return f"rule {rule.name} is created"
+        text = _text(rule, (old.get("data") or {}).get(RULE_KEY, ""))
+        merge = {"data": {RULE_KEY: text}}
+        await self._api.patch(CONFIG_MAPS, rule.namespace, rule.name, merge, patch_type=PatchType.MERGE)
+        return f"rule {rule.name} is edited"
+
+    async def _patch(self, patch: PatchEvent) -> str:
+        ref = patch.object
+        resource = KINDS[ref.kind]
+        namespace = ref.namespace if resource.namespaced else None
+        await self._api.patch(resource, namespace, ref.name, patch.merge, patch_type=PatchType.MERGE)
+        return f"kubectl patch {ref.kind.lower()} {ref.name}"
+
+    async def _pod_exit(self, ref: PodExit) -> str:
+        pod = await self._api.get(PODS, ref.namespace, ref.pod)
+        await exit_pod(self._api, pod, now=self._clock.now(), code=ref.code)
+        return f"pod {ref.pod} exits with {ref.code}"
+
+    async def _controller(self, what: ControllerEvent) -> str:
+        await self._steer(what)
+        return {"stop": "the scaler dies", "start": "the scaler starts", "restart": "the scaler dies and starts again"}[
+            what
+        ]
+
+    def _api_fault(self, fault: ApiFault) -> str:
+        if fault.kind == "watches-cut":
+            self._controller_api.cut_watches()
+            return "the API server cuts the scaler's watches"
+        self._controller_api.fail(share=fault.share, lasting=fault.lasting)
+        return f"{fault.share:.0%} of the scaler's requests fail for {fault.lasting:g} s"
+
+
+def _owner(pod: Object) -> str:
+    owners = pod["metadata"].get("ownerReferences") or []
+    return next((str(ref.get("name", "")) for ref in owners if ref.get("controller")), "")
+
+
+def _text(rule: RuleEvent, old: str) -> str:
+    if rule.file is not None:
+        try:
+            return rule.file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise EventError(f"{rule.file}: {error}") from None
+    if rule.text is not None:
+        return rule.text
+    for before, after in rule.replace.items():
+        if before not in old:
+            raise EventError(f"the rule does not contain {before!r}")
+        old = old.replace(before, after)
+    return old

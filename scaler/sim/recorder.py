@@ -1,0 +1,130 @@
+"""Keeps the timeline of a simulation: what the census sees of the cluster, and what the controller's plans say.
+
+Must not: influence anything; it only reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, NODES, PODS, KubeApi
+from scaler.plan import explain
+from scaler.plan.invariants import violations
+from scaler.plan.model import Plan, Snapshot
+from scaler.sim import objects
+from scaler.sim.census import census, service_of
+from scaler.sim.mirror import Mirror
+from scaler.sim.timeline import Moment, MomentKind, Timeline, counts_text
+
+_MAX_FAILURES = 20
+
+
+class Recorder:
+    """`observe` is the controller's observer; `run` follows the cluster. Times count from `start()`."""
+
+    def __init__(self, api: KubeApi, clock: Clock, timeline: Timeline) -> None:
+        self._clock = clock
+        self._timeline = timeline
+        self._mirror = Mirror(api, PODS, ASCEND_JOBS, NODES)
+        self._start = 0.0
+        self._owned: dict[str, str] = {}
+        """Pod uid -> service, of every pod that is there."""
+        self._notes: dict[str, tuple[str, ...]] = {}
+        self._failures = 0
+
+    def start(self) -> None:
+        """Time zero of the timeline is now."""
+        self._start = self._clock.now()
+
+    @property
+    def elapsed(self) -> float:
+        return self._clock.now() - self._start
+
+    def say(self, kind: MomentKind, text: str, service: str = "", subject: str = "") -> None:
+        self._timeline.say(Moment(self.elapsed, kind, text, service, subject))
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="recorder mirror")
+            group.create_task(self._follow(), name="recorder")
+
+    async def _follow(self) -> None:
+        while True:
+            await self._mirror.wait()
+            if self._mirror.synced:
+                self._take_census()
+
+    def _take_census(self) -> None:
+        jobs, pods = self._mirror.all(ASCEND_JOBS), self._mirror.all(PODS)
+        lost = self._count_lost_pods({objects.uid(job): service_of(job) for job in jobs})
+        found = census(jobs, pods, self._mirror.all(NODES))
+        for service in sorted({*found, *self._timeline.samples}):
+            last = self._timeline.last(service)
+            deleted = last.pods_deleted + lost.get(service, 0)
+            views = tuple(found.get(service, ()))
+            self._timeline.add(
+                service, msgspec.structs.replace(last, at=self.elapsed, instances=views, pods_deleted=deleted)
+            )
+
+    def _count_lost_pods(self, services: dict[str, str]) -> dict[str, int]:
+        """Pods that are gone since the last look, per service."""
+        present = {objects.uid(pod): objects.owner_uid(pod) for pod in self._mirror.all(PODS)}
+        lost: dict[str, int] = {}
+        for uid, service in self._owned.items():
+            if uid not in present:
+                lost[service] = lost.get(service, 0) + 1
+        kept = {uid: service for uid, service in self._owned.items() if uid in present}
+        self._owned = {uid: services[owner] for uid, owner in present.items() if services.get(owner)} | kept
+        return lost
+
+    def observe(self, decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
+        """Take in what one pass of the controller decided, and check what must always hold."""
+        self._timeline.passes += 1
+        for snapshot, plan in decisions:
+            self._check(snapshot, plan)
+            if plan.key.rule:
+                self._tell(plan)
+
+    def _check(self, snapshot: Snapshot, plan: Plan) -> None:
+        for violation in violations(snapshot, plan):
+            self._failures += 1
+            if self._failures <= _MAX_FAILURES:
+                self.say(MomentKind.FAILURE, f"invariant broken: {violation}", str(plan.key))
+
+    def _tell(self, plan: Plan) -> None:
+        service = str(plan.key)
+        last = self._timeline.last(service)
+        reasons = {verdict.name: str(verdict.reason) for verdict in plan.verdicts}
+        self._tell_target(service, plan)
+        for verdict in plan.verdicts:
+            if last.reasons.get(verdict.name) != verdict.reason:
+                text = f"{verdict.reason}: {explain.words(verdict, plan)}"
+                self.say(MomentKind.INSTANCE, text, service, verdict.name)
+        self._tell_notes(service, plan)
+        sample = msgspec.structs.replace(
+            last, at=self.elapsed, target=plan.target, complete=plan.complete, reasons=reasons
+        )
+        self._timeline.add(service, sample)
+
+    def _tell_target(self, service: str, plan: Plan) -> None:
+        last = self._timeline.last(service)
+        if last.target != plan.target:
+            self.say(MomentKind.TARGET, f"target {counts_text(plan.target)}", service)
+        elif plan.complete and not last.complete:
+            self.say(MomentKind.TARGET, f"complete at {counts_text(plan.target)}", service)
+
+    def _tell_notes(self, service: str, plan: Plan) -> None:
+        notes = tuple(dict.fromkeys(f"{note.warning}: {note.message}" for note in plan.notes))
+        before = self._notes.get(service, ())
+        for note in notes:
+            if note not in before:
+                self.say(MomentKind.WARNING, note, service)
+        for note in before:
+            if note not in notes:
+                self.say(MomentKind.WARNING, f"over: {note.partition(':')[0]}", service)
+        self._notes[service] = notes

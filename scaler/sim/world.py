@@ -1,0 +1,160 @@
+"""A world to try the controller in: a cluster, the stand-ins, the controller itself, and a scenario that unfolds.
+
+Must not: decide, judge (scaler.sim.verdicts) or know which implementation of KubeApi it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from scaler.clock import Clock
+from scaler.kube.api import QUEUES, KubeApi, Object
+from scaler.kube.errors import AlreadyExistsError, KubeError
+from scaler.plan.model import Plan, Snapshot
+from scaler.sim.faults import FaultActor
+from scaler.sim.flaky import FlakyApi
+from scaler.sim.happenings import EventError, Happenings, node_specs
+from scaler.sim.kubelet import Kubelet, KubeletTimings
+from scaler.sim.manifests import ManifestError, read_manifests
+from scaler.sim.mindie import MindIEController
+from scaler.sim.nodes import NodeLifecycle, add_node
+from scaler.sim.recorder import Recorder
+from scaler.sim.scenario import ControllerEvent, Event, Scenario
+from scaler.sim.scheduler import GangScheduler
+from scaler.sim.timeline import MomentKind, Timeline
+
+Observer = Callable[[Sequence[tuple[Snapshot, Plan]]], None]
+RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
+"""Runs the controller until cancelled; raises when it dies."""
+
+_DEFAULT_QUEUE: Object = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
+    "spec": {"weight": 1},
+}  # fmt: skip
+
+
+class World:
+    """One scenario on one cluster. `seed` decides every duration that a stand-in draws."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        scenario: Scenario,
+        *,
+        controller: RunController,
+        timeline: Timeline,
+        seed: int,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._scenario = scenario
+        self._controller = controller
+        self._seed = seed
+        self._flaky = FlakyApi(api, seed=seed)
+        self._timeline = timeline
+        self._recorder = Recorder(api, clock, timeline)
+        self._running: asyncio.Task[None] | None = None
+        self._happenings = Happenings(
+            api, clock, node_specs(scenario.nodes), controller_api=self._flaky, steer=self._steer
+        )
+
+    async def play(self) -> None:
+        """Everything from the empty cluster to the end of the scenario; `timeline` is complete afterwards."""
+        async with asyncio.TaskGroup() as group:
+            self._recorder.start()
+            actors = [group.create_task(actor.run(), name=type(actor).__name__) for actor in self._actors()]
+            try:
+                await self.begin()
+                await self._unfold()
+            finally:
+                await self._steer(ControllerEvent.STOP)
+                for task in actors:
+                    task.cancel()
+        self._timeline.end = self._scenario.until
+
+    async def live(self) -> None:
+        """Like `play`, but it goes on until cancelled: for a cluster that somebody looks at."""
+        async with asyncio.TaskGroup() as group:
+            self._recorder.start()
+            for actor in self._actors():
+                group.create_task(actor.run(), name=type(actor).__name__)
+            try:
+                await self.begin()
+                await asyncio.Event().wait()
+            finally:
+                await self._steer(ControllerEvent.STOP)
+
+    async def begin(self) -> None:
+        """Nodes, controller, manifests, in this order. What is refused is said as a failure."""
+        await self._furnish()
+        await self._steer(ControllerEvent.START)
+        for path in self._scenario.manifests:
+            await self._apply(path)
+
+    def _actors(self) -> list[GangScheduler | Kubelet | FaultActor | MindIEController | NodeLifecycle | Recorder]:
+        timing = self._scenario.timing
+        kubelet = KubeletTimings(
+            start=timing.start, ready=timing.ready, stop=timing.stop, crash_backoff=timing.crash_backoff
+        )
+        api, clock = self._api, self._clock
+        return [
+            self._recorder,
+            GangScheduler(api, clock, period=timing.schedule_period),
+            Kubelet(api, clock, timings=kubelet, seed=self._seed),
+            FaultActor(api, clock, detection=timing.fault_detection),
+            MindIEController(api, clock, patience=timing.mindie_patience),
+            NodeLifecycle(api, clock, eviction=timing.eviction),
+        ]
+
+    async def _furnish(self) -> None:
+        for spec in node_specs(self._scenario.nodes).values():
+            await add_node(self._api, spec)
+        with contextlib.suppress(AlreadyExistsError):
+            await self._api.create(QUEUES, None, _DEFAULT_QUEUE)
+
+    async def _apply(self, path: Path) -> None:
+        try:
+            skipped = await self._happenings.apply_all(read_manifests(path))
+        except (ManifestError, KubeError) as error:
+            self._recorder.say(MomentKind.FAILURE, f"kubectl apply -f {path.name} failed: {error}")
+            return
+        left_out = f", left out: {', '.join(skipped)}" if skipped else ""
+        self._recorder.say(MomentKind.EVENT, f"kubectl apply -f {path.name}{left_out}")
+
+    async def _unfold(self) -> None:
+        for event in sorted(self._scenario.events, key=lambda event: event.at):
+            await self._sleep_until(event.at)
+            await self._perform(event)
+        await self._sleep_until(self._scenario.until)
+
+    async def _sleep_until(self, moment: float) -> None:
+        await asyncio.sleep(max(0.0, moment - self._recorder.elapsed))
+
+    async def _perform(self, event: Event) -> None:
+        try:
+            what = await self._happenings.perform(event)
+        except (EventError, ManifestError, KubeError) as error:
+            self._recorder.say(MomentKind.FAILURE, f"the event at {event.at:g} s failed: {error}", subject=event.name)
+            return
+        self._recorder.say(MomentKind.EVENT, event.note or what, subject=event.name)
+
+    async def _steer(self, what: ControllerEvent) -> None:
+        if what is not ControllerEvent.START and self._running is not None:
+            task, self._running = self._running, None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if what is not ControllerEvent.STOP and self._running is None:
+            self._running = asyncio.create_task(self._run_controller(), name="controller")
+
+    async def _run_controller(self) -> None:
+        try:
+            await self._controller(self._flaky, self._clock, self._recorder.observe)
+            why = "it returned"
+        except Exception as error:  # whatever kills the controller is a finding of the simulation
+            why = f"{type(error).__name__}: {error}"
+        self._recorder.say(MomentKind.FAILURE, f"the controller died: {why}")
