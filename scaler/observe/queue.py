@@ -41,6 +41,10 @@ class WorkQueue(Generic[K]):
         """Keys that wait to be taken, those of the future left out."""
         return len(self._dirty)
 
+    def is_idle(self, key: K) -> bool:
+        """Whether nothing is known to be done for `key` at present."""
+        return key not in self._dirty and key not in self._processing
+
     def add(self, key: K) -> None:
         """Look at `key` again: in the next pass, or once more after the pass that processes it now."""
         self._dirty.add(key)

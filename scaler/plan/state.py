@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scaler.plan.model import Instance, InstanceMemory, Policy, State
+from scaler.plan.model import Instance, InstanceMemory, Memory, Policy, State
 from scaler.rules.rule import CountsFrom
 
 NEVER_SEEN = InstanceMemory()
@@ -57,9 +57,27 @@ def observe_restarts(instance: Instance, memory: InstanceMemory, now: float) -> 
 
 
 def observe_state(state: State, memory: InstanceMemory, now: float) -> InstanceMemory:
-    """Keep first-seen times: since when it is broken; an instance that has pods again is no longer reclaimed."""
+    """Keep first-seen times: since when it is broken; what was held against an instance ends when it has pods again."""
     broken_since = (memory.broken_since or now) if state is State.BROKEN else 0.0
-    reclaimed = memory.reclaimed if state in (State.HELD, State.TERMINATING) else ""
-    if broken_since == memory.broken_since and reclaimed == memory.reclaimed:
+    has_pods = state not in (State.HELD, State.TERMINATING)
+    forgets = has_pods and bool(memory.reclaimed or memory.refused)
+    if broken_since == memory.broken_since and not forgets:
         return memory
-    return msgspec.structs.replace(memory, broken_since=broken_since, reclaimed=reclaimed)
+    if forgets:
+        return InstanceMemory(broken_since, memory.restarts, memory.restarted_at)
+    return msgspec.structs.replace(memory, broken_since=broken_since)
+
+
+FIRST_REFUSAL, LONGEST_REFUSAL = 1.0, 300.0
+"""Seconds until a refused creation is tried again, doubled with each refusal up to the longest."""
+
+
+def refuse(memory: Memory, uid: str, words: str, *, now: float, generation: int) -> Memory:
+    """Remember that the API server refused to create an instance, and when to try it again."""
+    before = memory.instances.get(uid, NEVER_SEEN)
+    times = before.refused_times + 1
+    wait = min(FIRST_REFUSAL * 2.0 ** min(times - 1, 16), LONGEST_REFUSAL)
+    after = msgspec.structs.replace(
+        before, refused=words, refused_until=now + wait, refused_times=times, refused_generation=generation
+    )
+    return Memory({**memory.instances, uid: after})

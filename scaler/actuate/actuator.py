@@ -1,0 +1,180 @@
+"""Performs plans: creates and deletes the objects of instances, whole or not at all. Decides nothing.
+
+A crash in between leaves an instance that the next pass completes or takes back, because all names are fixed and
+every deletion names the uid and the version that it means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, assert_never
+
+import msgspec
+import structlog
+
+from scaler.actuate.writer import Writer
+from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object, Resource
+from scaler.kube.errors import (
+    AlreadyExistsError,
+    BadRequestError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    StatusError,
+)
+from scaler.observe.cache import Cache
+from scaler.observe.expectations import Expectations
+from scaler.observe.objects import JobRecord
+from scaler.observe.store import Store
+from scaler.plan.model import Action, Admit, Complete, Plan, Reclaim, ServiceKey
+from scaler.workloads import ascendjob_objects as objects
+
+_log = structlog.get_logger(__name__)
+
+REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, AlreadyExistsError)
+"""Answers that will not change by asking again at once."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one action. `refused` has the API server's words; `failed` means: try again after a pause."""
+
+    uid: str
+    refused: str = ""
+    failed: str = ""
+
+
+class Actuator:
+    """One per process; actions of one plan run in parallel."""
+
+    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey], *, clusterd: str) -> None:
+        self._writer = writer
+        self._cache = cache
+        self._expectations = expectations
+        self._clusterd = clusterd
+        self._stores: dict[Resource, Store[Any]] = {
+            PODS: cache.pods,
+            POD_GROUPS: cache.pod_groups,
+            SERVICES: cache.services,
+        }
+
+    async def perform(self, plan: Plan) -> tuple[Outcome, ...]:
+        """Do what the plan says; one outcome per action, never an error of the seam."""
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self._perform(plan.key, action)) for action in plan.actions]
+        return tuple(task.result() for task in running)
+
+    async def _perform(self, key: ServiceKey, action: Action) -> Outcome:
+        record = self._cache.job(action.uid)
+        if record is None:
+            return Outcome(action.uid)
+        match action:
+            case Admit():
+                return await self._make(key, record, undo=True)
+            case Complete():
+                return await self._make(key, record, undo=False)
+            case Reclaim():
+                return await self._take_back(key, record)
+            case _:
+                assert_never(action)
+
+    # admit, complete
+
+    async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
+        """PodGroup first, because Volcano makes one of its own for a pod without; then the rest at once."""
+        made: list[tuple[Resource, Object]] = []
+        errors: list[KubeError] = []
+        for batch in self._missing(record):
+            errors = await self._create_all(key, batch, made)
+            if errors:
+                break
+        if not errors:
+            return Outcome(record.uid)
+        refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
+        if refusal is None:
+            return Outcome(record.uid, failed=str(errors[0]))
+        if undo:
+            await self._undo(key, made)
+            return Outcome(record.uid, refused=_words(refusal))
+        return Outcome(record.uid, failed=str(refusal))
+
+    def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
+        """What the cache does not have yet, in batches that may be created together."""
+        job, obj = record.job, record.object
+        first: list[tuple[Resource, Object]] = []
+        rest: list[tuple[Resource, Object]] = []
+        if self._cache.pod_groups.get(job.namespace, job.pod_group) is None:
+            first.append((POD_GROUPS, objects.pod_group(job, obj)))
+        if self._cache.services.get(job.namespace, job.pods[0]) is None:
+            rest.append((SERVICES, objects.service(job, obj)))
+        present = self._cache.pods_of(record.uid)
+        wanted = objects.pods(job, obj, self._clusterd)
+        rest += [(PODS, pod) for name, pod in wanted.items() if name not in present]
+        return [first, rest]
+
+    async def _create_all(
+        self, key: ServiceKey, batch: list[tuple[Resource, Object]], made: list[tuple[Resource, Object]]
+    ) -> list[KubeError]:
+        """Create all, wait for all; what exists afterwards is added to `made`."""
+        results = await _gather([self._create(key, resource, body) for resource, body in batch])
+        made += [(resource, made_) for (resource, _), made_ in zip(batch, results, strict=True) if _is_object(made_)]
+        return [error for error in results if isinstance(error, KubeError)]
+
+    async def _create(self, key: ServiceKey, resource: Resource, body: Object) -> Object:
+        created = await self._writer.create(resource, body["metadata"]["namespace"], body)
+        meta = created["metadata"]
+        self._expectations.expect(
+            key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"], meta["resourceVersion"]
+        )
+        return created
+
+    async def _undo(self, key: ServiceKey, made: list[tuple[Resource, Object]]) -> None:
+        """Leave nothing of a refused instance. What can't be deleted now makes it incomplete, for the next pass."""
+        results = await _gather([self._delete(key, resource, obj["metadata"]) for resource, obj in reversed(made)])
+        for error in results:
+            if isinstance(error, KubeError):
+                _log.warning("undo failed", service=str(key), error=str(error))
+
+    # reclaim
+
+    async def _take_back(self, key: ServiceKey, record: JobRecord) -> Outcome:
+        """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone."""
+        unbound = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.node and not pod.terminating]
+        metas = [_meta(pod.namespace, pod.name, pod.uid, pod.resource_version) for pod in unbound]
+        results = await _gather([self._delete(key, PODS, meta, exactly=True) for meta in metas])
+        errors = [error for error in results if isinstance(error, KubeError)]
+        group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
+        if not errors and group is not None and group.owner_uid == record.uid:
+            meta = _meta(group.namespace, group.name, group.uid, group.resource_version)
+            errors = [e for e in await _gather([self._delete(key, POD_GROUPS, meta)]) if isinstance(e, KubeError)]
+        return Outcome(record.uid, failed=str(errors[0]) if errors else "")
+
+    async def _delete(
+        self, key: ServiceKey, resource: Resource, meta: dict[str, str], *, exactly: bool = False
+    ) -> None:
+        """`exactly` = only the version that the decision saw: a pod that was bound since then has another."""
+        version = meta["resourceVersion"] if exactly else ""
+        await self._writer.delete(resource, meta["namespace"], meta["name"], uid=meta["uid"], resource_version=version)
+        self._expectations.expect_gone(key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"])
+
+
+def _meta(namespace: str, name: str, uid: str, resource_version: str) -> dict[str, str]:
+    return {"namespace": namespace, "name": name, "uid": uid, "resourceVersion": resource_version}
+
+
+def _is_object(result: object) -> bool:
+    return isinstance(result, dict)
+
+
+def _words(error: KubeError) -> str:
+    return error.message if isinstance(error, StatusError) else str(error)
+
+
+async def _gather(calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Run all to their end; errors of the seam are results, anything else is a bug and is raised."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, KubeError):
+            raise result
+    return results

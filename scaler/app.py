@@ -1,0 +1,229 @@
+"""Wiring only: given a KubeApi, build everything and run it until cancelled. One TaskGroup owns every task.
+
+reflectors -> cache -> queue -> controller -> writer
+                                          \\-> reporter
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+
+from scaler.actuate.actuator import Actuator
+from scaler.actuate.writer import Writer
+from scaler.clock import Clock
+from scaler.controller import Controller, Observer
+from scaler.election import Election, LeaseTiming
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    KubeApi,
+    Resource,
+)
+from scaler.observe import objects
+from scaler.observe.cache import Cache
+from scaler.observe.expectations import Expectations
+from scaler.observe.queue import WorkQueue
+from scaler.observe.stand_back import StandBack
+from scaler.observe.store import Store
+from scaler.observe.watch import Reflector
+from scaler.plan.model import Policy, ServiceKey
+from scaler.report.metrics import Metrics
+from scaler.report.reporter import Reporter
+from scaler.serve.health import HealthState
+from scaler.settings import Mode, Settings
+from scaler.workloads.ascendjob_objects import OPERATOR_NAME
+
+_log = structlog.get_logger("app")
+
+OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
+PULSE = 5.0
+"""Seconds between two looks at whether the decision loop turns."""
+
+
+async def run_controller(
+    api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None
+) -> None:
+    """Run the scaler until cancelled; raises when a task dies or leadership is lost.
+
+    `observer` sees every decision. `seed` makes jitter reproducible; None takes it from the system.
+    """
+    app = App(api, settings, clock, observer=observer, rng=random.Random(seed))  # noqa: S311 - jitter, no secret
+    async with _serving(app):
+        await app.run()
+
+
+class App:
+    """Everything of one process. Standby replicas keep their caches warm and decide nothing."""
+
+    def __init__(
+        self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.metrics = Metrics()
+        self.health = HealthState(clock)
+        self.queue: WorkQueue[ServiceKey] = WorkQueue()
+        self.cache = Cache(self.queue.add)
+        self.reflectors = _reflectors(api, self.cache, settings, rng)
+        self.election = _election(api, settings, clock, rng) if settings.leader_election else None
+        self._api = api
+        self._rng = rng
+        self.controller, self.reporter = self._build(observer)
+
+    def _build(self, observer: Observer | None) -> tuple[Controller, Reporter]:
+        settings, metrics = self.settings, self.metrics
+        writer = Writer(
+            self._api,
+            deadline=self.election.deadline if self.election else _never,
+            rng=self._rng,
+            timeout=settings.request_timeout,
+            max_in_flight=settings.max_writes_in_flight,
+            on_write=lambda verb, resource, outcome: metrics.write(verb, resource.plural, outcome),
+        )
+        expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
+        self.stand_back = StandBack(self.cache, for_good=settings.mode is Mode.AUTO)
+        reporter = Reporter(writer, self._api, self.clock, settings, metrics)
+        controller = Controller(
+            cache=self.cache,
+            queue=self.queue,
+            expectations=expectations,
+            actuator=Actuator(writer, self.cache, expectations, clusterd=settings.clusterd_address),
+            reporter=reporter,
+            metrics=metrics,
+            clock=self.clock,
+            policy=Policy(settings.broken_grace, settings.stable_after, settings.reclaim),
+            stand_back=self.stand_back,
+            observer=observer,
+        )
+        return controller, reporter
+
+    async def run(self) -> None:
+        """Sync, become leader, decide. Any task that dies ends all of them."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self.reflectors.values():
+                tasks.create_task(reflector.run())
+            tasks.create_task(self._pulse())
+            await self._synced()
+            if self.election is None:
+                await self._work()
+            else:
+                await self.election.lead(self._work)
+
+    async def _synced(self) -> None:
+        """No decision, and so no write, before everything has been listed once."""
+        for resource in self.reflectors:
+            self.health.wait_for(_name(resource), "not listed yet")
+        self.health.has("start")
+        for resource, reflector in self.reflectors.items():
+            await reflector.synced.wait()
+            self.health.has(_name(resource))
+        _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
+
+    async def _work(self) -> None:
+        """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
+        self.metrics.leader.set(1)
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(self.reporter.run()), tasks.create_task(self._resync())]
+            deciding = asyncio.create_task(self.controller.run())
+            try:
+                await asyncio.shield(deciding)
+            finally:
+                self.controller.stop()
+                await self._drained(deciding)
+                for task in background:
+                    task.cancel()
+                self.metrics.leader.set(0)
+
+    async def _drained(self, deciding: asyncio.Task[None]) -> None:
+        try:
+            async with asyncio.timeout(self.settings.shutdown_timeout):
+                await deciding
+        except TimeoutError:
+            _log.warning("writes under way were given up", seconds=self.settings.shutdown_timeout)
+
+    async def _resync(self) -> None:
+        """The safety net: it should never find anything, and counts when it does."""
+        while True:
+            await asyncio.sleep(self.settings.resync_period)
+            self.controller.resync()
+
+    async def _pulse(self) -> None:
+        """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
+        while True:
+            for resource, reflector in self.reflectors.items():
+                if not reflector.synced.is_set():
+                    self.health.wait_for(_name(resource), reflector.problem or "not listed yet")
+            if len(self.queue) == 0 or not self.controller.running:
+                self.health.beat("decision loop")
+            await asyncio.sleep(PULSE)
+
+
+def _reflectors(
+    api: KubeApi, cache: Cache, settings: Settings, rng: random.Random
+) -> dict[Resource, Reflector[Any, Any]]:
+    """What is watched, and what is kept of it. Nodes have no namespace; the operator may be in any."""
+    namespaces = settings.namespaces or None
+
+    def watch(
+        resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
+    ) -> Reflector[Any, Any]:
+        scope = {"namespaces": namespaces, **options}
+        return Reflector(api, resource, store, decode=decode, record=record, rng=rng, **scope)
+
+    return {
+        ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, dict, objects.job_record),
+        PODS: watch(PODS, cache.pods, objects.PodObject, objects.pod_record),
+        POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, objects.OwnedObject, objects.owned_record),
+        SERVICES: watch(SERVICES, cache.services, objects.OwnedObject, objects.owned_record, label_selector=OURS),
+        CONFIG_MAPS: watch(CONFIG_MAPS, cache.config_maps, objects.ConfigMapObject, objects.config_map_record),
+        NODES: watch(NODES, cache.nodes, objects.NodeObject, objects.node_record, namespaces=None),
+        DEPLOYMENTS: watch(
+            DEPLOYMENTS, cache.deployments, objects.DeploymentObject, objects.deployment_record, namespaces=None
+        ),
+    }
+
+
+def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:
+    return Election(
+        api,
+        clock,
+        namespace=settings.lease_namespace,
+        name=settings.lease_name,
+        identity=settings.identity,
+        rng=rng,
+        timing=LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period),
+    )
+
+
+@asynccontextmanager
+async def _serving(app: App) -> AsyncIterator[None]:
+    """Health, metrics and snapshots, unless switched off. aiohttp is imported only then."""
+    if not app.settings.http_port:
+        yield
+        return
+    from scaler.serve.http import ServeState, serve  # noqa: PLC0415 - the simulation does without a server
+
+    state = ServeState(app.health, app.metrics, app.controller.snapshots)
+    async with serve(state, app.settings.http_host, app.settings.http_port):
+        yield
+
+
+def _name(resource: Resource) -> str:
+    return f"{resource.plural}.{resource.group}".rstrip(".")
+
+
+def _never() -> float:
+    """The deadline of a process that needs no Lease."""
+    return math.inf

@@ -1,0 +1,81 @@
+"""`scaler run`: the controller itself, in a cluster or against a kubeconfig, until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+
+from typing import TYPE_CHECKING
+
+from scaler import settings as settings_module
+from scaler.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from scaler.clock import Clock
+
+HELP = "run the controller (in a cluster, or with --kubeconfig)"
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    settings_module.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for settings that are wrong."""
+    try:
+        settings = settings_module.load(args, os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"scaler run: {error}\n")
+        return EXIT_USAGE
+    return asyncio.run(_main(settings))
+
+
+async def _main(settings: Settings) -> int:
+    """Run until a signal comes or something dies; the exit code."""
+    import structlog  # noqa: PLC0415 - `scaler run --help` stays fast
+
+    from scaler.clock import Clock  # noqa: PLC0415
+    from scaler.report.log import configure  # noqa: PLC0415
+
+    loop = asyncio.get_running_loop()
+    clock = Clock(time.time() - loop.time())
+    configure(settings.log_format, settings.log_level, timestamp=clock.micro_timestamp)
+    log = structlog.get_logger("run")
+    controller = loop.create_task(_controller(settings, clock))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, controller.cancel, number.name)
+    try:
+        await controller
+    except asyncio.CancelledError as stop:
+        log.info("stopped", signal=str(stop))
+        return 0
+    except Exception as error:
+        for cause in _leaves(error):
+            log.error("ended", error=f"{type(cause).__name__}: {cause}", exc_info=cause)
+    return EXIT_FAILED
+
+
+async def _controller(settings: Settings, clock: Clock) -> None:
+    from scaler.app import run_controller  # noqa: PLC0415
+    from scaler.kube.client import connect  # noqa: PLC0415
+
+    async with connect(
+        kubeconfig=settings.kubeconfig or None,
+        context=settings.context or None,
+        request_timeout=settings.request_timeout,
+    ) as api:
+        await run_controller(api, settings, clock)
+
+
+def _leaves(error: Exception) -> list[Exception]:
+    """The errors themselves, without the groups that TaskGroups wrap them in."""
+    if not isinstance(error, ExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in _leaves(inner)]

@@ -1,0 +1,222 @@
+"""The decision loop: one pass = drain the dirty services, plan them all, arbitrate, then act and report.
+
+    dirty keys -> snapshots -> plans -> arbitrate -> report, act
+
+Deciding is serial and synchronous, so services cannot race each other; acting runs in parallel, one actuation per
+service at a time, and a service is decided again only when its own writes have come back through the watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from scaler.actuate.actuator import Actuator, Outcome
+from scaler.clock import Clock
+from scaler.observe.cache import Cache
+from scaler.observe.expectations import Expectations
+from scaler.observe.queue import WorkQueue
+from scaler.observe.reports import report_of
+from scaler.observe.snapshot import take_snapshot
+from scaler.observe.stand_back import StandBack
+from scaler.plan.arbiter import arbitrate
+from scaler.plan.model import Memory, Plan, Policy, ServiceKey, Snapshot
+from scaler.plan.planner import plan
+from scaler.plan.state import refuse
+from scaler.report.metrics import Metrics
+from scaler.report.reporter import Reporter
+from scaler.report.values import RuleKey
+
+_log = structlog.get_logger(__name__)
+
+Observer = Callable[[Sequence[tuple[Snapshot, Plan]]], None]
+"""Called with what was decided, after every pass and before anything of it is acted on."""
+
+
+class Controller:
+    """Owns the loop, the memory and the actuations. Everything else is given."""
+
+    def __init__(  # noqa: PLR0913 - wiring, done once in app.py
+        self,
+        *,
+        cache: Cache,
+        queue: WorkQueue[ServiceKey],
+        expectations: Expectations[ServiceKey],
+        actuator: Actuator,
+        reporter: Reporter,
+        metrics: Metrics,
+        clock: Clock,
+        policy: Policy,
+        stand_back: StandBack,
+        observer: Observer | None = None,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._expectations = expectations
+        self._actuator = actuator
+        self._reporter = reporter
+        self._metrics = metrics
+        self._clock = clock
+        self._policy = policy
+        self._stand_back = stand_back
+        self._observer = observer
+        self._memory: dict[ServiceKey, Memory] = {}
+        self._loop: asyncio.Task[None] | None = None
+        self.snapshots: dict[ServiceKey, Snapshot] = {}
+        """The snapshot of each service's last decision, for `scaler explain`."""
+
+    async def run(self) -> None:
+        """Decide until `stop`; then let the writes under way end. The caches must be synced."""
+        for key in self._cache.service_keys():
+            self._queue.add(key)
+        for name in () if self._stand_back() else self._cache.orphaned_rules():
+            self._reporter.forget(RuleKey(*name))
+        async with asyncio.TaskGroup() as acting:
+            self._loop = acting.create_task(self._decide_for_ever(acting))
+
+    @property
+    def running(self) -> bool:
+        """Whether the loop has been started and not ended."""
+        return self._loop is not None and not self._loop.done()
+
+    def stop(self) -> None:
+        """No decision after this one."""
+        if self._loop is not None:
+            self._loop.cancel()
+
+    async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
+        while True:
+            keys = await self._queue.take()
+            for decided in self._pass(keys):
+                acting.create_task(self._act(decided))
+
+    def _pass(self, keys: list[ServiceKey]) -> list[Plan]:
+        """One pass over the dirty services; the plans that need acting."""
+        if self._stand_back():
+            for key in keys:
+                self._queue.done(key)
+            return []
+        # 1. every service whose own writes have come back, as one value
+        snapshots = [snapshot for key in keys if (snapshot := self._snapshot(key)) is not None]
+        # 2. each alone
+        decided = [(snapshot, made) for snapshot in snapshots if (made := self._plan(snapshot)) is not None]
+        # 3. all together
+        plans = arbitrate([made for _, made in decided])
+        decided = [(snapshot, made) for (snapshot, _), made in zip(decided, plans, strict=True)]
+        if self._observer is not None:
+            self._observer(decided)
+        # 4. tell, then act
+        self._reporter.note([report_of(self._cache, snapshot, made) for snapshot, made in decided])
+        for snapshot, made in decided:
+            self._settle(snapshot, made)
+        return [made for made in plans if made.actions]
+
+    def _snapshot(self, key: ServiceKey) -> Snapshot | None:
+        """None for a service that has to wait for its own writes, or is gone."""
+        if not self._expectations.settled(key):
+            self._queue.done(key)
+            return None
+        if not self._cache.jobs_of(key):
+            self._forget(key)
+            return None
+        memory = self._memory.get(key, Memory())
+        return take_snapshot(self._cache, key, now=self._clock.now(), memory=memory, policy=self._policy)
+
+    def _plan(self, snapshot: Snapshot) -> Plan | None:
+        """A fault of ours in one service's decision must not stop the others: it is logged whole and tried again."""
+        try:
+            made, self._memory[snapshot.key] = plan(snapshot)
+        except Exception:
+            _log.exception("decision failed", service=str(snapshot.key), snapshot=repr(snapshot))
+            self._queue.add_after_backoff(snapshot.key)
+            self._queue.done(snapshot.key)
+            return None
+        return made
+
+    def _settle(self, snapshot: Snapshot, made: Plan) -> None:
+        """Book-keeping after a decision; a service that needs no acting is done."""
+        key = made.key
+        self.snapshots[key] = snapshot
+        self._metrics.planned(made, rule_problem=snapshot.problem is not None)
+        if made.recheck_at:
+            delay = max(0.0, made.recheck_at - snapshot.now)
+            self._queue.add_at(key, asyncio.get_running_loop().time() + delay)
+        if made.actions:
+            _log.info("plan", **plan_line(snapshot, made))
+        else:
+            self._queue.done(key)
+
+    def _forget(self, key: ServiceKey) -> None:
+        self._memory.pop(key, None)
+        self.snapshots.pop(key, None)
+        self._metrics.service_gone(key)
+        self._reporter.service_gone(key)
+        self._queue.forget(key)
+        if key.rule and not self._cache.rule_is_named(key.namespace, key.rule):
+            self._cache.rules.forget(key.namespace, key.rule)
+            self._reporter.forget(RuleKey(key.namespace, key.rule))
+        self._queue.done(key)
+
+    async def _act(self, made: Plan) -> None:
+        """Perform one plan and remember what was refused."""
+        outcomes = await self._actuator.perform(made)
+        key = made.key
+        if any(outcome.failed for outcome in outcomes):
+            self._queue.add_after_backoff(key)
+        else:
+            self._queue.forget(key)
+        if any(outcome.refused for outcome in outcomes):
+            self._remember_refusals(key, outcomes)
+            self._queue.add(key)
+        for outcome in outcomes:
+            if outcome.failed or outcome.refused:
+                _log.warning("action not done", service=str(key), **_outcome_line(outcome))
+        self._queue.done(key)
+
+    def _remember_refusals(self, key: ServiceKey, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            record = self._cache.job(outcome.uid)
+            if outcome.refused and record is not None:
+                memory = self._memory.get(key, Memory())
+                self._memory[key] = refuse(
+                    memory, outcome.uid, outcome.refused, now=self._clock.now(), generation=record.job.generation
+                )
+
+    def resync(self) -> None:
+        """Look at every service that is at rest anew, from the records alone; what is found was a missed event."""
+        self._cache.instances.clear()
+        if self._stand_back():
+            return
+        for key in self._cache.service_keys():
+            if not (self._queue.is_idle(key) and self._expectations.settled(key)):
+                continue
+            memory = self._memory.get(key, Memory())
+            snapshot = take_snapshot(self._cache, key, now=self._clock.now(), memory=memory, policy=self._policy)
+            if plan(snapshot)[0].actions:
+                _log.error("missed event", service=str(key))
+                self._metrics.resync_corrections.inc()
+                self._queue.add(key)
+
+
+def plan_line(snapshot: Snapshot, made: Plan) -> dict[str, object]:
+    """One log line per decision that acts: what was seen, what is done."""
+    names = {verdict.uid: verdict.name for verdict in made.verdicts}
+    doing: dict[str, list[str]] = {}
+    for action in made.actions:
+        doing.setdefault(type(action).__name__.lower(), []).append(names.get(action.uid, action.uid))
+    return {
+        "service": str(made.key),
+        "target": made.target,
+        "target_index": made.target_index,
+        "running": {name: group.running for name, group in made.groups.items()},
+        "in_flight": {name: group.in_flight for name, group in made.groups.items()},
+        "held": {name: group.held for name, group in made.groups.items()},
+        "seen": snapshot.resource_versions,
+        **doing,
+    }
+
+
+def _outcome_line(outcome: Outcome) -> dict[str, str]:
+    return {"uid": outcome.uid, "refused": outcome.refused, "failed": outcome.failed}
