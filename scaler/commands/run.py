@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import time
-
 from typing import TYPE_CHECKING
 
 from scaler import settings as settings_module
