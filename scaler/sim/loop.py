@@ -62,7 +62,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def call_at(
-        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts],
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:  # fmt: skip
         """As in the base class, with an order among timers of the same moment."""

@@ -1,0 +1,87 @@
+"""The simulated cluster: one API server in process and any number of clients, itself being the first of them.
+
+It has no scheduler, kubelet or garbage collector of its own: those are ordinary clients.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from scaler.clock import Clock
+from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Object, Resource
+from scaler.kube.errors import AlreadyExistsError
+from scaler.sim.client import SimClient, Write
+from scaler.sim.crds import definitions
+from scaler.sim.interceptor import Interceptor
+from scaler.sim.reading import Query
+from scaler.sim.server import ApiServer
+from scaler.sim.store import Change
+
+_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_AUDIT_LINES = 10_000
+
+
+class SimCluster(SimClient):
+    """A cluster to be made inside a running loop. Implements KubeApi; `client` gives further, independent clients.
+
+    `crds` installs the definitions of AscendJob, PodGroup and Queue; `latency` is the round trip of a request in
+    seconds; `history` is how many changes per resource can be watched again. Namespaces that nobody created come into
+    being when something is created in them.
+    """
+
+    def __init__(
+        self, clock: Clock, *, seed: int = 0, crds: bool = True, latency: float = 0.002, history: int = 4096
+    ) -> None:
+        server = ApiServer(clock, seed=seed, history=history)
+        super().__init__(server, "cluster", latency=latency, seed=seed, audit=deque(maxlen=_AUDIT_LINES))
+        self._seed = seed
+        self._clients: dict[str, SimClient] = {"cluster": self}
+        for name in _NAMESPACES:
+            server.create(NAMESPACES, None, {"metadata": {"name": name}})
+        for definition in definitions() if crds else ():
+            server.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
+
+    def client(self, name: str, interceptor: Interceptor | None = None, *, latency: float | None = None) -> SimClient:
+        """A client of its own, with its own faults; the audit knows it by `name`. A name used again replaces it."""
+        client = SimClient(
+            self.server, name, latency=self._latency if latency is None else latency, seed=self._seed,
+            audit=self.audit, interceptor=interceptor,
+        )  # fmt: skip
+        self._clients[name] = client
+        return client
+
+    def apply(self, objects: Iterable[Object], namespace: str = "default") -> None:
+        """Creates or replaces objects at once, without latency, faults or audit: for setting a stage.
+
+        An object that names no namespace goes to `namespace`. Raises KubeError as the API server would.
+        """
+        for obj in objects:
+            resource = self.server.catalog.of(obj).resource
+            metadata = obj.get("metadata") or {}
+            where = (metadata.get("namespace") or namespace) if resource.namespaced else None
+            try:
+                self.server.create(resource, where, obj)
+            except AlreadyExistsError:
+                self.server.replace(resource, where, str(metadata["name"]), obj)
+
+    def peek(self, resource: Resource, namespace: str | None = None, *, label_selector: str = "") -> list[Object]:
+        """The objects as they are now, at once: for assertions and pictures."""
+        page = self.server.list(resource, namespace, Query(label_selector=label_selector))
+        return [record.copy() for record in page.records]
+
+    def compact(self, version: int | None = None) -> None:
+        """Forgets the history, as etcd's compaction does: older watches and continue tokens expire."""
+        self.server.store.compact(version)
+
+    def cut_all_watches(self, resource: Resource | None = None) -> int:
+        """Ends the watches (of one resource) of all clients, as a restart of the API server would; returns how many."""
+        return sum(client.cut_watches(resource) for client in self._clients.values())
+
+    def observe(self, observer: Callable[[Change], None]) -> None:
+        """Calls `observer` with every commit from now on, in order: for invariants and timelines. It must not write."""
+        self.server.store.observers.append(observer)
+
+    def writes(self, client: str = "") -> list[Write]:
+        """The latest writes (of one client), oldest first."""
+        return [write for write in self.audit if client in ("", write.client)]

@@ -1,0 +1,158 @@
+"""The versioned store: one counter, the current objects and a bounded history of changes per resource.
+
+It knows nothing about the rules of an API server. Stored objects are never changed; whoever wants one to keep or to
+change takes a copy.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from scaler.kube.api import EventType, Object, Resource
+
+T = TypeVar("T")
+
+Key = tuple[str, str]
+"""Namespace (empty for cluster-scoped resources) and name."""
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+@cache
+def _decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(wanted)
+
+
+class Record:
+    """One version of one object: `object` to look at, `raw` the same as JSON, from which copies are made."""
+
+    __slots__ = ("object", "raw", "version")
+
+    def __init__(self, obj: Object, version: int) -> None:
+        self.object = obj
+        self.raw = _encode(obj)
+        self.version = version
+
+    def copy(self) -> Object:
+        """The object for callers who may change it."""
+        copied: Object = _decode(self.raw)
+        return copied
+
+    def decode(self, wanted: type[T]) -> T:
+        """The fields that `wanted` declares."""
+        decoded: T = _decoder(wanted).decode(self.raw)
+        return decoded
+
+
+class Change:
+    """One commit: `after` is the new version (for DELETED the last words), `before` the version it replaced."""
+
+    __slots__ = ("after", "before", "key", "moment", "resource", "type", "version")
+
+    def __init__(
+        self, kind: EventType, resource: Resource, key: Key, before: Record | None, after: Record, moment: float
+    ) -> None:
+        self.type = kind
+        self.resource = resource
+        self.key = key
+        self.before = before
+        self.after = after
+        self.version = after.version
+        self.moment = moment
+
+
+class Table:
+    """The objects of one resource, sorted as etcd sorts them, and what happened to them lately."""
+
+    def __init__(self, history: int) -> None:
+        self.records: dict[Key, Record] = {}
+        self.keys: list[Key] = []
+        self.changes: list[Change] = []
+        self.oldest = 0
+        """Changes after this version are all in `changes`; older versions have expired."""
+        self.listeners: list[Callable[[Change], None]] = []
+        self._history = history
+
+    def apply(self, change: Change) -> None:
+        if change.type is EventType.DELETED:
+            del self.records[change.key]
+            del self.keys[bisect_left(self.keys, change.key)]
+        else:
+            self.records[change.key] = change.after
+            if change.before is None:
+                insort(self.keys, change.key)
+        self.changes.append(change)
+        if len(self.changes) > 2 * self._history:
+            self.forget(self.changes[-self._history - 1].version)
+        for listener in tuple(self.listeners):
+            listener(change)
+
+    def forget(self, version: int) -> None:
+        """Drops the history up to and including `version`."""
+        del self.changes[: self.index_after(version)]
+        self.oldest = max(self.oldest, version)
+
+    def index_after(self, version: int) -> int:
+        """Where in `changes` the first change after `version` is."""
+        return bisect_right(self.changes, version, key=lambda change: change.version)
+
+    def at(self, version: int) -> dict[Key, Record]:
+        """All objects as they were at `version`, which must not have expired."""
+        records = dict(self.records)
+        for change in reversed(self.changes[self.index_after(version) :]):
+            if change.before is None:
+                records.pop(change.key, None)
+            else:
+                records[change.key] = change.before
+        return records
+
+
+class Store:
+    """All tables under one version counter. `history` is the number of changes kept per resource, at least."""
+
+    def __init__(self, *, history: int = 4096) -> None:
+        self.version = 1
+        self.observers: list[Callable[[Change], None]] = []
+        """Called with every commit, in order; for audits and invariants. They must not write."""
+        self._history = history
+        self._tables: dict[Resource, Table] = {}
+
+    def table(self, resource: Resource) -> Table:
+        table = self._tables.get(resource)
+        if table is None:
+            table = self._tables[resource] = Table(self._history)
+        return table
+
+    def put(self, resource: Resource, key: Key, obj: Object, moment: float) -> Record:
+        """Stores a new version of an object, which belongs to the store from now on; sets its resourceVersion."""
+        before = self.table(resource).records.get(key)
+        kind = EventType.ADDED if before is None else EventType.MODIFIED
+        return self._commit(kind, resource, key, before, obj, moment)
+
+    def delete(self, resource: Resource, key: Key, moment: float) -> Record:
+        """Removes an object that is there; its last words carry the version of the deletion."""
+        before = self.table(resource).records[key]
+        obj = {**before.object, "metadata": {**before.object["metadata"]}}
+        return self._commit(EventType.DELETED, resource, key, before, obj, moment)
+
+    def compact(self, version: int | None = None) -> None:
+        """Forgets the history up to `version` (everything by default), as etcd's compaction does."""
+        for table in self._tables.values():
+            table.forget(self.version if version is None else version)
+
+    def _commit(
+        self, kind: EventType, resource: Resource, key: Key, before: Record | None, obj: Object, moment: float
+    ) -> Record:  # fmt: skip
+        self.version += 1
+        obj["metadata"]["resourceVersion"] = str(self.version)
+        change = Change(kind, resource, key, before, Record(obj, self.version), moment)
+        self.table(resource).apply(change)
+        for observer in self.observers:
+            observer(change)
+        return change.after
