@@ -46,7 +46,7 @@ def instance(name: str, state: str = State.HELD, **changes: Any) -> Instance:
     usual: dict[str, Any] = {
         "uid": f"uid-{name}",
         "name": name,
-        "group": GROUPS.get(name[:1], name),
+        "group": GROUPS[name[0]] if re.fullmatch(r"[pde]\d+", name) else name,
         "created": NOW - 1000 + number,
         "expected": SIZE,
         "leftovers": "pods" in pods,

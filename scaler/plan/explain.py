@@ -44,7 +44,7 @@ def _awaited(plan: Plan, names: tuple[str, ...]) -> str:
 def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
     target = f"ratio {plan.target_index} ({counts_in_words(plan.target)})"
     if verdict.about:
-        return f"{verdict.group} has all that {target} asks for; this one waits for {_awaited(plan, verdict.about)}."
+        return f"{verdict.group} has as many admitted as {target} asks for; waits for {_awaited(plan, verdict.about)}."
     return (
         f"The service is complete at {target}; a larger ratio needs more jobs of another group, apply them to use it."
     )
