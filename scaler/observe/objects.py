@@ -36,11 +36,11 @@ class Metadata(msgspec.Struct, rename="camel"):
     owner_references: list[Owner] = []
 
 
-class _Waiting(msgspec.Struct, gc=False):
+class _Waiting(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
-class _ContainerState(msgspec.Struct, gc=False):
+class _ContainerState(msgspec.Struct, frozen=True, gc=False):
     waiting: _Waiting | None = None
 
 
@@ -58,12 +58,12 @@ class _Gate(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class _PodSpec(msgspec.Struct, rename="camel"):
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
     scheduling_gates: list[_Gate] = []
 
 
-class _PodStatus(msgspec.Struct, rename="camel"):
+class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = ""
     conditions: list[_Condition] = []
     container_statuses: list[_ContainerStatus] = []
@@ -151,7 +151,7 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
     )
 
 
-class _NodeStatus(msgspec.Struct):
+class _NodeStatus(msgspec.Struct, frozen=True):
     conditions: list[_Condition] = []
 
 
@@ -245,7 +245,7 @@ def job_record(obj: dict[str, Any]) -> JobRecord | None:
     return JobRecord(job.namespace, job.name, job.uid, version, job, obj)
 
 
-class _Replicas(msgspec.Struct):
+class _Replicas(msgspec.Struct, frozen=True):
     replicas: int = 0
 
 
