@@ -1,0 +1,43 @@
+"""A small record and object type for the tests of the cache."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Thing(msgspec.Struct):
+    metadata: Metadata
+    data: str = ""
+
+
+class Record(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    terminating: bool = False
+    data: str = ""
+
+
+def record(thing: Thing) -> Record | None:
+    """Things with the data "ignored" are left out."""
+    meta = thing.metadata
+    if thing.data == "ignored":
+        return None
+    return Record(meta.namespace, meta.name, meta.uid, meta.resource_version, data=thing.data)
+
+
+def thing(name: str, version: int, *, uid: str = "", namespace: str = "ns", data: str = "") -> Thing:
+    meta = Metadata(name=name, namespace=namespace, uid=uid or f"uid-{name}", resource_version=str(version))
+    return Thing(meta, data)
+
+
+def a_record(name: str, version: int, *, uid: str = "", namespace: str = "ns", terminating: bool = False) -> Record:
+    return Record(namespace, name, uid or f"uid-{name}", str(version), terminating)
