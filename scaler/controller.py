@@ -89,15 +89,14 @@ class Controller:
     async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
         while True:
             keys = await self._queue.take()
-            for decided in self._pass(keys):
-                acting.create_task(self._act(decided))
+            if self._stand_back():
+                for key in keys:
+                    self._queue.done(key)
+            else:
+                self._pass(keys, acting)
 
-    def _pass(self, keys: list[ServiceKey]) -> list[Plan]:
-        """One pass over the dirty services; the plans that need acting."""
-        if self._stand_back():
-            for key in keys:
-                self._queue.done(key)
-            return []
+    def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> None:
+        """One pass over the dirty services."""
         # 1. every service whose own writes have come back, as one value
         snapshots = [snapshot for key in keys if (snapshot := self._snapshot(key)) is not None]
         # 2. each alone
@@ -107,11 +106,12 @@ class Controller:
         decided = [(snapshot, made) for (snapshot, _), made in zip(decided, plans, strict=True)]
         if self._observer is not None:
             self._observer(decided)
-        # 4. tell, then act
-        self._reporter.note([report_of(self._cache, snapshot, made) for snapshot, made in decided])
+        # 4. act, then tell: people can wait for a millisecond, instances should not
         for snapshot, made in decided:
             self._settle(snapshot, made)
-        return [made for made in plans if made.actions]
+            if made.actions:
+                acting.create_task(self._act(made))
+        self._reporter.note([report_of(self._cache, snapshot, made) for snapshot, made in decided])
 
     def _snapshot(self, key: ServiceKey) -> Snapshot | None:
         """None for a service that has to wait for its own writes, or is gone."""
