@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from scaler.kube.api import PODS, EventType, KubeApi, Page, WatchEvent
+from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
+from scaler.observe.store import Store
+from scaler.observe.watch import Reflector
+from scaler.sim.loop import run
+from tests.observe.records import Record, Thing, record, thing
+
+HANG = "hang"
+Scripted = Any
+"""In a list: a Page or an error. In a watch: events, errors, seconds to wait, HANG; its end is a clean end."""
+
+EXPIRED = status_error(410, "Expired", "too old resource version")
+
+
+class ScriptedApi:
+    """Answers lists and watches from two scripts, then hangs. `calls`: loop time, verb, version or token, namespace."""
+
+    def __init__(self, lists: list[Scripted], watches: list[list[Scripted]]) -> None:
+        self.lists = lists
+        self.watches = watches
+        self.calls: list[tuple[float, str, str, str | None]] = []
+        self.open_watches = 0
+
+    def _note(self, verb: str, detail: str, namespace: str | None) -> None:
+        self.calls.append((asyncio.get_running_loop().time(), verb, detail, namespace))
+
+    async def list(self, resource: Any, namespace: str | None = None, **options: Any) -> Page[Thing]:
+        self._note("list", options["continue_token"], namespace)
+        assert options["limit"] == 500
+        assert not options.get("resource_version")
+        answer = self.lists.pop(0) if self.lists else HANG
+        if answer == HANG:
+            await asyncio.Event().wait()
+        if isinstance(answer, KubeError):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    async def watch(self, resource: Any, namespace: str | None = None, **options: Any) -> AsyncIterator[Any]:
+        self._note("watch", options["resource_version"], namespace)
+        assert 300 <= options["timeout_seconds"] <= 600
+        self.open_watches += 1
+        try:
+            for step in self.watches.pop(0) if self.watches else [HANG]:
+                if step == HANG:
+                    await asyncio.Event().wait()
+                elif isinstance(step, int | float):
+                    await asyncio.sleep(step)
+                elif isinstance(step, KubeError):
+                    raise step
+                else:
+                    yield step
+        finally:
+            self.open_watches -= 1
+
+    def verbs(self) -> list[str]:
+        return [f"{verb} {detail}".rstrip() for _, verb, detail, _ in self.calls]
+
+    def times(self) -> list[float]:
+        return [when for when, *_ in self.calls]
+
+
+def page(version: int, *things: Thing, more: str = "") -> Page[Thing]:
+    return Page(list(things), str(version), more)
+
+
+def event(kind: str, name: str, version: int, **fields: Any) -> WatchEvent[Thing]:
+    return WatchEvent(EventType(kind), thing(name, version, **fields), str(version))
+
+
+def bookmark(version: int) -> WatchEvent[Thing]:
+    return WatchEvent(EventType.BOOKMARK, None, str(version))
+
+
+class Played:
+    """A reflector that ran against a script for a while."""
+
+    def __init__(self, api: KubeApi, namespaces: tuple[str, ...] | None) -> None:
+        self.changes: list[tuple[str, str]] = []
+        self.store: Store[Record] = Store(self._on_change)
+        self.reflector = Reflector(
+            api, PODS, self.store, record=record, decode=Thing, namespaces=namespaces, rng=random.Random(1)
+        )
+
+    def _on_change(self, old: Record | None, new: Record | None) -> None:
+        one = new or old
+        assert one is not None
+        self.changes.append(("gone" if new is None else new.resource_version, one.name))
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(f"{one.name}@{one.resource_version}" for one in self.store.values())
+
+
+def play(
+    lists: list[Scripted],
+    watches: list[list[Scripted]],
+    *,
+    seconds: float = 50.0,
+    namespaces: tuple[str, ...] | None = None,
+) -> tuple[Played, ScriptedApi]:
+    api = ScriptedApi(lists, watches)
+
+    async def main() -> Played:
+        played = Played(api, namespaces)
+        task = asyncio.create_task(played.reflector.run())
+        await asyncio.sleep(seconds)
+        assert not task.done(), task
+        task.cancel()
+        await asyncio.wait({task})
+        assert api.open_watches == 0
+        return played
+
+    return run(main()), api
+
+
+def test_a_list_in_pages_and_then_events_make_the_store_equal_the_cluster() -> None:
+    events = [event("ADDED", "c", 11), event("MODIFIED", "a", 12), event("DELETED", "b", 13), bookmark(20), HANG]
+    played, api = play([page(10, thing("a", 1), more="more"), page(10, thing("b", 2))], [events])
+    assert played.names == ["a@12", "c@11"]
+    assert played.store.version == 20
+    assert played.reflector.synced.is_set()
+    assert api.verbs() == ["list", "list more", "watch 10"]
+    assert played.reflector.problem == ""
+
+
+def test_an_object_that_is_no_longer_wanted_leaves_the_store() -> None:
+    events = [event("MODIFIED", "a", 11, data="ignored"), event("ADDED", "b", 12, data="ignored"), HANG]
+    played, _ = play([page(10, thing("a", 1), thing("c", 2, data="ignored"))], [events])
+    assert played.names == []
+    assert played.changes == [("1", "a"), ("gone", "a")]
+
+
+def test_a_watch_ended_by_the_server_after_its_time_is_followed_by_the_next_at_once_from_the_last_version() -> None:
+    played, api = play([page(10)], [[300.0, bookmark(40)], [HANG]], seconds=400.0)
+    assert api.verbs() == ["list", "watch 10", "watch 40"]
+    assert api.times() == [0.0, 0.0, 300.0]
+    assert played.reflector.watches == 2
+
+
+def test_watches_that_end_at_once_are_opened_ever_more_slowly() -> None:
+    _, api = play([page(10)], [[]] * 1000, seconds=600.0)
+    gaps = [b - a for a, b in zip(api.times()[1:], api.times()[2:], strict=False)]
+    assert 0.8 <= gaps[0] <= 1.6
+    assert gaps[1] > gaps[0]
+    assert 20.0 <= gaps[-1] <= 30.0
+    assert len(gaps) < 40
+
+
+def test_a_watch_that_brought_something_brings_the_backoff_back_to_its_start() -> None:
+    broken: list[Scripted] = [UnknownOutcomeError("reset")]
+    alive = [2.0, bookmark(11), UnknownOutcomeError("reset")]
+    _, api = play([page(10)], [broken] * 5 + [alive, [HANG]], seconds=200.0)
+    assert 2.8 <= api.times()[-1] - api.times()[-2] <= 3.6
+
+
+def test_an_expired_version_is_answered_with_a_list_at_once_but_not_twice() -> None:
+    lists = [page(10, thing("a", 1)), page(30, thing("a", 1)), page(40, thing("b", 35))]
+    played, api = play(lists, [[EXPIRED], [EXPIRED], [HANG]])
+    assert api.verbs() == ["list", "watch 10", "list", "watch 30", "list", "watch 40"]
+    assert api.times()[2] == 0.0
+    assert api.times()[4] >= 0.8
+    assert played.names == ["b@35"]
+    assert ("gone", "a") in played.changes
+
+
+def test_expired_in_the_middle_of_a_long_backoff_lists_at_once() -> None:
+    down: list[list[Scripted]] = [[NotSentError("refused")]] * 8
+    _, api = play([page(10), page(50)], [*down, [EXPIRED], [HANG]], seconds=300.0)
+    expired_at, listed_at = api.times()[-3], api.times()[-2]
+    assert api.verbs()[-2:] == ["list", "watch 50"]
+    assert listed_at == expired_at
+
+
+def test_a_list_from_a_stale_server_is_refused_until_it_has_caught_up() -> None:
+    stale = page(8, thing("zombie", 7))
+    played, api = play([page(10, thing("a", 9)), stale, stale, page(12, thing("a", 9))], [[EXPIRED], [HANG]])
+    assert played.names == ["a@9"]
+    assert ("7", "zombie") not in played.changes
+    assert api.verbs()[-1] == "watch 12"
+
+
+def test_events_from_before_the_last_version_do_not_bring_deleted_objects_back() -> None:
+    played, _ = play(
+        [page(10, thing("a", 1))], [[event("DELETED", "a", 12), event("MODIFIED", "a", 11), bookmark(5), HANG]]
+    )
+    assert played.names == []
+    assert played.store.version == 12
+
+
+def test_a_page_that_expires_starts_the_list_again() -> None:
+    lists = [
+        page(10, thing("a", 1), more="more"),
+        EXPIRED,
+        page(20, thing("a", 1), more="more"),
+        page(20, thing("b", 2)),
+    ]
+    played, api = play(lists, [[HANG]])
+    assert api.verbs() == ["list", "list more", "list", "list more", "watch 20"]
+    assert played.names == ["a@1", "b@2"]
+
+
+def test_not_synced_says_why_and_a_resource_type_may_be_installed_later() -> None:
+    missing = status_error(404, "NotFound", "404 page not found")
+    played, _ = play([missing] * 100, [], seconds=60.0)
+    assert played.reflector.problem == "pods are not installed in the cluster"
+    assert not played.reflector.synced.is_set()
+    played, api = play([missing, missing, page(3, thing("a", 1))], [[HANG]], seconds=60.0)
+    assert played.names == ["a@1"]
+    assert 3.0 <= api.times()[1] <= 6.0
+
+
+def test_retry_after_is_honoured() -> None:
+    busy = status_error(429, "TooManyRequests", "slow down", retry_after=17.0)
+    _, api = play([busy, page(3)], [[HANG]])
+    assert api.times()[1] == 17.0
+
+
+TROUBLE = [
+    status_error(401, "Unauthorized", "token"),
+    status_error(403, "Forbidden", "rbac"),
+    status_error(429, "TooManyRequests", "busy"),
+    status_error(500, "InternalError", "oops"),
+    UnknownOutcomeError("HTML"),
+    NotSentError("refused"),
+]
+
+
+@pytest.mark.parametrize("error", TROUBLE, ids=lambda e: type(e).__name__ + str(getattr(e, "status", "")))
+def test_no_error_of_the_cluster_ends_it_and_afterwards_all_is_well(error: KubeError) -> None:
+    lists = [error, page(10, thing("a", 1))]
+    watches = [[error], [event("ADDED", "b", 11), error], [event("MODIFIED", "b", 12), HANG]]
+    played, api = play(lists, watches)
+    assert played.names == ["a@1", "b@12"]
+    assert api.verbs().count("list") == 2
+    assert played.reflector.problem == ""
+
+
+def test_every_namespace_is_watched_on_its_own_and_synced_means_all_of_them() -> None:
+    played, api = play([page(10, thing("a", 1, namespace="x"))], [[HANG]], namespaces=("x", "y"))
+    assert {namespace for *_, namespace in api.calls} == {"x", "y"}
+    assert not played.reflector.synced.is_set()
+    assert played.store.version == 0
+    both = [page(10, thing("a", 1, namespace="x")), page(12, thing("b", 1, namespace="y"))]
+    played, _ = play(both, [[HANG], [HANG]], namespaces=("x", "y"))
+    assert played.reflector.synced.is_set()
+    assert (played.names, played.store.version) == (["a@1", "b@1"], 10)
+
+
+def test_a_bug_in_our_own_code_is_not_swallowed() -> None:
+    async def main() -> None:
+        store: Store[Record] = Store(lambda *_: 1 / 0)  # type: ignore[arg-type,return-value]
+        api = ScriptedApi([page(1, thing("a", 1))], [])
+        await Reflector(api, PODS, store, record=record, decode=Thing, namespaces=None, rng=random.Random(1)).run()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run(main())
+    assert caught.value.subgroup(ZeroDivisionError) is not None
