@@ -17,7 +17,7 @@ from scaler.sim.interceptor import Interceptor, Request
 from scaler.sim.reading import Query
 from scaler.sim.server import ApiServer
 from scaler.sim.store import Record
-from scaler.sim.watching import Seen, Watch
+from scaler.sim.watching import Watch
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Write(msgspec.Struct, frozen=True):
 class SimClient:
     """One client of an ApiServer. Half of `latency` seconds passes before the effect of a request and half after it.
 
-    With a seed other than 0 each half varies by up to one half, so that requests of several clients overtake each other.
+    With a seed other than 0 each half varies by up to one half, so that requests overtake each other.
     """
 
     def __init__(
@@ -64,8 +64,7 @@ class SimClient:
         )  # fmt: skip
         request = Request(self.name, "list", resource, namespace or "")
         page = await self._send(request, lambda: self.server.list(resource, namespace, query))
-        bare = resource if not self.server.catalog.find(resource).custom else None
-        items = [_item(record, decode, bare) for record in page.records]
+        items = [item for item in (_decoded(record, decode) for record in page.records) if item is not None]
         return Page(items, str(page.version), page.continue_token)
 
     async def watch(
@@ -82,7 +81,9 @@ class SimClient:
                 for event in events:
                     if not await self.interceptor.deliver(request, event):
                         return
-                    yield _watch_event(event, decode)
+                    obj = None if event.record is None else _decoded(event.record, decode)
+                    if obj is not None or event.record is None:
+                        yield WatchEvent(event.type, obj, str(event.version))
         finally:
             self._watches.remove(watch)
             watch.close()
@@ -174,18 +175,11 @@ class SimClient:
             await asyncio.sleep(self._latency * factor)
 
 
-def _item(record: Record, decode: Any, bare: Resource | None) -> Any:
-    """A list item; those of built-in kinds say neither apiVersion nor kind."""
-    if decode is not None:
+def _decoded(record: Record, decode: Any) -> Any:
+    """The object as its reader wants it; None, as if it were not there, when it is not what `decode` says."""
+    if decode is None:
+        return record.copy()
+    try:
         return record.decode(decode)
-    item = record.copy()
-    if bare is not None:
-        del item["apiVersion"], item["kind"]
-    return item
-
-
-def _watch_event(event: Seen, decode: Any) -> WatchEvent[Any]:
-    obj = None
-    if event.record is not None:
-        obj = event.record.copy() if decode is None else event.record.decode(decode)
-    return WatchEvent(event.type, obj, str(event.version))
+    except msgspec.ValidationError:
+        return None

@@ -14,7 +14,7 @@ _ANYTHING = {"x-kubernetes-preserve-unknown-fields": True}
 _OPEN_OBJECT: dict[str, Any] = {"type": "object", **_ANYTHING}
 _INTEGER = {"type": "integer"}
 _STRING = {"type": "string"}
-_AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+_AGE: dict[str, Any] = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 # The PodSpec of Kubernetes 1.21, field by field: what is not here does not survive the API server.
 _OLD_POD_SPEC = (
@@ -94,7 +94,7 @@ def _pod_group() -> Object:
         minMember=_INTEGER, minResources=_OPEN_OBJECT, priorityClassName=_STRING, queue=_STRING,
         minTaskMember={"type": "object", "additionalProperties": _INTEGER}, networkTopology=_OPEN_OBJECT,
     )  # fmt: skip
-    columns = [
+    columns: list[dict[str, Any]] = [
         {"name": "STATUS", "type": "string", "jsonPath": ".status.phase"},
         {"name": "minMember", "type": "integer", "jsonPath": ".spec.minMember"},
         {"name": "RUNNINGS", "type": "integer", "jsonPath": ".status.running"},

@@ -193,8 +193,8 @@ def bind(pod: Object, binding: Object, now: str) -> None:
     if problem is not None:
         raise problem
     target = binding.get("target")
-    node = target.get("name") if isinstance(target, dict) else None
-    if not node or target.get("kind", "Node") not in ("", "Node"):
+    node = target.get("name") if isinstance(target, dict) and target.get("kind", "Node") in ("", "Node") else None
+    if not node:
         raise refusals.invalid(PODS, name, ["target.name: Required value"])
     pod["spec"]["nodeName"] = node
     for field in ("labels", "annotations"):

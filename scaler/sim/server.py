@@ -184,7 +184,7 @@ class ApiServer:
             raise refusals.invalid(
                 kind.resource, "", ["metadata.name: Required value: name or generateName is required"]
             )
-        return prefix[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))
+        return str(prefix)[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))
 
     def _allocate(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
