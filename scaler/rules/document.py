@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from scaler.rules.brackets import read
 from scaler.rules.check import check
 from scaler.rules.finding import Edit, Fault, Finding, Level, Path, pointer, printable
-from scaler.rules.jsontext import MAX_FAULTS, Node, read
+from scaler.rules.jsontext import MAX_FAULTS, Node
 from scaler.rules.options import read_options
 from scaler.rules.position import Lines
 from scaler.rules.rule import Rule, RuleOptions

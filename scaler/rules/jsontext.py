@@ -8,21 +8,16 @@ It must not know what a rule is, and must end on every input without raising.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from typing import Any, NoReturn
 
 import msgspec
 
-from scaler.rules.finding import Edit, Fault, printable, shown
+from scaler.rules.finding import Edit, Fault, Path, printable, shown
 
 MAX_DEPTH = 32
 MAX_FAULTS = 100
-MAX_SUSPECTS = 5
-"""Comments with a bracket at their end for which every combination of keeping it or not is tried."""
-SMALL = 64 * 1024
-"""Characters; in longer texts only "keep none" and "keep all" are tried."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*)"')
@@ -55,57 +50,21 @@ class Reading(msgspec.Struct, frozen=True):
 
     root: Node | None
     faults: list[Fault]
-    suspects: list[int]
-    """Offsets of comments that end in a bracket."""
+    suspects: dict[int, int]
+    """Comments that end in a bracket: offset of the comment -> of the bracket."""
 
 
-def read(text: str) -> Reading:
-    """Read `text`; where a bracket stands behind a `#` it is taken for real if just one such reading makes sense."""
-    plain = _Reader(text, frozenset()).run()
-    if not plain.suspects:
-        return plain
-    readings = [plain, *(_Reader(text, kept).run() for kept in _subsets(plain.suspects, len(text)))]
-    sound = [reading for reading in readings if _is_sound(reading)]
-    if len(sound) == 1:
-        return sound[0]
-    return _undecided(plain)
-
-
-def _subsets(suspects: list[int], length: int) -> list[frozenset[int]]:
-    if len(suspects) > MAX_SUSPECTS or length > SMALL:
-        return [frozenset(suspects)]
-    sizes = range(1, len(suspects) + 1)
-    return [frozenset(kept) for size in sizes for kept in itertools.combinations(suspects, size)]
-
-
-def _is_sound(reading: Reading) -> bool:
-    guesses = {"NotJson", "MissingComma", "TrailingText"}
-    return reading.root is not None and not any(fault.code in guesses for fault in reading.faults)
-
-
-def _undecided(reading: Reading) -> Reading:
-    """No reading makes sense, or more than one: say so, and offer no cure for the comments in question."""
-    faults = [
-        msgspec.structs.replace(fault, edit=None) if fault.start in reading.suspects else fault
-        for fault in reading.faults
-    ]
-    return Reading(reading.root, faults + [_bracket_fault(start, ()) for start in reading.suspects], reading.suspects)
-
-
-def _bracket_fault(start: int, path: tuple[str | int, ...]) -> Fault:
-    message = (
-        "a bracket stands behind this comment's # on the same line: taking the comment out takes the bracket out too"
-    )
-    return Fault(
-        "BraceInComment", path, message, "put the bracket on a line of its own, then delete the comment", start=start
-    )
+def bracket_fault(start: int, path: Path) -> Fault:
+    """The fault of a bracket at `start` that stands behind a comment sign."""
+    message = "this bracket stands behind a # on the same line: deleting the comment deletes the bracket too"
+    return Fault("BraceInComment", path, message, "put the bracket on a line of its own first", start=start)
 
 
 class _StopReading(Exception):  # noqa: N818 - not an error: the reader's own way out of the nesting
     pass
 
 
-class _Reader:
+class Reader:
     """One pass over one text. `kept`: comments whose brackets at the end are read as if they stood outside."""
 
     def __init__(self, text: str, kept: frozenset[int]) -> None:
@@ -114,7 +73,7 @@ class _Reader:
         self.pos = 0
         self.path: list[str | int] = []
         self.faults: list[Fault] = []
-        self.suspects: list[int] = []
+        self.suspects: dict[int, int] = {}
 
     def run(self) -> Reading:
         root = None
@@ -349,9 +308,9 @@ class _Reader:
         end = self._comment_end(start)
         brackets = None if self.text.startswith("/*", start) else _BRACKETS_AT_END.search(self.text, start + 1, end)
         if brackets:
-            self.suspects.append(start)
+            self.suspects[start] = brackets.start()
             if start in self.kept:
-                self.faults.append(_bracket_fault(start, tuple(self.path)))
+                self.faults.append(bracket_fault(brackets.start(), tuple(self.path)))
                 end = brackets.start()
         mark = self.text[start] if self.text[start] == "#" else self.text[start : start + 2]
         before = len(self.text[:start].rstrip(" \t"))

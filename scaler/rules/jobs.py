@@ -1,0 +1,296 @@
+"""Judges AscendJobs of an inference service where they stand in a file: what keeps them from ever being served.
+
+Only what the manifest itself shows, plus the rule where it is among the linted files. Queues, nodes and images are
+the cluster's business. Jobs that are no part of such a service (training) are not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from scaler.rules.finding import Finding, Level, Path, pointer, printable, shown
+from scaler.rules.manifest import Object, Value
+from scaler.rules.rule import Rule
+
+RULE_LABEL = "mind-cluster/scaling-rule"
+GROUP_LABEL = "mind-cluster/group-name"
+JOB_ID_LABEL = "jobID"
+API_VERSION = "mindxdl.gitee.com/v1"
+MAX_REPLICAS = 20_000
+
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_LEADERS = {"pytorch": "Master", "tensorflow": "Chief", "mindspore": "Scheduler"}
+_FAULT_SCHEDULING = ("grace", "force", "off")
+_SPEC_FIELDS = ("schedulerName", "runPolicy", "successPolicy", "replicaSpecs")
+
+
+def is_service_job(found: Object) -> bool:
+    """An AscendJob with a rule or group label, or MindIE's controller or coordinator (labels `app` and `jobID`)."""
+    labels = found.root.get("metadata", "labels")
+    if found.kind != "AscendJob" or labels is None:
+        return False
+    names = {key.text for key, _ in labels.members}
+    return bool(names & {RULE_LABEL, GROUP_LABEL}) or {"app", JOB_ID_LABEL} <= names
+
+
+def rule_name(found: Object) -> str:
+    """The rule that a job names, "" when it names none."""
+    return found.root.string_at("metadata", "labels", RULE_LABEL)
+
+
+def check_job(found: Object, find_rule: Callable[[Object], tuple[bool, Rule | None]]) -> list[Finding]:
+    """All findings on one job. `find_rule` says whether its rule is among the files, and gives it if it is valid."""
+    job = _Job(found)
+    findings = [*_labels(job), *_belonging(job), *_shape(job), *_replicas(job), *_scheduling(job), *_containers(job)]
+    if rule_name(found):
+        findings += _against_rule(job, *find_rule(found))
+    return findings
+
+
+class _Job:
+    """One job and its handful of values that several checks need."""
+
+    def __init__(self, found: Object) -> None:
+        self.object = found
+        self.root = found.root
+        self.labels = found.root.get("metadata", "labels")
+        specs = found.root.get("spec", "replicaSpecs")
+        self.specs = [(key.text, value) for key, value in specs.members] if specs else []
+
+    def finding(self, path: Path, code: str, message: str, hint: str = "", level: Level = "error") -> Finding:
+        """A finding at `path`, or at the nearest value above it that exists."""
+        value, steps = self.root, list(path)
+        while steps and isinstance(steps[0], str) and (inner := value.get(steps[0])) is not None:
+            value, steps = inner, steps[1:]
+        if steps and isinstance(steps[0], str):
+            value = value.key(steps[0]) or value
+        line, column = self.object.place(value)
+        return Finding(
+            level, code, printable(pointer(path)), line, column, printable(message), printable(hint), self.object.file
+        )
+
+    def label(self, name: str) -> str:
+        value = self.labels.get(name) if self.labels else None
+        return value.text if value else ""
+
+    @property
+    def pods(self) -> int | None:
+        """Pods of the instance, None when some number of replicas is unreadable."""
+        total = 0
+        for _, spec in self.specs:
+            replicas = spec.get("replicas")
+            count = 1 if replicas is None else replicas.integer
+            if count is None or count < 0:
+                return None
+            total += count
+        return total
+
+
+def _labels(job: _Job) -> Iterator[Finding]:
+    for key, value in job.labels.members if job.labels else []:
+        path = ("metadata", "labels", key.text)
+        if value.string is None and not value.null:
+            what = shown(value.text)[1:-1] if value.kind == "scalar" else f"a {value.kind}"
+            message = f"label {key.text} is {what}, not a string: the API server refuses the job"
+            yield job.finding(path, "LabelNotAString", message, f'write {key.text}: "{value.text}"')
+        elif not _LABEL_VALUE.fullmatch(value.text if not value.null else ""):
+            message = f"{shown(value.text)} cannot be the value of a label: the API server refuses the job"
+            yield job.finding(
+                path,
+                "LabelInvalid",
+                message,
+                "letters, digits, '-', '_', '.', at most 63, a letter or digit at both ends",
+            )
+
+
+def _belonging(job: _Job) -> Iterator[Finding]:
+    if job.labels is None or job.labels.key(RULE_LABEL) is None:
+        if job.labels and job.labels.key(GROUP_LABEL):
+            message = (
+                f"label {GROUP_LABEL} without {RULE_LABEL}: the job is created at once, without regard to any ratio"
+            )
+            yield job.finding(
+                ("metadata", "labels", GROUP_LABEL), "RuleLabelMissing", message, f"add {RULE_LABEL}: ...", "warning"
+            )
+        return
+    needed = {
+        RULE_LABEL: ("RuleLabelEmpty", "name the rule's ConfigMap"),
+        GROUP_LABEL: ("GroupLabelMissing", "name the group that this instance belongs to, for instance group0"),
+        JOB_ID_LABEL: ("JobIdMissing", "name the service, the same for all of its jobs"),
+    }
+    for name, (code, hint) in needed.items():
+        if not job.label(name):
+            what = "is empty" if job.labels.key(name) else "is missing"
+            yield job.finding(("metadata", "labels", name), code, f"label {name} {what}", f"{hint}: {name}: ...")
+
+
+def _shape(job: _Job) -> Iterator[Finding]:
+    version = job.root.string_at("apiVersion")
+    if version != API_VERSION:
+        message = f"an AscendJob of {shown(version)}; the API server knows {API_VERSION} only"
+        yield job.finding(("apiVersion",), "ApiVersionUnknown", message, f"write apiVersion: {API_VERSION}")
+    framework = job.label("framework")
+    if framework not in _LEADERS:
+        message = f"label framework is {shown(framework)}" if framework else "label framework is missing"
+        yield job.finding(
+            ("metadata", "labels", "framework"), "FrameworkUnknown", message, f"write one of {', '.join(_LEADERS)}"
+        )
+    spec = job.root.get("spec")
+    for key, _ in spec.members if spec else []:
+        if key.text not in _SPEC_FIELDS:
+            yield job.finding(
+                ("spec", key.text),
+                "UnknownField",
+                f"an AscendJob has no field spec.{key.text}; the API server drops it",
+                "",
+                "warning",
+            )
+    fault = job.label("fault-scheduling")
+    if fault and fault not in _FAULT_SCHEDULING:
+        message = f"fault-scheduling {shown(fault)} is not known and counts as off"
+        yield job.finding(
+            ("metadata", "labels", "fault-scheduling"),
+            "FaultSchedulingUnknown",
+            message,
+            "write grace, force or off",
+            "warning",
+        )
+
+
+def _replicas(job: _Job) -> Iterator[Finding]:
+    leader = _LEADERS.get(job.label("framework"), "Master")
+    if leader not in dict(job.specs) and job.label("framework") != "mindspore":
+        yield job.finding(
+            ("spec", "replicaSpecs"),
+            "MasterMissing",
+            f"no {leader} in replicaSpecs: the job is refused",
+            f"add {leader} with replicas 1",
+        )
+    for name, spec in job.specs:
+        path = ("spec", "replicaSpecs", name, "replicas")
+        value = spec.get("replicas")
+        count = 1 if value is None else value.integer
+        if count is None or not 0 <= count <= MAX_REPLICAS:
+            text = value.text if value else ""
+            yield job.finding(
+                path,
+                "ReplicasInvalid",
+                f"replicas of {name} is {shown(text)}, not an integer from 0 to {MAX_REPLICAS}",
+                "write how many pods, without quotes",
+            )
+        elif name != "Worker" and count != 1:
+            yield job.finding(
+                path,
+                "ReplicasInvalid",
+                f"{name} has {count} replicas, it must have just one",
+                "write 1 and put the others under Worker",
+            )
+
+
+def _scheduling(job: _Job) -> Iterator[Finding]:
+    path = ("spec", "runPolicy", "schedulingPolicy", "minAvailable")
+    value = job.root.get(*path)
+    if value is None:
+        return
+    if value.integer is None:
+        yield job.finding(
+            path,
+            "MinAvailableInvalid",
+            f"minAvailable is {shown(value.text)}, not an integer: the API server refuses the job",
+            "write the number of pods, without quotes",
+        )
+    elif job.pods is not None and value.integer > job.pods:
+        message = f"minAvailable {value.integer}, but the job has {job.pods} pods: its PodGroup can never run"
+        yield job.finding(path, "MinAvailableTooBig", message, f"write {job.pods}", "warning")
+
+
+def _containers(job: _Job) -> Iterator[Finding]:
+    for name, spec in job.specs:
+        base = ("spec", "replicaSpecs", name, "template", "spec", "containers")
+        holder = spec.get("template", "spec", "containers")
+        containers = holder.items if holder else []
+        main = next((container for container in containers if container.string_at("name") == "ascend"), None)
+        if main is None:
+            yield job.finding(
+                base,
+                "ContainerNameMissing",
+                f"{name} has no container named ascend: the job is refused",
+                "name the container `ascend`",
+            )
+            continue
+        npus = _npus(main)
+        yield from _npu_findings(job, base, name, main)
+        yield from _super_pod(job, npus)
+
+
+def _npus(container: Value) -> int | None:
+    requests = container.get("resources", "requests") or container.get("resources", "limits")
+    numbers = (
+        [value.integer for key, value in requests.members if key.text.startswith("huawei.com/")] if requests else []
+    )
+    return numbers[0] if numbers else None
+
+
+def _npu_findings(job: _Job, base: Path, name: str, container: Value) -> Iterator[Finding]:
+    requests, limits = container.get("resources", "requests"), container.get("resources", "limits")
+    for key, value in requests.members if requests and limits else []:
+        limit = limits.get(key.text) if limits else None
+        if key.text.startswith("huawei.com/") and (limit is None or limit.text != value.text):
+            allowed = limit.text if limit else "missing"
+            message = (
+                f"{name} requests {value.text} {key.text}, its limit is {allowed}: the API server refuses its pods"
+            )
+            yield job.finding(base, "NpuLimitDiffers", message, "write the same number in requests and limits")
+
+
+def _super_pod(job: _Job, npus: int | None) -> Iterator[Finding]:
+    block = job.root.string_at("metadata", "annotations", "sp-block")
+    if npus and block.isascii() and block.isdigit() and len(block) < 10 and int(block) % npus:
+        message = f"sp-block {block} is no multiple of the {npus} NPUs of a pod: the job cannot be placed"
+        yield job.finding(
+            ("metadata", "annotations", "sp-block"),
+            "SpBlockMismatch",
+            message,
+            f"write a multiple of {npus}",
+            "warning",
+        )
+
+
+def _against_rule(job: _Job, present: bool, rule: Rule | None) -> Iterator[Finding]:
+    path = ("metadata", "labels", RULE_LABEL)
+    if not present:
+        where = f"{job.object.namespace}/" if job.object.namespace else ""
+        message = (
+            f"rule {where}{rule_name(job.object)} is not among the linted files, so nothing was checked against it"
+        )
+        yield job.finding(
+            path,
+            "RuleNotFound",
+            message,
+            "lint the rule's file together with the jobs; it must be in the jobs' namespace",
+            "warning",
+        )
+        return
+    group = job.label(GROUP_LABEL)
+    if rule is None or not group:
+        return
+    if group not in rule.groups:
+        names = ", ".join(rule.groups)
+        yield job.finding(
+            ("metadata", "labels", GROUP_LABEL),
+            "GroupUnknown",
+            f"the rule has no group {shown(group)}; it has {names}",
+            f"write one of {names}",
+        )
+        return
+    size = next(ratio.sizes[group] for ratio in rule.ratios if group in ratio.sizes)
+    if job.pods is not None and job.pods != size:
+        message = f"the job has {job.pods} pods, but the rule says server_num_per_group {size} for {shown(group)}"
+        yield job.finding(
+            ("spec", "replicaSpecs"),
+            "InstanceSizeMismatch",
+            message,
+            "make them equal; the job's own number is what counts",
+            "warning",
+        )
