@@ -1,0 +1,127 @@
+"""A store with resourceVersions and preconditions, just enough for the reporter, and a service report in one line."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from scaler.kube.api import Object, PatchType, Resource
+from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from scaler.plan.model import Snapshot
+from scaler.plan.planner import plan
+from scaler.report.values import ServiceReport
+from tests.builders import service
+
+
+class FakeStore:
+    """Reader and Writer at once. `log` lists every write; `failures` are raised first, one per request."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], Object] = {}
+        self.log: list[str] = []
+        self.failures: list[KubeError] = []
+        self._version = 0
+
+    def __getitem__(self, key: str) -> Object:
+        """`plural/name` in namespace default."""
+        plural, name = key.split("/")
+        return self.objects[plural, "default", name]
+
+    def __contains__(self, key: str) -> bool:
+        plural, name = key.split("/")
+        return (plural, "default", name) in self.objects
+
+    def names(self, plural: str) -> list[str]:
+        return sorted(name for kind, _, name in self.objects if kind == plural)
+
+    def seed(self, resource: Resource, obj: Object) -> Object:
+        """An object that somebody else made."""
+        self._stamp(obj)
+        self.objects[self._key(resource, obj["metadata"]["namespace"], obj["metadata"]["name"])] = obj
+        return copy.deepcopy(obj)
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        self._fail()
+        return copy.deepcopy(self._existing(resource, namespace, name))
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+        self._fail()
+        name = body["metadata"]["name"]
+        if self._key(resource, namespace, name) in self.objects:
+            raise AlreadyExistsError(409, "AlreadyExists", name)
+        self.log.append(f"create {resource.plural}/{name}")
+        return self.seed(resource, copy.deepcopy(body))
+
+    async def patch(
+        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
+        subresource: str = "",
+    ) -> Object:  # fmt: skip
+        self._fail()
+        assert patch_type is PatchType.MERGE
+        existing = self._existing(resource, namespace, name)
+        for key in ("uid", "resourceVersion"):
+            if patch.get("metadata", {}).get(key, existing["metadata"][key]) != existing["metadata"][key]:
+                raise ConflictError(409, "Conflict", f"{name}: {key} differs")
+        self.log.append(f"patch {resource.plural}/{name}" + (f"/{subresource}" if subresource else ""))
+        _merge(existing, patch)
+        self._stamp(existing)
+        return copy.deepcopy(existing)
+
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
+        grace_period_seconds: int | None = None, propagation_policy: str = "",
+    ) -> None:  # fmt: skip
+        self._fail()
+        existing = self._existing(resource, namespace, name)
+        if uid and existing["metadata"]["uid"] != uid:
+            raise ConflictError(409, "Conflict", "uid differs")
+        self.log.append(f"delete {resource.plural}/{name}")
+        del self.objects[self._key(resource, namespace, name)]
+
+    def _existing(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        try:
+            return self.objects[self._key(resource, namespace, name)]
+        except KeyError:
+            raise NotFoundError(404, "NotFound", name) from None
+
+    def _key(self, resource: Resource, namespace: str | None, name: str) -> tuple[str, str, str]:
+        return (resource.plural, namespace or "", name)
+
+    def _stamp(self, obj: Object) -> None:
+        self._version += 1
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        obj["metadata"].setdefault("uid", f"uid-{self._version}")
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+def _merge(target: dict[str, Any], patch: Mapping[str, Any]) -> None:
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, Mapping):
+            if not isinstance(target.get(key), dict):
+                target[key] = {}
+            _merge(target[key], value)
+        else:
+            target[key] = copy.deepcopy(value)
+
+
+def job(name: str, **status: Any) -> Object:
+    """The AscendJob of `builders.instance(name)`."""
+    labels = {"jobID": "mindie", "mind-cluster/scaling-rule": "rule"}
+    metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}", "labels": labels, "resourceVersion": "1"}
+    return {"metadata": metadata, "spec": {}} | ({"status": status} if status else {})
+
+
+def report(ratios: str, instances: str, **changes: Any) -> ServiceReport:
+    """What the controller reports of `builders.service(ratios, instances)`; every instance has its job."""
+    return report_of(service(ratios, instances), **changes)
+
+
+def report_of(snapshot: Snapshot, **changes: Any) -> ServiceReport:
+    jobs = {instance.uid: job(instance.name) for instance in snapshot.instances}
+    return ServiceReport(**{"snapshot": snapshot, "plan": plan(snapshot)[0], "jobs": jobs, **changes})

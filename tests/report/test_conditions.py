@@ -1,0 +1,155 @@
+"""The status of an AscendJob: what the State column prints, what is kept, when nothing is written."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.kube.api import Object
+from scaler.plan.model import Reason, State, Verdict
+from scaler.report.conditions import Told, already_told, merge_diff, status_patch
+from scaler.report.values import ReplicaCounts
+from tests.builders import instance
+from tests.report.fakes import _merge, job
+
+NOW, LATER = "2026-11-21T07:00:00Z", "2026-11-21T08:00:00Z"
+
+
+def told(state: State, reason: Reason, words: str = "words", **replicas: ReplicaCounts) -> Told:
+    verdict = Verdict("uid-p0", "p0", "group0", state, reason)
+    return Told(instance("p0", state), verdict, words, replicas or None)
+
+
+HELD = told(State.HELD, Reason.WAITING_FOR_RATIO)
+RUNNING = told(State.RUNNING, Reason.RUNNING)
+BROKEN = told(State.BROKEN, Reason.BROKEN)
+
+
+def written(obj: Object, *history: Told, now: str = NOW) -> Object:
+    """The job after the patches for `history` were applied one after another."""
+    obj = copy.deepcopy(obj)
+    for moment in history:
+        patch = status_patch(obj, moment, now)
+        if patch is not None:
+            _merge(obj, patch)
+    return obj
+
+
+def conditions(obj: Object) -> list[tuple[str, str, str]]:
+    return [(c["type"], c["status"], c["reason"]) for c in obj["status"]["conditions"]]
+
+
+def test_a_held_job_is_created_and_says_why() -> None:
+    assert conditions(written(job("p0"), HELD)) == [("Created", "True", "WaitingForRatio")]
+
+
+def test_a_running_job_has_running_last_for_the_state_column() -> None:
+    after = written(job("p0"), HELD, RUNNING)
+    assert conditions(after) == [("Created", "True", "JobCreated"), ("Running", "True", "JobRunning")]
+
+
+def test_running_is_false_and_no_longer_last_once_it_does_not_run() -> None:
+    after = written(job("p0"), HELD, RUNNING, BROKEN)
+    assert conditions(after) == [("Running", "False", "Broken"), ("Created", "True", "Broken")]
+
+
+def test_recovery_puts_running_last_again() -> None:
+    assert conditions(written(job("p0"), RUNNING, BROKEN, RUNNING))[-1] == ("Running", "True", "JobRunning")
+
+
+def test_conditions_of_others_stay_as_they_are() -> None:
+    foreign = {"type": "Restarting", "status": "True", "reason": "JobRestarting", "extra": 1}
+    after = written(job("p0", conditions=[foreign], replicaStatuses={}), RUNNING, BROKEN)
+    assert after["status"]["conditions"][0] == foreign
+
+
+def test_nothing_is_written_when_the_status_already_says_so() -> None:
+    after = written(job("p0"), HELD)
+    assert status_patch(after, HELD, LATER) is None
+
+
+def test_the_transition_time_moves_only_with_the_status() -> None:
+    before = written(job("p0"), HELD)
+    after = written(before, told(State.HELD, Reason.PAUSED), now=LATER)
+    (created,) = after["status"]["conditions"]
+    assert (created["lastTransitionTime"], created["lastUpdateTime"]) == (NOW, LATER)
+
+
+def test_the_start_time_is_the_admission_and_never_changes() -> None:
+    assert "startTime" not in written(job("p0"), HELD)["status"]
+    first = written(job("p0"), told(State.ADMITTED, Reason.WAITING_FOR_SCHEDULER))
+    assert first["status"]["startTime"] == "1970-01-12T13:45:00Z"
+    assert written(first, HELD, RUNNING, now=LATER)["status"]["startTime"] == first["status"]["startTime"]
+
+
+def test_counts_that_became_zero_disappear() -> None:
+    many = told(State.RUNNING, Reason.RUNNING, Master=ReplicaCounts(active=1), Worker=ReplicaCounts(active=3))
+    fewer = told(State.BROKEN, Reason.BROKEN, Master=ReplicaCounts(failed=1), Worker=ReplicaCounts())
+    after = written(job("p0"), many, fewer)
+    assert after["status"]["replicaStatuses"] == {"Master": {"failed": 1}, "Worker": {}}
+
+
+def test_without_counts_those_that_are_there_stay() -> None:
+    after = written(job("p0", conditions=[], replicaStatuses={"Master": {"active": 1}}), HELD)
+    assert after["status"]["replicaStatuses"] == {"Master": {"active": 1}}
+
+
+def test_the_patch_fails_rather_than_overwrite_a_newer_object() -> None:
+    patch = status_patch(job("p0"), HELD, NOW)
+    assert patch is not None
+    assert patch["metadata"] == {"uid": "uid-p0", "resourceVersion": "1"}
+
+
+def test_a_job_that_goes_or_has_finished_is_left_as_it_is() -> None:
+    going = job("p0")
+    going["metadata"]["deletionTimestamp"] = NOW
+    assert status_patch(going, HELD, NOW) is None
+    assert status_patch(job("p0"), told(State.FINISHED, Reason.FINISHED), NOW) is None
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_what_was_written_counts_as_told_after_a_failover(state: State) -> None:
+    now = told(state, Reason.RUNNING if state is State.RUNNING else Reason.BROKEN)
+    after = written(job("p0"), now)
+    assert already_told(after, now.verdict) is (state is not State.FINISHED)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+_flat = st.dictionaries(st.sampled_from("abc"), st.integers() | st.dictionaries(st.sampled_from("xyz"), st.integers()))
+
+
+@given(before=_flat, after=_flat)
+def test_a_merge_diff_turns_the_old_value_into_the_new_one(before: dict[str, Any], after: dict[str, Any]) -> None:
+    merged = copy.deepcopy(before)
+    _merge(merged, merge_diff(before, after))
+    assert {key: merged[key] for key in after} == after
+    assert merge_diff(merged, after) == {}
+
+
+@given(status=_json, conditions=_json, state=st.sampled_from(list(State)), reason=st.sampled_from(list(Reason)))
+def test_any_status_that_somebody_left_there_is_mended_and_never_raises(
+    status: Any, conditions: Any, state: State, reason: Reason
+) -> None:
+    moment = told(state, reason)
+    for found in (status, {"conditions": conditions}, {"conditions": [conditions], "replicaStatuses": conditions}):
+        after = written(job("p0") | {"status": found}, moment)
+        assert status_patch(after, moment, LATER) is None
+
+
+def test_what_the_operator_wrote_is_taken_over(real_data: Path) -> None:
+    for path in sorted((real_data / "ao_objects").glob("*/ascendjobs.json")):
+        for recorded in json.loads(path.read_text()):
+            after = written(recorded, BROKEN, RUNNING)
+            assert conditions(after)[-1] == ("Running", "True", "JobRunning")
+            assert after["status"]["startTime"] == recorded["status"]["startTime"]
+            assert set(after["status"]) == set(recorded["status"])

@@ -1,0 +1,140 @@
+"""Settings: where they come from, which wins, and what a person is told when one is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.settings import Mode, Problem, Settings, SettingsError, add_arguments, load, reference
+
+ROOT = Path(__file__).parent.parent
+
+
+def settings(*argv: str, **environ: str) -> Settings:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return load(parser.parse_args(argv), environ)
+
+
+def problems(*argv: str, **environ: str) -> tuple[Problem, ...]:
+    with pytest.raises(SettingsError) as caught:
+        settings(*argv, **environ)
+    return caught.value.problems
+
+
+def file(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_without_anything_the_defaults_hold_and_the_identity_is_unique() -> None:
+    first, second = settings(), settings()
+    assert first.identity != second.identity
+    assert first.model_copy(update={"identity": ""}) == Settings()
+
+
+def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(tmp_path: Path) -> None:
+    path = file(tmp_path, "broken_grace: 1\nstable_after: 1\nlease_duration: 20\n")
+    found = settings("--broken-grace", "3", SCALER_CONFIG=path, SCALER_BROKEN_GRACE="2", SCALER_STABLE_AFTER="2")
+    assert (found.broken_grace, found.stable_after, found.lease_duration, found.retry_period) == (3, 2, 20, 1)
+
+
+def test_the_config_flag_beats_the_config_variable(tmp_path: Path) -> None:
+    assert settings("--config", file(tmp_path, "mode: auto"), SCALER_CONFIG="/nowhere").mode is Mode.AUTO
+
+
+def test_namespaces_are_a_list_in_a_file_and_separated_by_commas_elsewhere(tmp_path: Path) -> None:
+    listed = settings("--config", file(tmp_path, "namespaces: [a, b]"))
+    assert listed.namespaces == settings("--namespaces", "a, b").namespaces == ("a", "b")
+
+
+def test_an_empty_list_of_namespaces_means_all() -> None:
+    assert settings(SCALER_NAMESPACES="").namespaces == ()
+
+
+def test_switches_have_a_negative_flag() -> None:
+    assert not settings("--no-reclaim").reclaim
+    assert settings("--reclaim", SCALER_RECLAIM="false").reclaim
+
+
+def test_all_problems_are_told_at_once_with_their_places(tmp_path: Path) -> None:
+    path = file(tmp_path, "lease-duration: 9\nhttp_port: 99999\n")
+    found = problems("--config", path, "--log-level", "loud", SCALER_RECLAIM="perhaps")
+    assert [problem.where for problem in found] == [
+        f"file {path}",
+        "variable SCALER_RECLAIM",
+        f"file {path}, key http_port",
+        "flag --log-level",
+    ]
+    assert found[0].hint == "Did you mean lease_duration?"
+
+
+def test_mode_gates_is_refused_in_words() -> None:
+    (found,) = problems("--mode", "gates")
+    assert "mode gates is not there yet" in str(found)
+
+
+def test_lease_times_that_could_let_two_controllers_act_are_refused() -> None:
+    (found,) = problems("--lease-duration", "5", "--renew-deadline", "5")
+    assert "renew_deadline (5 s) < lease_duration (5 s) must hold" in found.what
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "", "8s", "1e99"])
+def test_a_duration_is_a_finite_number_in_its_range(value: str) -> None:
+    (found,) = problems(SCALER_LEASE_DURATION=value)
+    assert found.where == "variable SCALER_LEASE_DURATION"
+
+
+def test_a_near_miss_of_a_variable_is_a_problem_but_service_links_are_not() -> None:
+    (found,) = problems(SCALER_LEASE_DURATON="8", SCALER_SERVICE_HOST="10.0.0.1", SCALER_PORT="tcp://10.0.0.1:80")
+    assert found.hint == "Did you mean SCALER_LEASE_DURATION?"
+
+
+def test_a_service_link_that_hits_a_setting_is_explained() -> None:
+    (found,) = problems(SCALER_HTTP_PORT="tcp://10.0.0.1:80")
+    assert "enableServiceLinks: false" in found.hint
+
+
+@pytest.mark.parametrize("text", ["- a\n", "{", "a: !!python/object:os.system {}\n", "[" * 100_000, "\x00", "0"])
+def test_a_file_that_is_no_mapping_is_a_problem_and_never_an_exception(tmp_path: Path, text: str) -> None:
+    (found,) = problems("--config", file(tmp_path, text))
+    assert "mapping" in str(found)
+
+
+def test_a_file_that_does_not_exist_is_a_problem() -> None:
+    (found,) = problems("--config", "/does/not/exist")
+    assert found.where == "file /does/not/exist"
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    assert settings("--config", file(tmp_path, "# all defaults\n"), "--identity", "a") == Settings(identity="a")
+
+
+@given(st.dictionaries(st.sampled_from(sorted(Settings.model_fields)), st.text(max_size=20), max_size=4))
+def test_any_text_in_the_environment_gives_settings_or_named_problems(values: dict[str, str]) -> None:
+    environ = {f"SCALER_{name.upper()}": value for name, value in values.items()}
+    try:
+        found = settings(**environ)
+    except SettingsError as error:
+        assert error.problems
+    else:
+        assert Settings.model_validate(found.model_dump()) == found
+
+
+def test_the_reference_page_is_what_the_code_says() -> None:
+    assert (ROOT / "docs/reference/settings.md").read_text() == reference(), (
+        "run: python -m scaler.settings > docs/reference/settings.md"
+    )
+
+
+def test_importing_the_settings_loads_no_client_and_no_server() -> None:
+    code = "import sys, scaler.settings; print({'aiohttp', 'kubernetes_asyncio', 'yaml'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "set()\n"
