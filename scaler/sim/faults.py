@@ -32,6 +32,8 @@ class FaultActor:
         self._mirror = Mirror(api, PODS, NODES, POD_GROUPS)
         self._faulty_since: dict[str, float] = {}
         self._retries_used: dict[str, int] = {}
+        self._evicted: dict[str, float] = {}
+        """Pod uid -> when its graceful deletion is forced."""
 
     async def run(self) -> None:
         """Act until cancelled."""
@@ -59,7 +61,8 @@ class FaultActor:
                 due[key_of(group)].append(pod)
         waits = [pause for pause in pauses if pause > 0]
         waits += [w for key, pods in due.items() if (w := await self._act(key, pods, members[key])) is not None]
-        return min(waits, default=None)
+        overdue = await self._force_overdue()
+        return min(waits if overdue is None else [*waits, overdue], default=None)
 
     def _members(self) -> dict[tuple[str, str], list[Object]]:
         members: dict[tuple[str, str], list[Object]] = defaultdict(list)
@@ -97,26 +100,35 @@ class FaultActor:
         group = self._mirror.get(POD_GROUPS, *key)
         if group is None:
             return None
-        deleted = [pod for pod in (faulty if _pod_level(group, faulty[0]) else members) if self._deletable(group, pod)]
-        if deleted and not any(self._separated(pod) for pod in faulty):
+        force = _strategy(group, faulty[0]) == "force"
+        doomed = [pod for pod in (faulty if _pod_level(group, faulty[0]) else members) if self._deletable(pod, force)]
+        if doomed and not any(self._separated(pod) for pod in faulty):
             self._retries_used[objects.uid(group)] = self._retries_used.get(objects.uid(group), 0) + 1
-        good = [await self._delete(group, pod) for pod in deleted]
-        if not all(good):
-            return _RETRY
-        return None if _forces(group, faulty[0]) else self._grace_over_time
+        good = [await self._delete(pod, force) for pod in doomed]
+        return None if all(good) else _RETRY
 
-    def _deletable(self, group: Object, pod: Object) -> bool:
-        """`force` also ends what is terminating already; `grace` does so only when it has taken too long."""
-        return not objects.terminating(pod) or _forces(group, pod) or self._overdue(pod)
+    def _deletable(self, pod: Object, force: bool) -> bool:
+        """`force` also ends what is terminating already."""
+        return force or not objects.terminating(pod)
 
-    def _overdue(self, pod: Object) -> bool:
-        since = self._faulty_since.get(objects.uid(pod), self._clock.now())
-        return self._clock.now() - since >= self._grace_over_time
+    async def _force_overdue(self) -> float | None:
+        """End what `grace` did not end in time, whatever its PodGroup says by now."""
+        now = self._clock.now()
+        present = {objects.uid(pod): pod for pod in self._mirror.all(PODS)}
+        self._evicted = {uid: due for uid, due in self._evicted.items() if uid in present}
+        for uid, due in list(self._evicted.items()):
+            if due <= now and await self._delete(present[uid], force=True):
+                del self._evicted[uid]
+        waits = [max(due - now, _RETRY) for due in self._evicted.values()]
+        return min(waits, default=None)
 
-    async def _delete(self, group: Object, pod: Object) -> bool:
-        grace = 0 if _forces(group, pod) or self._overdue(pod) else None
+    async def _delete(self, pod: Object, force: bool) -> bool:
+        """True when the pod is on its way, or no longer there."""
+        if not force:
+            self._evicted.setdefault(objects.uid(pod), self._clock.now() + self._grace_over_time)
         place = objects.namespace(pod), objects.name(pod)
         try:
+            grace = 0 if force else None
             await self._api.delete(PODS, *place, uid=objects.uid(pod), grace_period_seconds=grace)
         except (NotFoundError, ConflictError):
             return True  # gone, or another pod has its name by now
@@ -132,10 +144,6 @@ def _setting(group: Object, pod: Object, key: str) -> str:
 
 def _strategy(group: Object, pod: Object) -> str:
     return _setting(group, pod, "fault-scheduling")
-
-
-def _forces(group: Object, pod: Object) -> bool:
-    return _strategy(group, pod) == "force"
 
 
 def _pod_level(group: Object, pod: Object) -> bool:

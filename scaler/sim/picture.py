@@ -33,7 +33,8 @@ _STYLE = """
   .event { stroke: var(--broken); stroke-width: 1; stroke-dasharray: 2 3; opacity: .75; }
   .badge { fill: var(--broken); } .number { fill: #ffffff; font-size: 10px; font-weight: 600; text-anchor: middle; }
   .running { fill: var(--running); } .starting { fill: var(--starting); } .waiting { fill: var(--waiting); }
-  .broken { fill: var(--broken); } .empty { fill: var(--empty); } .end { text-anchor: end; } .mid { text-anchor: middle; }
+  .broken { fill: var(--broken); } .empty { fill: var(--empty); } .end { text-anchor: end; }
+  .mid { text-anchor: middle; }
 """
 
 
@@ -166,9 +167,8 @@ class _Picture:
 
     def _rect(self, css: str, x: float, y: float, width: float, height: float, about: str = "") -> None:
         hint = f"<title>{escape(_printable(about))}</title>" if about else ""
-        self._parts.append(
-            f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2">{hint}</rect>'
-        )
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2"'
+        self._parts.append(f'<rect class="{css}" {place}>{hint}</rect>')
 
 
 def _groups(samples: Sequence[Sample]) -> list[str]:

@@ -12,6 +12,8 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from scaler.sim.happenings import EventError, node_specs
+from scaler.sim.manifests import ManifestError, read_manifests
 from scaler.sim.scenario import Event, RuleEvent, Scenario
 
 
@@ -93,3 +95,24 @@ def _resolved_event(event: Event, folder: Path) -> Event:
     if event.rule is not None and event.rule.file is not None:
         update["rule"] = event.rule.model_copy(update={"file": folder / event.rule.file})
     return event.model_copy(update=update)
+
+
+def check_inputs(scenario: Scenario) -> None:
+    """Read everything that the scenario names, so that a run does not fail half way. Raises ScenarioError."""
+    files = [*scenario.manifests, *(e.apply or e.delete_file for e in scenario.events if e.apply or e.delete_file)]
+    problems = [problem for path in files if path is not None and (problem := _unreadable(path))]
+    rules = [e.rule.file for e in scenario.events if e.rule is not None and e.rule.file is not None]
+    problems += [f"{path}: no such file" for path in rules if not path.is_file()]
+    try:
+        node_specs(scenario.nodes)
+    except EventError as error:
+        problems.append(str(error))
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _unreadable(path: Path) -> str:
+    try:
+        return "" if read_manifests(path) else f"{path}: no manifests in there"
+    except ManifestError as error:
+        return str(error)

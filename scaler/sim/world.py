@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from scaler.clock import Clock
 from scaler.kube.api import QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.plan.model import Plan, Snapshot
+from scaler.sim.collector import GarbageCollector
 from scaler.sim.faults import FaultActor
 from scaler.sim.flaky import FlakyApi
 from scaler.sim.happenings import EventError, Happenings, node_specs
@@ -30,6 +31,13 @@ from scaler.sim.timeline import MomentKind, Timeline
 Observer = Callable[[Sequence[tuple[Snapshot, Plan]]], None]
 RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
 """Runs the controller until cancelled; raises when it dies."""
+
+
+class Actor(Protocol):
+    """A stand-in: an ordinary client of KubeApi that works until cancelled."""
+
+    async def run(self) -> None: ...
+
 
 _DEFAULT_QUEUE: Object = {
     "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
@@ -96,7 +104,7 @@ class World:
         for path in self._scenario.manifests:
             await self._apply(path)
 
-    def _actors(self) -> list[GangScheduler | Kubelet | FaultActor | MindIEController | NodeLifecycle | Recorder]:
+    def _actors(self) -> Sequence[Actor]:
         timing = self._scenario.timing
         kubelet = KubeletTimings(
             start=timing.start, ready=timing.ready, stop=timing.stop, crash_backoff=timing.crash_backoff
@@ -109,6 +117,7 @@ class World:
             FaultActor(api, clock, detection=timing.fault_detection),
             MindIEController(api, clock, patience=timing.mindie_patience),
             NodeLifecycle(api, clock, eviction=timing.eviction),
+            GarbageCollector(api),
         ]
 
     async def _furnish(self) -> None:

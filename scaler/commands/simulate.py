@@ -1,0 +1,79 @@
+"""`scaler simulate`: a user's own what-if in virtual time, as text, JSON and a picture.
+
+Must not: know how a simulation works; it reads the file, plays it and shows what came out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scaler.sim.scenario import Scenario
+
+HELP = """Play a scenario in virtual time: nodes, manifests as they are, timed faults and edits, expectations.
+
+The real controller runs on a simulated cluster; hours pass in moments, and one seed gives one history.
+Files are described in docs/reference/scenario.md; examples are in tests/scenarios/.
+
+Exit code: 0 everything came as expected, 1 something did not, 2 usage or not a scenario."""
+
+EXIT_UNEXPECTED = 1
+EXIT_USAGE = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenario", metavar="SCENARIO.yaml", type=Path, help="the scenario file")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
+    parser.add_argument("--picture", metavar="FILE.svg", type=Path, help="draw instances, target and faults over time")
+    parser.add_argument("--seed", metavar="N", type=int, help="instead of the scenario's: another order of things")
+    parser.add_argument(
+        "--record", metavar="DIR", type=Path, help="write every decision's snapshot for `scaler explain`"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play, show, judge."""
+    from scaler.sim.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415 - see _play
+
+    try:
+        scenario = load_scenario(args.scenario)
+        check_inputs(scenario)
+    except ScenarioError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_USAGE
+    try:
+        return _play(scenario, args)
+    except OSError as error:
+        sys.stderr.write(f"scaler simulate: {error.filename}: {error.strerror}\n")
+        return EXIT_USAGE
+
+
+def _play(scenario: Scenario, args: argparse.Namespace) -> int:
+    # The controller and its simulation are loaded only when one is played: `scaler --help` reads this module too.
+    from scaler.sim import present  # noqa: PLC0415
+    from scaler.sim.picture import draw  # noqa: PLC0415
+    from scaler.sim.play import play, silence_logs  # noqa: PLC0415
+    from scaler.sim.verdicts import judge  # noqa: PLC0415
+
+    silence_logs()
+    listener = (lambda moment: _write(present.line(moment))) if args.format == "text" else None
+    recorder = present.SnapshotFiles(args.record) if args.record else None
+    if args.format == "text":
+        sys.stdout.write(f"{scenario.title or args.scenario.name}\n")
+    seed = scenario.seed if args.seed is None else args.seed
+    timeline = play(scenario, seed=seed, listener=listener, record=recorder)
+    verdicts = judge(scenario, timeline)
+    if args.picture:
+        args.picture.write_text(draw(timeline, scenario.title or args.scenario.name), encoding="utf-8")
+    if args.format == "json":
+        sys.stdout.write(present.document(seed, timeline, verdicts))
+    else:
+        sys.stdout.write(present.summary(timeline, verdicts))
+    return 0 if all(verdict.ok for verdict in verdicts) else EXIT_UNEXPECTED
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(f"{line}\n")

@@ -1,0 +1,94 @@
+"""A small stage for the stand-ins: nodes, gangs and pods by hand, no controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from scaler.clock import Clock
+from scaler.kube.api import NODES, POD_GROUPS, PODS, Object, PatchType
+from scaler.sim import objects
+from scaler.sim.cluster import SimCluster
+from scaler.sim.nodes import NodeSpec, add_node, ready_condition
+
+NPU = "huawei.com/Ascend910"
+FORCE = {"fault-scheduling": "force", "fault-retry-times": "3"}
+
+
+class Actor(Protocol):
+    async def run(self) -> None: ...
+
+
+class Stage:
+    """Make it inside a running virtual loop."""
+
+    def __init__(self) -> None:
+        self.clock = Clock(1_790_000_000.0)
+        self.cluster = SimCluster(self.clock)
+
+    async def play(self, seconds: float, *actors: Actor, script: Coroutine[Any, Any, None] | None = None) -> None:
+        """Let the actors work for so long, the script beside them."""
+        tasks = [asyncio.create_task(actor.run()) for actor in actors]
+        if script is not None:
+            tasks.append(asyncio.create_task(script))
+        await asyncio.sleep(seconds)
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [o for o in outcomes if isinstance(o, Exception)] == []
+
+    async def nodes(self, *names: str, npu: int = 8, **spec: Any) -> None:
+        for name in names:
+            await add_node(self.cluster, NodeSpec(name, npu=npu, **spec))
+
+    async def node_ready(self, name: str, ready: bool) -> None:
+        patch = {"status": {"conditions": [ready_condition(ready)]}}
+        await self.cluster.patch(NODES, None, name, patch, patch_type=PatchType.MERGE, subresource="status")
+
+    async def gang(self, name: str, *, members: int = 1, labels: dict[str, str] | None = None, **spec: Any) -> None:
+        """A PodGroup and its pods `NAME-0`, `NAME-1`, ...; `pod_spec` and `pod_labels` go to the pods."""
+        pod_spec, pod_labels = spec.pop("pod_spec", {}), spec.pop("pod_labels", {})
+        group: Object = {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
+            "spec": {"minMember": members, "minResources": {NPU: str(8 * members)}, **spec},
+        }
+        await self.cluster.create(POD_GROUPS, "default", group)
+        for index in range(members):
+            await self.pod(f"{name}-{index}", group=name, labels=pod_labels, **pod_spec)
+
+    async def pod(
+        self, name: str, *, group: str = "", npu: int = 8, labels: dict[str, str] | None = None, **spec: Any
+    ) -> None:
+        resources = {"requests": {"cpu": "1", **({NPU: str(npu)} if npu else {})}}
+        if npu:
+            resources["limits"] = {NPU: str(npu)}
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
+            "spec": {
+                "schedulerName": "volcano",
+                "restartPolicy": "Never",
+                "containers": [{"name": "ascend", "image": "x", "resources": resources}],
+                **spec,
+            },
+        }
+        if group:
+            body["metadata"]["annotations"] = {objects.GROUP_NAME: group}
+        await self.cluster.create(PODS, "default", body)
+
+    def seats(self) -> dict[str, str]:
+        """Pod name -> node, "" while unbound."""
+        return {objects.name(pod): objects.node_of(pod) for pod in self.cluster.peek(PODS)}
+
+    def phases(self) -> dict[str, str]:
+        return {objects.name(pod): objects.phase(pod) for pod in self.cluster.peek(PODS)}
+
+    def group_phases(self) -> dict[str, str]:
+        return {objects.name(g): objects.status(g).get("phase", "") for g in self.cluster.peek(POD_GROUPS)}
+
+    def pod_object(self, name: str) -> Object:
+        return next(pod for pod in self.cluster.peek(PODS) if objects.name(pod) == name)

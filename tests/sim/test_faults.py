@@ -1,0 +1,84 @@
+"""The stand-in for the fault plugin: whole instances go, or single pods, or nothing, as the labels say."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from scaler.sim.faults import FaultActor
+from scaler.sim.kubelet import Kubelet, KubeletTimings, exit_pod
+from scaler.sim.loop import run
+from scaler.sim.scheduler import GangScheduler
+from tests.sim.stage import FORCE, Stage
+
+TIMINGS = KubeletTimings(start=(1, 1), ready=(1, 1), stop=(2, 2))
+
+
+async def after_a_node_fault(labels: dict[str, str], seconds: float) -> list[str]:
+    """What is left of a running gang of two, so long after one of its two nodes was lost."""
+    stage = Stage()
+    await stage.nodes("n0", "n1")
+    await stage.gang("g", members=2, labels=labels)
+    actors = [
+        GangScheduler(stage.cluster, stage.clock),
+        Kubelet(stage.cluster, stage.clock, timings=TIMINGS),
+        FaultActor(stage.cluster, stage.clock, detection=5),
+    ]
+    await stage.play(10, *actors)
+    await stage.node_ready("n1", False)
+    await stage.play(seconds, *actors)
+    return sorted(stage.phases())
+
+
+@pytest.mark.parametrize(
+    ("labels", "left"),
+    [
+        (FORCE, []),
+        ({"fault-scheduling": "off"}, ["g-0", "g-1"]),
+        ({}, ["g-0", "g-1"]),
+        ({"fault-scheduling": "external-force"}, ["g-0", "g-1"]),
+        ({**FORCE, "app": "mindie-ms-controller"}, ["g-0"]),
+        ({**FORCE, "pod-rescheduling": "on"}, ["g-0"]),
+    ],
+)
+def test_the_labels_say_what_is_deleted_on_a_lost_node(labels: dict[str, str], left: list[str]) -> None:
+    assert run(after_a_node_fault(labels, 20)) == left
+
+
+def test_nothing_is_deleted_before_the_fault_is_detected() -> None:
+    assert run(after_a_node_fault(FORCE, 4)) == ["g-0", "g-1"]
+
+
+def test_grace_waits_for_the_processes_and_is_forced_when_overdue() -> None:
+    grace = {"fault-scheduling": "grace"}
+    assert run(after_a_node_fault(grace, 60)) == ["g-1"]  # its node is silent: nobody ends the process
+    assert run(after_a_node_fault(grace, 1000)) == []
+
+
+def test_an_exit_code_costs_one_retry_until_none_is_left() -> None:
+    async def main() -> list[int]:
+        stage = Stage()
+        await stage.nodes("n0")
+        await stage.gang("g", labels={"fault-scheduling": "force", "fault-retry-times": "2"})
+        actors = [
+            GangScheduler(stage.cluster, stage.clock),
+            Kubelet(stage.cluster, stage.clock, timings=TIMINGS),
+        ]
+        actor = FaultActor(stage.cluster, stage.clock, detection=1)
+        survivors = []
+
+        async def script() -> None:
+            for _ in range(4):
+                await exit_pod(stage.cluster, stage.pod_object("g-0"), now=stage.clock.now(), code=1)
+                await asyncio.sleep(10)
+                survivors.append(len(stage.phases()))
+                if not stage.phases():
+                    await stage.pod("g-0", group="g")
+                    await asyncio.sleep(10)
+
+        await stage.play(10, *actors)
+        await stage.play(200, *actors, actor, script=script())
+        return survivors
+
+    assert run(main()) == [0, 0, 1, 1]
