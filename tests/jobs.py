@@ -1,0 +1,71 @@
+"""AscendJobs and what surrounds them, as short as a test needs them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scaler.kube.api import Object
+
+NAMESPACE = "mindie"
+
+
+def job(name: str, group: str | None = None, *, pods: int = 1, rule: str | None = "rule", **changes: Any) -> Object:
+    """`p0` is in group0, `d0` in group1, unless `group` says otherwise. `changes` replace parts of metadata."""
+    groups = {"p": "group0", "d": "group1"}
+    labels = {"app": "mindie-ms-server", "jobID": "mindie", "framework": "pytorch", "fault-scheduling": "force"}
+    if rule is not None:
+        labels |= {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": group or groups.get(name[0], name)}
+    replicas = {"Master": {"replicas": 1, "template": template()}}
+    if pods > 1:
+        replicas["Worker"] = {"replicas": pods - 1, "template": template()}
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": labels, **changes}
+    return {
+        "apiVersion": "mindxdl.gitee.com/v1",
+        "kind": "AscendJob",
+        "metadata": metadata,
+        "spec": {"schedulerName": "volcano", "replicaSpecs": replicas},
+    }
+
+
+def template() -> Object:
+    npus = {"huawei.com/Ascend910": "8"}
+    container = {"name": "ascend", "image": "mindie:1", "resources": {"requests": npus, "limits": npus}}
+    return {"metadata": {"labels": {"app": "mindie-ms-server"}}, "spec": {"containers": [container]}}
+
+
+def rule_document(*ratios: dict[str, int], pods: int = 1) -> str:
+    """`rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})`, the largest first."""
+    entries = [
+        {
+            "group_list": [
+                {"group_name": group, "group_num": str(number), "server_num_per_group": str(pods)}
+                for group, number in ratio.items()
+            ]
+        }
+        for ratio in ratios
+    ]
+    return json.dumps({"version": "1.0", "elastic_scaling_list": entries})
+
+
+TWO_P_ONE_D = rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
+
+
+def rule_config_map(document: str = TWO_P_ONE_D, name: str = "rule", **annotations: str) -> Object:
+    """The rule; annotations are given without their `mind-cluster/` and with _ for -."""
+    named = {f"mind-cluster/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": named},
+        "data": {"elastic_scaling.json": document},
+    }
+
+
+def node(name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
