@@ -27,6 +27,7 @@ always gives the same answer, whatever cluster or day it comes from.
 Exit code: 0 answered, 1 a snapshot cannot be read, 2 usage."""
 
 EXIT_BAD_INPUT = 1
+FORMAT = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     failed = False
     for place, document in _documents(content):
         try:
-            answer = _answer(decoder.decode(document), args.format)
+            answer = _answer(_usable(decoder.decode(document)), args.format)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             sys.stderr.write(f"scaler explain: {shown}{place}: not a recorded snapshot: {error}\n")
             failed = True
@@ -68,6 +69,15 @@ def _documents(content: bytes) -> Iterator[tuple[str, bytes]]:
     yield from ((f":{number}", line) for number, line in lines)
     if not lines:
         yield "", content
+
+
+def _usable(snapshot: Snapshot) -> Snapshot:
+    """Raises ValueError for what decodes but was never recorded by a controller."""
+    if snapshot.format != FORMAT:
+        raise ValueError(f"format {snapshot.format}; this version reads format {FORMAT}")
+    if snapshot.rule is not None and not snapshot.rule.ratios:
+        raise ValueError("its rule has no ratios; a controller never takes such a rule")
+    return snapshot
 
 
 def _answer(snapshot: Snapshot, form: str) -> str:

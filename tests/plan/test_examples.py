@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.plan.model import Admit, Complete, Memory, Plan, Policy, Reason, Reclaim, Snapshot, State, Warning
+from scaler.plan.model import (
+    Admit,
+    Complete,
+    InstanceMemory,
+    Memory,
+    Plan,
+    Policy,
+    Reason,
+    Reclaim,
+    Snapshot,
+    State,
+    Warning,
+)
 from scaler.plan.planner import plan
 from tests.builders import NOW, instance, rule, service, snapshot
 
@@ -150,3 +162,17 @@ def test_a_half_made_instance_is_completed_while_its_slot_is_its_own() -> None:
 def test_a_half_made_instance_above_the_target_is_undone() -> None:
     half = instance("p1", "Admitted", pods=1)
     assert names(decided(snapshot(rule("1P"), (instance("p0", "Running"), half))), Reclaim) == "p1"
+
+
+def test_healing_an_instance_that_lost_its_slot_takes_the_place_of_a_new_admission() -> None:
+    broken = instance("p0", "Broken", pods=1, bound=1, running=1)
+    jobs = (broken, instance("p1", "Held"))
+    late = Memory({broken.uid: InstanceMemory(broken_since=NOW - 100)})
+    made = decided(snapshot(rule("1P"), jobs, memory=late))
+    assert (names(made, Complete), admitted(made)) == ("p0", "")
+
+
+def test_a_job_that_is_being_deleted_does_not_keep_a_ratio_within_reach() -> None:
+    leaving = instance("p1", "Running", owner_deleting=True)
+    made = decided(snapshot(rule("2P1D > 1P1D"), (instance("p0", "Running"), leaving, instance("d0", "Running"))))
+    assert (made.target_index, made.complete) == (1, True)
