@@ -30,6 +30,18 @@ from scaler.sim.scenario import (
     RuleEvent,
 )
 
+_FATES = {
+    NodeFate.NOT_READY: "stops answering",
+    NodeFate.GONE: "removed from the cluster",
+    NodeFate.CORDONED: "cordoned",
+    NodeFate.READY: "ready again",
+}
+_STEERING = {
+    ControllerEvent.STOP: "dies",
+    ControllerEvent.START: "starts",
+    ControllerEvent.RESTART: "dies and starts again",
+}
+
 
 class EventError(Exception):
     """An event of the scenario cannot happen; `str()` says why."""
@@ -50,7 +62,10 @@ def node_specs(groups: Sequence[NodeGroup]) -> dict[str, NodeSpec]:
 
 
 class Happenings:
-    """`steer` stops and starts the controller; `controller_api` is the view of the API that faults can spoil."""
+    """`steer` stops and starts the controller; `controller_api` is the view of the API that faults can spoil.
+
+    `announce` is told in words what happens next, so that the timeline shows causes before effects.
+    """
 
     def __init__(
         self,
@@ -60,34 +75,36 @@ class Happenings:
         *,
         controller_api: FlakyApi,
         steer: Callable[[ControllerEvent], Awaitable[None]],
+        announce: Callable[[str], None],
     ) -> None:
         self._api = api
         self._clock = clock
         self._specs = specs
         self._controller_api = controller_api
         self._steer = steer
+        self._announce = announce
 
-    async def perform(self, event: Event) -> str:
-        """Let it happen; what happened, in words. Raises EventError or KubeError."""
+    async def perform(self, event: Event) -> None:
+        """Let it happen. Raises EventError, ManifestError or KubeError."""
         match event:
             case Event(node=NodeEvent() as node):
-                return await self._node(node)
+                await self._node(node)
             case Event(apply=Path() as path):
-                return await self._apply(path)
+                await self._apply(path)
             case Event(delete=ObjectRef() as ref):
-                return await self._delete(ref)
+                await self._delete(ref)
             case Event(delete_file=Path() as path):
-                return await self._delete_file(path)
+                await self._delete_file(path)
             case Event(rule=RuleEvent() as rule):
-                return await self._rule(rule)
+                await self._rule(rule)
             case Event(patch=PatchEvent() as patch):
-                return await self._patch(patch)
+                await self._patch(patch)
             case Event(pod_exit=PodExit() as pod_exit):
-                return await self._pod_exit(pod_exit)
+                await self._pod_exit(pod_exit)
             case Event(controller=ControllerEvent() as what):
-                return await self._controller(what)
+                await self._controller(what)
             case Event(api_fault=ApiFault() as fault):
-                return self._api_fault(fault)
+                self._api_fault(fault)
             case _:
                 raise EventError("the event has no action")
 
@@ -96,22 +113,21 @@ class Happenings:
         outcomes = [(obj, await apply(self._api, obj)) for obj in objs]
         return [f"{obj['kind']} {obj['metadata']['name']}" for obj, outcome in outcomes if outcome == "skipped"]
 
-    async def _node(self, event: NodeEvent) -> str:
+    async def _node(self, event: NodeEvent) -> None:
         names = event.names or await self._nodes_of(event.of_job) or list(self._specs)
+        unknown = [name for name in names if name not in self._specs]
+        if unknown:
+            raise EventError(f"there is no node {unknown[0]}; there are: {', '.join(self._specs)}")
+        who = ", ".join(names) if event.names or event.of_job else "every node"
+        self._announce(f"{who}: {_FATES[event.becomes]}")
         for name in names:
-            if name not in self._specs:
-                raise EventError(f"there is no node {name}; there are: {', '.join(self._specs)}")
-            try:
-                await befall(self._api, self._specs[name], event.becomes)
-            except NotFoundError:
-                raise EventError(f"node {name} is gone already") from None
-        verb = {
-            NodeFate.NOT_READY: "stops answering",
-            NodeFate.GONE: "is removed from the cluster",
-            NodeFate.CORDONED: "is cordoned",
-            NodeFate.READY: "is ready again",
-        }[event.becomes]
-        return f"{', '.join(names) if len(names) < 5 else f'{len(names)} nodes'} {verb}"
+            await self._befall(name, event.becomes)
+
+    async def _befall(self, name: str, fate: NodeFate) -> None:
+        try:
+            await befall(self._api, self._specs[name], fate)
+        except NotFoundError:
+            raise EventError(f"node {name} is gone already") from None
 
     async def _nodes_of(self, of_job: str) -> list[str]:
         """The nodes that the pods of `namespace/job` are bound to."""
@@ -124,64 +140,59 @@ class Happenings:
             raise EventError(f"{of_job} runs on no node")
         return sorted(names, key=natural)
 
-    async def _apply(self, path: Path) -> str:
+    async def _apply(self, path: Path) -> None:
+        self._announce(f"kubectl apply -f {path.name}")
         await self.apply_all(read_manifests(path))
-        return f"kubectl apply -f {path.name}"
 
-    async def _delete(self, ref: ObjectRef) -> str:
-        outcome = await delete(
-            self._api, {"kind": ref.kind, "metadata": {"name": ref.name, "namespace": ref.namespace}}
-        )
-        return f"kubectl delete {ref.kind.lower()} {ref.name}" + (" (not found)" if outcome == "not found" else "")
+    async def _delete(self, ref: ObjectRef) -> None:
+        self._announce(f"kubectl delete {ref.kind.lower()} {ref.name}")
+        await delete(self._api, {"kind": ref.kind, "metadata": {"name": ref.name, "namespace": ref.namespace}})
 
-    async def _delete_file(self, path: Path) -> str:
+    async def _delete_file(self, path: Path) -> None:
+        self._announce(f"kubectl delete -f {path.name}")
         for obj in read_manifests(path):
             await delete(self._api, obj)
-        return f"kubectl delete -f {path.name}"
 
-    async def _rule(self, rule: RuleEvent) -> str:
+    async def _rule(self, rule: RuleEvent) -> None:
         try:
             old = await self._api.get(CONFIG_MAPS, rule.namespace, rule.name)
         except NotFoundError:
-            await ensure_namespace(self._api, rule.namespace)
-            meta = {"name": rule.name, "namespace": rule.namespace}
-            body: Object = {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": meta,
-                "data": {RULE_KEY: _text(rule, "")},
-            }
-            await self._api.create(CONFIG_MAPS, rule.namespace, body)
-            return f"rule {rule.name} is created"
-        text = _text(rule, (old.get("data") or {}).get(RULE_KEY, ""))
-        merge = {"data": {RULE_KEY: text}}
+            await self._create_rule(rule)
+            return
+        merge = {"data": {RULE_KEY: _text(rule, (old.get("data") or {}).get(RULE_KEY, ""))}}
+        self._announce(f"rule {rule.name}: edited")
         await self._api.patch(CONFIG_MAPS, rule.namespace, rule.name, merge, patch_type=PatchType.MERGE)
-        return f"rule {rule.name} is edited"
 
-    async def _patch(self, patch: PatchEvent) -> str:
+    async def _create_rule(self, rule: RuleEvent) -> None:
+        await ensure_namespace(self._api, rule.namespace)
+        meta = {"name": rule.name, "namespace": rule.namespace}
+        body: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {RULE_KEY: _text(rule, "")}}
+        self._announce(f"rule {rule.name}: created")
+        await self._api.create(CONFIG_MAPS, rule.namespace, body)
+
+    async def _patch(self, patch: PatchEvent) -> None:
         ref = patch.object
         resource = KINDS[ref.kind]
         namespace = ref.namespace if resource.namespaced else None
+        self._announce(f"kubectl patch {ref.kind.lower()} {ref.name}")
         await self._api.patch(resource, namespace, ref.name, patch.merge, patch_type=PatchType.MERGE)
-        return f"kubectl patch {ref.kind.lower()} {ref.name}"
 
-    async def _pod_exit(self, ref: PodExit) -> str:
+    async def _pod_exit(self, ref: PodExit) -> None:
         pod = await self._api.get(PODS, ref.namespace, ref.pod)
+        self._announce(f"pod {ref.pod}: exits with {ref.code}")
         await exit_pod(self._api, pod, now=self._clock.now(), code=ref.code)
-        return f"pod {ref.pod} exits with {ref.code}"
 
-    async def _controller(self, what: ControllerEvent) -> str:
+    async def _controller(self, what: ControllerEvent) -> None:
+        self._announce(f"the scaler: {_STEERING[what]}")
         await self._steer(what)
-        return {"stop": "the scaler dies", "start": "the scaler starts", "restart": "the scaler dies and starts again"}[
-            what
-        ]
 
-    def _api_fault(self, fault: ApiFault) -> str:
+    def _api_fault(self, fault: ApiFault) -> None:
         if fault.kind == "watches-cut":
+            self._announce("API server: cuts the scaler's watches")
             self._controller_api.cut_watches()
-            return "the API server cuts the scaler's watches"
-        self._controller_api.fail(share=fault.share, lasting=fault.lasting)
-        return f"{fault.share:.0%} of the scaler's requests fail for {fault.lasting:g} s"
+        else:
+            self._announce(f"API server: {fault.share:.0%} of the scaler's requests fail for {fault.lasting:g} s")
+            self._controller_api.fail(share=fault.share, lasting=fault.lasting)
 
 
 def _owner(pod: Object) -> str:

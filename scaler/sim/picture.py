@@ -18,24 +18,39 @@ _RIGHT = 28
 _UNIT = 16  # height of one instance in a step chart
 _LANE = 13  # height of one instance's lane
 
-_STYLE = """
-  svg { --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --paper: #ffffff; --panel: #f6f8fa; --target: #8250df;
-        --running: #2da44e; --starting: #d4a72c; --waiting: #54aeff; --broken: #cf222e; --empty: #d1d9e0; }
-  @media (prefers-color-scheme: dark) {
-    svg { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --paper: #0d1117; --panel: #151b23; --target: #ab7df8;
-          --running: #3fb950; --starting: #d29922; --waiting: #388bfd; --broken: #f85149; --empty: #2a313c; } }
-  text { font: 12px system-ui, "Segoe UI", "Noto Sans", "Noto Sans CJK SC", sans-serif; fill: var(--ink); }
-  .soft { fill: var(--soft); font-size: 11px; } .title { font-size: 17px; font-weight: 600; }
-  .service { font-size: 13px; font-weight: 600; } .paper { fill: var(--paper); } .panel { fill: var(--panel); }
-  .grid { stroke: var(--line); stroke-width: 1; } .steps { fill: var(--running); fill-opacity: .22; }
-  .edge { fill: none; stroke: var(--running); stroke-width: 2; }
-  .target { fill: none; stroke: var(--target); stroke-width: 1.5; stroke-dasharray: 5 3; }
-  .event { stroke: var(--broken); stroke-width: 1; stroke-dasharray: 2 3; opacity: .75; }
-  .badge { fill: var(--broken); } .number { fill: #ffffff; font-size: 10px; font-weight: 600; text-anchor: middle; }
-  .running { fill: var(--running); } .starting { fill: var(--starting); } .waiting { fill: var(--waiting); }
-  .broken { fill: var(--broken); } .empty { fill: var(--empty); } .end { text-anchor: end; }
-  .mid { text-anchor: middle; }
+_LIGHT = {
+    "ink": "#1f2328", "soft": "#59636e", "line": "#d1d9e0", "paper": "#ffffff", "panel": "#f6f8fa",
+    "target": "#8250df", "running": "#2da44e", "starting": "#d4a72c", "waiting": "#54aeff", "broken": "#cf222e",
+    "empty": "#d1d9e0",
+}  # fmt: skip
+_DARK = {
+    "ink": "#e6edf3", "soft": "#9198a1", "line": "#3d444d", "paper": "#0d1117", "panel": "#151b23",
+    "target": "#ab7df8", "running": "#3fb950", "starting": "#d29922", "waiting": "#388bfd", "broken": "#f85149",
+    "empty": "#2a313c",
+}  # fmt: skip
+_SHAPES = """
+  text { font: 12px system-ui, "Segoe UI", "Noto Sans", "Noto Sans CJK SC", sans-serif; }
+  .soft { font-size: 11px; } .title { font-size: 17px; font-weight: 600; }
+  .service { font-size: 13px; font-weight: 600; }
+  .number { fill: #ffffff; font-size: 10px; font-weight: 600; text-anchor: middle; }
+  .steps { fill-opacity: .22; } .edge { fill: none; stroke-width: 2; }
+  .target { fill: none; stroke-width: 1.5; stroke-dasharray: 5 3; }
+  .event { stroke-width: 1; stroke-dasharray: 2 3; opacity: .75; }
+  .end { text-anchor: end; } .mid { text-anchor: middle; }
 """
+
+
+def _colours(of: dict[str, str]) -> str:
+    """Plain rules instead of CSS variables: not every viewer of SVG knows those."""
+    fills = {"paper": "paper", "panel": "panel", "steps": "running", "badge": "broken", "soft": "soft"}
+    fills |= {str(condition): str(condition) for condition in Condition}
+    strokes = {"grid": "line", "edge": "running", "target": "target", "event": "broken"}
+    rules = [f"text {{ fill: {of['ink']}; }}", *(f".{css} {{ fill: {of[name]}; }}" for css, name in fills.items())]
+    rules += [f".{css} {{ stroke: {of[name]}; }}" for css, name in strokes.items()]
+    return " ".join(rules)
+
+
+_STYLE = f"\n  {_colours(_LIGHT)}\n  @media (prefers-color-scheme: dark) {{ {_colours(_DARK)} }}{_SHAPES}"
 
 
 def draw(timeline: Timeline, title: str) -> str:
@@ -153,7 +168,8 @@ class _Picture:
         for number, event in enumerate(self._events, start=1):
             self._parts.append(f'<circle class="badge" cx="{_LEFT + 7}" cy="{self._y - 4:.1f}" r="8"/>')
             self._write(_LEFT + 7, self._y - 0.5, str(number), "number")
-            self._write(_LEFT + 24, self._y, f"{_time(event.at)}  {event.text}", "soft")
+            self._write(_LEFT + 24, self._y, _time(event.at), "soft")
+            self._write(_LEFT + 84, self._y, event.text, "soft")
             self._y += 19
 
     def _x(self, moment: float) -> float:

@@ -67,8 +67,14 @@ class World:
         self._timeline = timeline
         self._recorder = Recorder(api, clock, timeline)
         self._running: asyncio.Task[None] | None = None
+        self._event: Event | None = None
         self._happenings = Happenings(
-            api, clock, node_specs(scenario.nodes), controller_api=self._flaky, steer=self._steer
+            api,
+            clock,
+            node_specs(scenario.nodes),
+            controller_api=self._flaky,
+            steer=self._steer,
+            announce=self._announce,
         )
 
     async def play(self) -> None:
@@ -127,13 +133,14 @@ class World:
             await self._api.create(QUEUES, None, _DEFAULT_QUEUE)
 
     async def _apply(self, path: Path) -> None:
+        self._recorder.say(MomentKind.EVENT, f"kubectl apply -f {path.name}")
         try:
             skipped = await self._happenings.apply_all(read_manifests(path))
         except (ManifestError, KubeError) as error:
             self._recorder.say(MomentKind.FAILURE, f"kubectl apply -f {path.name} failed: {error}")
             return
-        left_out = f", left out: {', '.join(skipped)}" if skipped else ""
-        self._recorder.say(MomentKind.EVENT, f"kubectl apply -f {path.name}{left_out}")
+        if skipped:
+            self._recorder.say(MomentKind.WARNING, f"left out, not known to the simulation: {', '.join(skipped)}")
 
     async def _unfold(self) -> None:
         for event in sorted(self._scenario.events, key=lambda event: event.at):
@@ -145,12 +152,15 @@ class World:
         await asyncio.sleep(max(0.0, moment - self._recorder.elapsed))
 
     async def _perform(self, event: Event) -> None:
+        self._event = event
         try:
-            what = await self._happenings.perform(event)
+            await self._happenings.perform(event)
         except (EventError, ManifestError, KubeError) as error:
             self._recorder.say(MomentKind.FAILURE, f"the event at {event.at:g} s failed: {error}", subject=event.name)
-            return
-        self._recorder.say(MomentKind.EVENT, event.note or what, subject=event.name)
+
+    def _announce(self, words: str) -> None:
+        event = self._event
+        self._recorder.say(MomentKind.EVENT, (event and event.note) or words, subject=event.name if event else "")
 
     async def _steer(self, what: ControllerEvent) -> None:
         if what is not ControllerEvent.START and self._running is not None:
