@@ -116,11 +116,13 @@ class Election:
             while True:
                 self._changed.clear()
                 wait = self._free_at() - _now()
-                if wait > 0:
+                if self._state is None:
+                    await self._make_vacant()
+                elif wait > 0:
                     await self._wait_for_change(wait)
                 elif await self._claim():
                     break
-                elif self._free_at() <= _now():
+                elif self._free_at() <= _now() and len(self._claims) > 1:
                     await asyncio.sleep(self._retry())
             watcher.cancel()
 
@@ -134,10 +136,22 @@ class Election:
         stated = float(spec.get("leaseDurationSeconds") or 0)
         return self._state_since + max(self._timing.duration, min(stated, LONGEST_LEASE))
 
+    async def _make_vacant(self) -> None:
+        """Make the missing Lease, held by nobody. That it is missing proves nothing about who led a moment ago, and no
+        precondition would tell; so its time runs from here, and it is taken like one that somebody emptied."""
+        try:
+            lease = await _bounded(self._send(self._body({})), _now() + self._timing.renew_deadline / 2)
+        except KubeError as error:
+            _log.info("lease not made", lease=self._name, error=str(error))
+            await self._look()
+            await asyncio.sleep(self._retry())
+        else:
+            self._observe(lease, version_of(lease["metadata"]["resourceVersion"]))
+
     async def _claim(self) -> bool:
         """Try to take the Lease as it was seen last. An unknown outcome is looked up; if it is ours, claim it again."""
         self._acquired = self._clock.micro_timestamp()
-        self._transitions = int(_spec(self._lease).get("leaseTransitions") or 0) + (self._lease is not None)
+        self._transitions = int(_spec(self._lease).get("leaseTransitions") or 0) + 1
         try:
             await self._write(_now() + self._timing.renew_deadline / 2)
         except KubeError as error:
@@ -209,7 +223,12 @@ class Election:
             await asyncio.sleep(min(self._retry(), max(self._deadline - _now(), 0.0)))
             if _now() >= self._deadline:
                 return f"no renewal came through within {self._timing.renew_deadline:g} s"
-            if not await self._renew():
+            try:
+                async with asyncio.timeout_at(self._deadline):
+                    ours = await self._renew()
+            except TimeoutError:
+                continue
+            if not ours:
                 holder = _spec(self._lease).get("holderIdentity") or "nobody"
                 return f"the lease is held by {holder}"
 

@@ -122,7 +122,6 @@ def decode_page(data: bytes, resource: Resource, decode: type[T]) -> Page[T]:
             items = _decode_each(found.items or [], resource, decode)
     except msgspec.MsgspecError as error:
         raise UnknownOutcomeError(f"the answer is not a list of {resource.plural}: {error}") from None
-    _name_kind(items, resource)
     return Page(items, found.metadata.resource_version, found.metadata.continue_token)
 
 
@@ -134,14 +133,6 @@ def _decode_each(items: list[Any], resource: Resource, decode: type[T]) -> list[
         except msgspec.ValidationError as error:
             _log.warning("object left out", resource=resource.plural, name=_peek(raw).name, error=str(error))
     return decoded
-
-
-def _name_kind(items: list[Any], resource: Resource) -> None:
-    """Items of a list carry neither apiVersion nor kind; whole objects get them back."""
-    for item in items:
-        if isinstance(item, dict):
-            item.setdefault("apiVersion", resource.api_version)
-            item.setdefault("kind", resource.kind)
 
 
 def decode_object(data: bytes) -> Object:

@@ -1,0 +1,404 @@
+"""Candidates on one simulated API server. Whatever happens, at no moment may two of them send."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from scaler.clock import Clock
+from scaler.election import DEFAULT_TIMING, RELEASED_BY, Election, LeadershipLost
+from scaler.kube.api import LEASES, Object, PatchType
+from scaler.sim.cluster import SimCluster
+from scaler.sim.interceptor import Fault, Faults, Rule
+from scaler.sim.loop import run
+
+NS, NAME = "kube-system", "scaler"
+VACANT = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": NAME, "namespace": NS, "annotations": {RELEASED_BY: "nobody"}},
+    "spec": {},
+}
+WRITES = frozenset({"create", "replace"})
+FOR_EVER = 1e6
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Stage:
+    """A cluster with a vacant Lease (unless told otherwise) and a watchman over all candidates."""
+
+    def __init__(self, *, lease: bool = True, seed: int = 0) -> None:
+        self.clock = Clock(1_800_000_000.0)
+        self.cluster = SimCluster(self.clock, seed=seed, latency=0.004)
+        if lease:
+            self.cluster.apply([VACANT])
+        self.candidates: dict[str, Candidate] = {}
+        self.both: list[float] = []
+        self._watchman = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Two may lead never, and the one who works may also send."""
+        while True:
+            if sum(c.election.leading for c in self.candidates.values()) > 1:
+                self.both.append(now())
+            await asyncio.sleep(0.01)
+
+    def start(self, name: str, *faults: Rule, work: Callable[[], Awaitable[None]] | None = None) -> Candidate:
+        candidate = Candidate(self, name, faults, work)
+        self.candidates[name] = candidate
+        return candidate
+
+    def break_client(self, name: str, *faults: Rule) -> None:
+        """From now on this happens to the requests of the candidate `name`."""
+        self.candidates[name].faults.rules[:] = faults
+
+    async def edit(self, **spec: Any) -> None:
+        await self.cluster.patch(LEASES, NS, NAME, {"spec": spec}, patch_type=PatchType.MERGE)
+
+    def lease(self) -> Object:
+        return self.cluster.peek(LEASES, NS)[0]
+
+    @property
+    def holder(self) -> str:
+        return str(self.lease()["spec"].get("holderIdentity", ""))
+
+    async def end(self) -> None:
+        self._watchman.cancel()
+        for candidate in self.candidates.values():
+            await candidate.stop()
+        assert self.both == []
+
+
+class Candidate:
+    """One process: an election, and work that notes from when until when it ran."""
+
+    def __init__(
+        self, stage: Stage, name: str, faults: tuple[Rule, ...], work: Callable[[], Awaitable[None]] | None
+    ) -> None:
+        self.faults = Faults(stage.clock, *faults, seed=len(stage.candidates))
+        api = stage.cluster.client(name, self.faults)
+        rng = random.Random(name)
+        self.election = Election(api, stage.clock, namespace=NS, name=NAME, identity=name, rng=rng)
+        self.began = -1.0
+        self.ended = -1.0
+        self._work = work
+        self.task = asyncio.create_task(self.election.lead(self.work))
+        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    async def work(self) -> None:
+        self.began = now()
+        try:
+            await (self._work() if self._work else asyncio.Event().wait())
+        finally:
+            self.ended = now()
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, LeadershipLost, ZeroDivisionError):
+            await self.task
+
+    @property
+    def lost(self) -> str:
+        """Why it lost its leadership, "" when it did not."""
+        error = self.task.exception() if self.task.done() and not self.task.cancelled() else None
+        return str(error) if isinstance(error, LeadershipLost) else ""
+
+
+def play(scene: Callable[[Stage], Awaitable[None]], *, lease: bool = True, seed: int = 0) -> None:
+    async def main() -> None:
+        stage = Stage(lease=lease, seed=seed)
+        await scene(stage)
+        await stage.end()
+
+    run(main(), seed=seed)
+
+
+def test_a_released_lease_is_taken_at_once_and_renewed_while_work_goes_on() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(60)
+        assert 0.0 < a.began < 0.1
+        assert stage.holder == "a"
+        assert stage.lease()["spec"]["leaseTransitions"] == 1
+        assert RELEASED_BY not in stage.lease()["metadata"].get("annotations", {})
+        assert 45 <= len(stage.cluster.writes("a")) <= 61
+
+    play(scene)
+
+
+def test_a_missing_lease_is_created_but_only_after_whoever_may_have_held_it_must_have_noticed() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(20)
+        assert DEFAULT_TIMING.duration <= a.began < DEFAULT_TIMING.duration + 0.1
+
+    play(scene, lease=False)
+
+
+def test_a_standby_takes_over_within_a_tenth_of_a_second_when_the_leader_shuts_down() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        b = stage.start("b")
+        await asyncio.sleep(30)
+        assert b.began < 0
+        await a.stop()
+        await asyncio.sleep(1)
+        assert a.ended <= b.began <= a.ended + 0.1
+        assert stage.holder == "b"
+
+    play(scene)
+
+
+def test_the_lease_is_kept_while_work_winds_down_and_released_after_it() -> None:
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(12)
+
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a", work=slow_to_end)
+        await asyncio.sleep(1)
+        b = stage.start("b")
+        await asyncio.sleep(1)
+        a.task.cancel()
+        await asyncio.sleep(11)
+        assert a.election.leading
+        assert b.began < 0
+        await asyncio.sleep(2)
+        assert b.began >= a.ended > 13
+
+    play(scene)
+
+
+def test_when_work_fails_its_error_comes_through_and_the_lease_is_released() -> None:
+    async def failing() -> None:
+        await asyncio.sleep(1)
+        raise ZeroDivisionError
+
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a", work=failing)
+        await asyncio.sleep(2)
+        assert isinstance(a.task.exception(), ZeroDivisionError)
+        assert stage.holder == ""
+        assert not a.election.leading
+
+    play(scene)
+
+
+def test_when_work_ends_lead_returns_and_the_lease_is_released() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a", work=lambda: asyncio.sleep(1))
+        await asyncio.sleep(2)
+        assert a.task.done()
+        assert a.task.exception() is None
+        assert stage.holder == ""
+
+    play(scene)
+
+
+DEAF: dict[str, list[Rule]] = {
+    "connection refused": [Rule(fault=Fault.NOT_SENT)],
+    "hung calls": [Rule(fault=Fault.DELAY, seconds=FOR_EVER)],
+    "hung answers": [Rule(fault=Fault.SLOW_ANSWER, seconds=FOR_EVER)],
+    "answers after the deadline": [Rule(fault=Fault.SLOW_ANSWER, seconds=6.0)],
+    "resets and HTML": [Rule(fault=Fault.LOST_REQUEST)],
+    "renewals without answer": [Rule(fault=Fault.LOST_ANSWER, verbs=WRITES)],
+    "too many requests": [Rule(fault=Fault.REFUSED, status=429)],
+    "internal errors": [Rule(fault=Fault.REFUSED, status=500)],
+    "token expired": [Rule(fault=Fault.REFUSED, status=401)],
+}
+
+
+@pytest.mark.parametrize("faults", DEAF.values(), ids=DEAF)
+def test_a_leader_who_cannot_renew_stops_before_the_standby_starts(faults: list[Rule]) -> None:
+    async def scene(stage: Stage) -> None:
+        a, b = stage.start("a"), None
+        await asyncio.sleep(1)
+        b = stage.start("b")
+        await asyncio.sleep(20)
+        stage.break_client("a", *faults)
+        broken = now()
+        await asyncio.sleep(25)
+        assert a.lost.startswith("no renewal came through")
+        assert broken + DEFAULT_TIMING.renew_deadline - 1.2 <= a.ended <= broken + DEFAULT_TIMING.renew_deadline
+        assert a.ended + 1.0 < b.began <= a.ended + DEFAULT_TIMING.duration + 1.3
+
+    play(scene)
+
+
+def test_a_few_lost_renewals_do_not_end_leadership() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(5)
+        stage.break_client("a", Rule(fault=Fault.LOST_ANSWER, times=1), Rule(fault=Fault.NOT_SENT, times=1, skip=1))
+        await asyncio.sleep(30)
+        assert a.election.leading
+
+    play(scene)
+
+
+def test_a_claim_whose_answer_was_lost_is_recognised_as_ones_own() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a", Rule(fault=Fault.LOST_ANSWER, verbs=WRITES, times=1))
+        await asyncio.sleep(10)
+        assert 0.0 < a.began < 0.1
+
+    play(scene)
+
+
+def test_a_deleted_lease_is_made_again_by_its_holder_and_nobody_else_leads() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        b = stage.start("b")
+        for _ in range(5):
+            await asyncio.sleep(3)
+            await stage.cluster.delete(LEASES, NS, NAME)
+        c = stage.start("c")
+        await asyncio.sleep(30)
+        assert a.election.leading
+        assert (b.began, c.began) == (-1.0, -1.0)
+
+    play(scene)
+
+
+EDITS: dict[str, Callable[[Stage], Awaitable[None]]] = {
+    "emptied": lambda stage: stage.edit(holderIdentity=None),
+    "cleared": lambda stage: stage.edit(
+        holderIdentity=None, renewTime=None, acquireTime=None, leaseDurationSeconds=None, leaseTransitions=None
+    ),
+    "made to last for ever": lambda stage: stage.edit(leaseDurationSeconds=100_000),
+    "made short": lambda stage: stage.edit(leaseDurationSeconds=1, renewTime="2001-01-01T00:00:00.000000Z"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_a_lease_that_somebody_edits_stays_with_its_holder(edit: Callable[[Stage], Awaitable[None]]) -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        b = stage.start("b")
+        await asyncio.sleep(5.3)
+        await edit(stage)
+        await asyncio.sleep(30)
+        assert a.election.leading
+        assert b.began < 0
+
+    play(scene)
+
+
+def test_a_lease_given_away_by_hand_ends_leadership_and_is_taken_after_its_time() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        b = stage.start("b")
+        await asyncio.sleep(5)
+        await stage.edit(holderIdentity="b")
+        await asyncio.sleep(20)
+        assert a.lost == "the lease is held by b"
+        assert b.began > a.ended + DEFAULT_TIMING.duration - 1.5
+
+    play(scene)
+
+
+def test_a_leaseduration_beyond_belief_is_not_waited_for() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.edit(holderIdentity="gone", leaseDurationSeconds=1_000_000, renewTime="2001-01-01T00:00:00.000000Z")
+        a = stage.start("a")
+        await asyncio.sleep(100)
+        assert 60.0 < a.began < 61.0
+
+    play(scene)
+
+
+def test_a_standby_that_cannot_watch_still_takes_over() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        b = stage.start("b", Rule(fault=Fault.REFUSED, status=403, verbs=frozenset({"watch", "list"})))
+        await asyncio.sleep(20)
+        assert b.began < 0
+        await a.stop()
+        await asyncio.sleep(5)
+        assert a.ended < b.began < a.ended + 2.0
+
+    play(scene)
+
+
+def test_a_standby_whose_watch_hangs_never_takes_a_lease_that_is_renewed() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        b = stage.start("b", Rule(fault=Fault.LAG, seconds=FOR_EVER))
+        await asyncio.sleep(100)
+        assert a.election.leading
+        assert b.began < 0
+
+    play(scene)
+
+
+def test_the_wall_clock_may_say_anything() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        stage.clock = Clock(0.0)
+        b = stage.start("b")
+        await asyncio.sleep(30)
+        assert a.election.leading
+        await a.stop()
+        await asyncio.sleep(1)
+        assert b.election.leading
+
+    play(scene)
+
+
+FAULTS = [
+    Rule(fault=Fault.NOT_SENT, probability=0.1),
+    Rule(fault=Fault.LOST_REQUEST, probability=0.1),
+    Rule(fault=Fault.LOST_ANSWER, probability=0.2),
+    Rule(fault=Fault.DELAY, probability=0.1, seconds=3.0),
+    Rule(fault=Fault.SLOW_ANSWER, probability=0.1, seconds=7.0),
+    Rule(fault=Fault.REFUSED, probability=0.1, status=409, verbs=WRITES),
+    Rule(fault=Fault.REFUSED, probability=0.1, status=500),
+    Rule(fault=Fault.CUT, probability=0.1),
+    Rule(fault=Fault.LAG, probability=0.2, seconds=10.0),
+]
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_three_candidates_in_any_weather_never_lead_together_and_one_leads_when_it_clears(seed: int) -> None:
+    async def scene(stage: Stage) -> None:
+        dice = random.Random(seed)
+        for turn in range(60):
+            name = dice.choice("abc")
+            weather = [msgspec.structs.replace(rule) for rule in dice.sample(FAULTS, 3)] if dice.random() < 0.7 else []
+            old = stage.candidates.get(name)
+            if old is None or old.task.done():
+                stage.start(name, *weather)
+            elif dice.random() < 0.2:
+                await old.stop()
+            else:
+                stage.break_client(name, *weather)
+            if dice.random() < 0.1 and turn > 5:
+                with contextlib.suppress(Exception):
+                    await stage.cluster.delete(LEASES, NS, NAME)
+            await asyncio.sleep(dice.uniform(0.1, 6.0))
+        for name in "abc":
+            stage.break_client(name)
+            if stage.candidates[name].task.done():
+                stage.start(name)
+        await asyncio.sleep(40)
+        assert sum(c.election.leading for c in stage.candidates.values()) == 1
+
+    play(scene, seed=seed)
