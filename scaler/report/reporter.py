@@ -7,6 +7,7 @@ One Reporter per term of leadership: what the last leader wrote is read back, no
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.plan import explain
-from scaler.plan.model import Reason, ServiceKey, Verdict
+from scaler.plan.model import Plan, Reason, ServiceKey, Verdict
 from scaler.report import events
 from scaler.report.conditions import Told, already_told, status_patch
 from scaler.report.config_maps import OwnConfigMaps
@@ -51,18 +52,19 @@ class _Kind(StrEnum):
 
 
 class _Letter(NamedTuple):
-    """One object to be written: a ConfigMap by its rule, a job by its uid, an event by its name."""
+    """One object to be written: a ConfigMap by its rule, a job by its uid, an event by its number."""
 
     kind: _Kind
     namespace: str
     name: str
 
 
-class _Job(NamedTuple):
-    """The newest that is known about one job."""
+class _Change(NamedTuple):
+    """An instance's (state, reason) became another; put into words only when it is written."""
 
-    obj: Object
-    told: Told
+    job: Object
+    verdict: Verdict
+    plan: Plan
 
 
 class Reporter:
@@ -80,11 +82,13 @@ class Reporter:
         self._config_maps = OwnConfigMaps(writer, reader, metrics)
         self._outbox: Outbox[_Letter] = Outbox(self._write, interval=settings.status_interval, parallel=PARALLEL_WRITES)
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, tuple[ServiceReport, Verdict]] = {}
         self._written_jobs: dict[str, tuple[str, Object]] = {}
         self._reasons: dict[str, tuple[str, str]] = {}
         self._notes: dict[ServiceKey, frozenset[Happening]] = {}
-        self._events: dict[str, Happening] = {}
+        self._news: dict[str, _Change | Happening] = {}
+        self._approved: dict[str, Happening] = {}
+        self._numbers = itertools.count()
         self._recent = events.Recent()
         self._spam = events.SpamFilter()
 
@@ -94,9 +98,13 @@ class Reporter:
         for report in reports:
             self._forget_instances(self._noted(report), report)
         for report in reports:
-            self._note_jobs(report)
-            self._note_warnings(report)
-            self._note_rule(report)
+            before = self._noted(report)
+            changed = before is None or _stated(before) != _stated(report)
+            self._note_jobs(report, changed)
+            self._remember_report(report)
+            if changed:
+                self._note_warnings(report)
+                self._mark_rule(report.rule)
 
     def service_gone(self, key: ServiceKey) -> None:
         """The service has no jobs any more; other services of its rule may have some."""
@@ -123,63 +131,50 @@ class Reporter:
         """Whether everything noted so far is written."""
         return self._outbox.idle
 
-    def _note_jobs(self, report: ServiceReport) -> None:
-        instances = {instance.uid: instance for instance in report.snapshot.instances}
+    def _note_jobs(self, report: ServiceReport, changed: bool) -> None:
         for verdict in report.plan.verdicts:
-            job, instance = report.jobs.get(verdict.uid), instances.get(verdict.uid)
-            if job is not None and instance is not None:
-                words = self._words(verdict, report.plan)
-                self._tell_change(job, verdict, words)
-                self._note_job(job, Told(instance, verdict, words, report.replicas.get(verdict.uid)))
+            job = report.jobs.get(verdict.uid)
+            if job is None:
+                continue
+            self._note_change(job, verdict, report.plan)
+            known = self._jobs.get(verdict.uid)
+            if verdict.reason is Reason.NOT_SERVED:
+                self._jobs.pop(verdict.uid, None)
+            elif changed or known is None or _job_differs(known[0], report, verdict.uid):
+                self._jobs[verdict.uid] = (report, verdict)
+                self._outbox.mark(_Letter(_Kind.CONDITIONS, verdict.name, verdict.uid))
 
-    def _note_job(self, job: Object, told: Told) -> None:
-        """A job that is not ours to serve is not written to."""
-        if told.verdict.reason is Reason.NOT_SERVED:
-            self._jobs.pop(told.verdict.uid, None)
-            return
-        uid = told.verdict.uid
-        self._jobs[uid] = _Job(job, told)
-        if status_patch(self._newest(uid, job), told, "") is not None:
-            self._outbox.mark(_Letter(_Kind.CONDITIONS, told.instance.name, uid))
-
-    def _tell_change(self, job: Object, verdict: Verdict, words: str) -> None:
+    def _note_change(self, job: Object, verdict: Verdict, plan: Plan) -> None:
         """An event when (state, reason) is news; after a failover the job's own status says what was told."""
         now = (verdict.state.value, verdict.reason.value)
         before = self._reasons.get(verdict.uid)
         self._reasons[verdict.uid] = now
         if before == now or (before is None and already_told(job, verdict)) or not _is_served(job, verdict):
             return
-        self._tell(Happening(_subject(job), now[1], words, verdict.reason in events.NEEDS_ATTENTION))
+        self._tell(_Change(job, verdict, plan), verdict.name)
 
     def _note_warnings(self, report: ServiceReport) -> None:
         before = self._notes.get(report.plan.key, frozenset())
         now = frozenset(_warnings(report))
         self._notes[report.plan.key] = now
         for happening in sorted(now - before):
-            self._tell(happening)
+            self._tell(happening, happening.subject.name)
 
-    def _tell(self, happening: Happening) -> None:
-        now, name = self._clock.now(), happening.event_name
-        if not self._recent.is_news(name, now):
-            return
-        if len(self._events) >= MAX_EVENTS_WAITING:
+    def _tell(self, news: _Change | Happening, about: str) -> None:
+        if len(self._news) + len(self._approved) >= MAX_EVENTS_WAITING:
             self._metrics.report_dropped(_Kind.EVENT, "overflow")
-        elif not self._spam.admits(happening.subject, now):
-            self._metrics.report_dropped(_Kind.EVENT, "spam")
-        else:
-            self._events[name] = happening
-            self._outbox.mark(_Letter(_Kind.EVENT, happening.subject.namespace, name))
+            return
+        number = str(next(self._numbers))
+        self._news[number] = news
+        self._outbox.mark(_Letter(_Kind.EVENT, about, number))
 
     def _noted(self, report: ServiceReport) -> ServiceReport | None:
         return self._services.get(report.rule, {}).get(report.plan.key)
 
-    def _note_rule(self, report: ServiceReport) -> None:
-        before = self._noted(report)
+    def _remember_report(self, report: ServiceReport) -> None:
         services = self._services.setdefault(report.rule, {})
         services.pop(report.plan.key, None)
         services[report.plan.key] = report  # the newest comes last
-        if before is None or _stated(before) != _stated(report):
-            self._mark_rule(report.rule)
 
     def _mark_rule(self, rule: RuleKey) -> None:
         """Jobs that name no rule have no ConfigMaps either: their conditions and events say it all."""
@@ -221,11 +216,13 @@ class Reporter:
             await self._config_maps.put(encode(rule.namespace, rule.name, last_valid))
 
     async def _write_conditions(self, uid: str) -> None:
-        job = self._jobs.get(uid)
-        patch = status_patch(self._newest(uid, job.obj), job.told, self._clock.timestamp()) if job else None
-        if job is None or patch is None:
+        if uid not in self._jobs:
             return
-        subject = _subject(job.obj)
+        report, verdict = self._jobs[uid]
+        job, subject = report.jobs[uid], _subject(report.jobs[uid])
+        patch = status_patch(self._newest(uid, job), self._told(report, verdict), self._clock.timestamp())
+        if patch is None:
+            return
         try:
             after = await self._writer.patch(
                 ASCEND_JOBS, subject.namespace, subject.name, patch, patch_type=PatchType.MERGE, subresource="status"
@@ -234,21 +231,46 @@ class Reporter:
             return
         except ConflictError:
             # Retried on what is there now, should the cache not bring it sooner.
-            self._remember(job.obj, await self._reader.get(ASCEND_JOBS, subject.namespace, subject.name))
+            self._remember(job, await self._reader.get(ASCEND_JOBS, subject.namespace, subject.name))
             raise
-        self._remember(job.obj, after)
+        self._remember(job, after)
 
-    async def _write_event(self, name: str) -> None:
-        happening = self._events.get(name)
-        if happening is None:
-            return
+    def _told(self, report: ServiceReport, verdict: Verdict) -> Told:
+        instance = next(found for found in report.snapshot.instances if found.uid == verdict.uid)
+        return Told(instance, verdict, self._words(verdict, report.plan), report.replicas.get(verdict.uid))
+
+    async def _write_event(self, number: str) -> None:
+        news = self._news.pop(number, None)
+        if news is not None:
+            happening = self._happening(news) if isinstance(news, _Change) else news
+            if self._is_worth_telling(happening):
+                self._approved[number] = happening
+        if number in self._approved:
+            await self._write_happening(self._approved[number])
+            del self._approved[number]
+
+    def _is_worth_telling(self, happening: Happening) -> bool:
+        now = self._clock.now()
+        if not self._recent.is_news(happening.event_name, now):
+            return False
+        if self._spam.admits(happening.subject, now):
+            return True
+        self._metrics.report_dropped(_Kind.EVENT, "spam")
+        return False
+
+    def _happening(self, change: _Change) -> Happening:
+        verdict = change.verdict
+        words = self._words(verdict, change.plan)
+        warning = verdict.reason in events.NEEDS_ATTENTION
+        return Happening(_subject(change.job), verdict.reason.value, words, warning)
+
+    async def _write_happening(self, happening: Happening) -> None:
         try:
             await self._create_or_count(happening)
         except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
             # It would be refused again: the namespace is going, or events may not be written.
             self._metrics.report_dropped(_Kind.EVENT, "refused")
-            _log.warning("event refused", name=name, namespace=happening.subject.namespace, error=str(error))
-        self._events.pop(name, None)
+            _log.warning("event refused", about=happening.subject.name, error=str(error))
 
     async def _create_or_count(self, happening: Happening) -> None:
         namespace, name, now = happening.subject.namespace, happening.event_name, self._clock.now()
@@ -285,6 +307,13 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
     plan, snapshot = report.plan, report.snapshot
     decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
     return (*decided, snapshot.rule, snapshot.problem, snapshot.options.paused, report.last_valid)
+
+
+def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
+    """Whether the job itself or its counts changed; what was decided about it is compared apart."""
+    old, new = before.jobs.get(uid) or {}, after.jobs[uid]
+    version = "resourceVersion"
+    return _metadata(old, version) != _metadata(new, version) or before.replicas.get(uid) != after.replicas.get(uid)
 
 
 def _is_served(job: Object, verdict: Verdict) -> bool:

@@ -1,0 +1,64 @@
+"""Events: what they say, what makes two of them the same, and how many are allowed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.report.events import REPEAT_AFTER, Happening, Recent, SpamFilter, Subject, event, repetition
+
+JOB = Subject("mindxdl.gitee.com/v1", "AscendJob", "default", "p0", "uid-p0")
+HELD = Happening(JOB, "WaitingForRatio", "waits for group1")
+
+
+def test_an_event_says_who_why_and_when() -> None:
+    found = event(HELD, now=0)
+    assert found["involvedObject"]["uid"] == "uid-p0"
+    assert (found["reason"], found["message"], found["type"]) == ("WaitingForRatio", "waits for group1", "Normal")
+    assert found["firstTimestamp"] == found["lastTimestamp"] == "1970-01-01T00:00:00Z"
+    assert event(HELD._replace(warning=True), now=0)["type"] == "Warning"
+
+
+def test_the_same_thing_has_the_same_name_and_anything_else_another() -> None:
+    others = [HELD._replace(reason="Paused"), HELD._replace(message="x"), HELD._replace(subject=JOB._replace(uid="2"))]
+    assert len({HELD.event_name, *(other.event_name for other in others)}) == 4
+    assert Happening(JOB, "WaitingForRatio", "waits for group1").event_name == HELD.event_name
+
+
+def test_a_rule_that_does_not_exist_is_named_without_a_uid() -> None:
+    found = event(Happening(Subject("v1", "ConfigMap", "default", "rule"), "RuleMissing", ""), now=0)
+    assert "uid" not in found["involvedObject"]
+
+
+def test_a_very_long_name_still_gives_an_object_name() -> None:
+    assert len(HELD._replace(subject=JOB._replace(name="a" * 253)).event_name) <= 253
+
+
+def test_a_repetition_is_counted_at_most_once_in_ten_minutes() -> None:
+    told = event(HELD, now=0)
+    assert repetition(told, REPEAT_AFTER - 1) is None
+    assert repetition(told, REPEAT_AFTER) == {"count": 2, "lastTimestamp": "1970-01-01T00:10:00Z"}
+
+
+@given(count=st.none() | st.text() | st.integers(1), last=st.none() | st.text())
+def test_an_event_of_any_shape_can_be_repeated(count: object, last: str | None) -> None:
+    patch = repetition({"count": count, "lastTimestamp": last}, 1e10)
+    assert patch is None or patch["count"] == (count if isinstance(count, int) else 1) + 1
+
+
+def test_the_same_news_is_news_again_after_ten_minutes() -> None:
+    recent = Recent()
+    assert [recent.is_news("a", now) for now in (0, 1, REPEAT_AFTER, REPEAT_AFTER + 1)] == [True, False, True, False]
+
+
+def test_a_flapping_object_gets_a_burst_and_then_one_event_a_minute() -> None:
+    spam = SpamFilter()
+    assert sum(spam.admits(JOB, 0) for _ in range(100)) == SpamFilter.BURST
+    assert [spam.admits(JOB, now) for now in (59, 60, 61)] == [False, True, False]
+
+
+def test_one_object_cannot_silence_another() -> None:
+    spam = SpamFilter()
+    for _ in range(100):
+        spam.admits(JOB, 0)
+    assert spam.admits(JOB._replace(uid="other"), 0)

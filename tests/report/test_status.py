@@ -1,0 +1,160 @@
+"""The status ConfigMap: what it says, that it rests, and that it always fits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.kube.api import Object
+from scaler.plan import explain
+from scaler.plan.model import RuleProblem, ServiceKey, Warning
+from scaler.plan.planner import plan
+from scaler.report import status
+from scaler.report.last_valid import LastValid
+from scaler.report.objects import MANAGED_BY_LABEL, RULE_LABEL, is_ours, last_valid_name, rule_of, status_name
+from scaler.report.status import status_config_map, status_document
+from scaler.report.values import ServiceReport
+from tests.builders import instance, rule, service, snapshot
+from tests.report.fakes import report, report_of
+
+
+def document(*reports: ServiceReport) -> Any:
+    return json.loads(config_map(*reports)["data"]["status.json"])
+
+
+def config_map(*reports: ServiceReport) -> Object:
+    return status_config_map(reports, explain.words)
+
+
+def text(*reports: ServiceReport) -> str:
+    return str(config_map(*reports)["data"]["status.txt"])
+
+
+DEGRADED = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Terminating, d1 Held")
+
+
+def test_it_says_what_runs_and_what_is_worked_towards() -> None:
+    (found,) = document(report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running"))["services"]
+    assert found["current"] == {"index": 1, "counts": {"group0": 1, "group1": 1}}
+    assert found["target"] == {"index": 0, "counts": {"group0": 2, "group1": 1}}
+    assert found["complete"] is False
+
+
+def test_below_the_smallest_ratio_no_ratio_is_current() -> None:
+    assert document(DEGRADED)["services"][0]["current"] is None
+
+
+def test_every_instance_has_its_state_its_reason_and_words() -> None:
+    (found,) = document(DEGRADED)["services"]
+    assert [(i["name"], i["state"], i["reason"]) for i in found["instances"]] == [
+        ("p0", "Running", "Running"),
+        ("p1", "Held", "WaitingForRatio"),
+        ("d0", "Terminating", "Terminating"),
+        ("d1", "Admitted", "WaitingForScheduler"),
+    ]
+    assert "waits for group1" in found["instances"][1]["words"]
+
+
+def test_a_person_reads_it_without_tools() -> None:
+    assert text(DEGRADED).splitlines()[:6] == [
+        "rule default/rule",
+        "",
+        "service mindie: runs no ratio, works towards ratio 1 (1 group0 + 1 group1)",
+        "  GROUP   TARGET  RUNNING  IN FLIGHT  HELD",
+        "  group0  1       1        0          1",
+        "  group1  1       0        0          1",
+    ]
+
+
+def test_services_that_share_a_rule_share_its_status() -> None:
+    other = msgspec.structs.replace(service("1P1D", "p5 Held"), key=ServiceKey("default", "rule", "a-service"))
+    found = document(DEGRADED, report_of(other))
+    assert [service["job_id"] for service in found["services"]] == ["a-service", "mindie"]
+
+
+def test_a_problem_of_the_rule_is_said_with_what_stays_in_force() -> None:
+    problem = RuleProblem(Warning.RULE_INVALID, "line 3: no comma")
+    broken = service("1P1D", "p0 Running", problem=problem)
+    last_valid = LastValid("{}")
+    found = document(report_of(broken, last_valid=last_valid))
+    assert found["rule"]["problem"] == {"kind": "RuleInvalid", "message": "line 3: no comma"}
+    assert found["rule"]["in_force"] == last_valid.sha256
+    assert "! RuleInvalid: line 3: no comma (the last valid one stays in force)" in text(report_of(broken))
+    never = snapshot(None, (instance("p0"),), problem=problem)
+    assert "(no valid one was ever seen)" in text(report_of(never))
+
+
+def test_warnings_name_their_instance() -> None:
+    odd = snapshot(rule("1P1D"), (instance("p0", expected=3),))
+    (found,) = document(report_of(odd))["services"]
+    assert ("InstanceSizeMismatch", "p0") in [(w["warning"], w["instance"]) for w in found["warnings"]]
+
+
+def test_it_rests_while_only_time_and_versions_move() -> None:
+    before = service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
+    after = msgspec.structs.replace(before, now=before.now + 3600, resource_versions={"pods": "9"})
+    assert config_map(report_of(before)) == config_map(report_of(after))
+
+
+def test_it_belongs_to_us_and_names_its_rule() -> None:
+    found = config_map(DEGRADED)
+    assert is_ours(found)
+    assert rule_of(found) == "rule"
+    assert "ownerReferences" not in found["metadata"]
+
+
+@given(st.text("abc.-", min_size=1, max_size=253).map(lambda name: f"a{name}"[:252] + "z"))
+def test_names_and_labels_of_any_rule_are_valid_and_never_collide(name: str) -> None:
+    named = msgspec.structs.replace(service("1P", "p0"), key=ServiceKey("default", name, "mindie"))
+    metadata = config_map(report_of(named))["metadata"]
+    assert metadata["name"] == status_name(name) != last_valid_name(name)
+    assert len(metadata["name"]) <= 253
+    assert len(metadata["labels"][RULE_LABEL]) <= 63
+    assert metadata["labels"][RULE_LABEL][-1] not in ".-"
+    assert status_name(name + "x") != status_name(name)
+
+
+def many(number: int) -> ServiceReport:
+    taken = snapshot(rule("1P1D"), tuple(instance(f"p{n}", "Running" if n % 2 else "Held") for n in range(number)))
+    return report_of(taken)
+
+
+def test_what_does_not_fit_is_left_out_and_counted_running_instances_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "MAX_BYTES", 20_000)
+    found = config_map(many(100))
+    assert sum(len(value.encode()) for value in found["data"].values()) <= 20_000
+    read = json.loads(found["data"]["status.json"])
+    kept = read["services"][0]["instances"]
+    assert len(kept) + read["left_out"]["instances"] == 100
+    assert {i["state"] for i in kept} == {"Held"}
+    assert "instances left out" in found["data"]["status.txt"]
+
+
+def test_thousands_of_services_fit_too() -> None:
+    one = service("1P1D", "p0 Held, d0 Held")
+    made = plan(one)[0]
+    keys = [ServiceKey("default", "rule", f"service-{n:05}") for n in range(4000)]
+    services = [
+        ServiceReport(msgspec.structs.replace(one, key=key), msgspec.structs.replace(made, key=key)) for key in keys
+    ]
+    found = config_map(*services)
+    assert sum(len(value.encode()) for value in found["data"].values()) <= status.MAX_BYTES
+    read = json.loads(found["data"]["status.json"])
+    assert len(read["services"]) + read["left_out"]["services"] == 4000
+
+
+@given(running=st.integers(0, 4), decode=st.integers(0, 3))
+def test_the_current_ratio_is_the_largest_that_all_running_instances_meet(running: int, decode: int) -> None:
+    text = ", ".join([f"p{n} Running" for n in range(running)] + [f"d{n} Running" for n in range(decode)])
+    (found,) = status_document([report("4P3D > 2P2D > 1P1D", text)], explain.words)["services"]
+    meets = [i for i, (p, d) in enumerate([(4, 3), (2, 2), (1, 1)]) if running >= p and decode >= d]
+    assert (found["current"] or {"index": None})["index"] == (meets[0] if meets else None)
+
+
+def test_the_labels_are_those_that_kubectl_users_select_by() -> None:
+    assert config_map(DEGRADED)["metadata"]["labels"] == {MANAGED_BY_LABEL: "mind-cluster-scaler", RULE_LABEL: "rule"}
