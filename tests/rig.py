@@ -1,0 +1,144 @@
+"""The controller on a simulated cluster, with the test as scheduler, kubelet and user. Virtual time only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from scaler.app import run_controller
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
+from scaler.plan.invariants import violations
+from scaler.plan.model import Plan, Snapshot
+from scaler.settings import Settings
+from scaler.sim.cluster import SimCluster
+from scaler.sim.interceptor import Interceptor
+from tests.jobs import NAMESPACE, node
+
+START = 1_700_000_000.0
+MOMENT = 0.2
+"""Seconds in which everything that only needs round trips has happened."""
+NODE = "node-0"
+
+
+class Rig:
+    """`decisions` has every decision made; each has been checked against the invariants."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self.cluster = cluster
+        self.decisions: list[tuple[Snapshot, Plan]] = []
+        self.broken: list[str] = []
+        cluster.apply([node(NODE)])
+
+    def observe(self, decided: Sequence[tuple[Snapshot, Plan]]) -> None:
+        self.decisions += decided
+        self.broken += [found for snapshot, plan in decided for found in violations(snapshot, plan)]
+
+    # what a test does
+
+    def apply(self, *objects: Object) -> None:
+        self.cluster.apply(objects, NAMESPACE)
+
+    async def settle(self, seconds: float = MOMENT) -> None:
+        await asyncio.sleep(seconds)
+        assert self.broken == []
+
+    async def start(self, *jobs: str, node_name: str = NODE) -> None:
+        """Bind every pod of these jobs and let it run."""
+        for job in jobs:
+            for pod in self.pods_of(job):
+                if not pod["spec"].get("nodeName"):
+                    await self.bind(pod, node_name)
+                await self.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+        await self.settle()
+
+    async def bind(self, pod: Object, node_name: str = NODE) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": node_name}
+        body = {"metadata": {"name": pod["metadata"]["name"]}, "target": target}
+        await self.cluster.create(Resource("", "v1", "pods/binding", "Binding"), NAMESPACE, body)
+
+    async def status(self, pod: Object, **status: Any) -> None:
+        name = pod["metadata"]["name"]
+        patch = {"status": status}
+        await self.cluster.patch(PODS, NAMESPACE, name, patch, patch_type=PatchType.MERGE, subresource="status")
+
+    async def kill(self, *jobs: str) -> None:
+        """Delete all pods of these jobs at once, as Volcano's plugin does after a fault."""
+        for job in jobs:
+            for pod in self.pods_of(job):
+                await self.cluster.delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_seconds=0)
+
+    # what a test sees
+
+    def pods_of(self, job: str) -> list[Object]:
+        return [
+            pod
+            for pod in self.cluster.peek(PODS, NAMESPACE)
+            if any(owner["name"] == job for owner in pod["metadata"].get("ownerReferences", ()))
+        ]
+
+    def with_pods(self) -> set[str]:
+        return {
+            owner["name"]
+            for pod in self.cluster.peek(PODS, NAMESPACE)
+            for owner in pod["metadata"].get("ownerReferences", ())
+        }
+
+    def with_pod_group(self) -> set[str]:
+        return {group["metadata"]["ownerReferences"][0]["name"] for group in self.cluster.peek(POD_GROUPS, NAMESPACE)}
+
+    def services(self) -> set[str]:
+        return {service["metadata"]["name"] for service in self.cluster.peek(SERVICES, NAMESPACE)}
+
+    def reason(self, job: str) -> str:
+        """The reason of the last decision about the job."""
+        found = [v.reason for _, plan in self.decisions for v in plan.verdicts if v.name == job]
+        return str(found[-1]) if found else ""
+
+    def words(self, job: str) -> str:
+        """Reason and message of the job's last condition."""
+        (status,) = [j.get("status", {}) for j in self.cluster.peek(ASCEND_JOBS) if j["metadata"]["name"] == job]
+        last = status["conditions"][-1]
+        return f"{last['type']} {last['reason']}: {last['message']}"
+
+    def config_map(self, name: str) -> Object | None:
+        found = [cm for cm in self.cluster.peek(CONFIG_MAPS, NAMESPACE) if cm["metadata"]["name"] == name]
+        return found[0] if found else None
+
+    def events(self) -> set[tuple[str, str]]:
+        return {(event["involvedObject"]["name"], event["reason"]) for event in self.cluster.peek(EVENTS)}
+
+    def writes(self, client: str = "scaler") -> list[str]:
+        """What the controller wrote, `verb plural name`, refused writes too."""
+        return [f"{w.verb} {w.resource.plural} {w.name}" for w in self.cluster.audit if w.client == client]
+
+
+@asynccontextmanager
+async def rig(
+    *objects: Object, interceptor: Interceptor | None = None, cluster: SimCluster | None = None, **settings: Any
+) -> AsyncIterator[Rig]:
+    """A running controller; `objects` exist before it starts. It must still be alive at the end."""
+    clock = Clock(START)
+    made = Rig(cluster or SimCluster(clock))
+    made.apply(*objects)
+    async with controller(made, clock, interceptor=interceptor, **settings):
+        await made.settle()
+        yield made
+
+
+@asynccontextmanager
+async def controller(
+    on: Rig, clock: Clock, *, interceptor: Interceptor | None = None, **settings: Any
+) -> AsyncIterator[None]:
+    """One life of the controller."""
+    chosen = Settings(**{"leader_election": False, "http_port": 0, **settings})
+    api = on.cluster.client("scaler", interceptor)
+    task = asyncio.create_task(run_controller(api, chosen, clock, observer=on.observe, seed=0))
+    try:
+        yield
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
