@@ -1,0 +1,88 @@
+"""Metrics: what a plan adds, that services come and go without a trace, and that the reference page is complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.plan.model import ServiceKey, State
+from scaler.plan.planner import plan
+from scaler.report.metrics import Metrics
+from tests.builders import service
+
+REFERENCE = Path(__file__).parents[2] / "docs/reference/metrics.md"
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_a_plan_is_counted_by_state_and_reason() -> None:
+    metrics = Metrics()
+    metrics.planned(plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held"))[0])
+    assert value(metrics, "scaler_instances", state="Held", reason="WaitingForRatio") == 1
+    assert value(metrics, "scaler_services", complete="no") == 1
+    assert value(metrics, "scaler_actions_total", action="Admit") == 1
+
+
+def test_a_rule_problem_is_counted_while_it_lasts() -> None:
+    metrics, made = Metrics(), plan(service("1P", "p0 Running"))[0]
+    metrics.planned(made, rule_problem=True)
+    assert value(metrics, "scaler_services_with_rule_problem") == 1
+    metrics.planned(made)
+    assert value(metrics, "scaler_services_with_rule_problem") == 0
+
+
+_states = st.lists(st.sampled_from(list(State)), min_size=1, max_size=5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), _states), max_size=8))
+def test_gauges_always_are_the_sum_over_the_newest_plans(history: list[tuple[int, list[State]]]) -> None:
+    metrics = Metrics()
+    newest = {}
+    for number, states in history:
+        text = ", ".join(f"p{n} {state}" for n, state in enumerate(states))
+        made = msgspec.structs.replace(plan(service("2P", text))[0], key=ServiceKey("a", "b", str(number)))
+        metrics.planned(made)
+        newest[made.key] = made
+    for made in newest.values():
+        for verdict in made.verdicts:
+            told = sum(
+                (v.state, v.reason) == (verdict.state, verdict.reason) for m in newest.values() for v in m.verdicts
+            )
+            assert value(metrics, "scaler_instances", state=verdict.state, reason=verdict.reason) == told
+    for key in newest:
+        metrics.service_gone(key)
+    assert all(sample.value == 0 for family in metrics.registry.collect() if family.name == "scaler_instances"
+               for sample in family.samples)  # fmt: skip
+
+
+def test_ten_thousand_services_give_the_same_series_as_one() -> None:
+    one, many = Metrics(), Metrics()
+    made = plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held"))[0]
+    one.planned(made)
+    for number in range(1000):
+        many.planned(msgspec.structs.replace(made, key=ServiceKey("ns", f"rule-{number}", "mindie")))
+    assert many.render().count(b"\n") == one.render().count(b"\n")
+
+
+def test_writes_watches_and_dropped_reports_are_counted_by_label() -> None:
+    metrics = Metrics()
+    metrics.write("create", "pods", "ok")
+    metrics.write("create", "pods", "ok")
+    metrics.watch_restart("pods", "410")
+    metrics.event_handled("pods", 5)
+    metrics.report_dropped("event", "spam")
+    assert value(metrics, "scaler_writes_total", verb="create", resource="pods", outcome="ok") == 2
+    assert value(metrics, "scaler_watch_restarts_total", resource="pods", cause="410") == 1
+    assert value(metrics, "scaler_watch_events_total", resource="pods") == 5
+    assert value(metrics, "scaler_reports_dropped_total", kind="event", cause="spam") == 1
+
+
+def test_the_reference_page_names_every_metric_and_no_other() -> None:
+    families = {family.name + ("_total" if family.type == "counter" else "") for family in Metrics().registry.collect()}
+    assert set(re.findall(r"^\| `(scaler_\w+)`", REFERENCE.read_text(), re.MULTILINE)) == families

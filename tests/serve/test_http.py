@@ -1,0 +1,112 @@
+"""What probes and people get over HTTP, through a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from scaler.clock import Clock
+from scaler.plan.model import ServiceKey, Snapshot
+from scaler.report.metrics import Metrics
+from scaler.serve.health import HealthState
+from scaler.serve.http import ServeState, serve
+from tests.builders import service
+
+SNAPSHOT = service("2P1D > 1P1D", "p0 Running, d0 Held")
+
+
+@pytest.fixture
+async def state() -> ServeState:
+    alone = ServiceKey("default", "", "mindie")
+    return ServeState(HealthState(Clock(0)), Metrics(), {SNAPSHOT.key: SNAPSHOT, alone: SNAPSHOT})
+
+
+@pytest.fixture
+async def client(state: ServeState) -> AsyncIterator[aiohttp.ClientSession]:
+    async with serve(state, "127.0.0.1", 0) as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        yield session
+
+
+async def fetched(state: ServeState, path: str) -> tuple[int, str]:
+    async with (
+        serve(state, "127.0.0.1", 0) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_it_is_ready_once_it_waits_for_nothing(client: aiohttp.ClientSession, state: ServeState) -> None:
+    state.health.wait_for("ascendjobs.mindxdl.gitee.com", "CRD not installed")
+    async with client.get("/readyz") as answer:
+        assert answer.status == 503
+        assert "waiting for ascendjobs.mindxdl.gitee.com: CRD not installed\n" in await answer.text()
+    state.health.has("ascendjobs.mindxdl.gitee.com")
+    state.health.has("start")
+    async with client.get("/readyz") as answer:
+        assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+async def test_a_stalled_loop_is_unhealthy(state: ServeState) -> None:
+    stalled = HealthState(Clock(0), stalled_after=-1.0)
+    stalled.beat("decision loop")
+    status, text = await fetched(state._replace(health=stalled), "/healthz")
+    assert status == 500
+    assert text.startswith("decision loop: no sign of life")
+
+
+async def test_metrics_are_in_the_text_format(client: aiohttp.ClientSession, state: ServeState) -> None:
+    state.metrics.passes.inc()
+    async with client.get("/metrics") as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert "scaler_passes_total 1.0" in await answer.text()
+
+
+async def test_snapshots_are_listed_and_each_can_be_replayed(client: aiohttp.ClientSession) -> None:
+    async with client.get("/snapshots") as answer:
+        assert (await answer.text()).splitlines() == ["default/-/mindie", "default/rule/mindie"]
+    for path in ("default/-/mindie", "default/rule/mindie"):
+        async with client.get(f"/snapshots/{path}") as answer:
+            assert msgspec.json.decode(await answer.read(), type=Snapshot) == SNAPSHOT
+
+
+async def test_an_unknown_service_says_where_to_look(client: aiohttp.ClientSession) -> None:
+    async with client.get("/snapshots/default/rule/nobody") as answer:
+        assert (answer.status, await answer.text()) == (404, "404 no such service; /snapshots lists them\n")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+async def test_nothing_can_be_changed(client: aiohttp.ClientSession, method: str) -> None:
+    async with client.request(method, "/metrics") as answer:
+        assert answer.status == 405
+
+
+async def test_bodies_are_refused(client: aiohttp.ClientSession) -> None:
+    async with client.get("/metrics", data=b"x" * 10) as answer:
+        assert answer.status == 413
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz/..%2f", "/nothing"])
+async def test_every_answer_has_safe_headers(client: aiohttp.ClientSession, path: str) -> None:
+    async with client.get(path) as answer:
+        assert answer.status == 404
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Server"] == "scaler"
+
+
+async def test_a_bug_shows_in_the_log_and_not_on_the_wire(state: ServeState) -> None:
+    with capture_logs() as lines:
+        broken = state._replace(snapshots=None)  # type: ignore[arg-type]
+        assert await fetched(broken, "/snapshots") == (500, "500 internal error\n")
+    assert [line["event"] for line in lines] == ["request failed"]
+
+
+async def test_a_taken_port_is_told_at_start(state: ServeState) -> None:
+    async with serve(state, "127.0.0.1", 0) as port:
+        with pytest.raises(OSError, match="address already in use"):
+            async with serve(state, "127.0.0.1", port):
+                pass
