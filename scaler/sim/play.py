@@ -37,13 +37,14 @@ def play(
 ) -> Timeline:
     """Run the scenario to its end. `listener` hears every moment as it happens, `record` every decision."""
     timeline = Timeline(listener)
-    loop.run(_play(scenario, timeline, seed, record), seed=seed)
+    loop.run(play_on(timeline, scenario, seed=seed, record=record), seed=seed)
     return timeline
 
 
-async def _play(
-    scenario: Scenario, timeline: Timeline, seed: int, record: Callable[[Snapshot, Plan], None] | None
+async def play_on(
+    timeline: Timeline, scenario: Scenario, *, seed: int, record: Callable[[Snapshot, Plan], None] | None = None
 ) -> None:
+    """The same inside a running virtual loop; `timeline` grows meanwhile."""
     clock = Clock(START)
     cluster = SimCluster(clock, seed=seed)
     world = World(cluster, clock, scenario, controller=real_controller(seed, record), timeline=timeline, seed=seed)

@@ -60,12 +60,12 @@ class Timeline:
         self.samples: dict[str, list[Sample]] = {}
         self.passes = 0
         self.end = 0.0
-        self._listener = listener
+        self.listener = listener
 
     def say(self, moment: Moment) -> None:
         self.moments.append(moment)
-        if self._listener:
-            self._listener(moment)
+        if self.listener:
+            self.listener(moment)
 
     def last(self, service: str) -> Sample:
         """The service's newest sample; an empty one before the first."""

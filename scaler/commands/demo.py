@@ -1,0 +1,55 @@
+"""`scaler demo`: the whole story in under a minute, without a cluster; or a cluster of one's own to play with.
+
+Must not: know how the controller or the simulation work; it plays manifests/examples/demo.yaml and shows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+HELP = """See the scaler at work without a cluster: start, faults, degradation, a typo in the rule, and the climb back.
+
+The real controller runs on a simulated cluster in virtual time, paced for people; --fast does without the pauses.
+--interactive keeps a cluster up in real time and prints how to reach it with kubectl; Ctrl-C ends it.
+
+Exit code: 0 the service ended where it should, 1 it did not, 2 usage."""
+
+EXIT_UNEXPECTED = 1
+EXIT_USAGE = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fast", action="store_true", help="no pauses; also without a terminal")
+    parser.add_argument("--interactive", action="store_true", help="keep the cluster up and serve kubectl")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="of the interactive API (default: a free one)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another order of things (default: 0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tell the story, or keep a cluster up."""
+    # Loaded only when asked for: `scaler --help` reads this module too.
+    from scaler.sim.scenario_file import ScenarioError, load_scenario  # noqa: PLC0415
+
+    try:
+        scenario = load_scenario(examples() / "demo.yaml")
+    except ScenarioError as error:
+        sys.stderr.write(f"scaler demo: {error}\n")
+        return EXIT_USAGE
+    if args.interactive:
+        from scaler.sim.interactive import keep_up  # noqa: PLC0415
+
+        return keep_up(scenario, port=args.port, seed=args.seed)
+    from scaler.sim.story import tell  # noqa: PLC0415
+
+    live = sys.stdout.isatty()
+    good = tell(scenario, seed=args.seed, out=sys.stdout, live=live, paced=live and not args.fast)
+    return 0 if good else EXIT_UNEXPECTED
+
+
+def examples() -> Path:
+    """The folder of examples: in the repository, or beside the installed package."""
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "examples"
+    return installed if installed.is_dir() else package.parent / "manifests" / "examples"
