@@ -13,6 +13,7 @@ from tests.builders import service
 
 ROOT = Path(__file__).parent.parent
 RULE = str(ROOT / "manifests" / "examples" / "2p1d" / "00-rule.yaml")
+SCENARIO = str(ROOT / "tests" / "scenarios" / "start-degrade-climb.yaml")
 
 CLIENTS = ("aiohttp", "kubernetes_asyncio")
 """Half a second and 65 MB of imports, which only a command that talks to a cluster may cost."""
@@ -28,9 +29,10 @@ def test_import_contracts_are_kept() -> None:
     "arguments",
     [
         ("lint", RULE),
-        ("schema",),
+        ("schema", "rule"),
         ("plan", RULE, "--running", "group0=1"),
         ("explain", "--snapshot", "-"),
+        ("simulate", SCENARIO),
     ],
     ids=lambda arguments: arguments[0],
 )

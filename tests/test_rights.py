@@ -1,0 +1,195 @@
+"""The rights of the manifests are enough, and none is idle: the real controller works under them as a cluster would
+enforce them, through a start, lost answers, a quota, faults, a reclaim, a restart and the end of the service."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaler import settings
+from scaler.app import run_controller
+from scaler.clock import Clock
+from scaler.election import LeadershipLost
+from scaler.kube.api import LEASES, PODS, KubeApi, Page, Resource, WatchEvent
+from scaler.kube.errors import ForbiddenError, status_error
+from scaler.sim import loop
+from scaler.sim.cluster import SimCluster
+from scaler.sim.play import START
+from scaler.sim.scenario import Event, Scenario
+from scaler.sim.scenario_file import load_scenario
+from scaler.sim.timeline import MomentKind, Timeline
+from scaler.sim.world import Observer, World
+from tests.test_manifests import ALLOWED, VARIANTS, Object, environment, of_kind
+
+SCENARIO = Path(__file__).parent / "scenarios" / "start-degrade-climb.yaml"
+
+MORE: list[Object] = [
+    # Answers are lost while everything is created: outcomes are unknown and have to be read again.
+    {"at": "0s", "api_fault": {"kind": "errors", "lasting": "60s", "share": 0.3}},
+    # A prefill instance waits for a node, then the decode instance needs the next one: the admission is taken back.
+    {"at": "12m", "node": {"of_job": "mindie/mindie-server-p1", "becomes": "not-ready"}},
+    {"at": "13m30s", "node": {"of_job": "mindie/mindie-server-d0", "becomes": "not-ready"}},
+    {"at": "18m", "node": {"becomes": "ready"}},
+    {"at": "19m", "controller": "restart"},
+    {"at": "20m", "delete": {"kind": "ConfigMap", "name": "scaling-rule", "namespace": "mindie"}},
+    # The end of the service: nothing is left that a status could be about.
+    *(
+        {"at": "21m", "delete": {"kind": "AscendJob", "name": f"mindie-server-{name}", "namespace": "mindie"}}
+        for name in ("p0", "p1", "d0")
+    ),
+]
+
+RARE = {
+    ("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),  # asked by an admission plugin, not by a request
+    ("mindxdl.gitee.com", "ascendjobs", "get"),  # after a conflict with another writer of the status
+}
+
+
+class Rbac:
+    """Answers as the API server's authorizer does for the one account that the manifests bind."""
+
+    def __init__(self, variant: str) -> None:
+        self._roles = {
+            role["metadata"]["name"]: role for kind in ("ClusterRole", "Role") for role in of_kind(kind, variant)
+        }
+        self._bindings = [
+            (binding["metadata"].get("namespace"), self._roles[binding["roleRef"]["name"]])
+            for kind in ("ClusterRoleBinding", "RoleBinding")
+            for binding in of_kind(kind, variant)
+        ]
+        self.asked: set[tuple[str, str, str]] = set()
+        self.refused: set[str] = set()
+        self.quota_told = False
+
+    def check(
+        self, verb: str, resource: Resource, namespace: str | None, name: str = "", subresource: str = ""
+    ) -> None:
+        """Raises ForbiddenError where no binding grants the request."""
+        what = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        self.asked.add((resource.group, what, verb))
+        if not any(_grants(rule, verb, resource.group, what, name) for rule in self._rules(namespace)):
+            words = f"cannot {verb} {what} {name!r} in namespace {namespace}"
+            self.refused.add(words)
+            raise status_error(403, "Forbidden", words)
+
+    def _rules(self, namespace: str | None) -> Iterator[Object]:
+        for place, role in self._bindings:
+            if place is None or place == namespace:
+                yield from role["rules"]
+
+
+def _grants(rule: Object, verb: str, group: str, what: str, name: str) -> bool:
+    return (
+        group in rule["apiGroups"]
+        and what in rule["resources"]
+        and verb in rule["verbs"]
+        and ("resourceNames" not in rule or name in rule["resourceNames"])
+    )
+
+
+class GuardedApi(KubeApi):
+    """Passes on what `rbac` allows. As in a cluster, a list or watch has a name when its field selector gives one."""
+
+    def __init__(self, api: KubeApi, rbac: Rbac) -> None:
+        self._api = api
+        self._rbac = rbac
+
+    async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
+        self._rbac.check("list", resource, namespace, _selected(options))
+        page: Page[Any] = await self._api.list(resource, namespace, **options)
+        return page
+
+    async def watch(
+        self, resource: Resource, namespace: str | None = None, **options: Any
+    ) -> AsyncIterator[WatchEvent[Any]]:
+        self._rbac.check("watch", resource, namespace, _selected(options))
+        async for event in self._api.watch(resource, namespace, **options):
+            yield event
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Any:
+        self._rbac.check("get", resource, namespace, name)
+        return await self._api.get(resource, namespace, name)
+
+    async def create(self, resource: Resource, namespace: str | None, body: Any) -> Any:
+        self._rbac.check("create", resource, namespace)
+        if resource == PODS and not self._rbac.quota_told:
+            self._rbac.quota_told = True
+            raise status_error(403, "Forbidden", "exceeded quota")  # so that what stands already is undone
+        return await self._api.create(resource, namespace, body)
+
+    async def replace(self, resource: Resource, namespace: str | None, name: str, body: Any, **options: Any) -> Any:
+        self._rbac.check("update", resource, namespace, name, options.get("subresource", ""))
+        return await self._api.replace(resource, namespace, name, body, **options)
+
+    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **options: Any) -> Any:
+        self._rbac.check("patch", resource, namespace, name, options.get("subresource", ""))
+        return await self._api.patch(resource, namespace, name, patch, **options)
+
+    async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
+        self._rbac.check("delete", resource, namespace, name)
+        await self._api.delete(resource, namespace, name, **options)
+
+
+def _selected(options: Object) -> str:
+    return str(options.get("field_selector", "")).removeprefix("metadata.name=")
+
+
+@functools.cache
+def played(variant: str) -> tuple[Rbac, Timeline]:
+    """The scenario and more trouble, with the settings of the variant's Deployment."""
+    rbac, timeline = Rbac(variant), Timeline(None)
+    given = settings.load(argparse.Namespace(http_port="0", identity="replica"), environment(variant))
+
+    async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
+        while True:  # as a kubelet does when the process ends because its Lease could not be renewed
+            try:
+                await run_controller(GuardedApi(api, rbac), given, clock, observer=observe, seed=0)
+            except* LeadershipLost:
+                pass
+
+    async def main() -> None:
+        clock = Clock(START)
+        world = World(SimCluster(clock), clock, scenario(), controller=controller, timeline=timeline, seed=0)
+        await world.play()
+
+    loop.run(main())
+    return rbac, timeline
+
+
+def scenario() -> Scenario:
+    usual = load_scenario(SCENARIO)
+    more = [Event.model_validate(event) for event in MORE]
+    return usual.model_copy(update={"events": [*usual.events, *more], "until": 23 * 60.0})
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_controller_is_refused_nothing(variant: str) -> None:
+    rbac, timeline = played(variant)
+    assert rbac.refused == set()
+    assert [moment.text for moment in timeline.moments if moment.kind is MomentKind.FAILURE] == []
+    assert timeline.passes > 10
+
+
+def test_no_right_is_idle() -> None:
+    rbac, _ = played("cluster-wide")
+    granted = {(*what, verb) for what, verbs in ALLOWED.items() for verb in verbs}
+    assert granted - rbac.asked - RARE == set()
+
+
+def test_the_guard_refuses_what_is_not_granted() -> None:
+    everywhere, one = Rbac("cluster-wide"), Rbac("single-namespace")
+    everywhere.check("delete", PODS, "other", "p")
+    for rbac, request in (
+        (one, ("delete", PODS, "other", "p")),
+        (one, ("list", PODS, None)),
+        (everywhere, ("patch", PODS, "mindie", "p")),
+        (everywhere, ("update", LEASES, "mindie", "mind-cluster-scaler")),
+        (everywhere, ("update", LEASES, "mind-cluster-scaler-system", "another")),
+    ):
+        with pytest.raises(ForbiddenError, match="cannot"):
+            rbac.check(*request)
