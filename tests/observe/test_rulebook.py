@@ -1,0 +1,101 @@
+"""Which rule is in force: the present one, the last valid one, and whose annotations."""
+
+from __future__ import annotations
+
+from scaler.observe.objects import ConfigMapRecord
+from scaler.observe.rulebook import RuleBook, RuleInForce
+from scaler.plan.model import Warning
+from scaler.report.last_valid import LastValid
+from tests.jobs import TWO_P_ONE_D, rule_document
+
+PAUSED = {"mind-cluster/paused": "true"}
+
+
+def record(document: str = TWO_P_ONE_D, *, uid: str = "a", version: int = 1, **annotations: str) -> ConfigMapRecord:
+    named = {f"mind-cluster/{key}": value for key, value in annotations.items()}
+    data = {"elastic_scaling.json": document}
+    return ConfigMapRecord("n", "rule", uid, str(version), tuple(data), (), data, named, None)
+
+
+class Shelf:
+    """A RuleBook over one ConfigMap that the test exchanges."""
+
+    def __init__(self, stored: LastValid | None = None) -> None:
+        self.record: ConfigMapRecord | None = None
+        self.book = RuleBook(lambda _namespace, _name: self.record, lambda _namespace, _name: stored)
+
+    def put(self, record: ConfigMapRecord | None) -> RuleInForce:
+        self.record = record
+        return self.book.in_force("n", "rule")
+
+
+def test_a_valid_rule_is_in_force() -> None:
+    found = Shelf().put(record())
+    assert found.rule is not None
+    assert (found.problem, found.uid) == (None, "a")
+
+
+def test_a_rule_never_seen_leaves_nothing_in_force() -> None:
+    found = Shelf().put(None)
+    assert found.rule is None
+    assert found.problem is not None
+    assert found.problem.kind is Warning.RULE_MISSING
+
+
+def test_a_broken_edit_leaves_the_last_valid_rule_in_force_and_says_where_it_is_broken() -> None:
+    shelf = Shelf()
+    before = shelf.put(record()).rule
+    found = shelf.put(record("{\n#", version=2))
+    assert found.rule == before
+    assert found.problem is not None
+    assert "line 2" in found.problem.message
+
+
+def test_a_deleted_rule_leaves_the_last_valid_one_in_force() -> None:
+    shelf = Shelf()
+    before = shelf.put(record()).rule
+    found = shelf.put(None)
+    assert (found.rule, found.uid) == (before, "")
+
+
+def test_a_restart_reads_back_what_the_process_before_kept() -> None:
+    kept = LastValid(TWO_P_ONE_D, PAUSED, "a")
+    found = Shelf(kept).put(None)
+    assert found.rule is not None
+    assert found.options.paused
+
+
+def test_a_stored_document_that_is_no_rule_is_not_believed() -> None:
+    assert Shelf(LastValid("{", {}, "a")).put(None).rule is None
+
+
+def test_a_rule_created_again_without_annotations_inherits_them() -> None:
+    shelf = Shelf()
+    shelf.put(record(paused="true"))
+    shelf.put(None)
+    assert shelf.put(record(uid="b", version=3)).options.paused
+    assert shelf.put(record(rule_document({"group0": 1}), uid="b", version=4)).options.paused
+
+
+def test_an_annotation_taken_off_in_place_is_off() -> None:
+    shelf = Shelf()
+    shelf.put(record(paused="true"))
+    assert not shelf.put(record(version=2)).options.paused
+
+
+def test_a_rule_created_again_with_annotations_has_its_own() -> None:
+    shelf = Shelf()
+    shelf.put(record(paused="true"))
+    found = shelf.put(record(uid="b", version=3, trade="off"))
+    assert not found.options.paused
+
+
+def test_pausing_a_broken_rule_pauses() -> None:
+    shelf = Shelf()
+    shelf.put(record())
+    assert shelf.put(record("{", version=2, paused="true")).options.paused
+
+
+def test_a_version_is_read_once() -> None:
+    shelf = Shelf()
+    assert shelf.put(record()) is shelf.put(record())
