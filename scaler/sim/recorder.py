@@ -18,7 +18,7 @@ from scaler.plan.model import Plan, Snapshot
 from scaler.sim import objects
 from scaler.sim.census import census, service_of
 from scaler.sim.mirror import Mirror
-from scaler.sim.timeline import Moment, MomentKind, Timeline, counts_text
+from scaler.sim.timeline import Moment, MomentKind, Sample, Timeline, counts_text
 
 _MAX_FAILURES = 20
 
@@ -85,6 +85,8 @@ class Recorder:
     def observe(self, decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
         """Take in what one pass of the controller decided, and check what must always hold."""
         self._timeline.passes += 1
+        if self._mirror.synced:
+            self._take_census()  # so that what is told is told beside what is there
         for snapshot, plan in decisions:
             self._check(snapshot, plan)
             if plan.key.rule:
@@ -98,25 +100,24 @@ class Recorder:
 
     def _tell(self, plan: Plan) -> None:
         service = str(plan.key)
-        last = self._timeline.last(service)
+        before = self._timeline.last(service)
         reasons = {verdict.name: str(verdict.reason) for verdict in plan.verdicts}
-        self._tell_target(service, plan)
+        after = msgspec.structs.replace(
+            before, at=self.elapsed, target=plan.target, complete=plan.complete, reasons=reasons
+        )
+        self._timeline.add(service, after)
+        self._tell_target(service, before, after)
         for verdict in plan.verdicts:
-            if last.reasons.get(verdict.name) != verdict.reason:
+            if before.reasons.get(verdict.name) != verdict.reason:
                 text = f"{verdict.reason}: {explain.words(verdict, plan)}"
                 self.say(MomentKind.INSTANCE, text, service, verdict.name)
         self._tell_notes(service, plan)
-        sample = msgspec.structs.replace(
-            last, at=self.elapsed, target=plan.target, complete=plan.complete, reasons=reasons
-        )
-        self._timeline.add(service, sample)
 
-    def _tell_target(self, service: str, plan: Plan) -> None:
-        last = self._timeline.last(service)
-        if last.target != plan.target:
-            self.say(MomentKind.TARGET, f"target {counts_text(plan.target)}", service)
-        elif plan.complete and not last.complete:
-            self.say(MomentKind.TARGET, f"complete at {counts_text(plan.target)}", service)
+    def _tell_target(self, service: str, before: Sample, after: Sample) -> None:
+        if before.target != after.target:
+            self.say(MomentKind.TARGET, f"target {counts_text(after.target)}", service)
+        if after.complete and not before.complete:
+            self.say(MomentKind.TARGET, f"complete at {counts_text(after.target)}", service)
 
     def _tell_notes(self, service: str, plan: Plan) -> None:
         notes = tuple(dict.fromkeys(f"{note.warning}: {note.message}" for note in plan.notes))
