@@ -73,7 +73,7 @@ class HttpKubeApi:
         self._server = server.rstrip("/")
         self._credentials = credentials
         self._timeout = request_timeout
-        self._silence = watch_silence
+        self.watch_silence = watch_silence
         self._per_request = per_request or {}
 
     async def list(  # noqa: PLR0913 - as in KubeApi
@@ -172,7 +172,7 @@ class HttpKubeApi:
 
         async def exchange(authorization: str) -> aiohttp.ClientResponse:
             async with asyncio.timeout(self._timeout):
-                response = await self._request("GET", path, authorization, self._silence)
+                response = await self._request("GET", path, authorization, self.watch_silence)
                 if response.status == 200 and response.content_type == "application/json":
                     return response
                 async with response:

@@ -85,7 +85,7 @@ class _Event(msgspec.Struct, Generic[T]):
     object: T
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _Meta(msgspec.Struct, rename="camel", frozen=True):
     resource_version: str = ""
     name: str = ""
 
