@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.control_plane.plugin"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--real-data", default=os.environ.get("REAL_DATA", "../shared/data"), help="folder of real inputs")

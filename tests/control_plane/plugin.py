@@ -1,0 +1,110 @@
+"""pytest and the real control plane: options, the `plane` fixture, the logs of a failure, and what ran against what.
+
+A test that takes `plane` runs against the default Kubernetes version; a module with
+`pytestmark = pytest.mark.every_kubernetes` runs against all of them. Nothing is left out without a line about it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
+from tests.control_plane.plane import ControlPlane, PlaneOptions
+
+_VERSION = "kubernetes"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("control plane")
+    group.addoption("--no-control-plane", action="store_true", help="leave out the tests that need its programs")
+    group.addoption(
+        "--kubernetes",
+        action="append",
+        choices=VERSIONS,
+        help=f"only this version (may be given again; default: {', '.join(VERSIONS)})",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_kubernetes: run against every Kubernetes version, not only the default")
+    config.addinivalue_line("markers", "plane_options(**options): PlaneOptions of the module's control plane")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One version per module's plane; the id of the test says which."""
+    if "plane" not in metafunc.fixturenames:
+        return
+    chosen = metafunc.config.getoption("--kubernetes") or VERSIONS
+    everywhere = any(mark.name == "every_kubernetes" for mark in metafunc.definition.iter_markers())
+    metafunc.parametrize("plane", chosen if everywhere else chosen[:1], indirect=True, scope="module")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect on demand; keep the tests of one plane in one worker."""
+    ours = [item for item in items if _needs_plane(item)]
+    if config.getoption("--no-control-plane"):
+        items[:] = [item for item in items if item not in set(ours)]
+        config.hook.pytest_deselected(items=ours)
+        return
+    for item in ours:
+        version = _version_of(item)
+        item.user_properties.append((_VERSION, version))
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{version}"))
+
+
+def _needs_plane(item: pytest.Item) -> bool:
+    return "programs_needed" in getattr(item, "fixturenames", ())
+
+
+def _version_of(item: pytest.Item) -> str:
+    call = getattr(item, "callspec", None)
+    return str(call.params.get("plane", VERSIONS[0])) if call else VERSIONS[0]
+
+
+@pytest.fixture(scope="session")
+def programs_needed() -> None:
+    """Taken by everything that runs the control plane's programs; `--no-control-plane` leaves it out."""
+
+
+@pytest.fixture(scope="module")
+def plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, programs_needed: None
+) -> Iterator[ControlPlane]:
+    """A fresh control plane for the module."""
+    mark = next(request.node.iter_markers("plane_options"), None)
+    options: dict[str, Any] = dict(mark.kwargs) if mark else {}
+    folder = tmp_path_factory.mktemp("plane")
+    with ControlPlane(folder, binaries(request.param), PlaneOptions(**options)) as started:
+        yield started
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    used = getattr(item, "funcargs", {}).get("plane")
+    if report.failed and isinstance(used, ControlPlane):
+        report.sections.append(("the control plane's logs", used.tails()))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What ran against which versions, and what did not."""
+    if config.getoption("--no-control-plane"):
+        terminalreporter.write_line("control plane: not run, --no-control-plane was given")
+        return
+    counts: Counter[tuple[str, str]] = Counter()
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            version = dict(getattr(report, "user_properties", ())).get(_VERSION)
+            if version:
+                counts[str(version), outcome] += 1
+    for version in VERSIONS:
+        found = [f"{counts[version, outcome]} {outcome}" for _, outcome in sorted(counts) if counts[version, outcome]]
+        words = ", ".join(dict.fromkeys(found)) or "no test was selected"
+        terminalreporter.write_line(f"control plane: Kubernetes {version}: {words}")
+    source = f"from {given_folder()}" if given_folder() else f"with etcd {ETCD.version}, kwok {KWOK.version}"
+    terminalreporter.write_line(f"control plane: {source}")

@@ -1,0 +1,112 @@
+"""One child process each: started, watched until it answers, ended. What it says goes to a log in the test's folder.
+
+No child outlives its parent, however that ends (child.py). Must not: know what the programs are for.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, Signals
+
+_CHILD = Path(__file__).with_name("child.py")
+_TAIL = 15  # lines of each log in an error
+_PAUSE = 0.05
+
+
+class ControlPlaneError(Exception):
+    """The control plane cannot do its work; `str()` says what happened, with the end of the logs."""
+
+
+class Program:
+    """A program and its log. `command[0]` is the path of the executable."""
+
+    def __init__(
+        self, name: str, command: Sequence[str | Path], folder: Path, *, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._command = [str(part) for part in command]
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise ControlPlaneError(f"{self.name} was not started")
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def start(self) -> None:
+        """Raises ControlPlaneError when there is no such program."""
+        if not os.access(self._command[0], os.X_OK):
+            raise ControlPlaneError(f"{self.name}: {self._command[0]} is not there or not executable")
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", _CHILD, str(os.getpid()), *self._command],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self._environment,
+            )  # fmt: skip
+
+    def signal(self, number: Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def stop(self, number: Signals = SIGKILL, timeout: float = 10.0) -> int | None:
+        """Ask, wait, insist; its exit code. SIGKILL by default: a test's cluster holds nothing worth waiting for."""
+        if self._process is None:
+            return None
+        self.signal(number)
+        if number is not SIGKILL:
+            self.signal(SIGCONT)
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def wait_for(self, answers: Callable[[], bool], timeout: float = 60.0) -> None:
+        """Until `answers`. Raises ControlPlaneError when it exits or takes too long."""
+        deadline = time.monotonic() + timeout
+        while not answers():
+            if self.exit_code is not None:
+                raise ControlPlaneError(f"{self.name} exited with {self.exit_code}\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise ControlPlaneError(f"{self.name} does not answer after {timeout:g} s\n{self.tail()}")
+            time.sleep(_PAUSE)
+
+    def tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join([f"--- end of {self.log}", *lines[-_TAIL:]])
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that were free a moment ago."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(sock.getsockname()[1]) for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return ports
+
+
+def answers_ok(url: str, *, authority: Path | None = None, token: str = "") -> bool:
+    """Whether GET is answered with 200 now. `authority` is the CA of an https URL."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
+    try:
+        tls = ssl.create_default_context(cafile=str(authority)) if authority else None
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls))
+        with opener.open(request, timeout=5) as response:
+            return bool(response.status == 200)
+    except (OSError, urllib.error.URLError, ValueError):
+        return False
