@@ -1,0 +1,118 @@
+"""A server on loopback that says exactly the bytes a test wants, however wrong they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+
+class Request(msgspec.Struct):
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+def raw(*chunks: bytes) -> Answer:
+    """These bytes, then the connection is closed."""
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        for chunk in chunks:
+            writer.write(chunk)
+            await writer.drain()
+
+    return answer
+
+
+def reply(status: int, body: Any, *, content_type: str = "application/json", **headers: str) -> Answer:
+    """A proper HTTP answer; `body` is bytes or what becomes JSON."""
+    data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    lines = [
+        f"HTTP/1.1 {status} Words",
+        "Connection: close",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(data)}",
+    ]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return raw("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
+
+
+def stream(*chunks: bytes, end: bool = True, hang: bool = False) -> Answer:
+    """A watch: chunks of an answer with chunked encoding. Without `end` it is cut, with `hang` it falls silent."""
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for chunk in chunks:
+            writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+            await writer.drain()
+        if hang:
+            await asyncio.Event().wait()
+        if end:
+            writer.write(b"0\r\n\r\n")
+
+    return answer
+
+
+async def silence(_: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def reset(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+class RawServer:
+    """Answers request after request from a script; the last answer is repeated. One connection per answer."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.requests: list[Request] = []
+        self.url = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+            headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in head[1:] if line)}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            method, path, _ = head[0].split(" ")
+            self.requests.append(Request(method, path, headers, body))
+            await (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])(writer)
+        except (OSError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def serving(*answers: Answer) -> AsyncIterator[RawServer]:
+    raw_server = RawServer()
+    raw_server.answers = list(answers)
+    server = await asyncio.start_server(raw_server.accept, "127.0.0.1", 0)
+    raw_server.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield raw_server
+    finally:
+        server.close()
+        await raw_server.stop()
