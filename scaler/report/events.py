@@ -10,14 +10,14 @@ import hashlib
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
-from scaler.clock import rfc3339, seconds_of
+from scaler.clock import rfc3339
 from scaler.kube.api import Object
 from scaler.plan.model import Reason
 from scaler.report.objects import shortened
 
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0
-"""Seconds within which the same event about the same object is not told again."""
+"""Seconds within which an event is not told twice in a row."""
 _MAX_MESSAGE = 1024
 _REMEMBERED = 10_000
 
@@ -89,27 +89,25 @@ def event(happening: Happening, now: float) -> Object:
     }
 
 
-def repetition(existing: Object, now: float) -> dict[str, Any] | None:
-    """The merge patch that counts a told event up; None while the last time is less than REPEAT_AFTER ago."""
-    if now - seconds_of(existing.get("lastTimestamp")) < REPEAT_AFTER:
-        return None
+def repetition(existing: Object, now: float) -> dict[str, Any]:
+    """The merge patch that counts a told event up."""
     count = existing.get("count")
     return {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": rfc3339(now)}
 
 
 class Recent:
-    """Which events were told lately: bounded, the oldest are forgotten first."""
+    """What was told last about each object: bounded, the oldest are forgotten first."""
 
     def __init__(self) -> None:
-        self._told: OrderedDict[str, float] = OrderedDict()
+        self._told: OrderedDict[Subject, tuple[str, float]] = OrderedDict()
 
-    def is_news(self, name: str, now: float) -> bool:
-        """True at most once per event name and REPEAT_AFTER."""
-        told = self._told.get(name)
-        if told is not None and now - told < REPEAT_AFTER:
+    def is_news(self, happening: Happening, now: float) -> bool:
+        """False for what was told last about this object, for REPEAT_AFTER. After something else it is news again."""
+        name, at = self._told.get(happening.subject, ("", 0.0))
+        if name == happening.event_name and now - at < REPEAT_AFTER:
             return False
-        self._told[name] = now
-        self._told.move_to_end(name)
+        self._told[happening.subject] = (happening.event_name, now)
+        self._told.move_to_end(happening.subject)
         while len(self._told) > _REMEMBERED:
             self._told.popitem(last=False)
         return True

@@ -40,12 +40,13 @@ class Outbox(Generic[K]):
         self._sequence = 0
         self._wake = asyncio.Event()
 
-    def mark(self, key: K) -> None:
-        """The object of `key` has something new to say."""
+    def mark(self, key: K, *, delay: float = 0.0) -> None:
+        """The object of `key` has something new to say, not before `delay` seconds from now."""
         if key in self._under_way:
             self._marked_again.add(key)
         elif key not in self._waiting:
-            self._enqueue(key, self._not_before.get(key, 0.0))
+            earliest = asyncio.get_running_loop().time() + delay if delay else 0.0
+            self._enqueue(key, max(earliest, self._not_before.get(key, 0.0)))
 
     @property
     def idle(self) -> bool:

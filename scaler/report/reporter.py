@@ -40,6 +40,9 @@ from scaler.settings import Settings
 
 PARALLEL_WRITES = 8
 MAX_EVENTS_WAITING = 10_000
+NOTE_PATIENCE = 5.0
+"""Seconds that a warning must last to become an event: deployers apply jobs one by one and replace rules by deleting
+and creating them."""
 _log = structlog.get_logger("report")
 _SERVING_LABELS = ("mind-cluster/scaling-rule", "mind-cluster/group-name")
 
@@ -60,11 +63,18 @@ class _Letter(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """An instance's (state, reason) became another; put into words only when it is written."""
+    """An instance's (state, reason) became another; put into words only when the event is written."""
 
     job: Object
     verdict: Verdict
     plan: Plan
+
+
+class _Remark(NamedTuple):
+    """A warning appeared; told only if it is still there after NOTE_PATIENCE."""
+
+    key: ServiceKey
+    happening: Happening
 
 
 class Reporter:
@@ -86,7 +96,7 @@ class Reporter:
         self._written_jobs: dict[str, tuple[str, Object]] = {}
         self._reasons: dict[str, tuple[str, str]] = {}
         self._notes: dict[ServiceKey, frozenset[Happening]] = {}
-        self._news: dict[str, _Change | Happening] = {}
+        self._news: dict[str, _Change | _Remark] = {}
         self._approved: dict[str, Happening] = {}
         self._numbers = itertools.count()
         self._recent = events.Recent()
@@ -158,15 +168,15 @@ class Reporter:
         now = frozenset(_warnings(report))
         self._notes[report.plan.key] = now
         for happening in sorted(now - before):
-            self._tell(happening, happening.subject.name)
+            self._tell(_Remark(report.plan.key, happening), happening.subject.name, delay=NOTE_PATIENCE)
 
-    def _tell(self, news: _Change | Happening, about: str) -> None:
+    def _tell(self, news: _Change | _Remark, about: str, *, delay: float = 0.0) -> None:
         if len(self._news) + len(self._approved) >= MAX_EVENTS_WAITING:
             self._metrics.report_dropped(_Kind.EVENT, "overflow")
             return
         number = str(next(self._numbers))
         self._news[number] = news
-        self._outbox.mark(_Letter(_Kind.EVENT, about, number))
+        self._outbox.mark(_Letter(_Kind.EVENT, about, number), delay=delay)
 
     def _noted(self, report: ServiceReport) -> ServiceReport | None:
         return self._services.get(report.rule, {}).get(report.plan.key)
@@ -241,28 +251,30 @@ class Reporter:
 
     async def _write_event(self, number: str) -> None:
         news = self._news.pop(number, None)
-        if news is not None:
-            happening = self._happening(news) if isinstance(news, _Change) else news
-            if self._is_worth_telling(happening):
-                self._approved[number] = happening
+        happening = self._happening(news) if news else None
+        if happening and self._is_worth_telling(happening):
+            self._approved[number] = happening
         if number in self._approved:
             await self._write_happening(self._approved[number])
             del self._approved[number]
 
     def _is_worth_telling(self, happening: Happening) -> bool:
         now = self._clock.now()
-        if not self._recent.is_news(happening.event_name, now):
+        if not self._recent.is_news(happening, now):
             return False
         if self._spam.admits(happening.subject, now):
             return True
         self._metrics.report_dropped(_Kind.EVENT, "spam")
         return False
 
-    def _happening(self, change: _Change) -> Happening:
-        verdict = change.verdict
-        words = self._words(verdict, change.plan)
+    def _happening(self, news: _Change | _Remark) -> Happening | None:
+        """None for a warning that has gone meanwhile."""
+        if isinstance(news, _Remark):
+            return news.happening if news.happening in self._notes.get(news.key, ()) else None
+        verdict = news.verdict
+        words = self._words(verdict, news.plan)
         warning = verdict.reason in events.NEEDS_ATTENTION
-        return Happening(_subject(change.job), verdict.reason.value, words, warning)
+        return Happening(_subject(news.job), verdict.reason.value, words, warning)
 
     async def _write_happening(self, happening: Happening) -> None:
         try:
@@ -278,8 +290,7 @@ class Reporter:
             await self._writer.create(EVENTS, namespace, events.event(happening, now))
         except AlreadyExistsError:
             patch = events.repetition(await self._reader.get(EVENTS, namespace, name), now)
-            if patch is not None:
-                await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
+            await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
 
     def _remember(self, before: Object, after: Object) -> None:
         """`after` is newer than `before`, which the cache may go on showing for a moment."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scaler.kube.api import Object
-from scaler.plan.model import GroupPlan, Plan, State, Verdict
+from scaler.plan.model import GroupPlan, Plan, State, Verdict, Warning
 from scaler.report.objects import config_map, status_name
 from scaler.report.values import ServiceReport, Words
 
@@ -20,6 +20,9 @@ _MAX_WORDS = 500
 _MAX_WARNINGS = 100
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
 """Left out first when not all instances fit."""
+
+
+_RULE_PROBLEMS = frozenset({Warning.RULE_MISSING.value, Warning.RULE_INVALID.value})
 
 
 def status_config_map(reports: Sequence[ServiceReport], words: Words) -> Object:
@@ -138,10 +141,9 @@ def _json(document: Mapping[str, Any]) -> str:
 def status_text(document: Mapping[str, Any]) -> str:
     """What `status.txt` holds: aligned, one line per instance."""
     rule = document["rule"]
-    lines = [f"rule {rule['namespace']}/{rule['name']}{'  PAUSED' if rule['paused'] else ''}"]
+    lines = [f"rule {rule['namespace']}/{rule['name']}{_standing(rule)}"]
     if rule["problem"]:
-        standing = "the last valid one stays in force" if rule["ratios"] else "no valid one was ever seen"
-        lines.append(f"! {rule['problem']['kind']}: {rule['problem']['message']} ({standing})")
+        lines.append(f"! {rule['problem']['kind']}: {rule['problem']['message']}")
     for service in document["services"]:
         lines += ["", *_service_text(service)]
     if any(document["left_out"].values()):
@@ -150,11 +152,21 @@ def status_text(document: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _standing(rule: Mapping[str, Any]) -> str:
+    if not rule["ratios"]:
+        return ": no valid one was ever seen, nothing is admitted"
+    if rule["problem"]:
+        return ": the last valid one is in force"
+    return ": paused" if rule["paused"] else ""
+
+
 def _service_text(service: Mapping[str, Any]) -> Iterable[str]:
     current, target = _ratio_text(service["current"]), _ratio_text(service["target"])
     standing = "complete" if service["complete"] else f"works towards {target}"
     yield f"service {service['job_id'] or '-'}: runs {current}, {standing}"
     for warning in service["warnings"]:
+        if warning["warning"] in _RULE_PROBLEMS:
+            continue  # said above, once for all services
         about = f" ({warning['instance']})" if warning["instance"] else ""
         yield f"! {warning['warning']}{about}: {warning['message']}"
     yield from _table(

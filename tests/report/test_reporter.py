@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
 from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
 from scaler.plan.model import Reason, RuleProblem, ServiceKey, Warning
 from scaler.report.last_valid import LastValid, decode
@@ -75,6 +75,11 @@ def states(store: FakeStore) -> dict[str, str]:
 def events(store: FakeStore) -> list[tuple[str, str]]:
     found = (store[f"events/{name}"] for name in store.names("events"))
     return sorted((event["involvedObject"]["name"], event["reason"]) for event in found)
+
+
+def told_about(store: FakeStore, name: str) -> list[Object]:
+    found = [store[f"events/{event}"] for event in store.names("events")]
+    return [event for event in found if event["involvedObject"]["name"] == name]
 
 
 def test_a_pass_is_told_in_status_conditions_and_events() -> None:
@@ -161,18 +166,24 @@ def test_a_burst_of_passes_becomes_one_write_a_second() -> None:
     assert store.log.count(f"patch {STATUS}") <= 5
 
 
-def test_an_event_that_repeats_is_not_written_again_within_ten_minutes() -> None:
+def test_what_happens_again_counts_the_first_event_up() -> None:
     store = cluster()
-    play(store, notes(*[COLD, LATER] * 5))
-    assert not [entry for entry in store.log if entry.startswith("patch events/")]
-    assert store.log.count(next(entry for entry in store.log if entry.startswith("create events/p0"))) == 1
+    play(store, notes(*[COLD, LATER] * 3))
+    counts = {event["reason"]: event["count"] for event in told_about(store, "p0")}
+    assert counts == {"WaitingForScheduler": 3, "Running": 3}
 
 
-def test_after_ten_minutes_the_first_event_is_counted_up() -> None:
-    store = cluster()
-    play(store, notes(*[COLD, LATER] * 2, pause=400))
-    counts = [store[f"events/{name}"]["count"] for name in store.names("events") if name.startswith("p0")]
-    assert counts == [2, 2]
+def test_a_warning_that_passes_quickly_is_no_event() -> None:
+    store = cluster("p0")
+    incomplete, whole = report("1P1D", "p0 Running"), report("1P1D", "p0 Running, d0 Running")
+    play(store, notes(incomplete, whole, pause=1))
+    assert ("rule", "TargetUnreachable") not in events(store)
+
+
+def test_a_warning_that_lasts_is_an_event_on_the_rule() -> None:
+    store = cluster("p0")
+    play(store, notes(report("1P1D", "p0 Running")))
+    assert ("rule", "TargetUnreachable") in events(store)
 
 
 def test_a_conflict_on_a_job_is_solved_by_reading_it_again() -> None:

@@ -19,6 +19,7 @@ from scaler.report.last_valid import LastValid
 from scaler.report.objects import MANAGED_BY_LABEL, RULE_LABEL, is_ours, last_valid_name, rule_of, status_name
 from scaler.report.status import status_config_map, status_document
 from scaler.report.values import ServiceReport
+from scaler.rules.rule import RuleOptions
 from tests.builders import instance, rule, service, snapshot
 from tests.report.fakes import report, report_of
 
@@ -84,9 +85,19 @@ def test_a_problem_of_the_rule_is_said_with_what_stays_in_force() -> None:
     found = document(report_of(broken, last_valid=last_valid))
     assert found["rule"]["problem"] == {"kind": "RuleInvalid", "message": "line 3: no comma"}
     assert found["rule"]["in_force"] == last_valid.sha256
-    assert "! RuleInvalid: line 3: no comma (the last valid one stays in force)" in text(report_of(broken))
+    assert text(report_of(broken)).splitlines()[:2] == [
+        "rule default/rule: the last valid one is in force",
+        "! RuleInvalid: line 3: no comma",
+    ]
+    assert text(report_of(broken)).count("RuleInvalid") == 1
     never = snapshot(None, (instance("p0"),), problem=problem)
-    assert "(no valid one was ever seen)" in text(report_of(never))
+    assert text(report_of(never)).startswith("rule default/rule: no valid one was ever seen, nothing is admitted\n")
+
+
+def test_a_paused_rule_says_so_at_the_top() -> None:
+    assert text(report_of(service("1P", "p0", options=RuleOptions(paused=True)))).startswith(
+        "rule default/rule: paused"
+    )
 
 
 def test_warnings_name_their_instance() -> None:
