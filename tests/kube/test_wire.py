@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.kube.api import ASCEND_JOBS, NODES, PODS, Resource
+from scaler.kube.errors import KubeError, UnknownOutcomeError
+from scaler.kube.wire import LineSplitter, decode_event, decode_object, decode_page, path_of, query_of, refusal
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespace", "name", "subresource", "path"),
+    [
+        (PODS, None, "", "", "/api/v1/pods"),
+        (PODS, "ns", "p", "status", "/api/v1/namespaces/ns/pods/p/status"),
+        (NODES, None, "n", "", "/api/v1/nodes/n"),
+        (ASCEND_JOBS, "ns", "a b?/../c", "", "/apis/mindxdl.gitee.com/v1/namespaces/ns/ascendjobs/a%20b%3F%2F..%2Fc"),
+    ],
+)
+def test_paths_are_those_of_the_api_server(
+    resource: Resource, namespace: str | None, name: str, subresource: str, path: str
+) -> None:
+    assert path_of(resource, namespace, name, subresource) == path
+
+
+def test_empty_parameters_are_left_out_of_a_query() -> None:
+    assert query_of({"limit": 0, "continue": "", "labelSelector": "a in (b,c)"}) == "?labelSelector=a+in+%28b%2Cc%29"
+    assert query_of({"limit": 0}) == ""
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))), st.binary(), st.data())
+def test_lines_are_the_same_however_the_stream_is_cut(lines: list[bytes], rest: bytes, data: st.DataObject) -> None:
+    rest = rest.replace(b"\n", b"")
+    whole = b"".join(line + b"\n" for line in lines) + rest
+    splitter = LineSplitter()
+    found: list[bytes] = []
+    while whole:
+        size = data.draw(st.integers(1, len(whole)))
+        found += splitter.feed(whole[:size])
+        whole = whole[size:]
+    assert found == [line for line in lines if line]
+    assert splitter.rest == len(rest)
+
+
+def test_a_line_without_end_is_given_up() -> None:
+    splitter = LineSplitter(longest=100)
+    splitter.feed(b"x" * 100)
+    with pytest.raises(UnknownOutcomeError):
+        splitter.feed(b"x")
+
+
+@given(st.binary())
+def test_no_bytes_bring_anything_but_an_error_of_the_seam(data: bytes) -> None:
+    for decode in (
+        lambda: decode_page(data, PODS, dict),
+        lambda: decode_event(data, PODS, dict),
+        lambda: decode_object(data),
+    ):
+        with pytest.raises(UnknownOutcomeError):
+            decode()
+
+
+Json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["code", "reason", "message", "details"]), inner),
+)
+
+
+@given(st.integers(100, 599), Json, st.none() | st.text())
+def test_any_answer_that_is_no_success_becomes_an_error(code: int, body: object, retry_after: str | None) -> None:
+    error = refusal(code, "Words", msgspec.json.encode(body), retry_after)
+    assert isinstance(error, KubeError)
+    assert isinstance(error, UnknownOutcomeError) == (code >= 500 or code < 400)
