@@ -6,32 +6,34 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+import msgspec
+
 from scaler.plan.model import GroupPlan, Instance, InstanceMemory, Reason, State
 
 
-class Member:
+class Member(msgspec.Struct):
     """One instance on its way through the planner: what was seen, and what was decided."""
 
-    __slots__ = ("in_flight", "instance", "memory", "reason", "running", "state")
-
-    def __init__(self, instance: Instance, memory: InstanceMemory, state: State) -> None:
-        self.instance = instance
-        self.memory = memory
-        self.state = state
-        self.running = False
-        self.in_flight = False
-        self.reason: Reason | None = None
-        """Set when this pass moves it; otherwise plan.verdicts finds the reason."""
+    instance: Instance
+    memory: InstanceMemory
+    state: State
+    running: bool = False
+    in_flight: bool = False
+    reason: Reason | None = None
+    """Set when this pass moves it; otherwise plan.verdicts finds the reason."""
 
 
 class Group:
     """The members of one group and its counts, before the plan takes effect."""
 
-    __slots__ = ("admit", "held", "in_flight", "live", "members", "reclaim", "rejoining", "running", "target")
+    __slots__ = ("admit", "held", "in_flight", "live", "members", "partly", "reclaim", "rejoining", "running", "target")
 
     def __init__(self) -> None:
         self.members: list[Member] = []
-        self.running = self.in_flight = self.held = self.live = 0
+        self.held: list[Member] = []
+        self.partly: list[Member] = []
+        """Admitted or broken: the only ones that may have to be completed or taken back."""
+        self.running = self.in_flight = self.live = 0
         self.target = self.admit = self.reclaim = 0
         self.rejoining = 0
         """Instances that lost their slot (broken for too long) and get it back because this plan completes them."""
@@ -43,7 +45,7 @@ class Group:
 
     def plan(self) -> GroupPlan:
         return GroupPlan(
-            self.target, self.running, self.in_flight, self.held, self.live, admit=self.admit, reclaim=self.reclaim
+            self.target, self.running, self.in_flight, len(self.held), self.live, admit=self.admit, reclaim=self.reclaim
         )
 
 

@@ -31,6 +31,7 @@ from scaler.plan.state import (
     is_in_flight,
     observe_restarts,
     observe_state,
+    runs_undisturbed,
     state_of,
 )
 from scaler.plan.verdicts import notes, verdicts
@@ -96,8 +97,10 @@ def choose_target(ratios: Sequence[Ratio], running: Mapping[str, int], live: Map
 
 
 def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
-    get = counts.get
-    return all(get(group, 0) >= number for group, number in ratio.counts.items())
+    for group, number in ratio.counts.items():  # noqa: SIM110 - on the hot path, a third of the time of all()
+        if counts.get(group, 0) < number:
+            return False
+    return True
 
 
 # 1. what is there
@@ -105,7 +108,10 @@ def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
 
 def _look_at(instance: Instance, snapshot: Snapshot) -> Member:
     now, policy = snapshot.now, snapshot.policy
-    memory = observe_restarts(instance, snapshot.memory.instances.get(instance.uid, NEVER_SEEN), now)
+    remembered = snapshot.memory.instances.get(instance.uid, NEVER_SEEN)
+    if runs_undisturbed(instance, remembered):
+        return Member(instance, remembered, State.RUNNING, running=True)
+    memory = observe_restarts(instance, remembered, now)
     state = state_of(instance, memory, now, policy)
     member = Member(instance, observe_state(state, memory, now), state)
     member.running = counts_as_running(instance, state, snapshot.options.counts_from)
@@ -123,12 +129,22 @@ def _sort_into_groups(members: list[Member], snapshot: Snapshot) -> dict[str, Gr
         group = groups.get(name)
         if group is None:
             group = groups[name] = Group()
-        group.members.append(member)
-        group.running += member.running
-        group.in_flight += member.in_flight
-        group.held += member.state is State.HELD
-        group.live += not (member.instance.owner_deleting or member.instance.owner_finished)
+        _count(member, group)
     return groups
+
+
+def _count(member: Member, group: Group) -> None:
+    group.members.append(member)
+    if member.running:
+        group.running += 1
+    elif member.in_flight:
+        group.in_flight += 1
+    if member.state is State.HELD:
+        group.held.append(member)
+    elif member.state is State.ADMITTED or member.state is State.BROKEN:
+        group.partly.append(member)
+    if not (member.instance.owner_deleting or member.instance.owner_finished):
+        group.live += 1
 
 
 # 2. what to do
@@ -138,17 +154,20 @@ def _act(groups: dict[str, Group], snapshot: Snapshot) -> list[Action]:
     missing = any(group.running < group.target for group in groups.values())
     actions: list[Action] = []
     for group in groups.values():
-        actions += _complete(group)
-        actions += _admit(group, snapshot)
-        actions += _reclaim(group, groups, missing=missing and snapshot.policy.reclaim)
-        actions += _tidy(group)
+        if group.partly:
+            actions += _complete(group)
+        if group.held:
+            actions += _admit(group, snapshot)
+            actions += _tidy(group)
+        if group.partly:
+            actions += _reclaim(group, groups, missing=missing and snapshot.policy.reclaim)
     return actions
 
 
 def _complete(group: Group) -> list[Action]:
     """Heal instances that have live pods, before anything new starts. One without a slot needs a free one."""
     actions: list[Action] = []
-    for member in in_order(member for member in group.members if _is_incomplete(member)):
+    for member in in_order(member for member in group.partly if _is_incomplete(member)):
         rejoins = not member.in_flight
         if group.occupied + group.rejoining + rejoins <= group.target:
             group.rejoining += rejoins
@@ -158,18 +177,15 @@ def _complete(group: Group) -> list[Action]:
 
 def _is_incomplete(member: Member) -> bool:
     """Has live pods, and members to create or release. One whose old pod is still terminating has to wait for it."""
-    if member.state is not State.ADMITTED and member.state is not State.BROKEN:
-        return False
     i = member.instance
     return i.gated > 0 or i.pods + i.terminating < i.expected
 
 
 def _admit(group: Group, snapshot: Snapshot) -> list[Action]:
     free = group.target - group.occupied - group.rejoining
-    if free <= 0 or not group.held:
+    if free <= 0:
         return []
-    willing = (m for m in group.members if m.state is State.HELD and why_not_admissible(m, snapshot.now) is None)
-    chosen = in_order(willing)[:free]
+    chosen = in_order(m for m in group.held if why_not_admissible(m, snapshot.now) is None)[:free]
     for member in chosen:
         member.reason = Reason.WAITING_FOR_SCHEDULER
     group.admit = len(chosen)
@@ -181,7 +197,7 @@ def _reclaim(group: Group, groups: dict[str, Group], *, missing: bool) -> list[A
     surplus = group.occupied - group.target
     if surplus <= 0:
         return []
-    unbound = (m for m in group.members if m.state is State.ADMITTED and not m.instance.bound)
+    unbound = (m for m in group.partly if m.state is State.ADMITTED and not m.instance.bound)
     chosen = newest_admission_first(m for m in unbound if missing or _is_incomplete(m))[:surplus]
     awaited = ", ".join(sorted(name for name, other in groups.items() if other.running < other.target))
     for member in chosen:
@@ -194,9 +210,7 @@ def _reclaim(group: Group, groups: dict[str, Group], *, missing: bool) -> list[A
 def _tidy(group: Group) -> list[Action]:
     """A held instance keeps no PodGroup: the scheduler would reserve room for it."""
     return [
-        Reclaim(member.instance.uid)
-        for member in group.members
-        if member.state is State.HELD and member.instance.leftovers and member.reason is None
+        Reclaim(member.instance.uid) for member in group.held if member.instance.leftovers and member.reason is None
     ]
 
 
@@ -208,7 +222,7 @@ def _serve_without_rule(members: list[Member], now: float) -> list[Action]:
         if member.state is State.HELD and why_not_admissible(member, now) is None:
             member.reason = Reason.WAITING_FOR_SCHEDULER
             actions.append(Admit(i.uid))
-        elif _is_incomplete(member):
+        elif member.state in (State.ADMITTED, State.BROKEN) and _is_incomplete(member):
             actions.append(Complete(i.uid))
     return actions
 
@@ -225,14 +239,13 @@ def _memory(members: list[Member], before: Memory) -> Memory:
 def _recheck_at(members: list[Member], snapshot: Snapshot) -> float:
     """The earliest moment after now at which time alone may change a state or a verdict; 0.0 = never."""
     policy = snapshot.policy
-    moments = [
-        moment
-        for m in members
-        for moment in (
-            m.memory.broken_since and m.memory.broken_since + policy.broken_grace,
-            m.memory.restarted_at and m.memory.restarted_at + policy.stable_after,
-            m.memory.refused_until,
-        )
-        if moment > snapshot.now
-    ]
-    return min(moments, default=0.0)
+    moments = []
+    for member in members:
+        memory = member.memory
+        if memory.broken_since:
+            moments.append(memory.broken_since + policy.broken_grace)
+        if memory.restarted_at:
+            moments.append(memory.restarted_at + policy.stable_after)
+        if memory.refused_until:
+            moments.append(memory.refused_until)
+    return min((moment for moment in moments if moment > snapshot.now), default=0.0)

@@ -34,14 +34,19 @@ def _beyond_largest(rule: Rule, groups: dict[str, Group]) -> Iterator[str]:
         most = rule.largest.of(name)
         if len(group.members) <= most:
             continue
-        running = in_order(m for m in group.members if m.state is State.RUNNING)
-        yield from (m.instance.uid for m in running[most:])
-        held = in_order(m for m in group.members if m.state is State.HELD and m.reason is None)
-        yield from (m.instance.uid for m in held[max(0, most - group.occupied - group.admit) :])
+        running = [m for m in group.members if m.state is State.RUNNING]
+        if len(running) > most:
+            yield from (m.instance.uid for m in in_order(running)[most:])
+        places = max(0, most - group.occupied - group.admit)
+        if len(group.held) - group.admit > places:
+            held = in_order(m for m in group.held if m.reason is None)
+            yield from (m.instance.uid for m in held[places:])
 
 
 def _verdict(member: Member, snapshot: Snapshot, awaited: tuple[str, ...], beyond: bool) -> Verdict:
     instance = member.instance
+    if member.running and member.state is State.RUNNING and not (beyond or instance.label_problem):
+        return Verdict(instance.uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
     if member.reason is not None:
         state, reason = _AFTERWARDS[member.reason], member.reason
     else:
@@ -114,10 +119,11 @@ def notes(snapshot: Snapshot, groups: dict[str, Group], unreachable: int) -> tup
         return tuple(found)
     if unreachable:
         found.append(Note(Warning.TARGET_UNREACHABLE, _unreachable_words(rule, groups, unreachable)))
+    sizes = rule.largest.sizes
     found += [
         Note(Warning.INSTANCE_SIZE_MISMATCH, _size_words(instance, size), instance.uid)
         for instance in snapshot.instances
-        if (size := rule.largest.sizes.get(instance.group or "", instance.expected)) != instance.expected
+        if (size := sizes.get(instance.group or "", instance.expected)) != instance.expected
     ]
     return tuple(found)
 

@@ -33,8 +33,8 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Every group that some ratio names, in order of first mention from the largest ratio on."""
-        return tuple(dict.fromkeys(group for ratio in self.ratios for group in ratio.counts))
+        """Every group that some ratio names. The largest names them all: a ratio may only lose groups, not add any."""
+        return tuple(self.ratios[0].counts)
 
 
 class CountsFrom(StrEnum):

@@ -53,8 +53,8 @@ MUTANTS = (
     Mutant(
         "counts owners that go away as live",
         PLANNER,
-        "group.live += not (member.instance.owner_deleting or member.instance.owner_finished)",
-        "group.live += 1",
+        "if not (member.instance.owner_deleting or member.instance.owner_finished):",
+        "if True:",
     ),
     Mutant(
         "a broken instance keeps its slot for ever",

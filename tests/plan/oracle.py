@@ -22,6 +22,8 @@ class Judgement:
     complete_pods: frozenset[str] = frozenset()
     """Instances with live pods that get their missing or gated members."""
     reclaim: frozenset[str] = frozenset()
+    tidy: frozenset[str] = frozenset()
+    """Held instances whose PodGroup goes, because the scheduler would keep room for it."""
     held: dict[str, Reason] = field(default_factory=dict)
     """Why each held instance that is not admitted now is held."""
 
@@ -58,6 +60,7 @@ def judge(snapshot: Snapshot) -> Judgement:
         admit=admit,
         complete_pods=frozenset(one.uid for group in groups for one in healed[group]),
         reclaim=frozenset(uid for group in groups for uid in surplus(snapshot, group, room[group], missing=missing)),
+        tidy=frozenset(one.uid for one in held if one.leftovers and one.uid not in admit and not one.label_problem),
         held={
             one.uid: barred(one, snapshot) or waiting(one, snapshot, occupied, held)
             for one in held

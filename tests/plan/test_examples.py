@@ -176,3 +176,9 @@ def test_a_job_that_is_being_deleted_does_not_keep_a_ratio_within_reach() -> Non
     leaving = instance("p1", "Running", owner_deleting=True)
     made = decided(snapshot(rule("2P1D > 1P1D"), (instance("p0", "Running"), leaving, instance("d0", "Running"))))
     assert (made.target_index, made.complete) == (1, True)
+
+
+def test_a_running_job_that_is_not_ours_says_so_and_counts_for_nobody() -> None:
+    training = instance("p0", "Running", label_problem=Reason.NOT_SERVED)
+    made = decided(snapshot(rule("1P"), (training, instance("p1", "Held"))))
+    assert (admitted(made), reasons(made)["p0"]) == ("p1", Reason.NOT_SERVED)

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.plan.invariants import violations
-from scaler.plan.model import Admit, Complete, Plan, Reason, Reclaim, Snapshot, State
+from scaler.plan.model import Admit, Complete, Plan, Reason, Reclaim, Snapshot
 from scaler.plan.planner import plan
 from tests.builders import service
 from tests.plan.cluster import settle
 from tests.plan.oracle import judge
 from tests.strategies import snapshots
 
-MANY = settings(max_examples=200, deadline=None)
+MANY = settings(max_examples=120, deadline=None)
 
 
 def uids(plan: Plan, action: type) -> frozenset[str]:
@@ -36,8 +36,7 @@ def test_planner_and_oracle_agree(snapshot: Snapshot) -> None:
     }
     assert uids(made, Admit) == judged.admit
     assert uids(made, Complete) == judged.complete_pods
-    admitted = {uid for uid, state in judged.states.items() if state is State.ADMITTED}
-    assert uids(made, Reclaim) & admitted == judged.reclaim
+    assert uids(made, Reclaim) == judged.reclaim | judged.tidy
     reasons = {one.uid: one.reason for one in made.verdicts}
     assert {uid: reasons[uid] for uid in judged.held} == judged.held
 
