@@ -25,7 +25,7 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.plan import explain
-from scaler.plan.model import Plan, Reason, ServiceKey, Verdict
+from scaler.plan.model import Plan, Reason, ServiceKey, Verdict, Warning
 from scaler.report import events
 from scaler.report.conditions import Told, already_told, status_patch
 from scaler.report.config_maps import OwnConfigMaps
@@ -40,9 +40,11 @@ from scaler.settings import Settings
 
 PARALLEL_WRITES = 8
 MAX_EVENTS_WAITING = 10_000
-NOTE_PATIENCE = 5.0
-"""Seconds that a warning must last to become an event: deployers apply jobs one by one and replace rules by deleting
-and creating them."""
+PASSING = frozenset({Warning.RULE_MISSING.value, Warning.TARGET_UNREACHABLE.value})
+"""Warnings that come and go while a deployer works: it applies jobs one by one, and replaces rules by deleting and
+creating them."""
+PATIENCE = 5.0
+"""Seconds that a passing warning must last to become an event."""
 _log = structlog.get_logger("report")
 _SERVING_LABELS = ("mind-cluster/scaling-rule", "mind-cluster/group-name")
 
@@ -71,7 +73,7 @@ class _Change(NamedTuple):
 
 
 class _Remark(NamedTuple):
-    """A warning appeared; told only if it is still there after NOTE_PATIENCE."""
+    """A warning appeared; told only if it is still there when its turn comes."""
 
     key: ServiceKey
     happening: Happening
@@ -168,7 +170,8 @@ class Reporter:
         now = frozenset(_warnings(report))
         self._notes[report.plan.key] = now
         for happening in sorted(now - before):
-            self._tell(_Remark(report.plan.key, happening), happening.subject.name, delay=NOTE_PATIENCE)
+            delay = PATIENCE if happening.reason in PASSING else 0.0
+            self._tell(_Remark(report.plan.key, happening), happening.subject.name, delay=delay)
 
     def _tell(self, news: _Change | _Remark, about: str, *, delay: float = 0.0) -> None:
         if len(self._news) + len(self._approved) >= MAX_EVENTS_WAITING:
