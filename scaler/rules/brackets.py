@@ -5,17 +5,14 @@ The documentation prints `"group_list": [   # Job ratio state   {`: the bracket 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection
-
 import msgspec
 
 from scaler.rules.jsontext import Reader, Reading, bracket_fault
 
-MAX_SUSPECTS = 5
-"""Comments with a bracket at their end for which every combination of keeping it or not is tried."""
-SMALL = 64 * 1024
-"""Characters; in longer texts only "keep none" and "keep all" are tried."""
+MAX_READINGS = 64
+"""Ways to read one text that are tried; more than that is in doubt."""
+MAX_WORK = 1024 * 1024
+"""Characters that are read for that in all."""
 
 _GUESSED = {"NotJson", "MissingComma", "TrailingText"}
 
@@ -25,16 +22,30 @@ def read(text: str) -> Reading:
     plain = Reader(text, frozenset()).run()
     if not plain.suspects:
         return plain
-    readings = [plain, *(Reader(text, kept).run() for kept in _subsets(plain.suspects, len(text)))]
-    sound = [reading for reading in readings if _is_sound(reading)]
+    sound = _sound_readings(text, plain)
     return sound[0] if len(sound) == 1 else _undecided(plain)
 
 
-def _subsets(suspects: Collection[int], length: int) -> list[frozenset[int]]:
-    if len(suspects) > MAX_SUSPECTS or length > SMALL:
-        return [frozenset(suspects)]
-    sizes = range(1, len(suspects) + 1)
-    return [frozenset(kept) for size in sizes for kept in itertools.combinations(suspects, size)]
+def _sound_readings(text: str, plain: Reading) -> list[Reading]:
+    """The readings that make sense, none when there are too many to try.
+
+    Each way to keep some of the brackets is tried once, in ascending order of the comments; where a reading stops,
+    the ways that differ only behind that point are never tried.
+    """
+    budget = min(MAX_READINGS, MAX_WORK // (len(text) + 1) + 1)
+    sound: list[Reading] = []
+    to_try: list[tuple[frozenset[int], Reading]] = [(frozenset(), plain)]
+    while to_try:
+        kept, reading = to_try.pop()
+        sound += [reading] if _is_sound(reading) else []
+        for suspect in reading.suspects:
+            if suspect > max(kept, default=-1):
+                budget -= 1
+                if budget < 0:
+                    return []
+                more = kept | {suspect}
+                to_try.append((more, Reader(text, more).run()))
+    return sound
 
 
 def _is_sound(reading: Reading) -> bool:

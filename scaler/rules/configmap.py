@@ -13,7 +13,7 @@ from scaler.rules.document import KEY, examine, key_fault
 from scaler.rules.finding import Fault, Finding, Path, pointer, printable
 from scaler.rules.manifest import Object, Value
 from scaler.rules.options import read_options
-from scaler.rules.position import align
+from scaler.rules.position import Span, align
 from scaler.rules.rule import Rule
 
 
@@ -71,8 +71,8 @@ def rule_value(found: Object) -> Value | None:
     return values[-1] if values else None
 
 
-def places_of(found: Object, value: Value) -> list[int] | None:
-    """For each character of a scalar its offset in the file; None when they cannot be matched."""
+def spans_of(found: Object, value: Value) -> list[Span] | None:
+    """For each character of a scalar its span in the file; None when they cannot be matched."""
     text = found.lines.text
     start = value.start
     if value.style in ("|", ">") and value.style:
@@ -86,14 +86,14 @@ def places_of(found: Object, value: Value) -> list[int] | None:
 
 def _document_findings(found: Object, value: Value) -> tuple[Rule | None, list[Finding]]:
     examination = examine(value.text)
-    places = places_of(found, value) if examination.faults else []
-    return examination.rule, [_inside(found, value, places, fault) for fault in examination.faults]
+    spans = spans_of(found, value) if examination.faults else []
+    return examination.rule, [_inside(found, value, spans, fault) for fault in examination.faults]
 
 
-def _inside(found: Object, value: Value, places: list[int] | None, fault: Fault) -> Finding:
-    offset = places[min(fault.start, len(places) - 1)] if places and fault.start >= 0 else value.start
+def _inside(found: Object, value: Value, spans: list[Span] | None, fault: Fault) -> Finding:
+    offset = spans[min(fault.start, len(spans) - 1)][0] if spans and fault.start >= 0 else value.start
     line, column = found.lines.place(offset)
-    place = printable(pointer(fault.path))
+    place = pointer(fault.path)
     return Finding(
         fault.level, fault.code, place, line, column, printable(fault.message), printable(fault.hint), found.file
     )
@@ -144,4 +144,4 @@ def _finding(
     found: Object, value: Value | None, code: str, path: Path, message: str, hint: str, *, level: str = "error"
 ) -> Finding:
     line, column = found.place(value)
-    return Finding(level, code, printable(pointer(path)), line, column, printable(message), hint, found.file)  # type: ignore[arg-type]
+    return Finding(level, code, pointer(path), line, column, printable(message), hint, found.file)  # type: ignore[arg-type]

@@ -138,7 +138,7 @@ def _find(node: Node, path: Path) -> tuple[Node, int]:
 
 def _finding(fault: Fault, lines: Lines) -> Finding:
     line, column = lines.place(fault.start) if fault.start >= 0 else (0, 0)
-    place = printable(pointer(fault.path))
+    place = pointer(fault.path)
     return Finding(fault.level, fault.code, place, line, column, printable(fault.message), printable(fault.hint))
 
 

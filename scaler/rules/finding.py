@@ -54,13 +54,19 @@ class Fault(msgspec.Struct, frozen=True):
 
 def pointer(path: Path) -> str:
     """The JSON pointer of a path: ("a/b", 0) -> "/a~1b/0"."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return encodable("".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path))
+
+
+def encodable(text: str) -> str:
+    """`text` as it can be written to any UTF-8 stream: lone surrogates escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def printable(text: str) -> str:
     """`text` as it can be written to any UTF-8 stream on one line: lone surrogates and control characters escaped."""
-    safe = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in safe)
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in encodable(text)
+    )
 
 
 def shown(value: object, limit: int = 60) -> str:

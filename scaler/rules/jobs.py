@@ -18,6 +18,7 @@ GROUP_LABEL = "mind-cluster/group-name"
 JOB_ID_LABEL = "jobID"
 API_VERSION = "mindxdl.gitee.com/v1"
 MAX_REPLICAS = 20_000
+NPU_PREFIX = "huawei.com/"
 
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _LEADERS = {"pytorch": "Master", "tensorflow": "Chief", "mindspore": "Scheduler"}
@@ -42,7 +43,8 @@ def rule_name(found: Object) -> str:
 def check_job(found: Object, find_rule: Callable[[Object], tuple[bool, Rule | None]]) -> list[Finding]:
     """All findings on one job. `find_rule` says whether its rule is among the files, and gives it if it is valid."""
     job = _Job(found)
-    findings = [*_labels(job), *_belonging(job), *_shape(job), *_replicas(job), *_scheduling(job), *_containers(job)]
+    findings = [*_labels(job), *_belonging(job), *_shape(job), *_replicas(job), *_scheduling(job)]
+    findings += [*_containers(job), *_super_pod(job)]
     if rule_name(found):
         findings += _against_rule(job, *find_rule(found))
     return findings
@@ -59,16 +61,18 @@ class _Job:
         self.specs = [(key.text, value) for key, value in specs.members] if specs else []
 
     def finding(self, path: Path, code: str, message: str, hint: str = "", level: Level = "error") -> Finding:
-        """A finding at `path`, or at the nearest value above it that exists."""
-        value, steps = self.root, list(path)
-        while steps and isinstance(steps[0], str) and (inner := value.get(steps[0])) is not None:
-            value, steps = inner, steps[1:]
-        if steps and isinstance(steps[0], str):
-            value = value.key(steps[0]) or value
-        line, column = self.object.place(value)
-        return Finding(
-            level, code, printable(pointer(path)), line, column, printable(message), printable(hint), self.object.file
-        )
+        """A finding at `path`, or at the nearest value or name above it that exists."""
+        value = place = self.root
+        for step in path:
+            key, inner = value.key(str(step)), value.get(str(step))
+            if inner is None:
+                place = key or place
+                break
+            value, place = inner, key or inner  # a member that is missing is shown at the name that should hold it
+        else:
+            place = value
+        line, column = self.object.place(place)
+        return Finding(level, code, pointer(path), line, column, printable(message), printable(hint), self.object.file)
 
     def label(self, name: str) -> str:
         value = self.labels.get(name) if self.labels else None
@@ -85,6 +89,10 @@ class _Job:
                 return None
             total += count
         return total
+
+
+def _pods(number: int) -> str:
+    return "1 pod" if number == 1 else f"{number} pods"
 
 
 def _labels(job: _Job) -> Iterator[Finding]:
@@ -201,60 +209,53 @@ def _scheduling(job: _Job) -> Iterator[Finding]:
             "write the number of pods, without quotes",
         )
     elif job.pods is not None and value.integer > job.pods:
-        message = f"minAvailable {value.integer}, but the job has {job.pods} pods: its PodGroup can never run"
+        message = f"minAvailable {value.integer}, but the job has {_pods(job.pods)}: its PodGroup can never run"
         yield job.finding(path, "MinAvailableTooBig", message, f"write {job.pods}", "warning")
 
 
 def _containers(job: _Job) -> Iterator[Finding]:
     for name, spec in job.specs:
-        base = ("spec", "replicaSpecs", name, "template", "spec", "containers")
-        holder = spec.get("template", "spec", "containers")
-        containers = holder.items if holder else []
-        main = next((container for container in containers if container.string_at("name") == "ascend"), None)
+        path = ("spec", "replicaSpecs", name, "template", "spec", "containers")
+        main = _main_container(spec)
         if main is None:
-            yield job.finding(
-                base,
-                "ContainerNameMissing",
-                f"{name} has no container named ascend: the job is refused",
-                "name the container `ascend`",
-            )
-            continue
-        npus = _npus(main)
-        yield from _npu_findings(job, base, name, main)
-        yield from _super_pod(job, npus)
+            message = f"{name} has no container named ascend: the job is refused"
+            yield job.finding(path, "ContainerNameMissing", message, "name the container `ascend`")
+        else:
+            yield from _npu_limits(job, path, name, main)
 
 
-def _npus(container: Value) -> int | None:
-    requests = container.get("resources", "requests") or container.get("resources", "limits")
-    numbers = (
-        [value.integer for key, value in requests.members if key.text.startswith("huawei.com/")] if requests else []
-    )
-    return numbers[0] if numbers else None
+def _main_container(spec: Value) -> Value | None:
+    containers = spec.get("template", "spec", "containers")
+    return next((one for one in containers.items if one.string_at("name") == "ascend"), None) if containers else None
 
 
-def _npu_findings(job: _Job, base: Path, name: str, container: Value) -> Iterator[Finding]:
+def _npu_limits(job: _Job, path: Path, name: str, container: Value) -> Iterator[Finding]:
     requests, limits = container.get("resources", "requests"), container.get("resources", "limits")
-    for key, value in requests.members if requests and limits else []:
+    for key, value in requests.members if requests else []:
         limit = limits.get(key.text) if limits else None
-        if key.text.startswith("huawei.com/") and (limit is None or limit.text != value.text):
+        if key.text.startswith(NPU_PREFIX) and (limit is None or limit.text != value.text):
             allowed = limit.text if limit else "missing"
             message = (
                 f"{name} requests {value.text} {key.text}, its limit is {allowed}: the API server refuses its pods"
             )
-            yield job.finding(base, "NpuLimitDiffers", message, "write the same number in requests and limits")
+            yield job.finding(path, "NpuLimitDiffers", message, "write the same number in requests and limits")
 
 
-def _super_pod(job: _Job, npus: int | None) -> Iterator[Finding]:
-    block = job.root.string_at("metadata", "annotations", "sp-block")
-    if npus and block.isascii() and block.isdigit() and len(block) < 10 and int(block) % npus:
+def _super_pod(job: _Job) -> Iterator[Finding]:
+    path = ("metadata", "annotations", "sp-block")
+    block = job.root.string_at(*path)
+    if not (block.isascii() and block.isdigit() and len(block) < 10):
+        return
+    npus = max((_npus(container) for _, spec in job.specs if (container := _main_container(spec))), default=0)
+    if npus and int(block) % npus:
         message = f"sp-block {block} is no multiple of the {npus} NPUs of a pod: the job cannot be placed"
-        yield job.finding(
-            ("metadata", "annotations", "sp-block"),
-            "SpBlockMismatch",
-            message,
-            f"write a multiple of {npus}",
-            "warning",
-        )
+        yield job.finding(path, "SpBlockMismatch", message, f"write a multiple of {npus}", "warning")
+
+
+def _npus(container: Value) -> int:
+    limits = container.get("resources", "limits")
+    numbers = [value.integer for key, value in limits.members if key.text.startswith(NPU_PREFIX)] if limits else []
+    return max((number or 0 for number in numbers), default=0)
 
 
 def _against_rule(job: _Job, present: bool, rule: Rule | None) -> Iterator[Finding]:
@@ -286,7 +287,7 @@ def _against_rule(job: _Job, present: bool, rule: Rule | None) -> Iterator[Findi
         return
     size = next(ratio.sizes[group] for ratio in rule.ratios if group in ratio.sizes)
     if job.pods is not None and job.pods != size:
-        message = f"the job has {job.pods} pods, but the rule says server_num_per_group {size} for {shown(group)}"
+        message = f"the job has {_pods(job.pods)}, but the rule says server_num_per_group {size} for {shown(group)}"
         yield job.finding(
             ("spec", "replicaSpecs"),
             "InstanceSizeMismatch",

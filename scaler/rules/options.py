@@ -72,4 +72,4 @@ def _unknown(name: str) -> Finding:
 
 
 def _pointer(name: str) -> str:
-    return printable(pointer(("metadata", "annotations", PREFIX + name)))
+    return pointer(("metadata", "annotations", PREFIX + name))

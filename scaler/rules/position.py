@@ -5,6 +5,9 @@ from __future__ import annotations
 import bisect
 import re
 
+Span = tuple[int, int]
+"""Start and end of a piece of text, as offsets."""
+
 _BREAK = re.compile(r"\r\n|\r|\n")
 _BLANK = " \t\r\n"
 _SHORT_ESCAPES = {
@@ -46,39 +49,35 @@ class Lines:
         return self.text[self._starts[number - 1] : end].rstrip("\r\n")
 
 
-def align(value: str, raw: str, start: int, *, escapes: bool = False, doubled: str = "") -> list[int] | None:
-    """For each character of `value` its offset in `raw`, where it is written from `start` on; None if it is not.
+def align(value: str, raw: str, start: int, *, escapes: bool = False, doubled: str = "") -> list[Span] | None:
+    """For each character of `value` (and its end) the span in `raw` where it is written; None if it is not there.
 
     Exact for everything but blanks, which YAML adds (indentation) and takes away (folding): a blank gets a place
     among the blanks around it. `escapes`: backslashes as in double-quoted scalars; `doubled`: a quote written twice.
     """
-    places: list[int] = []
+    spans: list[Span] = []
     pos = start
     for char in value:
-        pos, width = _next(char, raw, pos, escapes, doubled)
-        if pos < 0:
+        begin, pos = _next(char, raw, pos, escapes, doubled)
+        if begin < 0:
             return None
-        places.append(pos)
-        pos += width
-    places.append(pos)
-    return places
+        spans.append((begin, pos))
+    return [*spans, (pos, pos)]
 
 
-def _next(char: str, raw: str, pos: int, escapes: bool, doubled: str) -> tuple[int, int]:
-    """Where `char` is written at or behind `pos`, with the width it has there; a blank may have width 0."""
+def _next(char: str, raw: str, pos: int, escapes: bool, doubled: str) -> Span:
+    """Where `char` is written at or behind `pos`; a blank may be written nowhere and gets an empty span."""
     if char in _BLANK and not escapes:
-        return (pos, 1) if raw.startswith(char, pos) else (pos, 0)
-    while pos < len(raw):
-        here, width = _unescape(raw, pos) if escapes else (raw[pos], 1)
+        return pos, pos + raw.startswith(char, pos)
+    begin = pos
+    while begin < len(raw):
+        here, width = _unescape(raw, begin) if escapes else (raw[begin], 1)
         if here == char:
-            return pos, 2 if doubled and raw.startswith(doubled * 2, pos) else width
-        if char in _BLANK and raw[pos] not in _BLANK:
-            return pos, 0
-        if raw[pos] in _BLANK or here == "":
-            pos += width
-            continue
-        return -1, 0
-    return (pos, 0) if char in _BLANK else (-1, 0)
+            return begin, begin + (2 if doubled and raw.startswith(doubled * 2, begin) else width)
+        if here and here not in _BLANK:
+            break
+        begin += width
+    return (pos, pos) if char in _BLANK else (-1, -1)
 
 
 def _unescape(raw: str, pos: int) -> tuple[str, int]:
@@ -86,7 +85,7 @@ def _unescape(raw: str, pos: int) -> tuple[str, int]:
     if raw[pos] != "\\" or pos + 1 >= len(raw):
         return raw[pos], 1
     kind = raw[pos + 1]
-    if kind in _BLANK:  # a line end that does not count
+    if kind in "\r\n":  # a line end that does not count
         return "", 2
     if kind in _LONG_ESCAPES:
         digits = raw[pos + 2 : pos + 2 + _LONG_ESCAPES[kind]]

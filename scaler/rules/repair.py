@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scaler.rules.configmap import is_rule_map, places_of, rule_value
+from scaler.rules.configmap import is_rule_map, rule_value, spans_of
 from scaler.rules.document import examine
 from scaler.rules.finding import Edit, Finding
 from scaler.rules.lint import BOM, Source, decode, is_manifest, lint
 from scaler.rules.manifest import Object, Value, objects
+from scaler.rules.position import Span
 
 MAX_ROUNDS = 20
 """A document shows at most 100 faults at a time, and some hide others."""
@@ -62,15 +63,15 @@ def _edits_in_file(found: Object) -> list[Edit]:
     if value is None or value.string is None:
         return []
     edits = examine(value.text).edits
-    places = places_of(found, value) if edits else None
-    return [_moved(edit, value, places) for edit in edits] if places else []
+    spans = spans_of(found, value) if edits else None
+    return [_moved(edit, value, spans) for edit in edits] if spans else []
 
 
-def _moved(edit: Edit, value: Value, places: Sequence[int]) -> Edit:
+def _moved(edit: Edit, value: Value, spans: Sequence[Span]) -> Edit:
     # Only what is not blank has an exact place (see position.align): a span is tied to such characters at its ends.
-    first = edit.start < len(value.text) and value.text[edit.start] not in _BLANK
-    start = places[edit.start] if first or edit.start == 0 else places[edit.start - 1] + 1
-    end = places[edit.end - 1] + 1 if edit.end > edit.start else start
+    behind_blank = edit.start > 0 and value.text[edit.start : edit.start + 1] in _BLANK
+    start = spans[edit.start - 1][1] if behind_blank else spans[edit.start][0]
+    end = spans[edit.end - 1][1] if edit.end > edit.start else start
     return Edit(start, max(start, end), _in_style(edit.text, value.style))
 
 

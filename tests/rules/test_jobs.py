@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+
+from scaler.rules.lint import Source, lint
+from tests.rules.documents import SLOTS, config_map, job, text
+
+RULE = config_map(text({"group0": (2, 2), "group1": (1, 4)}))
+
+
+def findings_of(manifest: str, rule: str = RULE) -> list[tuple[str, str, str]]:
+    report = lint([Source("job.yaml", manifest.encode()), Source("rule.yaml", rule.encode())])
+    return [(finding.level, finding.code, finding.pointer) for finding in report.findings]
+
+
+MASTER = SLOTS["master"]
+LABELS = "/metadata/labels"
+RULE_AT = f"{LABELS}/mind-cluster~1scaling-rule"
+GROUP_AT = f"{LABELS}/mind-cluster~1group-name"
+SPECS = "/spec/replicaSpecs"
+MASTERS = f"{SPECS}/Master/replicas"
+WORKERS = f"{SPECS}/Worker/replicas"
+CONTAINERS = f"{SPECS}/Worker/template/spec/containers"
+MIN_AT = "/spec/runPolicy/schedulingPolicy/minAvailable"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, []),
+        ({"rule": "    mind-cluster/scaling-rule: ''\n"}, [("error", "RuleLabelEmpty", RULE_AT)]),
+        ({"rule": ""}, [("warning", "RuleLabelMissing", GROUP_AT)]),
+        ({"group": ""}, [("error", "GroupLabelMissing", GROUP_AT)]),
+        ({"group": "    mind-cluster/group-name: ''\n"}, [("error", "GroupLabelMissing", GROUP_AT)]),
+        ({"group": "    mind-cluster/group-name: group9\n"}, [("error", "GroupUnknown", GROUP_AT)]),
+        ({"job_id": ""}, [("error", "JobIdMissing", f"{LABELS}/jobID")]),
+        ({"job_id": "    jobID: 7\n"}, [("error", "LabelNotAString", f"{LABELS}/jobID")]),
+        ({"job_id": "    jobID: a b\n"}, [("error", "LabelInvalid", f"{LABELS}/jobID")]),
+        ({"framework": ""}, [("error", "FrameworkUnknown", f"{LABELS}/framework")]),
+        ({"fault": "    fault-scheduling: Force\n"}, [("warning", "FaultSchedulingUnknown", f"{LABELS}/fault-scheduling")]),
+        ({"version": "mindxdl.gitee.com/v1alpha1"}, [("error", "ApiVersionUnknown", "/apiVersion")]),
+        ({"namespace": "namespace: other"}, [("warning", "RuleNotFound", RULE_AT)]),
+        ({"workers": "      replicas: 2\n", "min": "minAvailable: 3"}, [("warning", "InstanceSizeMismatch", SPECS)]),
+        ({"workers": "      replicas: -1\n"}, [("error", "ReplicasInvalid", WORKERS)]),
+        ({"workers": "      replicas: '1'\n"}, [("error", "ReplicasInvalid", WORKERS)]),
+        ({"workers": "      replicas: 20001\n", "rule": "", "group": ""}, [("error", "ReplicasInvalid", WORKERS)]),
+        ({"master": MASTER.replace("1", "2"), "workers": "      replicas: 0\n"}, [("error", "ReplicasInvalid", MASTERS)]),
+        ({"master": "    Chief:\n      replicas: 1\n"}, [("error", "MasterMissing", SPECS)]),
+        ({"min": "minAvailable: 3"}, [("warning", "MinAvailableTooBig", MIN_AT)]),
+        ({"min": "minAvailable: x"}, [("error", "MinAvailableInvalid", MIN_AT)]),
+        ({"container": "- name: main"}, [("error", "ContainerNameMissing", CONTAINERS)]),
+        ({"limits": "limits: {huawei.com/Ascend910: 4}"}, [("error", "NpuLimitDiffers", CONTAINERS)]),
+        ({"limits": "limits: {}"}, [("error", "NpuLimitDiffers", CONTAINERS)]),
+        ({"annotations": "  annotations: {sp-block: '12'}\n"}, [("warning", "SpBlockMismatch", "/metadata/annotations/sp-block")]),
+        ({"annotations": "  annotations: {sp-block: '16'}\n"}, []),
+        ({"success": "  scalingPolicy: x\n"}, [("warning", "UnknownField", "/spec/scalingPolicy")]),
+    ],
+)  # fmt: skip
+def test_each_fault_of_a_job_is_found_where_it_stands(
+    changes: dict[str, str], expected: list[tuple[str, str, str]]
+) -> None:
+    assert sorted(findings_of(job(**changes))) == sorted(expected)
+
+
+def test_a_job_is_not_checked_against_a_broken_rule_but_the_rule_is_reported() -> None:
+    broken = config_map(text({"group7": 1}, {"group7": 2}))
+    assert [code for _, code, _ in findings_of(job(), broken)] == ["GroupNumRising"]
+
+
+def test_two_rules_of_one_name_decide_nothing_about_a_job() -> None:
+    other = config_map(text({"group9": 1}))
+    assert findings_of(job(), RULE + "---\n" + other) == []
+
+
+def test_training_jobs_are_not_looked_at() -> None:
+    training = "apiVersion: mindxdl.gitee.com/v1\nkind: AscendJob\nmetadata: {name: t, labels: {framework: x}}\n"
+    assert findings_of(training) == []
+
+
+def test_a_controller_job_without_rule_label_is_checked_but_needs_no_rule() -> None:
+    assert findings_of(job(rule="", group="")) == []
+
+
+def test_a_job_of_odd_shape_gives_findings_and_no_exception() -> None:
+    for manifest in (
+        "metadata: {labels: [mind-cluster/scaling-rule]}",
+        "metadata: {labels: {app: [], jobID: {}}}\nspec: 3",
+        "metadata: {labels: {app: a, jobID: b}}\nspec: {replicaSpecs: [1], runPolicy: []}",
+    ):
+        report = lint([Source("f", f"kind: AscendJob\n{manifest}\n".encode())])
+        assert report.jobs == len([code for code in report.findings if code.code == "ApiVersionUnknown"])

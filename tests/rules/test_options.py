@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.rules.options import PREFIX, read_options
+from scaler.rules.rule import CountsFrom, RuleOptions, Trade
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("paused", "true", RuleOptions(paused=True)),
+        ("paused", "false", RuleOptions()),
+        ("counts-from", "ready", RuleOptions(counts_from=CountsFrom.READY)),
+        ("trade", "off", RuleOptions(trade=Trade.OFF)),
+        ("arbitration", "off", RuleOptions(arbitration=False)),
+        ("service-priority", "-5", RuleOptions(service_priority=-5)),
+    ],
+)
+def test_each_annotation_is_read(name: str, value: str, expected: RuleOptions) -> None:
+    assert read_options({PREFIX + name: value}) == (expected, ())
+
+
+@pytest.mark.parametrize("name", ["paused", "counts-from", "trade", "arbitration", "service-priority"])
+@pytest.mark.parametrize("value", ["", "TRUE!", "1e3", "９", "1 000", "99999999999"])
+def test_an_unusable_value_is_a_warning_and_the_default_stands(name: str, value: str) -> None:
+    options, (warning,) = read_options({PREFIX + name: value})
+    assert options == RuleOptions()
+    assert (warning.level, warning.code) == ("warning", "AnnotationInvalid")
+    assert warning.pointer == f"/metadata/annotations/mind-cluster~1{name}"
+
+
+def test_an_unknown_annotation_of_ours_is_a_warning_and_foreign_ones_are_not_looked_at() -> None:
+    _, warnings = read_options({PREFIX + "pause": "true", "kubectl.kubernetes.io/x": "y"})
+    assert [warning.code for warning in warnings] == ["AnnotationUnknown"]
+
+
+@given(st.dictionaries(st.text() | st.just(PREFIX + "paused"), st.text()))
+def test_annotations_never_raise(annotations: dict[str, str]) -> None:
+    options, _ = read_options(annotations)
+    assert options.paused in (True, False)
