@@ -19,7 +19,11 @@ demo: runtime  ## Run the real controller on a simulated cluster (under a minute
 
 .PHONY: test
 test: dev  ## Run all tests; ARGS="-k words" selects, JOBS=1 runs them in one process
-	@$(PY) -m pytest -n $(JOBS) $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+.PHONY: test-fast
+test-fast: dev  ## The tests that need no real control plane
+	@$(PY) -m pytest -n $(JOBS) --dist loadgroup --no-control-plane $(ARGS)
 
 ##@ Work on it
 .PHONY: check
@@ -48,6 +52,10 @@ types: dev  ## mypy --strict
 .PHONY: contracts
 contracts: dev  ## Who may import whom (.importlinter)
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+
+.PHONY: control-plane
+control-plane: dev  ## Build Kubernetes for the tests that talk to a real one (once, minutes; test does it when needed)
+	@$(PY) -m tests.control_plane.build $(ARGS)
 
 .PHONY: bench
 bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; never part of the tests
