@@ -93,7 +93,7 @@ def _conditions(status: object) -> list[dict[str, Any]]:
 
 def _new_conditions(before: list[dict[str, Any]], told: Told, now: str) -> list[dict[str, Any]]:
     """Foreign ones in their order, then the one of ours that is not so now, then the present one."""
-    old = {item.get("type"): item for item in before}
+    old = {str(item.get("type")): item for item in before}
     foreign = [item for item in before if item.get("type") not in (CREATED, RUNNING)]
     name = told.instance.name
     if told.verdict.state is State.RUNNING:

@@ -16,6 +16,8 @@ from scaler.report.values import ServiceReport, Words
 
 MAX_BYTES = 900 * 1024
 """Of both documents together; the API server takes 1 MiB per object."""
+_MOST_INSTANCES = 1600
+"""More never fit; knowing that spares the event loop the rendering of ten thousand."""
 _MAX_WORDS = 500
 _MAX_WARNINGS = 100
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
@@ -28,8 +30,8 @@ _RULE_PROBLEMS = frozenset({Warning.RULE_MISSING.value, Warning.RULE_INVALID.val
 def status_config_map(reports: Sequence[ServiceReport], words: Words) -> Object:
     """The ConfigMap for one rule; `reports` are its services, at least one, the newest last."""
     namespace, rule = reports[0].rule
-    document = status_document(reports, words)
-    most = sum(len(service["instances"]) for service in document["services"])
+    most = _MOST_INSTANCES
+    document = _truncated(status_document(reports, words), most)
     while True:
         data = {"status.json": _json(document), "status.txt": status_text(document)}
         if sum(len(text.encode("utf-8", "surrogatepass")) for text in data.values()) <= MAX_BYTES:

@@ -141,7 +141,8 @@ def test_any_status_that_somebody_left_there_is_mended_and_never_raises(
     status: Any, conditions: Any, state: State, reason: Reason
 ) -> None:
     moment = told(state, reason)
-    for found in (status, {"conditions": conditions}, {"conditions": [conditions], "replicaStatuses": conditions}):
+    odd = {"conditions": [conditions, {"type": conditions}], "replicaStatuses": conditions}
+    for found in (status, {"conditions": conditions}, odd):
         after = written(job("p0") | {"status": found}, moment)
         assert status_patch(after, moment, LATER) is None
 
