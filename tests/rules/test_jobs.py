@@ -14,9 +14,12 @@ def findings_of(manifest: str, rule: str = RULE) -> list[tuple[str, str, str]]:
 
 
 MASTER = SLOTS["master"]
+WORKERS_0 = "      replicas: 0\n"
 LABELS = "/metadata/labels"
 RULE_AT = f"{LABELS}/mind-cluster~1scaling-rule"
 GROUP_AT = f"{LABELS}/mind-cluster~1group-name"
+FAULT = f"{LABELS}/fault-scheduling"
+BLOCK = "/metadata/annotations/sp-block"
 SPECS = "/spec/replicaSpecs"
 MASTERS = f"{SPECS}/Master/replicas"
 WORKERS = f"{SPECS}/Worker/replicas"
@@ -37,21 +40,21 @@ MIN_AT = "/spec/runPolicy/schedulingPolicy/minAvailable"
         ({"job_id": "    jobID: 7\n"}, [("error", "LabelNotAString", f"{LABELS}/jobID")]),
         ({"job_id": "    jobID: a b\n"}, [("error", "LabelInvalid", f"{LABELS}/jobID")]),
         ({"framework": ""}, [("error", "FrameworkUnknown", f"{LABELS}/framework")]),
-        ({"fault": "    fault-scheduling: Force\n"}, [("warning", "FaultSchedulingUnknown", f"{LABELS}/fault-scheduling")]),
+        ({"fault": "    fault-scheduling: Force\n"}, [("warning", "FaultSchedulingUnknown", FAULT)]),
         ({"version": "mindxdl.gitee.com/v1alpha1"}, [("error", "ApiVersionUnknown", "/apiVersion")]),
         ({"namespace": "namespace: other"}, [("warning", "RuleNotFound", RULE_AT)]),
         ({"workers": "      replicas: 2\n", "min": "minAvailable: 3"}, [("warning", "InstanceSizeMismatch", SPECS)]),
         ({"workers": "      replicas: -1\n"}, [("error", "ReplicasInvalid", WORKERS)]),
         ({"workers": "      replicas: '1'\n"}, [("error", "ReplicasInvalid", WORKERS)]),
         ({"workers": "      replicas: 20001\n", "rule": "", "group": ""}, [("error", "ReplicasInvalid", WORKERS)]),
-        ({"master": MASTER.replace("1", "2"), "workers": "      replicas: 0\n"}, [("error", "ReplicasInvalid", MASTERS)]),
+        ({"master": MASTER.replace("1", "2"), "workers": WORKERS_0}, [("error", "ReplicasInvalid", MASTERS)]),
         ({"master": "    Chief:\n      replicas: 1\n"}, [("error", "MasterMissing", SPECS)]),
         ({"min": "minAvailable: 3"}, [("warning", "MinAvailableTooBig", MIN_AT)]),
         ({"min": "minAvailable: x"}, [("error", "MinAvailableInvalid", MIN_AT)]),
         ({"container": "- name: main"}, [("error", "ContainerNameMissing", CONTAINERS)]),
         ({"limits": "limits: {huawei.com/Ascend910: 4}"}, [("error", "NpuLimitDiffers", CONTAINERS)]),
         ({"limits": "limits: {}"}, [("error", "NpuLimitDiffers", CONTAINERS)]),
-        ({"annotations": "  annotations: {sp-block: '12'}\n"}, [("warning", "SpBlockMismatch", "/metadata/annotations/sp-block")]),
+        ({"annotations": "  annotations: {sp-block: '12'}\n"}, [("warning", "SpBlockMismatch", BLOCK)]),
         ({"annotations": "  annotations: {sp-block: '16'}\n"}, []),
         ({"success": "  scalingPolicy: x\n"}, [("warning", "UnknownField", "/spec/scalingPolicy")]),
     ],
