@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         loaded = load_rule(args.rule)
     except RuleFileError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(str(error))
         return EXIT_BAD_INPUT
     rule, paused = loaded.rule, loaded.options.paused
     if args.cases:
