@@ -114,7 +114,7 @@ class Happenings:
         return [f"{obj['kind']} {obj['metadata']['name']}" for obj, outcome in outcomes if outcome == "skipped"]
 
     async def _node(self, event: NodeEvent) -> None:
-        names = event.names or await self._nodes_of(event.of_job) or list(self._specs)
+        names = event.names or (await self._nodes_of(event.of_job))[: event.at_most] or list(self._specs)
         unknown = [name for name in names if name not in self._specs]
         if unknown:
             raise EventError(f"there is no node {unknown[0]}; there are: {', '.join(self._specs)}")

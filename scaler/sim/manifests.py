@@ -23,6 +23,9 @@ KINDS: dict[str, Resource] = {
         kube.PRIORITY_CLASSES, kube.QUEUES, kube.SERVICES,
     )
 }  # fmt: skip
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The same language either way; the one in C is ten times as fast and not in every build."""
+
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -44,7 +47,7 @@ def read_manifests(path: Path) -> list[Object]:
 
 def _read_file(path: Path) -> Iterable[Object]:
     try:
-        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8-sig")))
+        documents = list(yaml.load_all(path.read_text(encoding="utf-8-sig"), Loader=_LOADER))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ManifestError(f"{path}: {' '.join(str(error).split())}") from None
     for number, document in enumerate(documents, start=1):

@@ -94,19 +94,17 @@ class MindIEController:
 
     def _surplus(self, service: Service, jobs: list[Object], pods: dict[str, list[Object]]) -> list[Object]:
         """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
+        if not any(_waits(pods[objects.uid(job)]) for job in jobs):
+            return []
         needed = self._smallest(service)
         if needed is None or not self._controller_runs(service):
             return []
         (prefill, prefill_count), (decode, decode_count) = needed
-        by_group = {
-            group: [j for j in jobs if objects.labels_of(j).get(GROUP_LABEL) == group] for group in (prefill, decode)
-        }
-        decodes = [pods[objects.uid(job)] for job in by_group[decode]]
+        decodes = [pods[objects.uid(job)] for job in _of_group(jobs, decode)]
         if len([d for d in decodes if _runs(d)]) >= decode_count or not any(_waits(d) for d in decodes):
             return []
-        by_name = sorted(by_group[prefill], key=lambda job: natural(objects.name(job)))
-        running = [pods[objects.uid(job)] for job in by_name if _runs(pods[objects.uid(job)])]
-        return [members[0] for members in running[prefill_count:]]
+        prefills = [pods[objects.uid(job)] for job in _of_group(jobs, prefill)]
+        return [members[0] for members in [p for p in prefills if _runs(p)][prefill_count:]]
 
     def _controller_runs(self, service: Service) -> bool:
         namespace, _, job_id = service
@@ -127,6 +125,11 @@ class MindIEController:
             return _group(prefill), _group(decode)
         except (KeyError, IndexError, TypeError, ValueError):
             return None
+
+
+def _of_group(jobs: list[Object], group: str) -> list[Object]:
+    members = [job for job in jobs if objects.labels_of(job).get(GROUP_LABEL) == group]
+    return sorted(members, key=lambda job: natural(objects.name(job)))
 
 
 def _group(entry: Any) -> tuple[str, int]:

@@ -31,10 +31,15 @@ class Mirror:
         self._objects: dict[Resource, dict[Key, Object]] = {resource: {} for resource in resources}
         self._synced = dict.fromkeys(resources, False)
         self._changed = asyncio.Event()
+        self._sorted: dict[Resource, list[Object]] = {}
+        self.revision = 0
+        """Grows with every change."""
 
     def all(self, resource: Resource) -> list[Object]:
         """Every object of one type, by namespace and name, so that nothing depends on the order of events."""
-        return [obj for _, obj in sorted(self._objects[resource].items())]
+        if resource not in self._sorted:
+            self._sorted[resource] = [obj for _, obj in sorted(self._objects[resource].items(), key=_by_key)]
+        return self._sorted[resource]
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         return self._objects[resource].get((namespace, name))
@@ -77,7 +82,7 @@ class Mirror:
     def _replace(self, resource: Resource, items: Iterable[Object]) -> None:
         self._objects[resource] = {key_of(obj): obj for obj in items}
         self._synced[resource] = True
-        self._changed.set()
+        self._note(resource)
 
     async def _watch(self, resource: Resource, version: str) -> str:
         async for event in self._api.watch(resource, resource_version=version):
@@ -91,4 +96,13 @@ class Mirror:
             self._objects[resource].pop(key_of(obj), None)
         else:
             self._objects[resource][key_of(obj)] = obj
+        self._note(resource)
+
+    def _note(self, resource: Resource) -> None:
+        self._sorted.pop(resource, None)
+        self.revision += 1
         self._changed.set()
+
+
+def _by_key(item: tuple[Key, Object]) -> Key:
+    return item[0]

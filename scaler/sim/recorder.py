@@ -35,6 +35,7 @@ class Recorder:
         """Pod uid -> service, of every pod that is there."""
         self._notes: dict[str, tuple[str, ...]] = {}
         self._failures = 0
+        self._counted = -1
 
     def start(self) -> None:
         """Time zero of the timeline is now."""
@@ -56,10 +57,13 @@ class Recorder:
     async def _follow(self) -> None:
         while True:
             await self._mirror.wait()
-            if self._mirror.synced:
-                self._take_census()
+            self._take_census()
 
     def _take_census(self) -> None:
+        """Count anew, unless nothing has changed since the last time."""
+        if not self._mirror.synced or self._mirror.revision == self._counted:
+            return
+        self._counted = self._mirror.revision
         jobs, pods = self._mirror.all(ASCEND_JOBS), self._mirror.all(PODS)
         lost = self._count_lost_pods({objects.uid(job): service_of(job) for job in jobs})
         found = census(jobs, pods, self._mirror.all(NODES))
@@ -85,8 +89,7 @@ class Recorder:
     def observe(self, decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
         """Take in what one pass of the controller decided, and check what must always hold."""
         self._timeline.passes += 1
-        if self._mirror.synced:
-            self._take_census()  # so that what is told is told beside what is there
+        self._take_census()  # so that what is told is told beside what is there
         for snapshot, plan in decisions:
             self._check(snapshot, plan)
             if plan.key.rule:

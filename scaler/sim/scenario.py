@@ -97,6 +97,7 @@ class NodeEvent(_Model):
     becomes: NodeFate
     names: list[Name] = Field([], description="Node names; empty with `ready` means every node.")
     of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
+    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
 
     @model_validator(mode="after")
     def _named(self) -> NodeEvent:

@@ -35,9 +35,9 @@ def test_the_service_starts_loses_nodes_degrades_and_recovers(real_data: Path, n
     # Where the rule knows a smaller ratio, MindIE Controller gives a prefill instance up for a lost decode instance.
     without_decode = degraded if prefills > 1 else {"group0": 1, "group1": 0}
     story = [
-        {"at": "5m", "node": {"of_job": "mindie/mindie-server-p0", "becomes": "not-ready"}},
+        {"at": "5m", "node": {"of_job": "mindie/mindie-server-p0", "at_most": 1, "becomes": "not-ready"}},
         {"at": "8m", "name": "first-return", "node": {"becomes": "ready"}},
-        {"at": "12m", "name": "fault", "node": {"of_job": "mindie/mindie-server-d0", "becomes": "gone"}},
+        {"at": "12m", "name": "fault", "node": {"of_job": "mindie/mindie-server-d0", "at_most": 1, "becomes": "gone"}},
         {"at": "18m", "name": "return", "node": {"becomes": "ready"}},
     ]
     expect = [
