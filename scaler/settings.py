@@ -146,6 +146,10 @@ class Settings(BaseModel):
         return self
 
 
+_LEASE_TIMES = ("retry_period", "renew_deadline", "lease_duration")
+"""The only settings that depend on each other."""
+
+
 class Problem(NamedTuple):
     """One thing wrong: where it was set, what was found, and how to mend it."""
 
@@ -191,14 +195,23 @@ def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     given = _from_file(path, problems) if path else {}
     given |= _from_environment(environ, problems)
     given |= _from_flags(args)
-    try:
-        settings = Settings.model_validate({name: item.value for name, item in given.items()})
-    except pydantic.ValidationError as error:
-        problems += [_problem(details, given) for details in error.errors(include_url=False)]
-        raise SettingsError(tuple(problems)) from None
-    if problems:
+    settings, wrong = _validated(given)
+    problems += wrong
+    if problems or settings is None:
         raise SettingsError(tuple(problems))
     return settings if settings.identity else settings.model_copy(update={"identity": _identity()})
+
+
+def _validated(given: Mapping[str, _Given]) -> tuple[Settings | None, list[Problem]]:
+    try:
+        return Settings.model_validate({name: item.value for name, item in given.items()}), []
+    except pydantic.ValidationError as error:
+        found = error.errors(include_url=False)
+    problems = [_problem(details, given) for details in found]
+    wrong = {str(part) for details in found for part in details["loc"][:1]}
+    if wrong:  # what depends on several settings is checked only when each is right by itself
+        problems += _validated({name: item for name, item in given.items() if name not in wrong})[1]
+    return None, problems
 
 
 def reference() -> str:
@@ -295,7 +308,8 @@ def _problem(details: Any, given: Mapping[str, _Given]) -> Problem:
     name = str(details["loc"][0]) if details["loc"] else ""
     what = str(details["msg"]).removeprefix("Value error, ")
     if name not in given:
-        return Problem("settings", what, "")
+        where = ", ".join(given[each].where for each in _LEASE_TIMES if each in given)
+        return Problem(where, what, "")
     field, item = Settings.model_fields[name], given[name]
     hint = f"{field.description} Default: {_default_text(field)}."
     if str(item.value).startswith("tcp://"):

@@ -83,7 +83,8 @@ def test_mode_gates_is_refused_in_words() -> None:
 
 
 def test_lease_times_that_could_let_two_controllers_act_are_refused() -> None:
-    (found,) = problems("--lease-duration", "5", "--renew-deadline", "5")
+    found = problems("--lease-duration", "5", SCALER_RENEW_DEADLINE="5", SCALER_MODE="gates")[-1]
+    assert found.where == "variable SCALER_RENEW_DEADLINE, flag --lease-duration"
     assert "renew_deadline (5 s) < lease_duration (5 s) must hold" in found.what
 
 
