@@ -65,6 +65,10 @@ class SimClient:
         request = Request(self.name, "list", resource, namespace or "")
         page = await self._send(request, lambda: self.server.list(resource, namespace, query))
         items = [item for item in (_decoded(record, decode) for record in page.records) if item is not None]
+        if decode is None and not self.server.catalog.find(resource).custom:
+            for item in items:
+                # In a list only custom resources say what they are, as from a real API server.
+                del item["apiVersion"], item["kind"]
         return Page(items, str(page.version), page.continue_token)
 
     async def watch(

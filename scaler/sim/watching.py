@@ -16,8 +16,6 @@ from scaler.sim.kinds import Kind
 from scaler.sim.reading import Query, list_page, selection, version_number
 from scaler.sim.store import Change, Record, Store
 
-BOOKMARK_SECONDS = 60.0
-
 
 class Seen(msgspec.Struct, frozen=True):
     """One event of a watch; a bookmark has no record. `moment` is the wall time of the commit."""
@@ -31,6 +29,9 @@ class Seen(msgspec.Struct, frozen=True):
 class Watch:
     """One open watch. Ends after `timeout` seconds or when `cut`; always close it."""
 
+    bookmark_seconds = 60.0
+    """Between bookmarks; of the class, because tests in real time have no minute to spare."""
+
     def __init__(self, store: Store, kind: Kind, namespace: str | None, query: Query, timeout: float) -> None:
         """Raises ExpiredError when the version is not kept any more, BadRequestError for a bad selector."""
         self.kind = kind
@@ -41,7 +42,7 @@ class Watch:
         self._initial = self._first_records(query)
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + timeout
-        self._next_bookmark = self._loop.time() + BOOKMARK_SECONDS
+        self._next_bookmark = self._loop.time() + self.bookmark_seconds
         self._waiter: asyncio.Future[None] | None = None
         self._open = True
         self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
@@ -112,7 +113,7 @@ class Watch:
         now = self._loop.time()
         if now < self._next_bookmark:
             return
-        self._next_bookmark = now + BOOKMARK_SECONDS
+        self._next_bookmark = now + self.bookmark_seconds
         self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
         self._position = max(self._position, self._store.version)
         yield Seen(EventType.BOOKMARK, None, self._position, 0.0)

@@ -1,0 +1,121 @@
+"""What a case gets: a KubeApi, a namespace of its own, and small builders. Knows no implementation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pytest
+
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    NODES,
+    PODS,
+    EventType,
+    KubeApi,
+    Object,
+    Resource,
+    WatchEvent,
+)
+from scaler.kube.errors import KubeError
+from scaler.sim.kinds import BINDINGS
+
+Case: TypeAlias = "Callable[[Cluster], Awaitable[None]]"
+
+CASES: list[Case] = []
+PATIENCE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One implementation under test. `compact` forgets its history, None where that is out of reach."""
+
+    kube: KubeApi
+    namespace: str
+    compact: Callable[[], Any] | None = None
+    made: list[tuple[Resource, str]] = field(default_factory=list)
+
+    def pod(self, name: str, **spec: Any) -> Object:
+        return manifest(PODS, name, spec={"containers": [{"name": "c", "image": "image:1"}], **spec})
+
+    def config_map(self, name: str, labels: dict[str, str] | None = None, **data: str) -> Object:
+        return manifest(CONFIG_MAPS, name, labels=labels, data=data)
+
+    def job(self, name: str, **template: Any) -> Object:
+        spec = {"containers": [{"name": "ascend", "image": "image:1"}], **template}
+        replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": spec}}
+        return manifest(ASCEND_JOBS, name, spec={"replicaSpecs": {"Master": replica}})
+
+    async def create(self, resource: Resource, body: Object) -> Object:
+        return await self.kube.create(resource, self.namespace if resource.namespaced else None, body)
+
+    async def get(self, resource: Resource, name: str) -> Object:
+        return await self.kube.get(resource, self.namespace, name)
+
+    async def node(self) -> str:
+        """A node of this case, which is removed afterwards."""
+        name = f"node-of-{self.namespace}"
+        await self.kube.create(NODES, None, manifest(NODES, name))
+        self.made.append((NODES, name))
+        return name
+
+    async def bind(self, pod: str, node: str) -> None:
+        binding = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}, "apiVersion": "v1"}
+        await self.kube.create(BINDINGS, self.namespace, {**binding, "kind": "Binding"})
+
+    def forget_history(self) -> None:
+        if self.compact is None:
+            pytest.skip("this cluster's history cannot be compacted from here")
+        self.compact()
+
+    async def version(self, resource: Resource) -> str:
+        """The version of the cluster now."""
+        return (await self.kube.list(resource, self.namespace)).resource_version
+
+    async def events(self, resource: Resource, version: str, count: int, **how: Any) -> list[WatchEvent[Object]]:
+        """The first events after `version`, bookmarks left out."""
+        found: list[WatchEvent[Object]] = []
+        watch = self.kube.watch(resource, self.namespace, resource_version=version, timeout_seconds=10, **how)
+        async with aclosing(aiter_of(watch)) as stream:
+            async for event in stream:
+                if event.type is not EventType.BOOKMARK:
+                    found.append(event)
+                if len(found) >= count:
+                    break
+        return found
+
+
+def aiter_of(watch: AsyncIterator[WatchEvent[Object]]) -> Any:
+    """KubeApi promises an iterator; both implementations give a generator, which has to be closed."""
+    return watch
+
+
+def manifest(resource: Resource, name: str, labels: dict[str, str] | None = None, **fields: Any) -> Object:
+    metadata = {"name": name, **({"labels": labels} if labels else {})}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **fields}
+
+
+def case(function: Case) -> Case:
+    """Registers a case; its name is one sentence."""
+    CASES.append(function)
+    return function
+
+
+async def refused(error: type[KubeError], call: Awaitable[Any], words: str | None = None) -> None:
+    """The call must be refused like this."""
+    with pytest.raises(error, match=words):
+        await call
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Waits until it holds; for what the cluster does by itself."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        for _ in range(200):
+            if await condition():
+                return
+            await asyncio.sleep(0.1)
+    pytest.fail(f"did not happen: {what}")
