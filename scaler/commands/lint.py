@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from scaler.rules.finding import encodable
 from scaler.rules.lint import BOM, Report, Source, lint
 from scaler.rules.render import render
 from scaler.rules.repair import repair
@@ -32,7 +33,6 @@ EXIT_ERRORS = 1
 EXIT_USAGE = 2
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "<stdin>"
-MAX_FILE = 64 * 1024 * 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,17 +63,16 @@ def run(args: argparse.Namespace) -> int:
 def _sources(name: str) -> list[Source]:
     """The file that `name` says, or the manifests below a folder in the order of their names."""
     if name == "-":
-        return [Source(STDIN, sys.stdin.buffer.read(MAX_FILE))]
+        return [Source(STDIN, sys.stdin.buffer.read())]
     path = Path(name)
     if not path.is_dir():
-        return [Source(name, _read(path))]
+        return [_source(path, listed=True)]
     files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
-    return [Source(str(file), _read(file), listed=False) for file in files]
+    return [_source(file, listed=False) for file in files]
 
 
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(MAX_FILE)
+def _source(path: Path, *, listed: bool) -> Source:
+    return Source(encodable(str(path)), path.read_bytes(), listed)
 
 
 def _fix(source: Source) -> int:

@@ -1,0 +1,115 @@
+"""`scaler lint` and `scaler schema` as a user calls them: arguments and files in, output and exit code out."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import jsonschema
+import pytest
+
+from scaler.cli import main
+from tests.rules.documents import TWO_TO_ONE, config_map, job, text
+
+BROKEN = config_map(TWO_TO_ONE.replace('"version": "1.0",', '"version": "1.0",  # fixed'))
+WARNED = config_map(text({"group0": 1, "group1": 1}, version="2.0"))
+MEMBERS = ["file", "level", "code", "pointer", "line", "column", "message", "hint"]
+
+
+@pytest.fixture
+def rule(tmp_path: Path) -> Path:
+    return tmp_path / "rule.yaml"
+
+
+@pytest.mark.parametrize(("said", "code"), [(config_map(TWO_TO_ONE), 0), (WARNED, 0), (BROKEN, 1), ("", 1)])
+def test_the_exit_code_is_1_for_errors_only(rule: Path, said: str, code: int) -> None:
+    rule.write_text(said)
+    assert main(["lint", str(rule)]) == code
+
+
+def test_a_clean_file_says_what_was_checked(rule: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rule.write_text(config_map(TWO_TO_ONE))
+    main(["lint", str(rule)])
+    assert capsys.readouterr().out == "1 rule and 0 jobs checked: 0 errors, 0 warnings\n"
+
+
+def test_a_finding_is_shown_with_place_line_caret_and_hint_and_without_colours(
+    rule: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule.write_text(BROKEN)
+    main(["lint", str(rule)])
+    assert capsys.readouterr().out.splitlines() == [
+        f"{rule}:9:26: error: CommentInJson JSON has no # comments",
+        '          "version": "1.0",  # fixed',
+        "                             ^",
+        "    hint: delete the comment",
+        "1 rule and 0 jobs checked: 1 error, 0 warnings",
+    ]
+
+
+def test_the_json_form_has_just_the_promised_members(rule: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rule.write_text(BROKEN)
+    assert main(["lint", "--format", "json", str(rule)]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert list(answer) == ["ok", "findings"]
+    assert all(list(found) == MEMBERS for found in answer["findings"])
+    assert answer["ok"] is False
+    assert [(found["code"], found["line"], found["column"], found["file"]) for found in answer["findings"]] == [
+        ("CommentInJson", 9, 26, str(rule))
+    ]
+
+
+def test_a_folder_is_searched_to_the_bottom_and_judged_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "rule.yml").write_text(config_map(TWO_TO_ONE))
+    (tmp_path / "job.yaml").write_text(job(group="    mind-cluster/group-name: group9\n"))
+    (tmp_path / "other.json").write_text('{"ranktable": 1}')
+    (tmp_path / "notes.txt").write_text("{")
+    assert main(["lint", str(tmp_path), "--format", "json"]) == 1
+    assert [found["code"] for found in json.loads(capsys.readouterr().out)["findings"]] == ["GroupUnknown"]
+
+
+def test_standard_input_is_read_for_a_dash(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(BROKEN.encode())))
+    assert main(["lint", "-"]) == 1
+    assert capsys.readouterr().out.startswith("<stdin>:9:26: error:")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["missing.yaml"], ["-", "-"], ["--fix", "."], ["--fix", "a", "b"], ["--fix", "--format", "json", "-"]],
+)
+def test_wrong_usage_is_answered_with_2_and_the_way_to_help(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lint", *arguments]) == 2
+    assert "scaler lint --help" in capsys.readouterr().err
+
+
+def test_fix_prints_the_corrected_file_and_leaves_the_file_alone(
+    rule: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    rule.write_bytes(BROKEN.replace("\n", "\r\n").encode())
+    assert main(["lint", "--fix", str(rule)]) == 0
+    assert capsysbinary.readouterr().out == config_map(TWO_TO_ONE).replace("\n", "\r\n").encode()
+    assert rule.read_bytes() == BROKEN.replace("\n", "\r\n").encode()
+
+
+def test_fix_refuses_what_is_in_doubt_prints_nothing_and_says_why(
+    rule: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule.write_text(config_map(text({"group0": 1}, {"group0": 2})))
+    assert main(["lint", "--fix", str(rule)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "GroupNumRising" in printed.err
+
+
+def test_the_schema_of_the_rule_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "rule"]) == 0
+    jsonschema.validate(json.loads(TWO_TO_ONE), json.loads(capsys.readouterr().out))
