@@ -1,4 +1,5 @@
-"""How long the decision takes: 1,000 services with 10,000 instances, from scratch and for one dirty service.
+"""How long the decision takes: 1,000 services with 10,000 instances, from scratch and for one dirty service; and the
+answers of `scaler plan --cases`.
 
 python -m tests.bench.bench_plan
 """
@@ -8,6 +9,9 @@ from __future__ import annotations
 import gc
 import time
 
+import msgspec
+
+from scaler.plan.counts import Case, decide
 from scaler.plan.model import Snapshot
 from scaler.plan.planner import plan
 from tests.builders import instance, rule, snapshot
@@ -30,7 +34,7 @@ def service(number: int) -> Snapshot:
 def measure() -> dict[str, float]:
     """Milliseconds: all services at once (best and median of the rounds), and one service (median and p99)."""
     services = [service(number) for number in range(SERVICES)]
-    services = [seen if not (memory := plan(seen)[1]) else _with(seen, memory) for seen in services]
+    services = [msgspec.structs.replace(seen, memory=plan(seen)[1]) for seen in services]
     gc.freeze()
     rounds = sorted(_timed_all(services) for _ in range(ROUNDS))
     single = sorted(_timed(seen) for _ in range(3) for seen in services)
@@ -39,13 +43,21 @@ def measure() -> dict[str, float]:
         "plan_scratch_ms_median": rounds[len(rounds) // 2],
         "plan_one_ms_median": single[len(single) // 2],
         "plan_one_ms_p99": single[len(single) * 99 // 100],
+        "plan_100_000_cases_s": _cases(100_000),
     }
 
 
-def _with(seen: Snapshot, memory: object) -> Snapshot:
-    import msgspec
-
-    return msgspec.structs.replace(seen, memory=memory)
+def _cases(number: int) -> float:
+    """Seconds to decode, decide and encode so many cases."""
+    ladder, decoder = rule("4P2D > 2P1D > 1P1D"), msgspec.json.Decoder(Case)
+    lines = [
+        msgspec.json.encode(Case({"group0": index % 5}, {"group1": index % 2}, {"group0": index % 3, "group1": 1}))
+        for index in range(number)
+    ]
+    start = time.perf_counter()
+    for line in lines:
+        msgspec.json.encode(decide(ladder, decoder.decode(line)))
+    return time.perf_counter() - start
 
 
 def _timed_all(services: list[Snapshot]) -> float:

@@ -24,6 +24,10 @@ def test_a_held_instance_names_the_group_it_waits_for_and_how_far_that_is() -> N
     assert "ratio 1 (1 group0 + 1 group1)" in sentence
 
 
+def test_an_instance_held_for_want_of_other_jobs_says_so() -> None:
+    assert "needs more jobs of another group" in said(service("2P2D > 1P1D", "p0 Running, p1 Held, d0 Running"), "p1")
+
+
 def test_a_reclaimed_instance_names_the_group_that_comes_first() -> None:
     sentence = said(service("2P1D > 1P1D", "p0 Running, p1 Admitted, d0 Terminating"), "p1")
     assert "because group1 (0 of 1 running) comes first" in sentence

@@ -81,6 +81,16 @@ def test_nothing_is_admitted_and_reclaimed_in_turns(snapshot: Snapshot) -> None:
     assert len(admitted) == len(set(admitted))
 
 
+@MANY
+@given(snapshots(), st.floats(0, 0.999))
+def test_time_alone_changes_nothing_before_the_recheck(snapshot: Snapshot, share: float) -> None:
+    made, memory = plan(snapshot)
+    wait = made.recheck_at - snapshot.now if made.recheck_at else 1e6
+    later, _ = plan(msgspec.structs.replace(snapshot, memory=memory, now=snapshot.now + share * wait))
+    assert (later.target, later.actions) == (made.target, made.actions)
+    assert later.verdicts == made.verdicts
+
+
 def shuffle(snapshot: Snapshot, chance: random.Random) -> Snapshot:
     """The same snapshot with its instances and its memory in another order."""
     found = chance.sample(snapshot.instances, len(snapshot.instances))
