@@ -28,7 +28,7 @@ from kubernetes_asyncio.config import incluster_config
 from scaler import __version__
 from scaler.kube.api import Object, Page, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
-from scaler.kube.wire import LineSplitter, decode_event, decode_object, decode_page, path_of, query_of, refusal
+from scaler.kube.wire import EventDecoder, LineSplitter, decode_object, decode_page, path_of, query_of, refusal
 
 USER_AGENT = f"scaler/{__version__}"
 REQUEST_TIMEOUT = 10.0
@@ -108,10 +108,10 @@ class HttpKubeApi:
         )
         response = await self._open_watch(path_of(resource, namespace) + query)
         try:
-            splitter = LineSplitter()
+            splitter, decode_event = LineSplitter(), EventDecoder(resource, decode)
             while chunk := await self._next_chunk(response):
                 for line in splitter.feed(chunk):
-                    event = decode_event(line, resource, decode)
+                    event = decode_event(line)
                     if event is not None:
                         yield event
             if splitter.rest:

@@ -42,27 +42,39 @@ def query_of(parameters: Mapping[str, str | int]) -> str:
 
 
 class LineSplitter:
-    """Cuts a stream of chunks into lines. Unlike StreamReader.readline it has no small limit on their length."""
+    """Cuts a stream of chunks into lines. Unlike StreamReader.readline it has no small limit on their length.
+
+    Lines within one chunk are views of it: with many events a second, copying them is most of the work.
+    """
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._parts: list[bytes] = []
         self._size = 0
         self._longest = longest
 
-    def feed(self, chunk: bytes) -> list[bytes]:
+    def feed(self, chunk: bytes) -> list[memoryview]:
         """The lines that `chunk` completes. UnknownOutcomeError when one grows beyond the bound."""
-        *lines, rest = chunk.split(b"\n")
-        if lines and self._parts:
-            lines[0] = b"".join([*self._parts, lines[0]])
-        if lines:
+        lines = []
+        start, end = 0, chunk.find(b"\n")
+        if end >= 0 and self._parts:
+            lines.append(memoryview(b"".join([*self._parts, chunk[:end]])))
             self._parts.clear()
             self._size = 0
-        if rest:
-            self._parts.append(rest)
-            self._size += len(rest)
+            start, end = end + 1, chunk.find(b"\n", end + 1)
+        view = memoryview(chunk)
+        while end >= 0:
+            if end > start:
+                lines.append(view[start:end])
+            start, end = end + 1, chunk.find(b"\n", end + 1)
+        if start < len(chunk):
+            self._keep(chunk[start:])
+        return lines
+
+    def _keep(self, rest: bytes) -> None:
+        self._parts.append(rest)
+        self._size += len(rest)
         if self._size > self._longest:
             raise UnknownOutcomeError(f"a watch line is longer than {self._longest} bytes")
-        return [line for line in lines if line]
 
     @property
     def rest(self) -> int:
@@ -126,10 +138,10 @@ def decode_page(data: bytes, resource: Resource, decode: type[T]) -> Page[T]:
 
 
 def _decode_each(items: list[Any], resource: Resource, decode: type[T]) -> list[T]:
-    decoded: list[T] = []
+    decoder, decoded = msgspec.json.Decoder(decode), []
     for raw in items:
         try:
-            decoded.append(_decoder(decode).decode(raw))
+            decoded.append(decoder.decode(raw))
         except msgspec.ValidationError as error:
             _log.warning("object left out", resource=resource.plural, name=_peek(raw).name, error=str(error))
     return decoded
@@ -144,22 +156,36 @@ def decode_object(data: bytes) -> Object:
     return found
 
 
-def decode_event(line: bytes, resource: Resource, decode: type[T]) -> WatchEvent[T] | None:
-    """One line of a watch; None for an object that is not what `decode` says. An ERROR is raised as what it means."""
-    try:
-        event: _Event[T] = _decoder(_Event[decode]).decode(line)  # type: ignore[valid-type]
-        kind = event.type
-        if kind in ("ADDED", "MODIFIED", "DELETED"):
-            found = event.object
-            return WatchEvent(EventType(kind), found, _version_getter(decode)(found) or _peek_event(line))
-    except msgspec.ValidationError as error:
-        return _decode_other(line, resource, str(error))
-    except msgspec.DecodeError as error:
-        raise UnknownOutcomeError(f"the watch sent no event: {error}: {line[:80]!r}") from None
-    return _decode_other(line, resource, "")
+class EventDecoder(Generic[T]):
+    """Decodes the lines of one watch; what does not change from line to line is looked up once."""
+
+    def __init__(self, resource: Resource, decode: type[T]) -> None:
+        self._resource = resource
+        self._decode: Callable[[bytes | memoryview], _Event[T]] = _decoder(_Event[decode]).decode  # type: ignore[valid-type]
+        self._version = _version_getter(decode)
+
+    def __call__(self, line: bytes | memoryview) -> WatchEvent[T] | None:
+        """One line; None for an object that is not what was asked for. An ERROR is raised as what it means."""
+        try:
+            event = self._decode(line)
+            type_ = _OBJECT_EVENTS.get(event.type)
+            if type_ is not None:
+                return WatchEvent(type_, event.object, self._version(event.object) or _peek_event(line))
+        except msgspec.ValidationError as error:
+            return _decode_other(line, self._resource, str(error))
+        except msgspec.DecodeError as error:
+            raise _no_event(line, error) from None
+        return _decode_other(line, self._resource, "")
 
 
-def _decode_other(line: bytes, resource: Resource, trouble: str) -> WatchEvent[Any] | None:
+_OBJECT_EVENTS = {str(type_): type_ for type_ in EventType if type_ is not EventType.BOOKMARK}
+
+
+def _no_event(line: bytes | memoryview, error: Exception) -> UnknownOutcomeError:
+    return UnknownOutcomeError(f"the watch sent no event: {error}: {bytes(line[:80])!r}")
+
+
+def _decode_other(line: bytes | memoryview, resource: Resource, trouble: str) -> WatchEvent[Any] | None:
     """An event whose object is not an object of the resource: a bookmark, an error, or one not understood."""
     try:
         event = _decoder(_Event[msgspec.Raw]).decode(line)
@@ -169,12 +195,11 @@ def _decode_other(line: bytes, resource: Resource, trouble: str) -> WatchEvent[A
             raise _status(_decoder(_Status).decode(event.object), 500, None)
         name = _peek(event.object).name
     except msgspec.MsgspecError as error:
-        raise UnknownOutcomeError(f"the watch sent no event: {error}: {line[:80]!r}") from None
+        raise _no_event(line, error) from None
     _log.warning("event left out", resource=resource.plural, name=name, type=event.type, error=trouble)
     return None
 
 
-@lru_cache(maxsize=64)
 def _version_getter(decode: Any) -> Callable[[Any], str]:
     """How to read metadata.resourceVersion from a decoded object; "" from a type that does not declare it."""
     if isinstance(decode, type) and issubclass(decode, msgspec.Struct):
@@ -200,7 +225,7 @@ def _peek(raw: Any) -> _Meta:
     return identified.metadata
 
 
-def _peek_event(line: bytes) -> str:
+def _peek_event(line: bytes | memoryview) -> str:
     return _peek(_decoder(_Event[msgspec.Raw]).decode(line).object).resource_version
 
 
