@@ -24,7 +24,7 @@ from typing import Any, Self
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
 from tests.control_plane.build import Binaries
-from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports
+from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports, post_json
 
 _STAGES = Path(__file__).with_name("stages.yaml")
 _PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok")
@@ -191,7 +191,7 @@ class ControlPlane:
     def _kwok_command(self) -> list[str | Path]:
         return [
             self.binaries.kwok, f"--kubeconfig={self.admin}", f"--config={self.folder / 'stages.yaml'}",
-            "--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            "--manage-all-nodes=true",
             f"--server-address=127.0.0.1:{self._ports['kwok']}",
         ]  # fmt: skip
 
@@ -231,6 +231,18 @@ class ControlPlane:
         if answer.returncode:
             raise ControlPlaneError(f"kubectl {' '.join(command[3:])}: {answer.stderr.strip()}")
         return answer.stdout
+
+    def compact(self) -> None:
+        """Let etcd forget its history, and the API server its own memory of it: older versions are gone (410)."""
+        range_ = self._etcd("kv/range", {"key": base64.b64encode(b"\0").decode(), "keys_only": True, "limit": 1})
+        self._etcd("kv/compaction", {"revision": range_["header"]["revision"], "physical": True})
+        self.kill("kube-apiserver")
+        self.revive("kube-apiserver")
+
+    def _etcd(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
+        """One call of etcd's JSON gateway."""
+        url = f"http://127.0.0.1:{self._ports['etcd']}/v3/{call}"
+        return post_json(url, body)
 
     @asynccontextmanager
     async def client(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from scaler.sim.crds import definitions
 from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 
@@ -78,7 +79,7 @@ def plane(
     mark = next(request.node.iter_markers("plane_options"), None)
     options: dict[str, Any] = dict(mark.kwargs) if mark else {}
     folder = tmp_path_factory.mktemp("plane")
-    with ControlPlane(folder, binaries(request.param), PlaneOptions(**options)) as started:
+    with ControlPlane(folder, binaries(request.param), PlaneOptions(**{"crds": definitions(), **options})) as started:
         yield started
 
 

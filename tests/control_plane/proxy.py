@@ -1,0 +1,175 @@
+"""A bad network, and bad middlemen, between one client and the API server.
+
+Plain HTTP in front, TLS behind, so that faults may depend on the request: `http://127.0.0.1:{port}` stands in for the
+server's address in a kubeconfig. Must not: change what it lets pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_CHUNK = 2**16
+_HEAD = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the proxy says instead of the API server. `body` is text of this content type."""
+
+    status: int
+    body: str
+    content_type: str = "application/json"
+    headers: str = ""
+
+    def encode(self) -> bytes:
+        body = self.body.encode()
+        head = f"HTTP/1.1 {self.status} Fault\r\nContent-Type: {self.content_type}\r\n{self.headers}"
+        return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+def status(code: int, reason: str, *, retry_after: int | None = None) -> Answer:
+    """A refusal as an API server words it."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return Answer(code, json.dumps(body), headers="" if retry_after is None else f"Retry-After: {retry_after}\r\n")
+
+
+BAD_GATEWAY = Answer(502, "<html><body><h1>502 Bad Gateway</h1></body></html>", "text/html")
+LOST = "lost"
+"""The request gets through; of the answer nothing does, the connection is reset."""
+Fault = Answer | str | None
+Judge = Callable[[str, str], Fault]
+"""(method, path) -> what becomes of this request."""
+
+
+class Proxy:
+    """`judge` decides about each request; the switches hold for everything until they are set back."""
+
+    def __init__(self, port: int, authority: Path) -> None:
+        self.port = 0
+        self.judge: Judge = lambda _method, _path: None
+        self.delay = 0.0
+        """Seconds before each request is passed on."""
+        self.refuse = False
+        """New connections are reset at once."""
+        self.silent = False
+        """Nothing passes in either direction, and nobody is told (a partition)."""
+        self.deaf = False
+        """Nothing passes from the server to the client: half-open watches."""
+        self.requests: list[tuple[str, str]] = []
+        self._upstream = port
+        self._tls = ssl.create_default_context(cafile=str(authority))
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def cut(self) -> int:
+        """Reset every connection that is open; how many."""
+        writers = list(self._writers)
+        for writer in writers:
+            writer.transport.abort()
+        return len(writers)
+
+    def heal(self) -> None:
+        """Let everything pass again. Connections that lost something stay broken, as in life: they are reset."""
+        self.judge = lambda _method, _path: None
+        self.delay, self.refuse, self.silent, self.deaf = 0.0, False, False, False
+        self.cut()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuse:
+            writer.transport.abort()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        with suppress(OSError, asyncio.CancelledError):
+            upstream = await asyncio.open_connection("127.0.0.1", self._upstream, ssl=self._tls)
+            await _Connection(self, (reader, writer), upstream).run()
+        self._writers.discard(writer)
+        self._tasks.discard(task)
+        writer.transport.abort()
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class _Connection:
+    """One client's connection and its twin to the server."""
+
+    def __init__(self, proxy: Proxy, client: Stream, server: Stream) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._losing = False
+
+    async def run(self) -> None:
+        pumps = [asyncio.create_task(self._requests()), asyncio.create_task(self._answers())]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            self._server[1].transport.abort()
+
+    async def _requests(self) -> None:
+        while data := await self._client[0].read(_CHUNK):
+            head = _HEAD.match(data)
+            if head and not await self._admits(head[1].decode(), head[2].decode()):
+                return
+            await self._gate(lambda: self._proxy.silent)
+            self._server[1].write(data)
+            await self._server[1].drain()
+
+    async def _admits(self, method: str, path: str) -> bool:
+        self._proxy.requests.append((method, path))
+        fault = self._proxy.judge(method, path)
+        await asyncio.sleep(self._proxy.delay)
+        self._losing = fault == LOST
+        if isinstance(fault, Answer):
+            self._client[1].write(fault.encode())
+            await self._client[1].drain()
+            return False
+        return True
+
+    async def _answers(self) -> None:
+        while data := await self._server[0].read(_CHUNK):
+            await self._gate(lambda: self._proxy.silent or self._proxy.deaf)
+            if self._losing:
+                return
+            self._client[1].write(data)
+            await self._client[1].drain()
+
+    async def _gate(self, closed: Callable[[], bool]) -> None:
+        while closed():  # noqa: ASYNC110 - switches are plain attributes, so that a test reads like one
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def proxied(port: int, authority: Path) -> AsyncIterator[Proxy]:
+    """A proxy to the API server at `port`, until the block ends."""
+    proxy = Proxy(port, authority)
+    server = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        await proxy.close()

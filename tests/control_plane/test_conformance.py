@@ -1,0 +1,26 @@
+"""The suite of the KubeApi seam against real API servers: what the simulated cluster passes, they pass."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.conformance import custom, deleting, listing, objects, patching, pods, watching
+from tests.conformance.harness import CASES, Case
+from tests.conformance.implementations import _judge as judge
+from tests.control_plane.plane import ControlPlane
+
+pytestmark = pytest.mark.every_kubernetes
+_MODULES = (custom, deleting, listing, objects, patching, pods, watching)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_conformance(plane: ControlPlane, case: Case) -> None:
+    passed = asyncio.run(_passes(plane, case))
+    assert passed
+
+
+async def _passes(plane: ControlPlane, case: Case) -> bool:
+    async with plane.client() as kube:
+        return await judge(case, kube, plane.compact)

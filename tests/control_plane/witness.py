@@ -1,0 +1,141 @@
+"""An outside check of what must always hold: one watch of the API server, independent of the controller's cache.
+
+It follows pods, jobs and nodes, counts instances by itself and keeps every broken promise in words. A decision was
+made on a slightly older state than the newest, so S1 is judged against every state of the last `WINDOW` seconds
+(section 6 of the contract). Must not: read anything that the controller wrote about itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, KubeApi, Object
+from scaler.sim.census import Condition, InstanceView, census
+from scaler.sim.mindie import RULE_KEY
+from scaler.sim.mirror import Mirror
+
+WINDOW = 3.0
+"""Seconds in which a decision becomes a pod that this watch shows."""
+Counts = dict[str, int]
+
+
+class Witness:
+    """`broken` is what went wrong, in words; `most` what each group ever occupied at once."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self.broken: list[str] = []
+        self.most: dict[str, Counts] = {}
+        self._mirror = Mirror(api, PODS, ASCEND_JOBS, NODES, CONFIG_MAPS)
+        self._past: deque[tuple[float, dict[str, Counts]]] = deque()
+        self._occupied: set[tuple[str, str]] = set()
+        self._ratios: dict[str, list[Counts]] = {}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._mirror.run())
+            tasks.create_task(self._follow())
+
+    def settle(self) -> list[str]:
+        """What is wrong with a cluster at rest: instances that are neither whole nor empty."""
+        broken = list(self.broken)
+        for service, views in self._census().items():
+            broken += [
+                f"S2: {service} {view.name} is {view.condition} at rest"
+                for view in views
+                if view.condition not in (Condition.EMPTY, Condition.RUNNING, Condition.WAITING)
+            ]
+        return broken
+
+    async def _follow(self) -> None:
+        while True:
+            await self._mirror.wait()
+            if self._mirror.synced:
+                self._look()
+
+    def _census(self) -> dict[str, list[InstanceView]]:
+        return census(*(self._mirror.all(resource) for resource in (ASCEND_JOBS, PODS, NODES)))
+
+    def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        found = self._census()
+        self._past.append((now, {service: _targets(self._rule(service), views) for service, views in found.items()}))
+        while self._past[0][0] < now - WINDOW and len(self._past) > 1:
+            self._past.popleft()
+        before, self._occupied = self._occupied, set()
+        for service, views in found.items():
+            self._occupied |= {(service, view.name) for view in views if _occupies(view)}
+            self._judge(service, views, {name for known, name in before if known == service})
+
+    def _judge(self, service: str, views: list[InstanceView], before: set[str]) -> None:
+        """S1 for every instance that has come to occupy a slot since the last look."""
+        counts = Counter(view.group for view in views if _occupies(view))
+        most = self.most.setdefault(service, {})
+        for group, count in counts.items():
+            most[group] = max(most.get(group, 0), count)
+        for view in views:
+            if not _occupies(view) or view.name in before:
+                continue
+            allowed = [past[service].get(view.group, 0) for _, past in self._past if service in past]
+            if counts[view.group] > max(allowed, default=0):
+                self.broken.append(
+                    f"S1: {service} {view.name} is admitted as number {counts[view.group]} of {view.group}, "
+                    f"whose target was at most {max(allowed, default=0)} in the last {WINDOW:g} s"
+                )
+
+    def _rule(self, service: str) -> list[Counts]:
+        """The ratios of the rule as it is, else as it last was, largest first."""
+        namespace, name, _ = service.split("/")
+        found = self._mirror.get(CONFIG_MAPS, namespace, name)
+        with suppress(ValueError, KeyError, TypeError):
+            self._ratios[service] = _ratios(found) if found else self._ratios[service]
+        return self._ratios.get(service, [])
+
+
+def _ratios(config_map: Object) -> list[Counts]:
+    document = json.loads(config_map["data"][RULE_KEY])
+    return [
+        {group["group_name"]: int(group["group_num"]) for group in ratio["group_list"]}
+        for ratio in document["elastic_scaling_list"]
+    ]
+
+
+def _occupies(view: InstanceView) -> bool:
+    """A broken instance loses its slot after a while; from outside it is given the benefit of the doubt."""
+    return view.condition in (Condition.WAITING, Condition.STARTING, Condition.RUNNING)
+
+
+def _targets(ratios: list[Counts], views: list[InstanceView]) -> Counts:
+    """Section 3.2 of the contract, written once more: the first ratio from below that something is missing for."""
+    running = Counter(view.group for view in views if view.condition is Condition.RUNNING)
+    live = Counter(view.group for view in views)
+    attainable = [ratio for ratio in ratios if _covers(live, ratio)] or ratios[-1:]
+    for ratio in reversed(attainable):
+        if not _covers(running, ratio):
+            return ratio
+    return attainable[0] if attainable else {}
+
+
+def _covers(counts: Mapping[str, int], ratio: Counts) -> bool:
+    return all(counts.get(group, 0) >= number for group, number in ratio.items())
+
+
+@asynccontextmanager
+async def witnessed(api: KubeApi) -> AsyncIterator[Witness]:
+    """Watch for as long as the block lasts; AssertionError at its end when a promise was broken."""
+    witness = Witness(api)
+    task = asyncio.create_task(witness.run())
+    try:
+        yield witness
+        await asyncio.sleep(0.2)
+        assert not task.done(), f"the witness died: {task}"
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    broken = witness.settle()
+    assert broken == [], broken
