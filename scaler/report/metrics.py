@@ -7,10 +7,12 @@ Must not be used from pure packages; what is counted is described in docs/refere
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
 
 from scaler.plan.model import Plan, ServiceKey
 
@@ -36,9 +38,12 @@ class Metrics:
             "scaler_reaction_seconds", "From an event's arrival to the answer of the last write it caused.",
             buckets=_REACTION, registry=registry,
         )  # fmt: skip
-        self.expectation_timeouts = Counter(
+        self.expectation_timeouts = Followed(
             "scaler_expectation_timeouts", "Own writes that no watch showed in time.", registry=registry
         )
+        self.watches = Followed("scaler_watches", "Watches opened.", "resource", registry=registry)
+        self.lists = Followed("scaler_lists", "Times that everything was listed.", "resource", registry=registry)
+        self.watch_events = Followed("scaler_watch_events", "Watch events handled.", "resource", registry=registry)
         self.resync_corrections = Counter(
             "scaler_resync_corrections",
             "Changes that only a full pass found. Stays 0 unless an event was lost.",
@@ -60,10 +65,6 @@ class Metrics:
         self._writes = Counter(
             "scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"], registry=registry
         )
-        self._watch_restarts = Counter(
-            "scaler_watch_restarts", "Watches started again.", ["resource", "cause"], registry=registry
-        )
-        self._events_handled = Counter("scaler_watch_events", "Watch events handled.", ["resource"], registry=registry)
         self._reports_dropped = Counter(
             "scaler_reports_dropped", "Reports not written.", ["kind", "cause"], registry=registry
         )
@@ -87,11 +88,11 @@ class Metrics:
         """`outcome`: `ok`, or the error's class name in short, e.g. `Conflict`."""
         self._count(self._writes, verb, resource, outcome)
 
-    def watch_restart(self, resource: str, cause: str) -> None:
-        self._count(self._watch_restarts, resource, cause)
-
-    def event_handled(self, resource: str, number: int = 1) -> None:
-        self._child(self._events_handled, resource).inc(number)
+    def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
+        """One pass of the decision loop is over."""
+        self.passes.inc()
+        self.plan_seconds.observe(plan_seconds)
+        self.pass_seconds.observe(pass_seconds)
 
     def report_dropped(self, kind: str, cause: str) -> None:
         """`kind`: event, status, conditions, last-valid; `cause`: spam, overflow, foreign, retries."""
@@ -132,6 +133,31 @@ class Metrics:
                 self._instances.labels(state, reason).set(value)
             case _:
                 raise AssertionError(label)
+
+
+class Followed:
+    """A counter that its owner keeps as a plain number: read at each scrape, so that the hot path pays nothing."""
+
+    def __init__(self, name: str, text: str, *labels: str, registry: CollectorRegistry) -> None:
+        self._name = name
+        self._text = text
+        self._labels = labels
+        self._sources: dict[tuple[str, ...], Callable[[], float]] = {}
+        registry.register(self)
+
+    def follow(self, source: Callable[[], float], *labels: str) -> None:
+        """Show what `source` gives under these label values."""
+        self._sources[labels] = source
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(self._name, self._text, labels=self._labels)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """For the registry."""
+        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        for labels, source in self._sources.items():
+            family.add_metric(labels, source())
+        yield family
 
 
 class _Share:

@@ -70,17 +70,29 @@ def test_ten_thousand_services_give_the_same_series_as_one() -> None:
     assert many.render().count(b"\n") == one.render().count(b"\n")
 
 
-def test_writes_watches_and_dropped_reports_are_counted_by_label() -> None:
+def test_writes_and_dropped_reports_are_counted_by_label() -> None:
     metrics = Metrics()
     metrics.write("create", "pods", "ok")
     metrics.write("create", "pods", "ok")
-    metrics.watch_restart("pods", "410")
-    metrics.event_handled("pods", 5)
     metrics.report_dropped("event", "spam")
     assert value(metrics, "scaler_writes_total", verb="create", resource="pods", outcome="ok") == 2
-    assert value(metrics, "scaler_watch_restarts_total", resource="pods", cause="410") == 1
-    assert value(metrics, "scaler_watch_events_total", resource="pods") == 5
     assert value(metrics, "scaler_reports_dropped_total", kind="event", cause="spam") == 1
+
+
+def test_what_others_count_is_read_at_the_scrape() -> None:
+    metrics, opened = Metrics(), [1]
+    metrics.watches.follow(lambda: opened[0], "pods")
+    metrics.expectation_timeouts.follow(lambda: 0)
+    opened[0] = 2
+    assert value(metrics, "scaler_watches_total", resource="pods") == 2
+    assert b"scaler_expectation_timeouts_total 0.0" in metrics.render()
+
+
+def test_a_pass_is_counted_and_timed() -> None:
+    metrics = Metrics()
+    metrics.passed(plan_seconds=0.002, pass_seconds=0.003)
+    assert value(metrics, "scaler_passes_total") == value(metrics, "scaler_plan_duration_seconds_count") == 1
+    assert value(metrics, "scaler_pass_duration_seconds_sum") == 0.003
 
 
 def test_the_reference_page_names_every_metric_and_no_other() -> None:
