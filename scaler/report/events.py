@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from scaler.clock import rfc3339
 from scaler.kube.api import Object
 from scaler.plan.model import Reason
-from scaler.report.objects import shortened
+from scaler.report.objects import object_name
 
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0
@@ -62,7 +62,7 @@ class Happening(NamedTuple):
         """Deterministic, and readable in `kubectl get events`."""
         told = "\0".join((self.subject.kind, self.subject.uid, self.reason, self.message))
         digest = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return f"{shortened(self.subject.name, 200)}.{digest}"
+        return f"{object_name(self.subject.name, 200)}.{digest}"
 
 
 def event(happening: Happening, now: float) -> Object:

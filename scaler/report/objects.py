@@ -6,6 +6,7 @@ Must not decide what is inside them: see status.py and last_valid.py.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 
 from scaler.kube.api import Object
@@ -19,18 +20,19 @@ LAST_VALID_SUFFIX = "-scaler-last-valid"
 SELECTOR = f"{MANAGED_BY_LABEL}={MANAGED_BY},{RULE_LABEL}"
 """Label selector of all ConfigMaps that the scaler owns."""
 
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NAME = 253
 _MAX_LABEL = 63
 
 
 def status_name(rule: str) -> str:
-    """The status ConfigMap's name for a rule; long names are cut and get a hash of the whole."""
-    return shortened(rule, _MAX_NAME - len(STATUS_SUFFIX)) + STATUS_SUFFIX
+    """The status ConfigMap's name for a rule."""
+    return object_name(rule, _MAX_NAME - len(STATUS_SUFFIX)) + STATUS_SUFFIX
 
 
 def last_valid_name(rule: str) -> str:
     """The name of the ConfigMap that keeps the last valid document of a rule."""
-    return shortened(rule, _MAX_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX
+    return object_name(rule, _MAX_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX
 
 
 def config_map(namespace: str, name: str, rule: str, content: Mapping[str, object]) -> Object:
@@ -68,9 +70,21 @@ def same_content(existing: Object, wanted: Object) -> bool:
     )
 
 
+def object_name(text: str, limit: int) -> str:
+    """`text` when it is a valid object name of at most `limit` characters, else something like it and a hash.
+
+    A rule's name comes from a label, and labels allow what names do not: `My_Rule`.
+    """
+    if len(text) <= limit and _NAME.fullmatch(text):
+        return text
+    like = re.sub(r"[^a-z0-9]+", "-", text.lower())[: limit - 17].strip("-")
+    return f"{like}-{_digest(text)}" if like else _digest(text)
+
+
 def shortened(text: str, limit: int) -> str:
     """`text` itself when it fits in `limit` characters, else its start and 16 hex digits of its SHA-256."""
-    if len(text) <= limit:
-        return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"{text[: limit - 17].rstrip('-.')}-{digest}"
+    return text if len(text) <= limit else f"{text[: limit - 17].rstrip('-._')}-{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -119,15 +120,24 @@ def test_it_belongs_to_us_and_names_its_rule() -> None:
     assert "ownerReferences" not in found["metadata"]
 
 
-@given(st.text("abc.-", min_size=1, max_size=253).map(lambda name: f"a{name}"[:252] + "z"))
-def test_names_and_labels_of_any_rule_are_valid_and_never_collide(name: str) -> None:
+_label_values = st.from_regex(r"\A[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+_object_names = st.from_regex(r"\A[a-z0-9]{1,9}([-.][a-z0-9]{1,9}){0,24}\Z")
+
+
+@given(_label_values | _object_names)
+def test_names_and_labels_are_valid_whatever_a_label_calls_the_rule(name: str) -> None:
     named = msgspec.structs.replace(service("1P", "p0"), key=ServiceKey("default", name, "mindie"))
     metadata = config_map(report_of(named))["metadata"]
-    assert metadata["name"] == status_name(name) != last_valid_name(name)
-    assert len(metadata["name"]) <= 253
-    assert len(metadata["labels"][RULE_LABEL]) <= 63
-    assert metadata["labels"][RULE_LABEL][-1] not in ".-"
-    assert status_name(name + "x") != status_name(name)
+    assert metadata["name"] == status_name(name)
+    for made in (metadata["name"], last_valid_name(name)):
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", made)
+        assert len(made) <= 253
+    assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", metadata["labels"][RULE_LABEL])
+
+
+def test_rules_with_similar_names_have_different_objects() -> None:
+    names = ["rule", "Rule", "rule_", "ru.le", "a" * 253, "a" * 252 + "b"]
+    assert len({status_name(name) for name in names} | {last_valid_name(name) for name in names}) == 12
 
 
 def many(number: int) -> ServiceReport:
