@@ -8,6 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scaler.sim.scenario import Scenario
 
 HELP = """See the scaler at work without a cluster: start, faults, degradation, a typo in the rule, and the climb back.
 
@@ -38,14 +42,23 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"scaler demo: {error}\n")
         return EXIT_USAGE
     if args.interactive:
-        from scaler.sim.interactive import keep_up  # noqa: PLC0415
-
-        return keep_up(scenario, port=args.port, seed=args.seed)
+        return _keep_up(scenario, args)
     from scaler.sim.story import tell  # noqa: PLC0415
 
     live = sys.stdout.isatty()
     good = tell(scenario, seed=args.seed, out=sys.stdout, live=live, paced=live and not args.fast)
     return 0 if good else EXIT_UNEXPECTED
+
+
+def _keep_up(scenario: Scenario, args: argparse.Namespace) -> int:
+    from scaler.sim.interactive import keep_up  # noqa: PLC0415 - brings an HTTP server along
+
+    try:
+        keep_up(scenario, port=args.port, seed=args.seed, out=sys.stdout)
+    except OSError as error:
+        sys.stderr.write(f"scaler demo: port {args.port}: {error.strerror}\n")
+        return EXIT_USAGE
+    return 0
 
 
 def examples() -> Path:
