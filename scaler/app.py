@@ -94,6 +94,7 @@ class App:
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.stand_back = StandBack(self.cache, for_good=settings.mode is Mode.AUTO)
+        _follow(metrics, self.reflectors, expectations)
         reporter = Reporter(writer, self._api, self.clock, settings, metrics)
         controller = Controller(
             cache=self.cache,
@@ -193,6 +194,17 @@ def _reflectors(
             DEPLOYMENTS, cache.deployments, objects.DeploymentObject, objects.deployment_record, namespaces=None
         ),
     }
+
+
+def _follow(
+    metrics: Metrics, reflectors: dict[Resource, Reflector[Any, Any]], expectations: Expectations[ServiceKey]
+) -> None:
+    """Let the metrics read what others count."""
+    metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
+    for resource, reflector in reflectors.items():
+        metrics.lists.follow(lambda of=reflector: of.lists, _name(resource))
+        metrics.watches.follow(lambda of=reflector: of.watches, _name(resource))
+        metrics.watch_events.follow(lambda of=reflector: of.events, _name(resource))
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:

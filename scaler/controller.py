@@ -97,6 +97,8 @@ class Controller:
 
     def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> None:
         """One pass over the dirty services."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         # 1. every service whose own writes have come back, as one value
         snapshots = [snapshot for key in keys if (snapshot := self._snapshot(key)) is not None]
         # 2. each alone
@@ -104,6 +106,7 @@ class Controller:
         # 3. all together
         plans = arbitrate([made for _, made in decided])
         decided = [(snapshot, made) for (snapshot, _), made in zip(decided, plans, strict=True)]
+        planned = loop.time()
         if self._observer is not None:
             self._observer(decided)
         # 4. act, then tell: people can wait for a millisecond, instances should not
@@ -112,6 +115,7 @@ class Controller:
             if made.actions:
                 acting.create_task(self._act(made))
         self._reporter.note([report_of(self._cache, snapshot, made) for snapshot, made in decided])
+        self._metrics.passed(plan_seconds=planned - started, pass_seconds=loop.time() - started)
 
     def _snapshot(self, key: ServiceKey) -> Snapshot | None:
         """None for a service that has to wait for its own writes, or is gone."""
@@ -161,8 +165,11 @@ class Controller:
 
     async def _act(self, made: Plan) -> None:
         """Perform one plan and remember what was refused."""
-        outcomes = await self._actuator.perform(made)
         key = made.key
+        outcomes = await self._actuator.perform(made)
+        seconds = asyncio.get_running_loop().time() - self._queue.dirty_since(key)
+        self._metrics.reaction_seconds.observe(seconds)
+        _log.info("acted", service=str(key), seconds=round(seconds, 6), actions=len(outcomes))
         if any(outcome.failed for outcome in outcomes):
             self._queue.add_after_backoff(key)
         else:

@@ -31,6 +31,7 @@ class WorkQueue(Generic[K]):
     def __init__(self) -> None:
         self._dirty: set[K] = set()
         self._processing: set[K] = set()
+        self._since: dict[K, float] = {}
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, K]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -49,7 +50,12 @@ class WorkQueue(Generic[K]):
         """Look at `key` again: in the next pass, or once more after the pass that processes it now."""
         self._dirty.add(key)
         if key not in self._processing:
+            self._since.setdefault(key, asyncio.get_running_loop().time())
             self._ready.set()
+
+    def dirty_since(self, key: K) -> float:
+        """Loop time of the first event that made a key dirty which is being processed now."""
+        return self._since.get(key, asyncio.get_running_loop().time())
 
     def add_at(self, key: K, when: float) -> None:
         """Look at `key` again at loop time `when` (seconds) at the latest; the earliest of several times counts.
@@ -96,8 +102,9 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         """Processing of `key` has ended; if it was dirtied meanwhile it comes once more."""
         self._processing.discard(key)
+        self._since.pop(key, None)
         if key in self._dirty:
-            self._ready.set()
+            self.add(key)
 
     def _arm(self) -> None:
         """Keep one timer, for the earliest time that still counts."""

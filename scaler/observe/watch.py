@@ -80,6 +80,11 @@ class Reflector(Generic[T, R]):
         """How many watches were opened."""
         return sum(feed.watches for feed in self._feeds)
 
+    @property
+    def events(self) -> int:
+        """How many events brought something new, bookmarks included."""
+        return sum(feed.events for feed in self._feeds)
+
     async def run(self) -> None:
         """Keep the store up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -111,6 +116,7 @@ class _Feed(Generic[T, R]):
         self.problem = "not listed yet"
         self.lists = 0
         self.watches = 0
+        self.events = 0
         self._parent = parent
         self._api = api
         self._resource = resource
@@ -210,6 +216,7 @@ class _Feed(Generic[T, R]):
         version = version_of(event.resource_version)
         if version <= self._store.seen(self._scope):
             return
+        self.events += 1
         if event.object is not None:
             record = None if event.type is EventType.DELETED else self._record(event.object)
             if record is None:
