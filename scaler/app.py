@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import structlog
@@ -202,9 +203,9 @@ def _follow(
     """Let the metrics read what others count."""
     metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
     for resource, reflector in reflectors.items():
-        metrics.lists.follow(lambda of=reflector: of.lists, _name(resource))
-        metrics.watches.follow(lambda of=reflector: of.watches, _name(resource))
-        metrics.watch_events.follow(lambda of=reflector: of.events, _name(resource))
+        metrics.lists.follow(partial(getattr, reflector, "lists"), _name(resource))
+        metrics.watches.follow(partial(getattr, reflector, "watches"), _name(resource))
+        metrics.watch_events.follow(partial(getattr, reflector, "events"), _name(resource))
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:
