@@ -1,0 +1,121 @@
+"""The reporter with the real writer on the simulated API server: what it writes is accepted, and once is enough."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+from structlog.testing import capture_logs
+
+from scaler.actuate.writer import Writer
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, Object
+from scaler.plan.model import ServiceKey
+from scaler.report.last_valid import LastValid
+from scaler.report.metrics import Metrics
+from scaler.report.reporter import Reporter
+from scaler.report.values import RuleKey, ServiceReport
+from scaler.settings import Settings
+from scaler.sim.cluster import SimCluster
+from scaler.sim.loop import run
+from tests import jobs
+from tests.builders import NOW, instance, rule, snapshot
+from tests.report.fakes import report_of
+
+HELD, RUNS = "p0 Held, p1 Held, d0 Held", "p0 Running, p1 Held, d0 Running"
+
+
+def report(cluster: SimCluster, states: str, rule_name: str = "rule") -> ServiceReport:
+    """A service of these instances; its jobs are those of the cluster, as a cache would show them."""
+    found = {job["metadata"]["name"]: job for job in cluster.peek(ASCEND_JOBS)}
+    parts = [part.split() for part in states.split(",")]
+    members = tuple(instance(name, state, uid=found[name]["metadata"]["uid"]) for name, state in parts)
+    taken = snapshot(rule("2P1D > 1P1D"), members, key=ServiceKey(jobs.NAMESPACE, rule_name, "mindie"))
+    shown = {job["metadata"]["uid"]: job for job in found.values()}
+    return report_of(taken, jobs=shown, last_valid=LastValid("{}"))
+
+
+async def told(cluster: SimCluster, *notes: Callable[[Reporter], None]) -> None:
+    """A new leader's reporter hears these notes, with time to write between them."""
+    clock = Clock(NOW)
+    writer = Writer(cluster, deadline=lambda: math.inf, rng=random.Random(0))
+    reporter = Reporter(writer, cluster, clock, Settings(), Metrics())
+    task = asyncio.create_task(reporter.run())
+    for note in notes:
+        note(reporter)
+        await asyncio.sleep(10)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def on_cluster(story: Callable[[SimCluster], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        cluster = SimCluster(Clock(NOW))
+        cluster.apply([jobs.job("p0"), jobs.job("p1"), jobs.job("d0")], jobs.NAMESPACE)
+        await story(cluster)
+
+    with capture_logs() as lines:
+        run(main())
+    assert [line for line in lines if line["log_level"] != "info"] == []
+
+
+def content(cluster: SimCluster) -> list[Object]:
+    return [obj for resource in (ASCEND_JOBS, CONFIG_MAPS, EVENTS) for obj in cluster.peek(resource)]
+
+
+def test_the_api_server_accepts_all_of_it() -> None:
+    async def story(cluster: SimCluster) -> None:
+        await told(cluster, lambda to: to.note([report(cluster, HELD)]), lambda to: to.note([report(cluster, RUNS)]))
+        assert [cm["metadata"]["name"] for cm in cluster.peek(CONFIG_MAPS)] == [
+            "rule-scaler-last-valid",
+            "rule-scaler-status",
+        ]
+        last = {job["metadata"]["name"]: job["status"]["conditions"][-1]["type"] for job in cluster.peek(ASCEND_JOBS)}
+        assert last == {"p0": "Running", "p1": "Created", "d0": "Running"}
+        assert len(cluster.peek(EVENTS)) == 6
+
+    on_cluster(story)
+
+
+def test_a_rule_whose_name_only_a_label_allows_has_a_status_too() -> None:
+    async def story(cluster: SimCluster) -> None:
+        await told(cluster, lambda to: to.note([report(cluster, HELD, "My_Rule")]))
+        assert any(cm["metadata"]["name"].startswith("my-rule-") for cm in cluster.peek(CONFIG_MAPS))
+
+    on_cluster(story)
+
+
+def test_the_next_leader_finds_it_and_writes_nothing() -> None:
+    async def story(cluster: SimCluster) -> None:
+        await told(cluster, lambda to: to.note([report(cluster, RUNS)]))
+        before = content(cluster)
+        await told(cluster, lambda to: to.note([report(cluster, RUNS)]))
+        assert content(cluster) == before
+
+    on_cluster(story)
+
+
+def test_a_cache_that_lags_behind_makes_no_second_write() -> None:
+    async def story(cluster: SimCluster) -> None:
+        stale = report(cluster, RUNS)
+        later = msgspec.structs.replace(report(cluster, "p0 Running, p1 Running, d0 Running"), jobs=stale.jobs)
+        await told(cluster, lambda to: to.note([stale]), lambda to: to.note([later]))
+        assert all(job["status"]["conditions"][-1]["type"] == "Running" for job in cluster.peek(ASCEND_JOBS))
+
+    on_cluster(story)
+
+
+def test_nothing_of_a_forgotten_rule_remains() -> None:
+    async def story(cluster: SimCluster) -> None:
+        await told(
+            cluster,
+            lambda to: to.note([report(cluster, HELD)]),
+            lambda to: to.forget(RuleKey(jobs.NAMESPACE, "rule")),
+        )
+        assert cluster.peek(CONFIG_MAPS) == []
+
+    on_cluster(story)
