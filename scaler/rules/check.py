@@ -16,6 +16,8 @@ from scaler.rules.finding import Fault, Path, shown
 from scaler.rules.rule import Ratio, Rule
 from scaler.rules.shape import LIST, items, number, shape_faults, unknown_keys, version_faults
 
+MAX_OF_A_KIND = 200
+
 
 class _Group(msgspec.Struct, frozen=True):
     """A group as far as it can be read."""
@@ -45,7 +47,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 def check(value: object) -> tuple[Rule | None, list[Fault]]:
     """The rule that a decoded document means, None when some fault is an error, and all faults."""
-    faults = [*shape_faults(value), *unknown_keys(value), *version_faults(value)]
+    faults = [*_first(shape_faults(value)), *_first(unknown_keys(value)), *version_faults(value)]
     entries, duplicates = _entries(value)
     faults += duplicates
     faults += _steps(entries)
@@ -55,6 +57,11 @@ def check(value: object) -> tuple[Rule | None, list[Fault]]:
     if any(fault.level == "error" for fault in faults):
         return None, faults
     return _rule(entries), faults
+
+
+def _first(faults: Iterator[Fault]) -> Iterator[Fault]:
+    """Enough for anybody to see; wording more would only cost the controller its time."""
+    return itertools.islice(faults, MAX_OF_A_KIND)
 
 
 def _rule(entries: Sequence[_Entry]) -> Rule:
@@ -89,14 +96,8 @@ def _entry(path: Path, entry: object, faults: list[Fault]) -> _Entry:
             continue
         whole = whole and group.num is not None and group.size is not None
         if group.name in groups:
-            faults.append(
-                Fault(
-                    "DuplicateGroup",
-                    (*group.path, "group_name"),
-                    f"group {shown(group.name)} is named twice in this ratio",
-                    "delete one of them",
-                )
-            )
+            message = f"group {shown(group.name)} is named twice in this ratio"
+            faults.append(Fault("DuplicateGroup", (*group.path, "group_name"), message, "delete one of them"))
         groups[group.name] = group
     return _Entry(path, groups, entry.get("server_count") if isinstance(entry, dict) else None, whole)
 
@@ -136,16 +137,15 @@ def _sizes(entries: Sequence[_Entry]) -> Iterator[Fault]:
         for name, group in entry.groups.items():
             if group.size is not None and first.setdefault(name, group.size) != group.size:
                 message = f"{group.size} pods per instance of {shown(name)}, but {first[name]} in an earlier ratio"
-                yield Fault("ServerNumDiffers", (*group.path, "server_num_per_group"), message,
-                            f'an instance cannot change its size: write "{first[name]}"')  # fmt: skip
+                hint = f'an instance cannot change its size: write "{first[name]}"'
+                yield Fault("ServerNumDiffers", (*group.path, "server_num_per_group"), message, hint)
 
 
 def _zeros(entries: Sequence[_Entry]) -> Iterator[Fault]:
     zeros = [entry for entry in entries if entry.zero]
     if entries and len(zeros) == len(entries):
-        yield Fault(
-            "OnlyZeros", (LIST,), "every group_num is 0: no instance could ever start", "write the numbers of instances"
-        )
+        message = "every group_num is 0: no instance could ever start"
+        yield Fault("OnlyZeros", (LIST,), message, "write the numbers of instances")
         return
     for entry in zeros:
         yield Fault("ZeroRatioIgnored", entry.path, "a ratio of only zeros; it is ignored", "delete it", "warning")
@@ -155,9 +155,8 @@ def _advice(entries: Sequence[_Entry]) -> Iterator[Fault]:
     """Warnings: what is allowed but hardly meant."""
     for before, entry in itertools.pairwise(entries):
         if entry.whole and before.whole and entry.counts == before.counts:
-            yield Fault(
-                "EqualNeighbours", entry.path, "the same ratio as the one before", "delete one of them", "warning"
-            )
+            message = "the same ratio as the one before"
+            yield Fault("EqualNeighbours", entry.path, message, "delete one of them", "warning")
     for entry in entries:
         yield from _server_count(entry)
         yield from _order(entries[0], entry)
@@ -170,14 +169,9 @@ def _server_count(entry: _Entry) -> Iterator[Fault]:
         return
     total = sum((group.num or 0) * (group.size or 0) for group in entry.groups.values())
     if entry.server_count != str(total):
+        path = (*entry.path, "server_count")
         message = f"server_count is {shown(entry.server_count)}, but the groups of this ratio add up to {total}"
-        yield Fault(
-            "ServerCountDiffers",
-            (*entry.path, "server_count"),
-            message,
-            f'write "{total}"; it is not used here',
-            "warning",
-        )
+        yield Fault("ServerCountDiffers", path, message, f'write "{total}"; it is not used here', "warning")
 
 
 def _order(first: _Entry, entry: _Entry) -> Iterator[Fault]:

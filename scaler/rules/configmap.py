@@ -6,12 +6,14 @@ The document's own faults come from rules.document; this module finds their plac
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 
 import msgspec
 
 from scaler.rules.document import KEY, examine, key_fault
-from scaler.rules.finding import Fault, Finding, Path, pointer, printable
+from scaler.rules.finding import Fault, Finding, pointer, printable
 from scaler.rules.manifest import Object, Value
+from scaler.rules.metadata import metadata_findings
 from scaler.rules.options import read_options
 from scaler.rules.position import Span, align
 from scaler.rules.rule import Rule
@@ -36,32 +38,12 @@ def read_rule_map(found: Object) -> RuleMap:
     """Everything about one rule ConfigMap. Never raises."""
     if found.kind == "Secret":
         message = "a Secret; the rule is read from a ConfigMap of this name"
-        return RuleMap(
-            found,
-            None,
-            [
-                _finding(
-                    found,
-                    found.root.get("kind"),
-                    "NotAConfigMap",
-                    ("kind",),
-                    message,
-                    "write `kind: ConfigMap` and `data:`",
-                )
-            ],
-        )
-    findings = _immutable(found) + _annotation_findings(found)
-    value = rule_value(found)
-    if value is None or value.string is None:
-        fault = key_fault(_names(found, "data"), _names(found, "binaryData"))
-        place = (
-            found.root.get("data") if fault.code == "KeyMissing" else (_key(found, "data") or _key(found, "binaryData"))
-        )
-        return RuleMap(
-            found, None, [*findings, _finding(found, place, fault.code, fault.path, fault.message, fault.hint)]
-        )
-    rule, inside = _document_findings(found, value)
-    return RuleMap(found, rule, [*_double_keys(found), *inside, *findings])
+        wrong = found.finding(("kind",), "NotAConfigMap", message, "write `kind: ConfigMap` and `data:`")
+        return RuleMap(found, None, [wrong])
+    rule, findings = _document(found)
+    findings += [*metadata_findings(found), *_double_keys(found), *_immutable(found), *_options(found)]
+    good = all(finding.level == "warning" for finding in findings)
+    return RuleMap(found, rule if good else None, findings)
 
 
 def rule_value(found: Object) -> Value | None:
@@ -75,7 +57,7 @@ def spans_of(found: Object, value: Value) -> list[Span] | None:
     """For each character of a scalar its span in the file; None when they cannot be matched."""
     text = found.lines.text
     start = value.start
-    if value.style in ("|", ">") and value.style:
+    if value.style in ("|", ">"):
         line, _ = found.lines.place(start)
         start = found.lines.offset(line + 1, 1)
     elif value.style:
@@ -84,64 +66,47 @@ def spans_of(found: Object, value: Value) -> list[Span] | None:
     return align(value.text, text, start, escapes=value.style == '"', doubled=doubled)
 
 
-def _document_findings(found: Object, value: Value) -> tuple[Rule | None, list[Finding]]:
-    examination = examine(value.text)
-    spans = spans_of(found, value) if examination.faults else []
+def _document(found: Object) -> tuple[Rule | None, list[Finding]]:
+    """The rule under the key and its document's findings, or why there is no document."""
+    value = rule_value(found)
+    if value is None or value.string is None:
+        fault = key_fault(_names(found, "data"), _names(found, "binaryData"))
+        return None, [found.finding(fault.path, fault.code, fault.message, fault.hint)]
+    examination = examine(value.string)
+    spans = spans_of(found, value) if examination.faults else None
     return examination.rule, [_inside(found, value, spans, fault) for fault in examination.faults]
 
 
 def _inside(found: Object, value: Value, spans: list[Span] | None, fault: Fault) -> Finding:
-    offset = spans[min(fault.start, len(spans) - 1)][0] if spans and fault.start >= 0 else value.start
+    offset = spans[fault.start][0] if spans else value.start
     line, column = found.lines.place(offset)
-    place = pointer(fault.path)
-    return Finding(
-        fault.level, fault.code, place, line, column, printable(fault.message), printable(fault.hint), found.file
-    )
+    message, hint = printable(fault.message), printable(fault.hint)
+    return Finding(fault.level, fault.code, pointer(fault.path), line, column, message, hint, found.file)
 
 
-def _double_keys(found: Object) -> list[Finding]:
-    data = found.root.get("data")
-    keys = [key for key, _ in data.members if key.text == KEY] if data else []
-    return [
-        _finding(
-            found, key, "DuplicateKey", ("data", KEY), f"{KEY} is written twice in this ConfigMap", "delete one of them"
-        )
-        for key in keys[1:]
-    ]
+def _double_keys(found: Object) -> Iterator[Finding]:
+    if _names(found, "data").count(KEY) > 1:
+        message = f"{KEY} is written twice in this ConfigMap; kubectl refuses that, other tools take the last"
+        yield found.finding(("data", KEY), "DuplicateKey", message, "delete one of them")
 
 
-def _immutable(found: Object) -> list[Finding]:
+def _immutable(found: Object) -> Iterator[Finding]:
     value = found.root.get("immutable")
-    if value is None or value.text != "true":
-        return []
-    message = "the rule is immutable: kubectl edit and apply will be refused, only delete and create work"
-    return [_finding(found, value, "RuleImmutable", ("immutable",), message, "leave immutable out", level="warning")]
+    if value is not None and value.text == "true":
+        message = "the rule is immutable: kubectl edit and apply will be refused, only delete and create work"
+        yield found.finding(("immutable",), "RuleImmutable", message, "leave immutable out", "warning")
 
 
-def _annotation_findings(found: Object) -> list[Finding]:
+def _options(found: Object) -> Iterator[Finding]:
     holder = found.root.get("metadata", "annotations")
     members = holder.members if holder else []
-    _, warnings = read_options({key.text: value.text for key, value in members})
-    placed = []
+    _, warnings = read_options({key.text: value.string for key, value in members if value.string is not None})
     for warning in warnings:
         name = warning.pointer.removeprefix("/metadata/annotations/").replace("~1", "/").replace("~0", "~")
-        line, column = found.place(holder.key(name) if holder else None)
-        placed.append(msgspec.structs.replace(warning, line=line, column=column, file=found.file))
-    return placed
+        placed = found.finding(("metadata", "annotations", name), warning.code, "")
+        yield msgspec.structs.replace(warning, line=placed.line, column=placed.column, file=found.file)
 
 
 def _names(found: Object, field: str) -> list[str]:
     holder = found.root.get(field)
     return [key.text for key, _ in holder.members] if holder else []
-
-
-def _key(found: Object, field: str) -> Value | None:
-    holder = found.root.get(field)
-    return holder.key(KEY) if holder else None
-
-
-def _finding(
-    found: Object, value: Value | None, code: str, path: Path, message: str, hint: str, *, level: str = "error"
-) -> Finding:
-    line, column = found.place(value)
-    return Finding(level, code, pointer(path), line, column, printable(message), hint, found.file)  # type: ignore[arg-type]

@@ -69,26 +69,24 @@ def examine(text: str) -> Examination:
         message = f"the document has {size:,} bytes; the limit is {MAX_BYTES:,} (1 MiB)"
         return Examination(None, (Fault("DocumentTooLarge", (), message, "leave out what is not a rule", start=0),))
     try:
-        rule, faults = check(json.loads(text, object_pairs_hook=_members, parse_constant=_refuse))
+        value = json.loads(text, object_pairs_hook=_members, parse_constant=_refuse)
     except (ValueError, RecursionError):  # no JSON, a name twice, or too deep
         return _examine_closely(text)
-    return _examine_closely(text) if faults else Examination(rule, ())
+    rule, faults = check(value)
+    # A status may be anything; if it is nested, its depth is judged where every depth is.
+    nested = isinstance(value, dict) and isinstance(value.get("status"), (dict, list))
+    return _examine_closely(text) if faults or nested else Examination(rule, ())
 
 
 def key_fault(data: Collection[str], binary_keys: Collection[str]) -> Fault:
     """Why a ConfigMap has no usable value under `KEY`."""
     if KEY in data:
-        return Fault(
-            "ValueNotAString",
-            ("data", KEY),
-            f"the value of {KEY} is not a text",
-            f"write `{KEY}: |` and the JSON below it",
-        )
+        hint = f"write `{KEY}: |` and the JSON below it"
+        return Fault("ValueNotAString", ("data", KEY), f"the value of {KEY} is not a text", hint)
     if KEY in binary_keys:
         message = f"{KEY} is in binaryData: the file was not UTF-8 when the ConfigMap was made of it"
-        return Fault(
-            "KeyInBinaryData", ("binaryData", KEY), message, "save the file as UTF-8 and create the ConfigMap again"
-        )
+        hint = "save the file as UTF-8 and create the ConfigMap again"
+        return Fault("KeyInBinaryData", ("binaryData", KEY), message, hint)
     names = ", ".join(printable(str(name)) for name in [*data, *binary_keys][:10])
     found = f"it has {names}" if names else "it has no data at all"
     return Fault("KeyMissing", ("data",), f"the ConfigMap has no key {KEY}; {found}", f"name the key {KEY}")
@@ -111,7 +109,7 @@ def _shortened(faults: list[Fault]) -> list[Fault]:
     if not rest:
         return faults
     level: Level = "error" if any(fault.level == "error" for fault in rest) else "warning"
-    message = f"{len(rest)} more findings are not shown"
+    message = "more findings follow; they are not shown"
     return [*faults[:MAX_FAULTS], Fault("TooManyFindings", (), message, "mend these first", level, rest[0].start)]
 
 

@@ -6,11 +6,11 @@ the cluster's business. Jobs that are no part of such a service (training) are n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
-from scaler.rules.finding import Finding, Level, Path, pointer, printable, shown
+from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.manifest import Object, Value
+from scaler.rules.metadata import metadata_findings
 from scaler.rules.rule import Rule
 
 RULE_LABEL = "mind-cluster/scaling-rule"
@@ -20,7 +20,6 @@ API_VERSION = "mindxdl.gitee.com/v1"
 MAX_REPLICAS = 20_000
 NPU_PREFIX = "huawei.com/"
 
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _LEADERS = {"pytorch": "Master", "tensorflow": "Chief", "mindspore": "Scheduler"}
 _FAULT_SCHEDULING = ("grace", "force", "off")
 _SPEC_FIELDS = ("schedulerName", "runPolicy", "successPolicy", "replicaSpecs")
@@ -43,7 +42,7 @@ def rule_name(found: Object) -> str:
 def check_job(found: Object, find_rule: Callable[[Object], tuple[bool, Rule | None]]) -> list[Finding]:
     """All findings on one job. `find_rule` says whether its rule is among the files, and gives it if it is valid."""
     job = _Job(found)
-    findings = [*_labels(job), *_belonging(job), *_shape(job), *_replicas(job), *_scheduling(job)]
+    findings = [*metadata_findings(found), *_belonging(job), *_shape(job), *_replicas(job), *_scheduling(job)]
     findings += [*_containers(job), *_super_pod(job)]
     if rule_name(found):
         findings += _against_rule(job, *find_rule(found))
@@ -59,20 +58,6 @@ class _Job:
         self.labels = found.root.get("metadata", "labels")
         specs = found.root.get("spec", "replicaSpecs")
         self.specs = [(key.text, value) for key, value in specs.members] if specs else []
-
-    def finding(self, path: Path, code: str, message: str, hint: str = "", level: Level = "error") -> Finding:
-        """A finding at `path`, or at the nearest value or name above it that exists."""
-        value = place = self.root
-        for step in path:
-            key, inner = value.key(str(step)), value.get(str(step))
-            if inner is None:
-                place = key or place
-                break
-            value, place = inner, key or inner  # a member that is missing is shown at the name that should hold it
-        else:
-            place = value
-        line, column = self.object.place(place)
-        return Finding(level, code, pointer(path), line, column, printable(message), printable(hint), self.object.file)
 
     def label(self, name: str) -> str:
         value = self.labels.get(name) if self.labels else None
@@ -95,30 +80,13 @@ def _pods(number: int) -> str:
     return "1 pod" if number == 1 else f"{number} pods"
 
 
-def _labels(job: _Job) -> Iterator[Finding]:
-    for key, value in job.labels.members if job.labels else []:
-        path = ("metadata", "labels", key.text)
-        if value.string is None and not value.null:
-            what = shown(value.text)[1:-1] if value.kind == "scalar" else f"a {value.kind}"
-            message = f"label {key.text} is {what}, not a string: the API server refuses the job"
-            yield job.finding(path, "LabelNotAString", message, f'write {key.text}: "{value.text}"')
-        elif not _LABEL_VALUE.fullmatch(value.text if not value.null else ""):
-            message = f"{shown(value.text)} cannot be the value of a label: the API server refuses the job"
-            yield job.finding(
-                path,
-                "LabelInvalid",
-                message,
-                "letters, digits, '-', '_', '.', at most 63, a letter or digit at both ends",
-            )
-
-
 def _belonging(job: _Job) -> Iterator[Finding]:
     if job.labels is None or job.labels.key(RULE_LABEL) is None:
         if job.labels and job.labels.key(GROUP_LABEL):
             message = (
                 f"label {GROUP_LABEL} without {RULE_LABEL}: the job is created at once, without regard to any ratio"
             )
-            yield job.finding(
+            yield job.object.finding(
                 ("metadata", "labels", GROUP_LABEL), "RuleLabelMissing", message, f"add {RULE_LABEL}: ...", "warning"
             )
         return
@@ -130,24 +98,24 @@ def _belonging(job: _Job) -> Iterator[Finding]:
     for name, (code, hint) in needed.items():
         if not job.label(name):
             what = "is empty" if job.labels.key(name) else "is missing"
-            yield job.finding(("metadata", "labels", name), code, f"label {name} {what}", f"{hint}: {name}: ...")
+            yield job.object.finding(("metadata", "labels", name), code, f"label {name} {what}", f"{hint}: {name}: ...")
 
 
 def _shape(job: _Job) -> Iterator[Finding]:
     version = job.root.string_at("apiVersion")
     if version != API_VERSION:
         message = f"an AscendJob of {shown(version)}; the API server knows {API_VERSION} only"
-        yield job.finding(("apiVersion",), "ApiVersionUnknown", message, f"write apiVersion: {API_VERSION}")
+        yield job.object.finding(("apiVersion",), "ApiVersionUnknown", message, f"write apiVersion: {API_VERSION}")
     framework = job.label("framework")
     if framework not in _LEADERS:
         message = f"label framework is {shown(framework)}" if framework else "label framework is missing"
-        yield job.finding(
+        yield job.object.finding(
             ("metadata", "labels", "framework"), "FrameworkUnknown", message, f"write one of {', '.join(_LEADERS)}"
         )
     spec = job.root.get("spec")
     for key, _ in spec.members if spec else []:
         if key.text not in _SPEC_FIELDS:
-            yield job.finding(
+            yield job.object.finding(
                 ("spec", key.text),
                 "UnknownField",
                 f"an AscendJob has no field spec.{key.text}; the API server drops it",
@@ -157,7 +125,7 @@ def _shape(job: _Job) -> Iterator[Finding]:
     fault = job.label("fault-scheduling")
     if fault and fault not in _FAULT_SCHEDULING:
         message = f"fault-scheduling {shown(fault)} is not known and counts as off"
-        yield job.finding(
+        yield job.object.finding(
             ("metadata", "labels", "fault-scheduling"),
             "FaultSchedulingUnknown",
             message,
@@ -169,7 +137,7 @@ def _shape(job: _Job) -> Iterator[Finding]:
 def _replicas(job: _Job) -> Iterator[Finding]:
     leader = _LEADERS.get(job.label("framework"), "Master")
     if leader not in dict(job.specs) and job.label("framework") != "mindspore":
-        yield job.finding(
+        yield job.object.finding(
             ("spec", "replicaSpecs"),
             "MasterMissing",
             f"no {leader} in replicaSpecs: the job is refused",
@@ -181,14 +149,14 @@ def _replicas(job: _Job) -> Iterator[Finding]:
         count = 1 if value is None else value.integer
         if count is None or not 0 <= count <= MAX_REPLICAS:
             text = value.text if value else ""
-            yield job.finding(
+            yield job.object.finding(
                 path,
                 "ReplicasInvalid",
                 f"replicas of {name} is {shown(text)}, not an integer from 0 to {MAX_REPLICAS}",
                 "write how many pods, without quotes",
             )
         elif name != "Worker" and count != 1:
-            yield job.finding(
+            yield job.object.finding(
                 path,
                 "ReplicasInvalid",
                 f"{name} has {count} replicas, it must have just one",
@@ -202,7 +170,7 @@ def _scheduling(job: _Job) -> Iterator[Finding]:
     if value is None:
         return
     if value.integer is None:
-        yield job.finding(
+        yield job.object.finding(
             path,
             "MinAvailableInvalid",
             f"minAvailable is {shown(value.text)}, not an integer: the API server refuses the job",
@@ -210,7 +178,7 @@ def _scheduling(job: _Job) -> Iterator[Finding]:
         )
     elif job.pods is not None and value.integer > job.pods:
         message = f"minAvailable {value.integer}, but the job has {_pods(job.pods)}: its PodGroup can never run"
-        yield job.finding(path, "MinAvailableTooBig", message, f"write {job.pods}", "warning")
+        yield job.object.finding(path, "MinAvailableTooBig", message, f"write {job.pods}", "warning")
 
 
 def _containers(job: _Job) -> Iterator[Finding]:
@@ -219,7 +187,7 @@ def _containers(job: _Job) -> Iterator[Finding]:
         main = _main_container(spec)
         if main is None:
             message = f"{name} has no container named ascend: the job is refused"
-            yield job.finding(path, "ContainerNameMissing", message, "name the container `ascend`")
+            yield job.object.finding(path, "ContainerNameMissing", message, "name the container `ascend`")
         else:
             yield from _npu_limits(job, path, name, main)
 
@@ -238,7 +206,7 @@ def _npu_limits(job: _Job, path: Path, name: str, container: Value) -> Iterator[
             message = (
                 f"{name} requests {value.text} {key.text}, its limit is {allowed}: the API server refuses its pods"
             )
-            yield job.finding(path, "NpuLimitDiffers", message, "write the same number in requests and limits")
+            yield job.object.finding(path, "NpuLimitDiffers", message, "write the same number in requests and limits")
 
 
 def _super_pod(job: _Job) -> Iterator[Finding]:
@@ -249,7 +217,7 @@ def _super_pod(job: _Job) -> Iterator[Finding]:
     npus = max((_npus(container) for _, spec in job.specs if (container := _main_container(spec))), default=0)
     if npus and int(block) % npus:
         message = f"sp-block {block} is no multiple of the {npus} NPUs of a pod: the job cannot be placed"
-        yield job.finding(path, "SpBlockMismatch", message, f"write a multiple of {npus}", "warning")
+        yield job.object.finding(path, "SpBlockMismatch", message, f"write a multiple of {npus}", "warning")
 
 
 def _npus(container: Value) -> int:
@@ -265,7 +233,7 @@ def _against_rule(job: _Job, present: bool, rule: Rule | None) -> Iterator[Findi
         message = (
             f"rule {where}{rule_name(job.object)} is not among the linted files, so nothing was checked against it"
         )
-        yield job.finding(
+        yield job.object.finding(
             path,
             "RuleNotFound",
             message,
@@ -278,7 +246,7 @@ def _against_rule(job: _Job, present: bool, rule: Rule | None) -> Iterator[Findi
         return
     if group not in rule.groups:
         names = ", ".join(rule.groups)
-        yield job.finding(
+        yield job.object.finding(
             ("metadata", "labels", GROUP_LABEL),
             "GroupUnknown",
             f"the rule has no group {shown(group)}; it has {names}",
@@ -288,7 +256,7 @@ def _against_rule(job: _Job, present: bool, rule: Rule | None) -> Iterator[Findi
     size = next(ratio.sizes[group] for ratio in rule.ratios if group in ratio.sizes)
     if job.pods is not None and job.pods != size:
         message = f"the job has {_pods(job.pods)}, but the rule says server_num_per_group {size} for {shown(group)}"
-        yield job.finding(
+        yield job.object.finding(
             ("spec", "replicaSpecs"),
             "InstanceSizeMismatch",
             message,

@@ -30,6 +30,7 @@ _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 _LINE_END = re.compile(r"[\r\n]|\Z")
 _BRACKETS_AT_END = re.compile(r"[{}\[\]][{}\[\],\s]*\Z")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_IN_DOUBLE_QUOTES = re.compile(r"(\\.)|\"")
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _LITERALS = {"true": True, "false": False, "null": None}
 
@@ -203,7 +204,7 @@ class Reader:
         end = self._string_end(start, opening)
         self.pos = end + 1
         value = self._unescaped(start + 1, end)
-        self._check_quotes(start, end, value)
+        self._check_quotes(start, end)
         return value
 
     def _string_end(self, start: int, opening: str) -> int:
@@ -254,11 +255,12 @@ class Reader:
         parts.append("\\")
         return pos + 1
 
-    def _check_quotes(self, start: int, end: int, value: str) -> None:
+    def _check_quotes(self, start: int, end: int) -> None:
         quotes = self.text[start] + self.text[end]
         if quotes == '""':
             return
-        right = json.dumps(value, ensure_ascii=False)
+        right = _IN_DOUBLE_QUOTES.sub(lambda found: found[1] or '\\"', self.text[start + 1 : end])
+        right = f'"{right}"'
         edit = Edit(start, end + 1, right)
         if set(quotes) <= {"'", '"'}:
             self._fault("SingleQuotes", start, "JSON has no single quotes", f"write {printable(right)}", edit)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from scaler.rules.finding import Finding, printable
+from scaler.rules.finding import Finding, Level, Path, pointer, printable
 from scaler.rules.position import Lines
 
 MAX_DEPTH = 100
@@ -96,9 +96,19 @@ class Object(msgspec.Struct, frozen=True):
         """ "" when the manifest leaves it to kubectl."""
         return self.root.string_at("metadata", "namespace")
 
-    def place(self, value: Value | None) -> tuple[int, int]:
-        """Line and column of a value; of the object when there is no such value."""
-        return self.lines.place(value.start if value else self.root.start)
+    def finding(self, path: Path, code: str, message: str, hint: str = "", level: Level = "error") -> Finding:
+        """A finding at the value at `path`; what is missing is shown at the name that should hold it."""
+        line, column = self.lines.place(self._nearest(path).start)
+        return Finding(level, code, pointer(path), line, column, printable(message), printable(hint), self.file)
+
+    def _nearest(self, path: Path) -> Value:
+        value = place = self.root
+        for step in path:
+            key, inner = value.key(str(step)), value.get(str(step))
+            if inner is None:
+                return key or place
+            value, place = inner, key or inner
+        return value
 
 
 def objects(text: str, file: str, *, alone: bool) -> tuple[list[Object], list[Finding]]:

@@ -30,11 +30,8 @@ def shape_faults(value: object) -> Iterator[Fault]:
 
     for error in shape_errors(value):
         path: Path = tuple(error["loc"])
-        yield (
-            _missing(path, error["input"])
-            if error["type"] == "missing"
-            else _wrong(path, error["type"], error["input"])
-        )
+        missing = error["type"] == "missing"
+        yield _missing(path, error["input"]) if missing else _wrong(path, error["type"], error["input"])
 
 
 def _missing(path: Path, holder: object) -> Fault:
@@ -49,17 +46,11 @@ def _missing(path: Path, holder: object) -> Fault:
 def _wrong(path: Path, kind: str, found: object) -> Fault:
     field = path[-1] if path else ""
     if kind == "too_long":
-        return Fault(
-            "TooManyEntries", path, "more than 10,000 ratios", "leave out ratios between the largest and the smallest"
-        )
+        hint = "leave out ratios between the largest and the smallest"
+        return Fault("TooManyEntries", path, "more than 10,000 ratios", hint)
     if kind == "too_short":
-        code = "ListEmpty" if field == LIST else "RatioWithoutGroups"
-        return Fault(
-            code,
-            path,
-            f'"{field}" is empty',
-            "write at least one ratio" if field == LIST else "write at least one group",
-        )
+        code, what = ("ListEmpty", "ratio") if field == LIST else ("RatioWithoutGroups", "group")
+        return Fault(code, path, f'"{field}" is empty', f"write at least one {what}")
     if field in ("group_num", "server_num_per_group"):
         return _wrong_number(path, str(field), found)
     if field == "group_name":
@@ -69,16 +60,11 @@ def _wrong(path: Path, kind: str, found: object) -> Fault:
 
 def _wrong_number(path: Path, field: str, found: object) -> Fault:
     if found == "0":
-        return Fault(
-            "ServerNumZero",
-            path,
-            f'"{field}" is 0: an instance has at least one pod',
-            'write the pods per instance, at least "1"',
-        )
+        message = f'"{field}" is 0: an instance has at least one pod'
+        return Fault("ServerNumZero", path, message, 'write the pods per instance, at least "1"')
     if isinstance(found, str) and _DIGITS.fullmatch(found):
-        return Fault(
-            "NumberTooLarge", path, f"{shown(found)} is more than {MAX_NUMBER:,}", f"write at most {MAX_NUMBER}"
-        )
+        message = f"{shown(found)} is more than {MAX_NUMBER:,}"
+        return Fault("NumberTooLarge", path, message, f"write at most {MAX_NUMBER}")
     meant = _number_meant(found)
     hint = f'write "{meant}"' if meant else 'write decimal digits in quotes, for instance "2"'
     what = f"{shown(found)} is not a decimal number in quotes"
@@ -128,14 +114,8 @@ def unknown_keys(value: object) -> Iterator[Fault]:
             if key not in known:
                 close = _similar(key, list(known))
                 hint = f'did you mean "{close}"?' if close else ""
-                yield Fault(
-                    "UnknownKey",
-                    (*path, key),
-                    f"{shown(key)} means nothing here and is ignored",
-                    hint,
-                    "warning",
-                    on_key=True,
-                )
+                message = f"{shown(key)} means nothing here and is ignored"
+                yield Fault("UnknownKey", (*path, key), message, hint, "warning", on_key=True)
 
 
 def _objects(value: object) -> Iterator[tuple[Path, dict[str, Any], tuple[str, ...]]]:
@@ -157,7 +137,7 @@ def items(value: object) -> Iterator[tuple[int, Any]]:
 
 def _similar(wanted: str, present: list[str]) -> str:
     """The one of `present` that was probably meant as `wanted`: other letter case, no underscores, a typo."""
-    plain = {name.lower().replace("_", "").replace("-", ""): name for name in present if len(name) < 100}
+    plain = {name.lower().replace("_", "").replace("-", ""): name for name in present[:50] if len(name) < 100}
     close = difflib.get_close_matches(wanted.replace("_", ""), plain, n=1, cutoff=0.85)
     return plain[close[0]] if close else ""
 

@@ -173,6 +173,14 @@ def test_a_thousand_faults_are_cut_to_what_a_person_reads() -> None:
     assert (findings[-1].code, findings[-1].level) == ("TooManyFindings", "error")
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_depth_is_judged_the_same_with_and_without_other_findings(version: str) -> None:
+    deep: Any = []
+    for _ in range(40):
+        deep = [deep]
+    assert "NestedTooDeep" in {code for code, _ in found({"a": 1}, version=version, status=deep)}
+
+
 def test_the_config_map_gives_rule_options_and_warnings_together() -> None:
     reading = read_rule(
         {KEY: text({"a": 1}, version="2.0")}, [], {"mind-cluster/paused": "true", "mind-cluster/trade": "yes"}

@@ -58,6 +58,11 @@ def test_a_document_in_a_quoted_scalar_is_corrected_in_its_own_style() -> None:
     assert fixed(single).text == single.replace(",}'", "}'")
 
 
+def test_text_in_wrong_quotes_is_kept_as_it_is_written() -> None:
+    wrong = TWO_TO_ONE.replace('"version"', '"status": ‘a\\ud800 "b" 说’, "version"')
+    assert fixed(wrong).text == TWO_TO_ONE.replace('"version"', '"status": "a\\ud800 \\"b\\" 说", "version"')
+
+
 def test_only_the_rules_of_a_file_are_touched() -> None:
     text = (
         "# a comment\n" + job() + "---\n" + config_map(TWO_TO_ONE.replace('"1.0",', '"1.0", # c')).replace('"1"', '"2"')
