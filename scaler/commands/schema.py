@@ -14,12 +14,15 @@ HELP = """Print the JSON Schema (draft 2020-12) of a document, for editors and o
 Exit code: 0 printed, 2 usage."""
 
 
-SOURCES = {"rule": "scaler.rules.schema"}
+SOURCES = {"rule": "scaler.rules.schema", "scenario": "scaler.sim.scenario"}
 """Document -> the module whose `json_schema()` describes it."""
 
 
+DOCUMENTS = "rule: the JSON under the ConfigMap key elastic_scaling.json; scenario: a file for scaler simulate"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("document", choices=SOURCES, help="rule: the JSON under the ConfigMap key elastic_scaling.json")
+    parser.add_argument("document", choices=SOURCES, help=DOCUMENTS)
 
 
 def run(args: argparse.Namespace) -> int:

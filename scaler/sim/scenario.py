@@ -1,14 +1,12 @@
 """A scenario: nodes, manifests, timed events and what is expected of them. The model behind the YAML files.
 
-The JSON Schema in schemas/scenario.schema.json is generated from this model (`python -m scaler.sim.scenario`).
+schemas/scenario.schema.json is generated from this model (`scaler schema scenario`).
 Must not: run anything (scaler.sim.world) or touch the cluster.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -245,15 +243,7 @@ class Scenario(_Model):
         return self
 
 
-def scenario_schema() -> dict[str, Any]:
-    """The JSON Schema of scenario files (2020-12)."""
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of scenario files, for editors: `scaler schema scenario`."""
     schema = Scenario.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "scaler scenario"}
-
-
-def schema_text() -> str:
-    return json.dumps(scenario_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(schema_text())
