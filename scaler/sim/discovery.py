@@ -12,6 +12,8 @@ from typing import Any
 from scaler.kube.api import Object
 from scaler.sim.kinds import Kind
 
+_IN_ALL = frozenset({"Pod", "Service", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
+"""What `kubectl get all` shows."""
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 VERSION: Object = {
@@ -88,6 +90,8 @@ def _entry(kind: Kind, subresource: str) -> Object:
     }
     if kind.short_names and not subresource:
         entry["shortNames"] = list(kind.short_names)
+    if kind.resource.kind in _IN_ALL and not kind.custom and not subresource:
+        entry["categories"] = ["all"]
     return entry
 
 

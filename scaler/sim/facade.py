@@ -18,7 +18,7 @@ from aiohttp import web
 
 from scaler.kube.api import EventType, KubeApi, Object, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotFoundError, StatusError
-from scaler.sim import discovery, refusals, tables
+from scaler.sim import discovery, protobuf, refusals, tables
 from scaler.sim.cluster import SimCluster
 from scaler.sim.kinds import BINDINGS, Kind
 
@@ -286,11 +286,13 @@ def _bare(kind: Kind, obj: Object) -> Object:
 
 
 async def _body(request: web.Request) -> Any:
-    """JSON, or YAML for apply; BadRequestError when it is neither."""
+    """JSON, YAML for apply, or the little protobuf that kubectl sends; BadRequestError when it cannot be read."""
     data = await request.read()
     try:
+        if request.content_type == protobuf.CONTENT_TYPE:
+            return protobuf.decode(data)
         return yaml.safe_load(data) if request.content_type == _APPLY else msgspec.json.decode(data)
-    except (msgspec.MsgspecError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise refusals.bad_request(f"the body cannot be read: {error}") from None
 
 

