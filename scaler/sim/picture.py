@@ -80,7 +80,7 @@ class _Picture:
         body = "\n".join(self._parts)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}" '
-            f'viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(self._title)}">\n'
+            f'viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(_printable(self._title))}">\n'
             f"<style>{_STYLE}</style>\n"
             f'<rect class="paper" width="{_WIDTH}" height="{height:.0f}"/>\n{body}\n</svg>\n'
         )

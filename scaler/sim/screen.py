@@ -92,7 +92,8 @@ class Screen:
         return ["", *lines] if moment.kind is MomentKind.EVENT else lines
 
     def _width(self) -> int:
-        return min(120, shutil.get_terminal_size().columns)
+        """Where lines are broken: at the terminal's edge, and not at all in a file."""
+        return min(120, shutil.get_terminal_size().columns) if self._live else 10_000
 
     def _clear_board(self) -> None:
         if self._live and self._board_height:

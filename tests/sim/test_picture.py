@@ -1,0 +1,48 @@
+"""The picture is well-formed XML whatever the names are, and shows every instance, target and event."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaler.sim.census import Condition, InstanceView
+from scaler.sim.picture import draw
+from scaler.sim.timeline import Moment, MomentKind, Sample, Timeline
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def timeline(text: str) -> Timeline:
+    made = Timeline()
+    made.end = 100.0
+    view = InstanceView(text, text, Condition.STARTING)
+    made.add(text, Sample(0.0, (view,), target={text: 1}))
+    made.add(text, Sample(10.0, (InstanceView(text, text, Condition.RUNNING),), target={text: 1}, complete=True))
+    made.say(Moment(50.0, MomentKind.EVENT, text))
+    return made
+
+
+def parsed(made: Timeline, title: str) -> ElementTree.Element:
+    return ElementTree.fromstring(draw(made, title))  # noqa: S314 - our own text
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=20))
+def test_any_text_makes_well_formed_xml(text: str) -> None:
+    root = parsed(timeline(text), text)
+    assert root.tag == f"{SVG}svg"
+
+
+def test_it_shows_steps_target_lanes_and_events() -> None:
+    root = parsed(timeline("p0"), "title")
+    classes = [element.get("class") for element in root.iter()]
+    assert classes.count("edge") == 1
+    assert classes.count("target") == 2  # the line and its legend
+    assert classes.count("event") == 1
+    assert [e.text for e in root.iter(f"{SVG}title")] == ["p0: starting 0 s to 10 s", "p0: running 10 s to 100 s"]
+
+
+def test_an_empty_timeline_is_a_picture_too() -> None:
+    assert parsed(Timeline(), "nothing").tag == f"{SVG}svg"

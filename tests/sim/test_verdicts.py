@@ -1,0 +1,83 @@
+"""Expectations against a timeline made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scaler.sim.census import Condition, InstanceView
+from scaler.sim.scenario import Scenario
+from scaler.sim.timeline import Moment, MomentKind, Sample, Timeline
+from scaler.sim.verdicts import judge
+
+SERVICE = "ns/rule/id"
+
+
+def sample(at: float, running: int, **more: Any) -> Sample:
+    views = tuple(InstanceView(f"p{n}", "g", Condition.RUNNING if n < running else Condition.EMPTY) for n in range(3))
+    return Sample(at, views, **more)
+
+
+def timeline() -> Timeline:
+    """0 run, from 10 s on 2, from 60 to 80 s 1, then 2; the target is 2; p2 is held; a pod is lost at 60 s."""
+    made = Timeline()
+    made.passes, made.end = 5, 100.0
+    more = {"target": {"g": 2}, "reasons": {"p2": "NotInRatio"}}
+    made.add(SERVICE, sample(0, 0, **more))
+    made.add(SERVICE, sample(10, 2, complete=True, **more))
+    made.add(SERVICE, sample(60, 1, pods_deleted=1, **more))
+    made.add(SERVICE, sample(80, 2, complete=True, pods_deleted=1, **more))
+    return made
+
+
+def verdicts(*expect: dict[str, Any], made: Timeline | None = None) -> list[tuple[bool, str]]:
+    event = {"at": 60, "name": "fault", "node": {"becomes": "ready"}}
+    scenario = Scenario.model_validate({"nodes": [{}], "events": [event], "expect": list(expect), "until": 100})
+    return [(verdict.ok, verdict.found) for verdict in judge(scenario, made or timeline())]
+
+
+@pytest.mark.parametrize(
+    "expectation",
+    [
+        {"at": 10, "running": {"g": 2}},
+        {"at": 9.9, "running": {"g": 0}, "complete": False},
+        {"running": {"g": 2}, "target": {"g": 2}, "complete": True, "reasons": {"p2": "NotInRatio"}},
+        {"within": 10, "running": {"g": 2}},
+        {"within": 20, "after": "fault", "running": {"g": 2}},
+        {"never_for": 20, "after": "fault", "running": {"g": 1}},
+        {"never_for": 0, "running": {"g": 3}},
+        {"after": "fault", "running_at_least": {"g": 1}, "pods_deleted": 0},
+        {"at": 50, "pods_deleted": 0},
+        {"service": SERVICE, "running": {"g": 2}},
+    ],
+)
+def test_what_holds_is_ok(expectation: dict[str, Any]) -> None:
+    assert verdicts(expectation) == [(True, ""), (True, "")]
+
+
+@pytest.mark.parametrize(
+    ("expectation", "found"),
+    [
+        ({"at": 70, "running": {"g": 2}}, "running g=1"),
+        ({"within": 5, "running": {"g": 2}}, "at 5 s: running g=0"),
+        ({"within": 19, "after": "fault", "running": {"g": 2}}, "at 79 s: running g=1"),
+        ({"never_for": 15, "running": {"g": 1}}, "held for 20 s from 60 s on"),
+        ({"never_for": 0, "running": {"g": 2}}, "held for 50 s from 10 s on"),
+        ({"running": {"g": 1}, "target": {"g": 1}, "complete": False}, "running g=2, target g=2, complete"),
+        ({"pods_deleted": 0}, "1 pods deleted"),
+        ({"reasons": {"p9": "Running"}}, "p9 is unknown"),
+        ({"service": "other", "complete": True}, "no such service; there are: ns/rule/id"),
+    ],
+)
+def test_what_does_not_hold_is_told_with_what_was_found(expectation: dict[str, Any], found: str) -> None:
+    assert verdicts(expectation)[0] == (False, found)
+
+
+def test_a_broken_invariant_or_a_dead_controller_fails_every_scenario() -> None:
+    broken = timeline()
+    broken.say(Moment(1.0, MomentKind.FAILURE, "S1: too many"))
+    assert verdicts(made=broken) == [(False, "S1: too many")]
+    silent = timeline()
+    silent.passes = 0
+    assert verdicts(made=silent) == [(False, "the controller never made a pass")]
