@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -79,6 +80,7 @@ class RawServer:
         self.answers: list[Answer] = []
         self.requests: list[Request] = []
         self.url = ""
+        self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -106,11 +108,12 @@ class RawServer:
 
 
 @asynccontextmanager
-async def serving(*answers: Answer) -> AsyncIterator[RawServer]:
+async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawServer]:
     raw_server = RawServer()
     raw_server.answers = list(answers)
-    server = await asyncio.start_server(raw_server.accept, "127.0.0.1", 0)
-    raw_server.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(raw_server.accept, "127.0.0.1", 0, ssl=tls)
+    raw_server.port = server.sockets[0].getsockname()[1]
+    raw_server.url = f"{'https' if tls else 'http'}://127.0.0.1:{raw_server.port}"
     try:
         yield raw_server
     finally:
