@@ -80,6 +80,7 @@ def oddities() -> st.SearchStrategy[dict[str, Any]]:
         (
             {"group": None, "label_problem": Reason.GROUP_LABEL_MISSING},
             {"label_problem": Reason.JOB_ID_MISSING},
+            {"label_problem": Reason.NOT_SERVED},
             {"group": "nobody"},
             {"name_taken": "Pod p0-master-0"},
             {"owner_deleting": True},
@@ -120,13 +121,14 @@ def options() -> st.SearchStrategy[RuleOptions]:
 
 @st.composite
 def snapshots(draw: st.DrawFn, most: int = 8) -> Snapshot:
-    """Any service: most have a valid rule, some have lost it, some never had one."""
+    """Any service: most have a valid rule, some have lost it, some never had one, some jobs name none."""
     found = tuple(draw(instances(number)) for number in range(draw(st.integers(0, most))))
     remembered = [one for one in found if draw(st.booleans())]
-    problem = draw(st.sampled_from((None,) * 6 + (Warning.RULE_MISSING, Warning.RULE_INVALID)))
-    ruled = problem is None or draw(st.booleans())
+    named = draw(st.integers(0, 9)) > 0
+    problem = draw(st.sampled_from((None,) * 6 + (Warning.RULE_MISSING, Warning.RULE_INVALID))) if named else None
+    ruled = named and (problem is None or draw(st.booleans()))
     return Snapshot(
-        key=ServiceKey("default", "rule", "mindie"),
+        key=ServiceKey("default", "rule" if named else "", "mindie"),
         now=NOW,
         instances=found,
         rule=draw(rules()) if ruled else None,

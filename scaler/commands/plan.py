@@ -87,7 +87,7 @@ def _counts(text: str) -> dict[str, int]:
     """`group0=1,group1=2`; argparse turns the error into a usage message that names the option."""
     counts: dict[str, int] = {}
     for part in text.split(",") if text.strip() else ():
-        name, equals, number = (word.strip() for word in part.partition("="))
+        name, equals, number = (word.strip() for word in part.rpartition("="))
         if not name or not equals:
             raise argparse.ArgumentTypeError(f"'{part}' is not GROUP=NUMBER; write for example group0=1,group1=2")
         if not (number.isascii() and number.isdigit()) or len(number) > 7 or int(number) > MOST:
@@ -116,7 +116,7 @@ def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
     except OSError as error:
         return _usage(f"--cases {file}: {error.strerror or error}")
     failed = 0
-    for answer, bad in _answers(rule, lines, paused=paused):
+    for answer, bad in answers(rule, lines, paused=paused):
         sys.stdout.write(answer)
         failed += bad
     if failed:
@@ -124,7 +124,7 @@ def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
     return EXIT_BAD_INPUT if failed else 0
 
 
-def _answers(rule: Rule, lines: Iterable[bytes], *, paused: bool) -> Iterator[tuple[str, bool]]:
+def answers(rule: Rule, lines: Iterable[bytes], *, paused: bool) -> Iterator[tuple[str, bool]]:
     """Each answer with its line end, and whether it is a complaint."""
     decoder, encoder = msgspec.json.Decoder(Case), msgspec.json.Encoder()
     for number, line in enumerate(lines, start=1):

@@ -39,6 +39,8 @@ def _actions(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         instance = instances.get(action.uid)
         if instance is None:
             yield f"S8: {type(action).__name__} of {action.uid}, which is no instance of this service"
+        elif instance.label_problem:
+            yield f"S8: {type(action).__name__} of {instance.name}, not ours to touch: {instance.label_problem}"
         elif isinstance(action, Admit):
             yield from _admission(instance)
         elif isinstance(action, Reclaim):

@@ -218,12 +218,13 @@ def _serve_without_rule(members: list[Member], now: float) -> list[Action]:
     """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
     actions: list[Action] = []
     for member in members:
-        i = member.instance
+        if member.instance.label_problem:  # a training job above all: not ours, whatever it lacks
+            continue
         if member.state is State.HELD and why_not_admissible(member, now) is None:
             member.reason = Reason.WAITING_FOR_SCHEDULER
-            actions.append(Admit(i.uid))
+            actions.append(Admit(member.instance.uid))
         elif member.state in (State.ADMITTED, State.BROKEN) and _is_incomplete(member):
-            actions.append(Complete(i.uid))
+            actions.append(Complete(member.instance.uid))
     return actions
 
 

@@ -25,7 +25,7 @@ def verdicts(snapshot: Snapshot, members: list[Member], groups: dict[str, Group]
     rule = snapshot.rule
     beyond = set(_beyond_largest(rule, groups)) if rule else set()
     awaited = tuple(name for name, group in groups.items() if group.running < group.target)
-    return tuple(_verdict(member, snapshot, awaited, member.instance.uid in beyond) for member in members)
+    return tuple([_verdict(member, snapshot, awaited, member.instance.uid in beyond) for member in members])
 
 
 def _beyond_largest(rule: Rule, groups: dict[str, Group]) -> Iterator[str]:

@@ -28,7 +28,7 @@ def service(number: int) -> Snapshot:
         instance(f"{'p' if index % 3 else 'd'}{index}", state, uid=f"{number}-{index}")
         for index, state in enumerate(states)
     )
-    return snapshot(rule("5P4D > 4P3D > 2P2D > 1P1D"), jobs)
+    return snapshot(rule("6P3D > 4P3D > 2P2D > 1P1D"), jobs)
 
 
 def measure() -> dict[str, float]:

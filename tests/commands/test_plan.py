@@ -7,8 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scaler.cli import main
+from scaler.commands.plan import answers
+from tests import builders
 
 BARE = json.dumps(
     {
@@ -175,3 +179,19 @@ def test_a_table_too_long_to_read_says_that_it_is_cut(tmp_path: Path, capsys: py
     big = written(tmp_path, "big.json", BARE.replace('"group_num": "2"', '"group_num": "5000"'))
     assert main(["plan", big, "--table"]) == 0
     assert "cut: 200 of 10,002 states are shown" in capsys.readouterr().out
+
+
+COUNTS = st.dictionaries(st.sampled_from(("group0", "group1", "nobody")), st.integers() | st.floats() | st.text())
+LINES = st.binary() | st.dictionaries(st.sampled_from(("running", "in_flight", "held", "x")), COUNTS).map(
+    lambda case: json.dumps(case).encode()
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(LINES, max_size=4))
+def test_whatever_the_lines_hold_each_gets_one_line_of_json(lines: list[bytes]) -> None:
+    answered = list(answers(builders.rule("2P1D > 1P1D"), lines, paused=False))
+    assert len(answered) == len(lines)
+    for text, complaint in answered:
+        assert text.count("\n") == 1
+        assert ("error" in json.loads(text)) is complaint

@@ -31,6 +31,8 @@ class Judgement:
 def judge(snapshot: Snapshot) -> Judgement:
     states = {one.uid: state(one, snapshot) for one in snapshot.instances}
     held = [one for one in snapshot.instances if states[one.uid] is State.HELD]
+    if not snapshot.key.rule:
+        return without_rule(snapshot, states)
     if snapshot.rule is None:
         return Judgement(states=states, held={one.uid: barred(one, snapshot) or Reason.RULE_MISSING for one in held})
     named = (one.group for one in snapshot.instances if one.group is not None)
@@ -66,6 +68,18 @@ def judge(snapshot: Snapshot) -> Judgement:
             for one in held
             if one.uid not in admit
         },
+    )
+
+
+def without_rule(snapshot: Snapshot, states: dict[str, State]) -> Judgement:
+    """Jobs that name no rule have nothing to wait for: created whole at once, healed like any other."""
+    barriers = {one.uid: barred(one, snapshot) for one in snapshot.instances if states[one.uid] is State.HELD}
+    return Judgement(
+        complete=True,
+        states=states,
+        admit=frozenset(uid for uid, barrier in barriers.items() if barrier is None),
+        complete_pods=frozenset(one.uid for one in snapshot.instances if is_partial(one, snapshot)),
+        held={uid: barrier for uid, barrier in barriers.items() if barrier is not None},
     )
 
 
@@ -141,9 +155,9 @@ def barred(one: Instance, snapshot: Snapshot) -> Reason | None:
     refused = memory.refused and snapshot.now < memory.refused_until and one.generation == memory.refused_generation
     causes = {
         one.label_problem: one.label_problem is not None,
-        Reason(problem.value): snapshot.rule is None,
+        Reason(problem.value): snapshot.rule is None and snapshot.key.rule != "",
         Reason.GROUP_UNKNOWN: snapshot.rule is not None and one.group not in snapshot.rule.groups,
-        Reason.PAUSED: snapshot.options.paused,
+        Reason.PAUSED: snapshot.options.paused and snapshot.rule is not None,
         Reason.NAME_TAKEN: bool(one.name_taken),
         Reason.CREATE_REFUSED: bool(refused),
     }

@@ -13,6 +13,7 @@ from scaler.plan.model import (
     Policy,
     Reason,
     Reclaim,
+    ServiceKey,
     Snapshot,
     State,
     Warning,
@@ -176,6 +177,13 @@ def test_a_job_that_is_being_deleted_does_not_keep_a_ratio_within_reach() -> Non
     leaving = instance("p1", "Running", owner_deleting=True)
     made = decided(snapshot(rule("2P1D > 1P1D"), (instance("p0", "Running"), leaving, instance("d0", "Running"))))
     assert (made.target_index, made.complete) == (1, True)
+
+
+def test_a_job_that_is_not_ours_is_not_touched_whatever_it_lacks() -> None:
+    training = instance("p0", "Broken", pods=1, bound=1, running=1, label_problem=Reason.NOT_SERVED)
+    ours = instance("controller", "Held", group=None)
+    made = decided(snapshot(None, (training, ours), key=ServiceKey("default", "", "")))
+    assert [action.uid for action in made.actions] == [ours.uid]
 
 
 def test_a_running_job_that_is_not_ours_says_so_and_counts_for_nobody() -> None:
