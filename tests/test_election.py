@@ -363,6 +363,24 @@ def test_the_wall_clock_may_say_anything() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("stall", [1.0, 6.0, 9.0, 20.0])
+@pytest.mark.parametrize("after", [0.0, 0.3, 0.9, 1.001])
+def test_a_machine_that_stands_still_finds_its_leadership_ended_if_it_was_too_long(stall: float, after: float) -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        b = stage.start("b")
+        await asyncio.sleep(10 + after)
+        loop: Any = asyncio.get_running_loop()
+        loop._now += stall
+        assert a.election.leading == (stall < 3.0)
+        await asyncio.sleep(30)
+        assert bool(a.lost) == (stall > 3.0)
+        assert (b.began > 0) == (stall > 3.0)
+
+    play(scene)
+
+
 FAULTS = [
     Rule(fault=Fault.NOT_SENT, probability=0.1),
     Rule(fault=Fault.LOST_REQUEST, probability=0.1),
