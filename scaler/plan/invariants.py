@@ -33,7 +33,7 @@ def _actions(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
             yield f"S2: {times} actions for {uid}, an instance is admitted or reclaimed whole"
     if plan.actions and snapshot.key.rule and snapshot.rule is None:
         yield f"S4: {len(plan.actions)} actions though no valid rule was ever seen"
-    if plan.actions and snapshot.options.paused:
+    if plan.actions and snapshot.key.rule and snapshot.options.paused:
         yield f"S4: {len(plan.actions)} actions though the rule is paused"
     for action in plan.actions:
         instance = instances.get(action.uid)
