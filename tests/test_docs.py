@@ -1,0 +1,61 @@
+"""What the pages promise: links lead somewhere, commands run, the two READMEs say the same."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NEEDS_MORE = re.compile(
+    r"[|<>$]|\bREGISTRY\b|\bFILE\b|\bNAME\b|\.\.\.|demo|scaler run|port-forward|my-|-o |--interactive"
+)
+"""Commands with pipes, placeholders, a cluster or minutes of their own are run elsewhere, or by hand."""
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```(?:sh|console)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> list[str]:
+    """The `scaler` commands of a page that can run just as they stand."""
+    lines = [line.removeprefix("$ ").split("  #")[0].strip() for block in blocks(page) for line in block.splitlines()]
+    ours = (".venv/bin/python -m scaler ", ".venv/bin/scaler ")
+    return [line for line in lines if line.startswith(ours) and not NEEDS_MORE.search(line)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text("utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "README.zh-CN.md", ROOT / "docs/howto/label-jobs.md"],
+                         ids=lambda page: page.name)  # fmt: skip
+def test_every_command_runs(page: Path) -> None:
+    found = commands(page)
+    assert found
+    for line in found:
+        words = shlex.split(line)
+        arguments = words[words.index("scaler") + 1 :] if "scaler" in words else words[1:]
+        ran = subprocess.run(
+            [sys.executable, "-m", "scaler", *arguments], cwd=ROOT, capture_output=True, timeout=60, check=False
+        )
+        assert ran.returncode == 0, (line, ran.stderr.decode())
+
+
+def test_the_two_readmes_show_the_same_commands_pictures_and_links() -> None:
+    english, chinese = ((ROOT / name).read_text("utf-8") for name in ("README.md", "README.zh-CN.md"))
+
+    def facts(text: str) -> tuple[list[str], list[str], int]:
+        lines = [line.split("#")[0].strip() for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+                 for line in block.splitlines()]  # fmt: skip
+        links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("README")]
+        return lines, links, text.count("\n## ") + text.count("\n|")
+
+    assert facts(english) == facts(chinese)
