@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         sources = [source for name in args.files for source in _sources(name)]
     except OSError as error:
         return _usage(f"cannot read {error.filename}: {error.strerror}")
+    if not sources:
+        return _usage(f"no {', '.join(f'*{suffix}' for suffix in SUFFIXES)} below {' '.join(args.files)}")
     if args.fix:
         return _fix(sources[0])
     report = lint(sources)

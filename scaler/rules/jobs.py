@@ -19,6 +19,8 @@ JOB_ID_LABEL = "jobID"
 API_VERSION = "mindxdl.gitee.com/v1"
 MAX_REPLICAS = 20_000
 NPU_PREFIX = "huawei.com/"
+GROUP_PATH = ("metadata", "labels", GROUP_LABEL)
+SPECS_PATH = ("spec", "replicaSpecs")
 
 _LEADERS = {"pytorch": "Master", "tensorflow": "Chief", "mindspore": "Scheduler"}
 _FAULT_SCHEDULING = ("grace", "force", "off")
@@ -43,7 +45,7 @@ def check_job(found: Object, find_rule: Callable[[Object], tuple[bool, Rule | No
     """All findings on one job. `find_rule` says whether its rule is among the files, and gives it if it is valid."""
     job = _Job(found)
     findings = [*metadata_findings(found), *_belonging(job), *_shape(job), *_replicas(job), *_scheduling(job)]
-    findings += [*_containers(job), *_super_pod(job)]
+    findings += [*_fault_scheduling(job), *_containers(job), *_super_pod(job)]
     if rule_name(found):
         findings += _against_rule(job, *find_rule(found))
     return findings
@@ -54,6 +56,7 @@ class _Job:
 
     def __init__(self, found: Object) -> None:
         self.object = found
+        self.finding = found.finding
         self.root = found.root
         self.labels = found.root.get("metadata", "labels")
         specs = found.root.get("spec", "replicaSpecs")
@@ -81,14 +84,11 @@ def _pods(number: int) -> str:
 
 
 def _belonging(job: _Job) -> Iterator[Finding]:
+    """The three labels that say which service, and which group of it, an instance belongs to."""
     if job.labels is None or job.labels.key(RULE_LABEL) is None:
         if job.labels and job.labels.key(GROUP_LABEL):
-            message = (
-                f"label {GROUP_LABEL} without {RULE_LABEL}: the job is created at once, without regard to any ratio"
-            )
-            yield job.object.finding(
-                ("metadata", "labels", GROUP_LABEL), "RuleLabelMissing", message, f"add {RULE_LABEL}: ...", "warning"
-            )
+            message = f"{GROUP_LABEL} without {RULE_LABEL}: no rule decides about this job"
+            yield job.finding(GROUP_PATH, "RuleLabelMissing", message, f"add {RULE_LABEL}: ...", "warning")
         return
     needed = {
         RULE_LABEL: ("RuleLabelEmpty", "name the rule's ConfigMap"),
@@ -98,70 +98,49 @@ def _belonging(job: _Job) -> Iterator[Finding]:
     for name, (code, hint) in needed.items():
         if not job.label(name):
             what = "is empty" if job.labels.key(name) else "is missing"
-            yield job.object.finding(("metadata", "labels", name), code, f"label {name} {what}", f"{hint}: {name}: ...")
+            yield job.finding(("metadata", "labels", name), code, f"label {name} {what}", f"{hint}: {name}: ...")
 
 
 def _shape(job: _Job) -> Iterator[Finding]:
-    version = job.root.string_at("apiVersion")
+    version, framework = job.root.string_at("apiVersion"), job.label("framework")
     if version != API_VERSION:
         message = f"an AscendJob of {shown(version)}; the API server knows {API_VERSION} only"
-        yield job.object.finding(("apiVersion",), "ApiVersionUnknown", message, f"write apiVersion: {API_VERSION}")
-    framework = job.label("framework")
+        yield job.finding(("apiVersion",), "ApiVersionUnknown", message, f"write apiVersion: {API_VERSION}")
     if framework not in _LEADERS:
         message = f"label framework is {shown(framework)}" if framework else "label framework is missing"
-        yield job.object.finding(
-            ("metadata", "labels", "framework"), "FrameworkUnknown", message, f"write one of {', '.join(_LEADERS)}"
-        )
+        path = ("metadata", "labels", "framework")
+        yield job.finding(path, "FrameworkUnknown", message, f"write one of {', '.join(_LEADERS)}")
     spec = job.root.get("spec")
     for key, _ in spec.members if spec else []:
         if key.text not in _SPEC_FIELDS:
-            yield job.object.finding(
-                ("spec", key.text),
-                "UnknownField",
-                f"an AscendJob has no field spec.{key.text}; the API server drops it",
-                "",
-                "warning",
-            )
-    fault = job.label("fault-scheduling")
-    if fault and fault not in _FAULT_SCHEDULING:
-        message = f"fault-scheduling {shown(fault)} is not known and counts as off"
-        yield job.object.finding(
-            ("metadata", "labels", "fault-scheduling"),
-            "FaultSchedulingUnknown",
-            message,
-            "write grace, force or off",
-            "warning",
-        )
+            message = f"an AscendJob has no field spec.{key.text}; the API server drops it"
+            yield job.finding(("spec", key.text), "UnknownField", message, "is it misspelt?", "warning")
+
+
+def _fault_scheduling(job: _Job) -> Iterator[Finding]:
+    value = job.label("fault-scheduling")
+    if value and value not in _FAULT_SCHEDULING:
+        path = ("metadata", "labels", "fault-scheduling")
+        message = f"fault-scheduling {shown(value)} is not known and counts as off"
+        yield job.finding(path, "FaultSchedulingUnknown", message, "write grace, force or off", "warning")
 
 
 def _replicas(job: _Job) -> Iterator[Finding]:
     leader = _LEADERS.get(job.label("framework"), "Master")
     if leader not in dict(job.specs) and job.label("framework") != "mindspore":
-        yield job.object.finding(
-            ("spec", "replicaSpecs"),
-            "MasterMissing",
-            f"no {leader} in replicaSpecs: the job is refused",
-            f"add {leader} with replicas 1",
-        )
+        message = f"no {leader} in replicaSpecs: the job is refused"
+        yield job.finding(SPECS_PATH, "MasterMissing", message, f"add {leader} with replicas 1")
     for name, spec in job.specs:
-        path = ("spec", "replicaSpecs", name, "replicas")
+        path = (*SPECS_PATH, name, "replicas")
         value = spec.get("replicas")
         count = 1 if value is None else value.integer
         if count is None or not 0 <= count <= MAX_REPLICAS:
-            text = value.text if value else ""
-            yield job.object.finding(
-                path,
-                "ReplicasInvalid",
-                f"replicas of {name} is {shown(text)}, not an integer from 0 to {MAX_REPLICAS}",
-                "write how many pods, without quotes",
-            )
+            found = shown(value.text if value else "")
+            message = f"replicas of {name} is {found}, not an integer from 0 to {MAX_REPLICAS}"
+            yield job.finding(path, "ReplicasInvalid", message, "write how many pods, without quotes")
         elif name != "Worker" and count != 1:
-            yield job.object.finding(
-                path,
-                "ReplicasInvalid",
-                f"{name} has {count} replicas, it must have just one",
-                "write 1 and put the others under Worker",
-            )
+            message = f"{name} has {count} replicas, it must have just one"
+            yield job.finding(path, "ReplicasInvalid", message, "write 1 and put the others under Worker")
 
 
 def _scheduling(job: _Job) -> Iterator[Finding]:
@@ -170,24 +149,20 @@ def _scheduling(job: _Job) -> Iterator[Finding]:
     if value is None:
         return
     if value.integer is None:
-        yield job.object.finding(
-            path,
-            "MinAvailableInvalid",
-            f"minAvailable is {shown(value.text)}, not an integer: the API server refuses the job",
-            "write the number of pods, without quotes",
-        )
+        message = f"minAvailable is {shown(value.text)}, not an integer: the API server refuses the job"
+        yield job.finding(path, "MinAvailableInvalid", message, "write the number of pods, without quotes")
     elif job.pods is not None and value.integer > job.pods:
         message = f"minAvailable {value.integer}, but the job has {_pods(job.pods)}: its PodGroup can never run"
-        yield job.object.finding(path, "MinAvailableTooBig", message, f"write {job.pods}", "warning")
+        yield job.finding(path, "MinAvailableTooBig", message, f"write {job.pods}", "warning")
 
 
 def _containers(job: _Job) -> Iterator[Finding]:
     for name, spec in job.specs:
-        path = ("spec", "replicaSpecs", name, "template", "spec", "containers")
+        path = (*SPECS_PATH, name, "template", "spec", "containers")
         main = _main_container(spec)
         if main is None:
             message = f"{name} has no container named ascend: the job is refused"
-            yield job.object.finding(path, "ContainerNameMissing", message, "name the container `ascend`")
+            yield job.finding(path, "ContainerNameMissing", message, "name the container `ascend`")
         else:
             yield from _npu_limits(job, path, name, main)
 
@@ -203,10 +178,8 @@ def _npu_limits(job: _Job, path: Path, name: str, container: Value) -> Iterator[
         limit = limits.get(key.text) if limits else None
         if key.text.startswith(NPU_PREFIX) and (limit is None or limit.text != value.text):
             allowed = limit.text if limit else "missing"
-            message = (
-                f"{name} requests {value.text} {key.text}, its limit is {allowed}: the API server refuses its pods"
-            )
-            yield job.object.finding(path, "NpuLimitDiffers", message, "write the same number in requests and limits")
+            message = f"{name} requests {value.text} {key.text}, its limit is {allowed}: its pods will be refused"
+            yield job.finding(path, "NpuLimitDiffers", message, "write the same number in requests and limits")
 
 
 def _super_pod(job: _Job) -> Iterator[Finding]:
@@ -217,7 +190,7 @@ def _super_pod(job: _Job) -> Iterator[Finding]:
     npus = max((_npus(container) for _, spec in job.specs if (container := _main_container(spec))), default=0)
     if npus and int(block) % npus:
         message = f"sp-block {block} is no multiple of the {npus} NPUs of a pod: the job cannot be placed"
-        yield job.object.finding(path, "SpBlockMismatch", message, f"write a multiple of {npus}", "warning")
+        yield job.finding(path, "SpBlockMismatch", message, f"write a multiple of {npus}", "warning")
 
 
 def _npus(container: Value) -> int:
@@ -227,39 +200,22 @@ def _npus(container: Value) -> int:
 
 
 def _against_rule(job: _Job, present: bool, rule: Rule | None) -> Iterator[Finding]:
-    path = ("metadata", "labels", RULE_LABEL)
     if not present:
         where = f"{job.object.namespace}/" if job.object.namespace else ""
-        message = (
-            f"rule {where}{rule_name(job.object)} is not among the linted files, so nothing was checked against it"
-        )
-        yield job.object.finding(
-            path,
-            "RuleNotFound",
-            message,
-            "lint the rule's file together with the jobs; it must be in the jobs' namespace",
-            "warning",
-        )
+        message = f"rule {where}{rule_name(job.object)} is not among the linted files; nothing was checked against it"
+        hint = "lint the rule's file together with the jobs; it must be in the jobs' namespace"
+        yield job.finding(("metadata", "labels", RULE_LABEL), "RuleNotFound", message, hint, "warning")
         return
     group = job.label(GROUP_LABEL)
     if rule is None or not group:
         return
     if group not in rule.groups:
         names = ", ".join(rule.groups)
-        yield job.object.finding(
-            ("metadata", "labels", GROUP_LABEL),
-            "GroupUnknown",
-            f"the rule has no group {shown(group)}; it has {names}",
-            f"write one of {names}",
-        )
+        message = f"the rule has no group {shown(group)}; it has {names}"
+        yield job.finding(GROUP_PATH, "GroupUnknown", message, f"write one of {names}")
         return
     size = next(ratio.sizes[group] for ratio in rule.ratios if group in ratio.sizes)
     if job.pods is not None and job.pods != size:
         message = f"the job has {_pods(job.pods)}, but the rule says server_num_per_group {size} for {shown(group)}"
-        yield job.object.finding(
-            ("spec", "replicaSpecs"),
-            "InstanceSizeMismatch",
-            message,
-            "make them equal; the job's own number is what counts",
-            "warning",
-        )
+        hint = "make them equal; the job's own number is what counts"
+        yield job.finding(SPECS_PATH, "InstanceSizeMismatch", message, hint, "warning")

@@ -91,6 +91,11 @@ def test_wrong_usage_is_answered_with_2_and_the_way_to_help(
     assert "scaler lint --help" in capsys.readouterr().err
 
 
+def test_a_folder_without_manifests_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", str(tmp_path)]) == 2
+    assert "no *.yaml, *.yml, *.json below" in capsys.readouterr().err
+
+
 def test_fix_prints_the_corrected_file_and_leaves_the_file_alone(
     rule: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
