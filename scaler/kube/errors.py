@@ -96,6 +96,9 @@ _BY_CODE: dict[int, type[StatusError]] = {
 
 def status_error(code: int, reason: str, message: str, *, retry_after: float | None = None) -> KubeError:
     """The error for an HTTP code and Status reason; 5xx is an unknown outcome because some of it may have happened."""
+    if code == 422 and "metadata.uid: Invalid value" in message and "field is immutable" in message:
+        # How an API server refuses a patch whose metadata.uid, a precondition at our seam, names another object.
+        return ConflictError(code, reason, message, retry_after=retry_after)
     if code >= 500:
         error: KubeError = UnknownOutcomeError(f"{code} {reason}: {message}")
         error.retry_after = retry_after

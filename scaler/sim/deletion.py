@@ -110,7 +110,7 @@ def _set_propagation(metadata: Object, policy: str) -> None:
     if policy in _FINALIZER_OF:
         finalizers.append(_FINALIZER_OF[policy])
     elif policy != "Background":
-        raise refusals.bad_request(f'propagationPolicy: Unsupported value: "{policy}"')
+        raise refusals.unprocessable(f'propagationPolicy: Unsupported value: "{policy}"')
     metadata.pop("finalizers", None)
     if finalizers:
         metadata["finalizers"] = finalizers

@@ -34,6 +34,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `metadata.generation` counts changes of what the user wants."""
     unconditional_update: bool = True
     """Whether a PUT without resourceVersion is accepted."""
+    create_on_update: bool = False
+    """Whether a PUT of what is not there creates it."""
     schema: dict[str, Any] | None = None
     columns: tuple[dict[str, Any], ...] = ()
 
@@ -53,11 +55,11 @@ BUILT_IN: tuple[Kind, ...] = (
     _builtin(api.PODS, "po", **_CONTROLLED),
     _builtin(api.SERVICES, "svc", status=True),
     _builtin(api.CONFIG_MAPS, "cm"),
-    _builtin(api.EVENTS, "ev"),
+    _builtin(api.EVENTS, "ev", create_on_update=True),
     _builtin(api.NODES, "no", status=True),
     _builtin(api.NAMESPACES, "ns", status=True),
     _builtin(api.DEPLOYMENTS, "deploy", **_CONTROLLED),
-    _builtin(api.LEASES, unconditional_update=False),
+    _builtin(api.LEASES, unconditional_update=False, create_on_update=True),
     _builtin(api.PRIORITY_CLASSES, "pc"),
     _builtin(api.CUSTOM_RESOURCE_DEFINITIONS, "crd", "crds", unconditional_update=False, **_CONTROLLED),
     _other("", "secrets", "Secret"),

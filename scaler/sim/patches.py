@@ -38,21 +38,18 @@ def json_patch(document: Any, operations: Any) -> Any:
 
 def _apply(document: Any, operation: dict[str, Any]) -> Any:
     op, path = operation.get("op"), _pointer(operation["path"])
-    if op in ("add", "replace") and "value" not in operation:
-        raise unprocessable(f"{op} operation does not apply: missing value")
     match op:
         case "add":
-            return _add(document, path, copy.deepcopy(operation["value"]))
+            return _add(document, path, copy.deepcopy(operation.get("value")))
         case "remove":
             return _remove(document, path)
         case "replace":
-            _locate(document, path)
-            return _set(document, path, copy.deepcopy(operation["value"]))
+            return _replace(document, path, copy.deepcopy(operation.get("value")))
         case "test":
             return _test(document, path, operation)
         case "move" | "copy":
             return _move_or_copy(document, path, operation)
-    raise bad_request(f"unexpected kind of JSON patch operation: {op!r}")
+    raise unprocessable(f"unexpected kind of JSON patch operation: {op!r}")
 
 
 def _test(document: Any, path: list[str], operation: dict[str, Any]) -> Any:
@@ -114,15 +111,13 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
     return document
 
 
-def _set(document: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
+def _replace(document: Any, path: list[str], value: Any) -> Any:
+    """Unlike the RFC, an API server replaces a key that is not there by adding it."""
     parent = _locate(document, path[:-1])
-    if isinstance(parent, list):
-        parent[int(path[-1])] = value
-    else:
-        parent[path[-1]] = value
-    return document
+    if path and isinstance(parent, list):
+        parent[_index(path[-1], len(parent) - 1)] = value
+        return document
+    return _add(document, path, value)
 
 
 def _remove(document: Any, path: list[str]) -> Any:

@@ -129,6 +129,11 @@ def create_problems(pod: Object) -> Iterator[str]:
             yield f'spec.containers[{index}].name: Duplicate value: "{name}"'
         else:
             seen.add(name)
+        if not container.get("image"):
+            yield f"spec.containers[{index}].image: Required value"
+        for place, variable in enumerate(container.get("env") or ()):
+            if not variable.get("name"):
+                yield f"spec.containers[{index}].env[{place}].name: Required value"
     yield from _gate_problems(spec)
 
 
@@ -189,13 +194,12 @@ def grace_period(pod: Object, wanted: int | None) -> int:
 def bind(pod: Object, binding: Object, now: str) -> None:
     """Puts a pod (a private copy) on a node; ConflictError when it is bound, gated or on its way out."""
     problem = _bind_problem(pod)
-    name = pod["metadata"]["name"]
     if problem is not None:
         raise problem
     target = binding.get("target")
     node = target.get("name") if isinstance(target, dict) and target.get("kind", "Node") in ("", "Node") else None
     if not node:
-        raise refusals.invalid(PODS, name, ["target.name: Required value"])
+        raise refusals.internal("target.name: Required value")
     pod["spec"]["nodeName"] = node
     for field in ("labels", "annotations"):
         extra = binding.get("metadata", {}).get(field)

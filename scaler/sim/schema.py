@@ -43,10 +43,11 @@ def _prune(value: Any, schema: Schema) -> Any:
     open_end = schema.get("x-kubernetes-preserve-unknown-fields") or extra is True
     result = {}
     for name, item in value.items():
-        if name in properties:
-            result[name] = _prune(item, properties[name])
-        elif isinstance(extra, dict):
-            result[name] = _prune(item, extra)
+        inner = properties.get(name, extra)
+        if isinstance(inner, dict):
+            # A null where none is allowed counts as absent.
+            if item is not None or inner.get("nullable"):
+                result[name] = _prune(item, inner)
         elif open_end or (schema.get("x-kubernetes-embedded-resource") and name in _ROOT_FIELDS):
             result[name] = item
     return result

@@ -14,6 +14,7 @@ import msgspec
 
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, PODS, Object, PatchType, Resource
+from scaler.kube.errors import BadRequestError
 from scaler.sim import deletion, pods, reading, refusals, schema, strategies, validation
 from scaler.sim.deletion import DeleteOptions, Outcome
 from scaler.sim.kinds import BINDINGS, POD_BINDINGS, Catalog, Kind
@@ -69,13 +70,19 @@ class ApiServer:
         self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
     ) -> Record:  # fmt: skip
         kind, key = self._locate(resource, namespace, name)
-        record = self._record(kind, key)
         obj = self._accept(kind, _private(body))
+        if kind.create_on_update and key not in self.store.table(kind.resource).records:
+            obj["metadata"].pop("resourceVersion", None)
+            return self.create(resource, namespace, obj)
+        record = self._record(kind, key)
+        if not obj["metadata"].get("name"):
+            raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable")
         if not obj["metadata"].get("resourceVersion"):
             if not kind.unconditional_update:
                 words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
                 raise refusals.invalid(kind.resource, name, [words])
             obj["metadata"]["resourceVersion"] = record.object["metadata"]["resourceVersion"]
+        deletion.check_preconditions(kind, record.object, DeleteOptions(uid=obj["metadata"].get("uid", "")))
         return self._update(kind, key, record, obj, subresource)
 
     def patch(
@@ -84,7 +91,13 @@ class ApiServer:
     ) -> Record:  # fmt: skip
         kind, key = self._locate(resource, namespace, name)
         record = self._record(kind, key)
-        obj = self._accept(kind, _patched(kind, record.copy(), _private(patch), patch_type))
+        patched = _patched(kind, record.copy(), _private(patch), patch_type)
+        try:
+            obj = self._accept(kind, patched)
+        except BadRequestError as error:
+            raise refusals.unprocessable(f'"" is invalid: patch: {error.message}') from None
+        if not subresource or not kind.custom:
+            _check_same(kind, record.object, obj)
         return self._update(kind, key, record, obj, subresource)
 
     def delete(self, resource: Resource, namespace: str | None, name: str, options: DeleteOptions) -> Record:
@@ -267,10 +280,19 @@ def _check_identity(kind: Kind, old: Object, new: Object) -> None:
         raise refusals.bad_request(words)
     if after.get("namespace") not in (None, "", before.get("namespace")):
         raise refusals.bad_request("the namespace of the object does not match the namespace on the request")
-    if after.get("uid") not in (None, "", before["uid"]):
-        raise refusals.precondition(kind.resource, name, "UID", after["uid"], before["uid"])
-    if after.get("resourceVersion") not in (None, "", "0", before["resourceVersion"]):
+    version = after.get("resourceVersion") or "0"
+    if not (version.isascii() and version.isdigit()):
+        raise refusals.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+    if version not in ("0", before["resourceVersion"]):
         raise refusals.stale(kind.resource, name)
+
+
+def _check_same(kind: Kind, old: Object, new: Object) -> None:
+    """A patch cannot turn an object into another; the status of a custom resource does not even look at the uid."""
+    wanted = new["metadata"].get("uid")
+    if wanted not in (None, old["metadata"]["uid"]):
+        problem = f'metadata.uid: Invalid value: "{wanted}": field is immutable'
+        raise refusals.invalid(kind.resource, old["metadata"]["name"], [problem])
 
 
 def _merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Object:

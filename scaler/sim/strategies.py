@@ -137,6 +137,7 @@ _CHECK: dict[str, _Check] = {
     "CustomResourceDefinition": _definition_problems,
 }
 _SHAPE: dict[str, Callable[[Object], str]] = {
+    "ConfigMap": validation.config_map_shape,
     "Pod": pods.shape_problem,
     "CustomResourceDefinition": _definition_shape,
 }

@@ -105,6 +105,12 @@ def _qualified_problems(path: str, key: str) -> Iterator[str]:
         yield f'{path}: Invalid value: "{key}": {_QUALIFIED_WORDS}'
 
 
+def config_map_shape(obj: Object) -> str:
+    """Why a ConfigMap could not even be decoded, empty when it could."""
+    values = (value for field in ("data", "binaryData") for value in (obj.get(field) or {}).values())
+    return "" if all(isinstance(value, str) for value in values) else "data: a map of strings is wanted"
+
+
 def config_map_problems(obj: Object) -> Iterator[str]:
     """Keys and size of a ConfigMap."""
     size = 0

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from scaler.kube.api import EventType
+from scaler.kube.errors import BadRequestError
 from scaler.sim import refusals
 from scaler.sim.kinds import Kind
 from scaler.sim.reading import Query, list_page, selection, version_number
@@ -50,7 +51,10 @@ class Watch:
 
     def _first_records(self, query: Query) -> list[Record]:
         """Without a version (or with 0) a watch begins with what is there."""
-        self._position = version_number(query.resource_version)
+        try:
+            self._position = version_number(query.resource_version)
+        except BadRequestError as error:  # an API server's own fault, by its own account
+            raise refusals.internal(error.message) from None
         if self._position:
             if self._position < self._table.oldest:
                 raise refusals.expired(self._position, self._table.oldest)

@@ -90,6 +90,8 @@ async def custom_object_must_fit_its_schema(cluster: Cluster) -> None:
     await refused(InvalidError, cluster.create(ASCEND_JOBS, {**job, "spec": {}}), "replicaSpecs")
     wrong: Object = {"replicaSpecs": {"Master": {"replicas": "one", "template": {"spec": {"containers": []}}}}}
     await refused(InvalidError, cluster.create(ASCEND_JOBS, {**job, "spec": wrong}), "replicas")
+    nulls = {**job, "spec": {**job["spec"], "schedulerName": None}}
+    assert "schedulerName" not in (await cluster.create(ASCEND_JOBS, nulls))["spec"]
     nameless = {name: value for name, value in job.items() if name != "kind"}
     await refused(BadRequestError, cluster.create(ASCEND_JOBS, nameless))
 

@@ -27,7 +27,8 @@ from scaler.sim.kinds import BINDINGS
 Case: TypeAlias = "Callable[[Cluster], Awaitable[None]]"
 
 CASES: list[Case] = []
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
+"""A real garbage collector takes half a minute to learn of a new kind."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ async def refused(error: type[KubeError], call: Awaitable[Any], words: str | Non
 async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> None:
     """Waits until it holds; for what the cluster does by itself."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        for _ in range(200):
+        for _ in range(600):
             if await condition():
                 return
             await asyncio.sleep(0.1)

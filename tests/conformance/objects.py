@@ -117,6 +117,13 @@ async def lease_is_renewed_by_one_holder_at_a_time(cluster: Cluster) -> None:
 
 
 @case
+async def lease_is_put_where_there_is_none(cluster: Cluster) -> None:
+    lease = manifest(LEASES, "leader", spec={"holderIdentity": "a"})
+    made = await cluster.kube.replace(LEASES, cluster.namespace, "leader", lease)
+    assert made["metadata"]["uid"]
+
+
+@case
 async def event_must_be_about_its_own_namespace(cluster: Cluster) -> None:
     about = {"kind": "Pod", "name": "p", "namespace": cluster.namespace, "apiVersion": "v1"}
     event = manifest(EVENTS, "p.1", involvedObject=about, reason="Held", message="waits", type="Normal", count=1)

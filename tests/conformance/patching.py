@@ -62,14 +62,16 @@ async def failed_test_of_a_json_patch_changes_nothing(cluster: Cluster) -> None:
 
 
 @case
-async def json_patch_of_a_missing_path_is_refused(cluster: Cluster) -> None:
+async def json_patch_of_a_path_that_cannot_be_is_refused(cluster: Cluster) -> None:
     await cluster.create(CONFIG_MAPS, cluster.config_map("a", key="1"))
     for operation in (
         {"op": "remove", "path": "/data/nothing"},
-        {"op": "replace", "path": "/data/nothing", "value": "1"},
+        {"op": "invent", "path": "/data/key"},
         {"op": "add", "path": "/nowhere/at/all", "value": "1"},
     ):
         await refused(InvalidError, _json(cluster, CONFIG_MAPS, "a", operation))
+    added = await _json(cluster, CONFIG_MAPS, "a", {"op": "replace", "path": "/data/nothing", "value": "1"})
+    assert added["data"] == {"key": "1", "nothing": "1"}
 
 
 @case
@@ -92,6 +94,29 @@ async def uid_and_version_in_a_patch_are_preconditions(cluster: Cluster) -> None
     for patch in (_merge, _strategic):
         for metadata in ({"uid": NO_SUCH_UID}, {"resourceVersion": version}):
             await refused(ConflictError, patch(cluster, CONFIG_MAPS, "a", {"metadata": metadata, "data": {"key": "2"}}))
+
+
+@case
+async def uid_is_no_precondition_of_a_custom_status_but_the_version_is(cluster: Cluster) -> None:
+    made = await cluster.create(ASCEND_JOBS, cluster.job("j"))
+    status = {"conditions": [], "replicaStatuses": {}}
+
+    async def patch(metadata: Object) -> Object:
+        body = {"metadata": metadata, "status": status}
+        return await cluster.kube.patch(
+            ASCEND_JOBS, cluster.namespace, "j", body, patch_type=PatchType.MERGE, subresource="status"
+        )
+
+    assert (await patch({"uid": NO_SUCH_UID}))["metadata"]["uid"] == made["metadata"]["uid"]
+    await refused(ConflictError, patch({"resourceVersion": made["metadata"]["resourceVersion"]}))
+
+
+@case
+async def patch_to_another_shape_is_invalid(cluster: Cluster) -> None:
+    await cluster.create(CONFIG_MAPS, cluster.config_map("a"))
+    for patch in ({"kind": "Secret"}, {"metadata": {"labels": {"a": 5}}}, {"data": {"key": 5}}):
+        await refused(InvalidError, _merge(cluster, CONFIG_MAPS, "a", patch))
+    await refused(BadRequestError, _merge(cluster, CONFIG_MAPS, "a", {"metadata": {"name": "b"}}))
 
 
 @case

@@ -102,6 +102,11 @@ async def status_changes_through_its_subresource_only(cluster: Cluster) -> None:
 
 
 @case
-async def pod_needs_a_container_with_a_name(cluster: Cluster) -> None:
-    for containers in ([], [{"image": "image:1"}], [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]):
+async def pod_needs_containers_with_names_and_images(cluster: Cluster) -> None:
+    for containers in (
+        [],
+        [{"image": "image:1"}],
+        [{"name": "c"}],
+        [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}],
+    ):
         await refused(InvalidError, cluster.create(PODS, cluster.pod("p", containers=containers)))
