@@ -33,14 +33,10 @@ TWO_TO_ONE = text({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
 
 
 def config_map(value: str, *, name: str = "scaling-rule", namespace: str = "mindie", style: str = "|-") -> str:
-    """A ConfigMap whose document is a block scalar; the document's first line is line 7, indented by 4."""
+    """A ConfigMap whose document is a block scalar; its first line is line 8, indented by 4."""
     body = "".join(f"    {line}\n" for line in value.splitlines())
     head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {namespace}\ndata:\n"
     return f"{head}  elastic_scaling.json: {style}\n{body}"
-
-
-def config_map_of(value: str) -> str:
-    return config_map(value)
 
 
 def job(**changes: str) -> str:

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from scaler.rules.document import read_document
 from scaler.rules.lint import Source, lint
 from scaler.rules.position import Lines, align
-from tests.rules.documents import TWO_TO_ONE, config_map
+from tests.rules.documents import TWO_TO_ONE, config_map, odd_documents
 
 TEXTS = st.text(st.sampled_from("ab é二\n \"'\\{}:#"), max_size=30)
 
@@ -47,6 +49,14 @@ MARK = '"group_num": "x"'
 def test_a_finding_stands_where_the_user_sees_it_in_a_block_scalar(style: str) -> None:
     manifest = config_map(TWO_TO_ONE.replace('"group_num": "2"', MARK), style=style)
     assert_found_at_mark(manifest)
+
+
+@given(odd_documents)
+def test_in_a_literal_block_every_finding_is_shifted_by_where_the_block_stands(said: Any) -> None:
+    body = json.dumps(said, indent=1)
+    alone = [(finding.code, finding.line + 7, finding.column + 4) for finding in read_document(body)[1]]
+    inside = lint([Source("f", config_map(body).encode())]).findings
+    assert [(finding.code, finding.line, finding.column) for finding in inside] == alone
 
 
 @pytest.mark.parametrize("style", ['"', "'", None])
