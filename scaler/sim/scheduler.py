@@ -11,13 +11,13 @@ import asyncio
 from collections import defaultdict
 
 from scaler.clock import Clock
-from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, KubeApi, Object, PatchType, Resource
+from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError
 from scaler.sim import objects
+from scaler.sim.kinds import BINDINGS
 from scaler.sim.mirror import Mirror, key_of
 from scaler.sim.placement import Room
 
-BINDINGS = Resource("", "v1", "pods/binding", "Binding")
 SCHEDULERS = frozenset({"volcano", "default-scheduler", ""})
 
 
