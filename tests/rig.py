@@ -70,6 +70,11 @@ class Rig:
             for pod in self.pods_of(job):
                 await self.cluster.delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_seconds=0)
 
+    async def edit(self, job: str, path: str, value: Any) -> None:
+        """Replace a part of a job, as a user's editor does."""
+        patch = [{"op": "replace", "path": path, "value": value}]
+        await self.cluster.patch(ASCEND_JOBS, NAMESPACE, job, patch, patch_type=PatchType.JSON)
+
     # what a test sees
 
     def pods_of(self, job: str) -> list[Object]:

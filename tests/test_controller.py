@@ -341,3 +341,24 @@ def test_the_status_tells_what_waits_for_what() -> None:
             assert NODE not in status["data"]["status.txt"]
 
     run(story())
+
+
+def test_a_spoilt_job_recovers_by_an_edit_and_what_runs_is_left_alone() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await running(on)
+            before = {pod["metadata"]["uid"] for pod in on.pods_of("p0")}
+            await on.edit("p0", "/spec/replicaSpecs", {"Worker": {"replicas": -1}})
+            await on.settle(2)
+            assert {pod["metadata"]["uid"] for pod in on.pods_of("p0")} == before
+            assert (on.reason("p0"), ("p0", "JobInvalid") in on.events()) == ("Running", True)
+            await on.kill("p0")
+            await on.settle(2)
+            assert on.reason("p0") == "JobInvalid"
+            assert "InvalidReplicaType" in on.words("p0")
+            assert "InvalidReplicaSpec" in on.words("p0")
+            await on.edit("p0", "/spec", job("p0")["spec"])
+            await on.settle()
+            assert on.with_pods() == {"p0", "p1", "d0"}
+
+    run(story())

@@ -45,7 +45,7 @@ def uids(on: Rig) -> set[str]:
 
 async def neighbours_are_served(on: Rig) -> None:
     """Another service, applied after whatever happened."""
-    labels = {"app": "mindie-ms-server", "jobID": "other", "mind-cluster/scaling-rule": "good"}
+    labels = {"app": "mindie-ms-server", "jobID": "other", "mind-cluster/scaling-rule": "good", "framework": "pytorch"}
     document = rule_document({"group0": 1})
     new = job("q0", labels={**labels, "mind-cluster/group-name": "group0"})
     on.apply(rule_config_map(document, name="good"), new)

@@ -9,7 +9,7 @@ from scaler.observe.cache import Cache
 from scaler.observe.objects import JobRecord, PodRecord
 from scaler.plan.model import Plan, Snapshot
 from scaler.report.values import ReplicaCounts, ServiceReport
-from scaler.workloads.ascendjob import LEADER, WORKER
+from scaler.rules.jobspec import LEADER, WORKER
 
 
 def report_of(cache: Cache, snapshot: Snapshot, plan: Plan) -> ServiceReport:

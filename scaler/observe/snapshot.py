@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from scaler.observe.cache import Cache
 from scaler.observe.objects import JobRecord, PodRecord
+from scaler.observe.ranktables import table_of
 from scaler.observe.rulebook import RuleInForce
-from scaler.plan.model import Instance, Memory, Policy, ServiceKey, Snapshot
+from scaler.plan.model import Instance, Memory, Policy, ServiceKey, Snapshot, Warning
 
 
 def take_snapshot(cache: Cache, key: ServiceKey, *, now: float, memory: Memory, policy: Policy) -> Snapshot:
@@ -41,7 +42,8 @@ def instance_of(cache: Cache, record: JobRecord) -> Instance:
 def _build(cache: Cache, record: JobRecord) -> Instance:
     job = record.job
     owned = cache.pods_of(record.uid)
-    pods = [owned[name] for name in job.pods if name in owned]
+    names = job.pods or sorted(owned)  # of a job whose replicas cannot be read any more: those that it has
+    pods = [owned[name] for name in names if name in owned]
     present = [pod for pod in pods if not pod.terminating]
     faulty = [pod for pod in present if pod.node and not _is_node_ready(cache, pod.node)]
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
@@ -50,7 +52,7 @@ def _build(cache: Cache, record: JobRecord) -> Instance:
         name=job.name,
         group=job.group,
         created=job.created,
-        expected=len(job.pods),
+        expected=len(names),
         generation=job.generation,
         owner_deleting=job.deleting,
         owner_finished=job.finished,
@@ -67,10 +69,17 @@ def _build(cache: Cache, record: JobRecord) -> Instance:
         admitted_at=min((pod.created for pod in present), default=0.0),
         leftovers=pod_group is not None and pod_group.owner_uid == record.uid and not pod_group.terminating,
         label_problem=job.label_problem,
-        unusable=job.unusable,
+        faults=job.faults,
         name_taken=next(_taken_names(cache, record), ""),
         trouble=next(_troubles(record, pods, faulty), ""),
+        warnings=tuple(_warnings(cache, record)),
     )
+
+
+def _warnings(cache: Cache, record: JobRecord) -> Iterator[tuple[Warning, str]]:
+    made = table_of(cache, record)
+    if made is not None and made.obstacle is not None:
+        yield made.obstacle.warning, made.obstacle.message
 
 
 def _is_node_ready(cache: Cache, name: str) -> bool:

@@ -144,6 +144,7 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.CREATE_REFUSED: _fixed(
         "The API server refused to create it: {about}; tried again on change and with pauses."
     ),
+    Reason.JOB_INVALID: _fixed("No pods can be made of the job: {about}. Edit it, nothing needs to be deleted."),
     Reason.PAUSED: _fixed('Rule {rule} says mind-cluster/paused: "true"; remove the annotation to go on.'),
     Reason.TERMINATING: _fixed("Its pods are going away{colon}; it can start again when they are gone."),
     Reason.WAITING_FOR_SCHEDULER: _fixed("Admitted; waits for the scheduler to bind its pods{colon}."),

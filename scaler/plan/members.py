@@ -73,8 +73,8 @@ def why_not_admissible(member: Member, now: float) -> Reason | None:
     instance, memory = member.instance, member.memory
     if instance.label_problem:
         return instance.label_problem
-    if instance.unusable:
-        return Reason.CREATE_REFUSED
+    if instance.faults:
+        return Reason.JOB_INVALID
     if instance.name_taken:
         return Reason.NAME_TAKEN
     if memory.refused and now < memory.refused_until and instance.generation == memory.refused_generation:

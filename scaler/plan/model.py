@@ -45,6 +45,7 @@ class Reason(StrEnum):
     RECLAIMED = "Reclaimed"
     NAME_TAKEN = "NameTaken"
     CREATE_REFUSED = "CreateRefused"
+    JOB_INVALID = "JobInvalid"
     PAUSED = "Paused"
     TERMINATING = "Terminating"
     # admitted
@@ -66,9 +67,17 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
     TARGET_UNREACHABLE = "TargetUnreachable"
     HOLD_NOT_POSSIBLE = "HoldNotPossible"
     NOT_SERVED = "NotServed"
+    JOB_INVALID = "JobInvalid"
     RULE_MISSING = "RuleMissing"
     RULE_INVALID = "RuleInvalid"
     RULE_WARNING = "RuleWarning"
+    RANK_TABLE_MISSING = "RankTableMissing"
+    RANK_TABLE_NOT_OURS = "RankTableNotOurs"
+    RANK_TABLE_IMMUTABLE = "RankTableImmutable"
+    RANK_TABLE_WRONG_SHAPE = "RankTableWrongShape"
+    RANK_TABLE_TOO_LARGE = "RankTableTooLarge"
+    RANK_TABLE_REFUSED = "RankTableRefused"
+    DEVICE_DATA_INVALID = "DeviceDataInvalid"
 
 
 class ServiceKey(msgspec.Struct, frozen=True, order=True):
@@ -123,12 +132,14 @@ class Instance(msgspec.Struct, frozen=True):
     label_problem: Reason | None = None
     """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
     NotServed for a job that is not ours at all."""
-    unusable: str = ""
-    """Why no pods can be made from its spec; "" when they can."""
+    faults: tuple[str, ...] = ()
+    """All that keeps pods from being made of its spec; empty when nothing does."""
     name_taken: str = ""
     """`Kind name` of an object that another owner has under a name this instance needs; "" when none."""
     trouble: str = ""
     """For people: what is wrong with its pods, e.g. `pod d0-master-0 on node node-4, which is not Ready`."""
+    warnings: tuple[tuple[Warning, str], ...] = ()
+    """What people should know of it besides, with words; nothing of it is decided on."""
 
 
 class InstanceMemory(msgspec.Struct, frozen=True):

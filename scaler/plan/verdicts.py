@@ -100,7 +100,9 @@ def _about(reason: Reason, member: Member, snapshot: Snapshot, awaited: tuple[st
         case Reason.NAME_TAKEN:
             return (instance.name_taken,)
         case Reason.CREATE_REFUSED:
-            return (instance.unusable or member.memory.refused,)
+            return (member.memory.refused,)
+        case Reason.JOB_INVALID:
+            return instance.faults
         case Reason.RECLAIMED:
             return (member.memory.reclaimed,)
         case Reason.RULE_MISSING | Reason.RULE_INVALID:
@@ -115,6 +117,12 @@ def notes(snapshot: Snapshot, groups: dict[str, Group], unreachable: int) -> tup
     found: list[Note] = []
     if snapshot.problem:
         found.append(Note(snapshot.problem.kind, snapshot.problem.message))
+    found += [Note(warning, words, each.uid) for each in snapshot.instances for warning, words in each.warnings]
+    found += [
+        Note(Warning.JOB_INVALID, f"{'; '.join(instance.faults)}: its pods stay, none is replaced", instance.uid)
+        for instance in snapshot.instances
+        if instance.faults and instance.pods
+    ]
     if rule is None:
         return tuple(found)
     if unreachable:

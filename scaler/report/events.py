@@ -32,6 +32,7 @@ NEEDS_ATTENTION = frozenset(
         Reason.FLOOR_NOT_SCHEDULED,
         Reason.NAME_TAKEN,
         Reason.CREATE_REFUSED,
+        Reason.JOB_INVALID,
         Reason.BROKEN,
         Reason.RECLAIM_WOULD_COST_RESTARTS,
     }

@@ -7,8 +7,10 @@ the cluster's business. Jobs that are no part of such a service (training) are n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from scaler.rules.finding import Finding, Path, shown
+from scaler.rules.jobspec import job_faults
 from scaler.rules.manifest import Object, Value
 from scaler.rules.metadata import metadata_findings
 from scaler.rules.rule import Rule
@@ -17,13 +19,13 @@ RULE_LABEL = "mind-cluster/scaling-rule"
 GROUP_LABEL = "mind-cluster/group-name"
 JOB_ID_LABEL = "jobID"
 API_VERSION = "mindxdl.gitee.com/v1"
-MAX_REPLICAS = 20_000
 NPU_PREFIX = "huawei.com/"
 GROUP_PATH = ("metadata", "labels", GROUP_LABEL)
 SPECS_PATH = ("spec", "replicaSpecs")
 
-_LEADERS = {"pytorch": "Master", "tensorflow": "Chief", "mindspore": "Scheduler"}
 _FAULT_SCHEDULING = ("grace", "force", "off")
+_DEPTH = 12
+"""Levels of a manifest down to all that is checked; deeper ones need not be read."""
 _SPEC_FIELDS = ("schedulerName", "runPolicy", "successPolicy", "replicaSpecs")
 
 
@@ -44,7 +46,7 @@ def rule_name(found: Object) -> str:
 def check_job(found: Object, find_rule: Callable[[Object], tuple[bool, Rule | None]]) -> list[Finding]:
     """All findings on one job. `find_rule` says whether its rule is among the files, and gives it if it is valid."""
     job = _Job(found)
-    findings = [*metadata_findings(found), *_belonging(job), *_shape(job), *_replicas(job), *_scheduling(job)]
+    findings = [*metadata_findings(found), *_belonging(job), *_shape(job), *_makeable(job), *_scheduling(job)]
     findings += [*_fault_scheduling(job), *_containers(job), *_super_pod(job)]
     if rule_name(found):
         findings += _against_rule(job, *find_rule(found))
@@ -61,6 +63,11 @@ class _Job:
         self.labels = found.root.get("metadata", "labels")
         specs = found.root.get("spec", "replicaSpecs")
         self.specs = [(key.text, value) for key, value in specs.members] if specs else []
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The parts of the job that decide whether pods can be made of it."""
+        return {part: value.plain(_DEPTH) for part in ("metadata", "spec") if (value := self.root.get(part))}
 
     def label(self, name: str) -> str:
         value = self.labels.get(name) if self.labels else None
@@ -102,14 +109,10 @@ def _belonging(job: _Job) -> Iterator[Finding]:
 
 
 def _shape(job: _Job) -> Iterator[Finding]:
-    version, framework = job.root.string_at("apiVersion"), job.label("framework")
+    version = job.root.string_at("apiVersion")
     if version != API_VERSION:
         message = f"an AscendJob of {shown(version)}; the API server knows {API_VERSION} only"
         yield job.finding(("apiVersion",), "ApiVersionUnknown", message, f"write apiVersion: {API_VERSION}")
-    if framework not in _LEADERS:
-        message = f"label framework is {shown(framework)}" if framework else "label framework is missing"
-        path = ("metadata", "labels", "framework")
-        yield job.finding(path, "FrameworkUnknown", message, f"write one of {', '.join(_LEADERS)}")
     spec = job.root.get("spec")
     for key, _ in spec.members if spec else []:
         if key.text not in _SPEC_FIELDS:
@@ -125,22 +128,10 @@ def _fault_scheduling(job: _Job) -> Iterator[Finding]:
         yield job.finding(path, "FaultSchedulingUnknown", message, "write grace, force or off", "warning")
 
 
-def _replicas(job: _Job) -> Iterator[Finding]:
-    leader = _LEADERS.get(job.label("framework"), "Master")
-    if leader not in dict(job.specs) and job.label("framework") != "mindspore":
-        message = f"no {leader} in replicaSpecs: the job is refused"
-        yield job.finding(SPECS_PATH, "MasterMissing", message, f"add {leader} with replicas 1")
-    for name, spec in job.specs:
-        path = (*SPECS_PATH, name, "replicas")
-        value = spec.get("replicas")
-        count = 1 if value is None else value.integer
-        if count is None or not 0 <= count <= MAX_REPLICAS:
-            found = shown(value.text if value else "")
-            message = f"replicas of {name} is {found}, not an integer from 0 to {MAX_REPLICAS}"
-            yield job.finding(path, "ReplicasInvalid", message, "write how many pods, without quotes")
-        elif name != "Worker" and count != 1:
-            message = f"{name} has {count} replicas, it must have just one"
-            yield job.finding(path, "ReplicasInvalid", message, "write 1 and put the others under Worker")
+def _makeable(job: _Job) -> Iterator[Finding]:
+    """What keeps pods from being made of it: the controller's own checks, each shown where it stands."""
+    for fault in job_faults(job.plain):
+        yield job.finding(fault.path, fault.code, fault.message, fault.hint, fault.level)
 
 
 def _scheduling(job: _Job) -> Iterator[Finding]:
@@ -158,13 +149,9 @@ def _scheduling(job: _Job) -> Iterator[Finding]:
 
 def _containers(job: _Job) -> Iterator[Finding]:
     for name, spec in job.specs:
-        path = (*SPECS_PATH, name, "template", "spec", "containers")
         main = _main_container(spec)
-        if main is None:
-            message = f"{name} has no container named ascend: the job is refused"
-            yield job.finding(path, "ContainerNameMissing", message, "name the container `ascend`")
-        else:
-            yield from _npu_limits(job, path, name, main)
+        if main is not None:
+            yield from _npu_limits(job, (*SPECS_PATH, name, "template", "spec", "containers"), name, main)
 
 
 def _main_container(spec: Value) -> Value | None:

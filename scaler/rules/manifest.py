@@ -23,6 +23,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STRING = "tag:yaml.org,2002:str"
 _NULL = "tag:yaml.org,2002:null"
 _INTEGER = "tag:yaml.org,2002:int"
+_BOOLEAN = "tag:yaml.org,2002:bool"
 _KINDS: dict[Any, str] = {yaml.MappingStartEvent: "mapping", yaml.SequenceStartEvent: "list"}
 _FULL_WIDTH = re.compile("[：，“”‘’｛｝［］【】]")
 
@@ -72,6 +73,26 @@ class Value(msgspec.Struct):
         """The string at the end of `path`, "" when there is none."""
         value = self.get(*path)
         return (value.string or "") if value else ""
+
+    def plain(self, depth: int, seen: dict[tuple[int, int], Any] | None = None) -> Any:
+        """The value as JSON would hold it, at most `depth` levels of it: what lies deeper is None.
+
+        A number that is no decimal integer stays the text that it was. What an alias repeats is made only once per
+        level (`seen`), so that a few lines of YAML cannot become a billion.
+        """
+        seen = {} if seen is None else seen
+        if self.kind == "scalar":
+            if self.integer is not None or self.null:
+                return self.integer
+            return self.text.lower() == "true" if self.tag == _BOOLEAN else self.text
+        if (id(self), depth) not in seen:
+            seen[id(self), depth] = self._container(depth - 1, seen) if depth > 0 else None
+        return seen[id(self), depth]
+
+    def _container(self, depth: int, seen: dict[tuple[int, int], Any]) -> Any:
+        if self.kind == "list":
+            return [value.plain(depth, seen) for value in self.items]
+        return {key.text: value.plain(depth, seen) for key, value in self.members}
 
 
 class Object(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """AscendJob: what the planner needs of a raw job, whatever its shape, and the instance that it and its pods form.
 
-Must not raise on any input: a job of a shape that no pods can be made from says so in `Job.unusable`.
+Must not raise on any input: a job of a shape that no pods can be made from says so in `Job.faults`.
 The objects themselves are made in workloads.ascendjob_objects.
 """
 
@@ -14,19 +14,21 @@ import msgspec
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
 from scaler.plan.model import Reason, ServiceKey
+from scaler.rules.jobspec import job_faults, read_replicas
 
 RULE_LABEL = "mind-cluster/scaling-rule"
 GROUP_LABEL = "mind-cluster/group-name"
 JOB_ID_LABEL = "jobID"
 APP_LABEL = "app"
-CONTAINER = "ascend"
-MAX_REPLICAS = 20_000
-"""The same bound as Ascend Operator's (section 1.3 of its validation)."""
-LEADER, WORKER = "Master", "Worker"
+NOT_FOR_GOOD = "JobValidFailed"
+"""Reason of a Failed condition that Ascend Operator gives to a job it cannot read: mending the job lifts it here."""
 
 
 class Job(msgspec.Struct, frozen=True):
-    """An AscendJob as the planner sees it. `pods` are the names of its expected pods, leader first."""
+    """An AscendJob as the planner sees it.
+
+    `pods` are the names of its expected pods, leader first; empty when its numbers of replicas cannot be read.
+    """
 
     namespace: str
     name: str
@@ -40,7 +42,8 @@ class Job(msgspec.Struct, frozen=True):
     pods: tuple[str, ...]
     pod_group: str
     label_problem: Reason | None = None
-    unusable: str = ""
+    faults: tuple[str, ...] = ()
+    """All that keeps pods from being made of it, each as `InvalidReplicaSpec: what was found`; empty when nothing."""
 
 
 def read_job(obj: Object) -> Job:
@@ -50,7 +53,6 @@ def read_job(obj: Object) -> Job:
     name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
     group = labels.get(GROUP_LABEL)
-    replicas, unusable = read_replicas(obj)
     return Job(
         namespace=key.namespace,
         name=name,
@@ -61,10 +63,10 @@ def read_job(obj: Object) -> Job:
         group=group if isinstance(group, str) and group else None,
         deleting=bool(meta.get("deletionTimestamp")),
         finished=_is_finished(obj),
-        pods=tuple(pod_names(name, replicas)),
+        pods=tuple(pod_names(name, read_replicas(obj))),
         pod_group=f"{name}-{uid}",
         label_problem=label_problem,
-        unusable=unusable,
+        faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)),
     )
 
 
@@ -88,42 +90,11 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
 def _is_finished(obj: Object) -> bool:
     """Succeeded or Failed for good: the condition is True, as Ascend Operator's users know it."""
     return any(
-        as_mapping(c).get("type") in ("Succeeded", "Failed") and as_mapping(c).get("status") == "True"
-        for c in as_list(as_mapping(obj.get("status")).get("conditions"))
+        condition.get("type") in ("Succeeded", "Failed")
+        and condition.get("status") == "True"
+        and condition.get("reason") != NOT_FOR_GOOD
+        for condition in map(as_mapping, as_list(as_mapping(obj.get("status")).get("conditions")))
     )
-
-
-def read_replicas(obj: Object) -> tuple[dict[str, int], str]:
-    """Replicas per type (`Master`, `Worker`), leader first; and why no pods can be made, "" when they can."""
-    specs = as_mapping(as_mapping(obj.get("spec")).get("replicaSpecs"))
-    if not specs:
-        return {}, "spec.replicaSpecs is not set: add a Master with one replica"
-    by_type = {name.capitalize(): as_mapping(spec) for name, spec in specs.items() if isinstance(name, str)}
-    unknown = sorted(set(by_type) - {LEADER, WORKER})
-    if unknown:
-        return {}, f"spec.replicaSpecs.{unknown[0]} is not a replica type: use Master and Worker"
-    if LEADER not in by_type:
-        return {}, "spec.replicaSpecs has no Master: one leader replica is needed"
-    for name, spec in by_type.items():
-        problem = _spec_problem(name, spec)
-        if problem:
-            return {}, problem
-    return {name: by_type[name].get("replicas", 1) for name in (LEADER, WORKER) if name in by_type}, ""
-
-
-def _spec_problem(name: str, spec: Mapping[str, Any]) -> str:
-    where = f"spec.replicaSpecs.{name}"
-    replicas = spec.get("replicas", 1)
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or not 0 <= replicas <= MAX_REPLICAS:
-        return f"{where}.replicas is {replicas!r}: it must be a number from 0 to {MAX_REPLICAS}"
-    if name == LEADER and replicas != 1:
-        return f"{where}.replicas is {replicas}: there must be exactly 1 leader"
-    containers = as_mapping(as_mapping(spec.get("template")).get("spec")).get("containers")
-    if not isinstance(containers, list) or not all(isinstance(c, dict) for c in containers):
-        return f"{where}.template.spec.containers is not a list of containers"
-    if not any(c.get("name") == CONTAINER and c.get("image") for c in containers):
-        return f"{where}.template has no container named {CONTAINER!r} with an image"
-    return ""
 
 
 def pod_names(job: str, replicas: Mapping[str, int]) -> list[str]:

@@ -1,5 +1,7 @@
 """The objects of one instance as Ascend Operator makes them: PodGroup, Service, pods. Pure.
 
+Only for a job without faults (`Job.faults`).
+
 Where the result differs from Ascend Operator's on purpose, docs/reference/objects.md lists it with the reason.
 """
 
@@ -10,18 +12,8 @@ from typing import Any
 
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object
 from scaler.kube.quantity import add_quantities
-from scaler.workloads.ascendjob import (
-    APP_LABEL,
-    CONTAINER,
-    JOB_ID_LABEL,
-    LEADER,
-    WORKER,
-    Job,
-    as_list,
-    as_mapping,
-    as_text,
-    read_replicas,
-)
+from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
+from scaler.workloads.ascendjob import APP_LABEL, JOB_ID_LABEL, Job, as_list, as_mapping, as_text
 
 OPERATOR_NAME = "ascendjob-controller"
 """Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""
@@ -32,7 +24,7 @@ FIRST_ROUND = "0"
 def pod_group(job: Job, obj: Object) -> Object:
     """Volcano's gang for the whole instance. ClusterD and the NPU plugin read its labels, owner and minResources."""
     policy = as_mapping(as_mapping(as_mapping(obj["spec"]).get("runPolicy")).get("schedulingPolicy"))
-    replicas, _ = read_replicas(obj)
+    replicas = read_replicas(obj)
     members = policy.get("minAvailable")
     if not isinstance(members, int) or isinstance(members, bool):
         members = sum(replicas.values())
@@ -95,7 +87,7 @@ def service(job: Job, obj: Object) -> Object:
 
 def pods(job: Job, obj: Object, clusterd: str) -> dict[str, Object]:
     """All pods of the instance by name. `clusterd` is the address of ClusterD's gRPC service."""
-    replicas, _ = read_replicas(obj)
+    replicas = read_replicas(obj)
     scheduler = _scheduler(obj, replicas)
     result: dict[str, Object] = {}
     for kind, number in replicas.items():
@@ -196,8 +188,7 @@ def _metadata(job: Job, name: str) -> dict[str, Any]:
 
 
 def _replica_spec(obj: Object, kind: str) -> Mapping[str, Any]:
-    specs = as_mapping(obj["spec"]["replicaSpecs"])
-    return next(as_mapping(spec) for name, spec in specs.items() if name.capitalize() == kind)
+    return as_mapping(obj["spec"]["replicaSpecs"][kind])
 
 
 def _template(obj: Object, kind: str) -> Mapping[str, Any]:

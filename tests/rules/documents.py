@@ -69,6 +69,7 @@ _POD = """      template:
         spec:
           containers:
           - name: ascend # {role}
+            image: mindie:1
             resources:
               requests: {{cpu: 1, huawei.com/Ascend910: 8}}
               limits: {{huawei.com/Ascend910: 8}} # {role}

@@ -26,6 +26,8 @@ WORKERS = f"{SPECS}/Worker/replicas"
 CONTAINERS = f"{SPECS}/Worker/template/spec/containers"
 MIN_AT = "/spec/runPolicy/schedulingPolicy/minAvailable"
 
+NO_MASTER = [("error", "InvalidReplicaType", f"{SPECS}/Chief"), ("error", "InvalidReplicaType", SPECS)]
+
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
@@ -39,19 +41,19 @@ MIN_AT = "/spec/runPolicy/schedulingPolicy/minAvailable"
         ({"job_id": ""}, [("error", "JobIdMissing", f"{LABELS}/jobID")]),
         ({"job_id": "    jobID: 7\n"}, [("error", "LabelNotAString", f"{LABELS}/jobID")]),
         ({"job_id": "    jobID: a b\n"}, [("error", "LabelInvalid", f"{LABELS}/jobID")]),
-        ({"framework": ""}, [("error", "FrameworkUnknown", f"{LABELS}/framework")]),
+        ({"framework": ""}, [("error", "InvalidFramework", f"{LABELS}/framework")]),
         ({"fault": "    fault-scheduling: Force\n"}, [("warning", "FaultSchedulingUnknown", FAULT)]),
         ({"version": "mindxdl.gitee.com/v1alpha1"}, [("error", "ApiVersionUnknown", "/apiVersion")]),
         ({"namespace": "namespace: other"}, [("warning", "RuleNotFound", RULE_AT)]),
         ({"workers": "      replicas: 2\n", "min": "minAvailable: 3"}, [("warning", "InstanceSizeMismatch", SPECS)]),
-        ({"workers": "      replicas: -1\n"}, [("error", "ReplicasInvalid", WORKERS)]),
-        ({"workers": "      replicas: '1'\n"}, [("error", "ReplicasInvalid", WORKERS)]),
-        ({"workers": "      replicas: 20001\n", "rule": "", "group": ""}, [("error", "ReplicasInvalid", WORKERS)]),
-        ({"master": MASTER.replace("1", "2"), "workers": WORKERS_0}, [("error", "ReplicasInvalid", MASTERS)]),
-        ({"master": "    Chief:\n      replicas: 1\n"}, [("error", "MasterMissing", SPECS)]),
+        ({"workers": "      replicas: -1\n"}, [("error", "InvalidReplicaSpec", WORKERS)]),
+        ({"workers": "      replicas: '1'\n"}, [("error", "InvalidReplicaSpec", WORKERS)]),
+        ({"workers": "      replicas: 20001\n", "rule": "", "group": ""}, [("error", "InvalidReplicaSpec", WORKERS)]),
+        ({"master": MASTER.replace("1", "2"), "workers": WORKERS_0}, [("error", "InvalidReplicaSpec", MASTERS)]),
+        ({"master": "    Chief:\n      replicas: 1\n"}, NO_MASTER),
         ({"min": "minAvailable: 3"}, [("warning", "MinAvailableTooBig", MIN_AT)]),
         ({"min": "minAvailable: x"}, [("error", "MinAvailableInvalid", MIN_AT)]),
-        ({"container": "- name: main"}, [("error", "ContainerNameMissing", CONTAINERS)]),
+        ({"container": "- name: main"}, [("error", "InvalidContainer", CONTAINERS)]),
         ({"limits": "limits: {huawei.com/Ascend910: 4}"}, [("error", "NpuLimitDiffers", CONTAINERS)]),
         ({"limits": "limits: {}"}, [("error", "NpuLimitDiffers", CONTAINERS)]),
         ({"annotations": "  annotations: {sp-block: '12'}\n"}, [("warning", "SpBlockMismatch", BLOCK)]),

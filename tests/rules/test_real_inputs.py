@@ -19,7 +19,7 @@ from scaler.rules.rule import Ratio
 
 BAD = {
     "ascendjob": {
-        "container_not_ascend.yaml": "ContainerNameMissing",
+        "container_not_ascend.yaml": "InvalidContainer",
         "empty_scaling_rule_label.yaml": "RuleLabelEmpty",
         "extra_unknown_field.yaml": "~UnknownField",
         "fault_scheduling_typo.yaml": "~FaultSchedulingUnknown",
@@ -33,11 +33,11 @@ BAD = {
         "other_scaling_rule.yaml": "~RuleNotFound",
         "queue_unknown.yaml": "",
         "replicas_do_not_match_rule.yaml": "~InstanceSizeMismatch",
-        "replicas_negative.yaml": "ReplicasInvalid",
-        "replicas_string.yaml": "ReplicasInvalid",
+        "replicas_negative.yaml": "InvalidReplicaSpec",
+        "replicas_string.yaml": "InvalidReplicaSpec",
         "sp_block_not_multiple.yaml": "~SpBlockMismatch",
         "unknown_group.yaml": "GroupUnknown",
-        "worker_only.yaml": "~MinAvailableTooBig MasterMissing ~InstanceSizeMismatch",
+        "worker_only.yaml": "~MinAvailableTooBig InvalidReplicaType ~InstanceSizeMismatch",
     },
     "real_docs": {
         "fullwidth_colon_*L58.yaml.txt": "NotYaml",

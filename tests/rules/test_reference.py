@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference" / "rule.md"
 HOWTO = ROOT / "docs" / "howto" / "write-a-rule.md"
 CODE = re.compile(r"[A-Z][a-zA-Z]*[a-z][A-Z0-9][a-zA-Z0-9]*")
-NOT_CODES = {"ConfigMap", "AscendJob", "CSafeLoader"}
+NOT_CODES = {"ConfigMap", "AscendJob", "CSafeLoader", "AllWorkers"}
 
 HIDDEN_BRACE = """apiVersion: v1
 kind: ConfigMap

@@ -58,23 +58,46 @@ def test_what_the_labels_lack_has_a_name(labels: dict[str, Any], problem: Reason
 
 
 @pytest.mark.parametrize(
-    ("broken", "words"),
+    ("broken", "fault"),
     [
-        ({"spec": {}}, "replicaSpecs is not set"),
-        ({"spec": {"replicaSpecs": {"Worker": {"template": template()}}}}, "no Master"),
-        ({"spec": {"replicaSpecs": {"Chief": {}}}}, "Chief is not a replica type"),
-        (with_spec(replicas=-1), "replicas is -1"),
-        (with_spec(replicas="1"), "replicas is '1'"),
-        (with_spec(replicas=2), "exactly 1 leader"),
-        (with_spec(template={"spec": {"containers": "ascend"}}), "not a list of containers"),
-        (with_spec(template={"spec": {"containers": [{"name": "other", "image": "i"}]}}), "named 'ascend'"),
-        (with_spec(template={"spec": {"containers": [{"name": "ascend"}]}}), "with an image"),
+        ({"spec": {}}, "InvalidSpecs: spec.replicaSpecs is not set"),
+        (
+            {"spec": {"replicaSpecs": {"Worker": {"template": template()}}}},
+            "InvalidReplicaType: spec.replicaSpecs has no",
+        ),
+        ({"spec": {"replicaSpecs": {"Chief": {}}}}, 'InvalidReplicaType: spec.replicaSpecs has "Chief"'),
+        (with_spec(replicas=-1), "InvalidReplicaSpec: Master has replicas -1"),
+        (with_spec(replicas="1"), 'InvalidReplicaSpec: Master has replicas "1"'),
+        (with_spec(replicas=2), "InvalidReplicaSpec: Master has replicas 2, there must be exactly 1"),
+        (
+            with_spec(template={"spec": {"containers": "ascend"}}),
+            "InvalidReplicaSpec: Master has no list of containers",
+        ),
+        (
+            with_spec(template={"spec": {"containers": [{"name": "other", "image": "i"}]}}),
+            "InvalidContainer: Master has",
+        ),
+        (with_spec(template={"spec": {"containers": [{"name": "ascend"}]}}), "InvalidContainer: the container ascend"),
+        ({"spec": {"successPolicy": "Some"}}, 'InvalidSuccessPolicy: spec.successPolicy is "Some"'),
+        (with_labels(framework="caffe"), 'InvalidFramework: label framework is "caffe"'),
+        (with_labels(framework="pytorch", scaleout_type="PCIE"), "InvalidScaleOutConfig: label scaleout-type"),
     ],
 )
-def test_a_job_that_no_pods_can_be_made_from_says_why(broken: dict[str, Any], words: str) -> None:
+def test_a_job_that_no_pods_can_be_made_from_says_why(broken: dict[str, Any], fault: str) -> None:
     read = read_job({"metadata": {"name": "p0", "uid": "u"}, **broken})
-    assert words in read.unusable
-    assert read.pods == ()
+    assert any(found.startswith(fault) for found in read.faults)
+
+
+def test_all_faults_are_named_at_once() -> None:
+    made = with_spec(replicas=2, template={"spec": {"containers": [{"name": "main"}]}})
+    made["metadata"]["labels"] = {}
+    codes = [fault.split(":")[0] for fault in read_job(made).faults]
+    assert codes == ["InvalidFramework", "InvalidReplicaSpec", "InvalidContainer"]
+
+
+def test_the_pods_of_a_job_with_faults_are_known_as_long_as_their_number_is() -> None:
+    assert read_job(with_spec(template={})).pods == ("p0-master-0",)
+    assert read_job(with_spec(replicas="1")).pods == ()
 
 
 def test_pods_have_fixed_names_with_the_leader_first() -> None:
@@ -85,6 +108,11 @@ def test_a_condition_that_is_not_true_does_not_finish_a_job() -> None:
     failed = {"type": "Failed", "status": "False"}
     assert not read_job({**job("p0"), "status": {"conditions": [failed]}}).finished
     assert read_job({**job("p0"), "status": {"conditions": [failed | {"status": "True"}]}}).finished
+
+
+def test_a_job_that_ascend_operator_could_not_read_has_not_finished() -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "JobValidFailed"}
+    assert not read_job({**job("p0"), "status": {"conditions": [failed]}}).finished
 
 
 @given(obj=st.dictionaries(st.sampled_from(["metadata", "spec", "status", "kind"]), JSON))
@@ -104,7 +132,7 @@ def test_whatever_passes_for_usable_gives_objects(master: Any, container: Any, p
     made["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["containers"] += [container]
     made["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["containers"][0].update(container | {"name": "ascend"})
     read = read_job(made)
-    if not read.unusable:
+    if not read.faults:
         assert tuple(ascendjob_objects.pods(read, made, "clusterd")) == read.pods
         assert ascendjob_objects.pod_group(read, made)["kind"] == "PodGroup"
         assert ascendjob_objects.service(read, made)["kind"] == "Service"

@@ -1,0 +1,117 @@
+"""What keeps pods from being made of an AscendJob: the checks that its spec and labels decide alone. Pure.
+
+`scaler lint` and the controller ask the same function, so a job that lints clean is not refused for its shape. Codes
+are Ascend Operator's reasons. Must not raise on any shape and must not look at rules, queues or nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scaler.rules.finding import Fault, Path, shown
+
+LEADER, WORKER = "Master", "Worker"
+CONTAINER = "ascend"
+MAX_REPLICAS = 20_000
+"""The same bound as Ascend Operator's."""
+FRAMEWORKS = ("pytorch", "mindspore", "tensorflow")
+SERVED_FRAMEWORK = "pytorch"
+SUCCESS_POLICIES = ("", "AllWorkers")
+_SCALE_OUT = ("ROCE", "UBOE")
+_SPECS: Path = ("spec", "replicaSpecs")
+
+
+def job_faults(job: Mapping[str, Any]) -> tuple[Fault, ...]:
+    """Everything that is wrong, in the order of the object; empty when pods can be made of it."""
+    labels = _mapping(_mapping(job.get("metadata")).get("labels"))
+    spec = _mapping(job.get("spec"))
+    return (*_label_faults(labels), *_success_faults(spec), *_replica_faults(_mapping(spec.get("replicaSpecs"))))
+
+
+def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
+    """Replicas per type (`Master`, `Worker`), leader first; empty unless the number of every type can be read."""
+    specs = _mapping(_mapping(job.get("spec")).get("replicaSpecs"))
+    counts = {name: _replicas(_mapping(specs[name])) for name in (LEADER, WORKER) if name in specs}
+    return {name: count for name, count in counts.items() if count is not None} if None not in counts.values() else {}
+
+
+def _replicas(spec: Mapping[str, Any]) -> int | None:
+    """None when the number is none, or out of bounds."""
+    value = spec.get("replicas")
+    if value is None:
+        return 1
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= MAX_REPLICAS else None
+
+
+def _label_faults(labels: Mapping[str, Any]) -> Iterator[Fault]:
+    framework = labels.get("framework")
+    path: Path = ("metadata", "labels", "framework")
+    if not framework:
+        yield Fault("InvalidFramework", path, "label framework is missing", f"write framework: {SERVED_FRAMEWORK}")
+    elif framework not in FRAMEWORKS:
+        message = f"label framework is {shown(framework)}, which is none of {', '.join(FRAMEWORKS)}"
+        yield Fault("InvalidFramework", path, message, f"write framework: {SERVED_FRAMEWORK}")
+    elif framework != SERVED_FRAMEWORK:
+        message = f"label framework is {shown(framework)}; inference servers are {SERVED_FRAMEWORK} jobs"
+        yield Fault("InvalidFramework", path, message, f"write framework: {SERVED_FRAMEWORK}")
+    scale_out = labels.get("scaleout-type")
+    if isinstance(scale_out, str) and scale_out.strip() and scale_out.upper() not in _SCALE_OUT:
+        message = f"label scaleout-type is {shown(scale_out)}"
+        yield Fault(
+            "InvalidScaleOutConfig", ("metadata", "labels", "scaleout-type"), message, "write ROCE or UBOE, or drop it"
+        )
+
+
+def _success_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+    policy = spec.get("successPolicy")
+    if policy is not None and policy not in SUCCESS_POLICIES:
+        message = f"spec.successPolicy is {shown(policy)}"
+        yield Fault("InvalidSuccessPolicy", ("spec", "successPolicy"), message, "write AllWorkers, or drop it")
+
+
+def _replica_faults(specs: Mapping[str, Any]) -> Iterator[Fault]:
+    if not specs:
+        yield Fault("InvalidSpecs", _SPECS, "spec.replicaSpecs is not set", f"add {LEADER} with replicas 1")
+        return
+    for name, spec in specs.items():
+        if name in (LEADER, WORKER):
+            yield from _count_faults(name, _mapping(spec))
+            yield from _container_faults(name, _mapping(spec))
+        else:
+            message = f"spec.replicaSpecs has {shown(name)}, which is no replica type"
+            yield Fault("InvalidReplicaType", (*_SPECS, str(name)), message, f"use {LEADER} and {WORKER}", on_key=True)
+    if LEADER not in specs:
+        message = f"spec.replicaSpecs has no {LEADER}: one leader replica is needed"
+        yield Fault("InvalidReplicaType", _SPECS, message, f"add {LEADER} with replicas 1")
+
+
+def _count_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
+    path = (*_SPECS, name, "replicas")
+    count, written = _replicas(spec), f"{name} has replicas {shown(spec.get('replicas', 1))}"
+    if count is None:
+        message = f"{written}, not an integer from 0 to {MAX_REPLICAS}"
+        yield Fault("InvalidReplicaSpec", path, message, "write how many pods, without quotes")
+    elif name == LEADER and count != 1:
+        message = f"{written}, there must be exactly 1 leader"
+        yield Fault("InvalidReplicaSpec", path, message, f"write 1 and put the others under {WORKER}")
+
+
+def _container_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
+    path = (*_SPECS, name, "template", "spec", "containers")
+    containers = _mapping(_mapping(spec.get("template")).get("spec")).get("containers")
+    if not isinstance(containers, list) or not containers or not all(isinstance(one, dict) for one in containers):
+        yield Fault("InvalidReplicaSpec", path, f"{name} has no list of containers", f"add one named {CONTAINER}")
+        return
+    ours = next((one for one in containers if one.get("name") == CONTAINER), None)
+    if ours is None:
+        message = f"{name} has no container named {CONTAINER}"
+        yield Fault("InvalidContainer", path, message, f"give the main container the name {CONTAINER}")
+    elif not ours.get("image"):
+        message = f"the container {CONTAINER} of {name} has no image"
+        yield Fault("InvalidContainer", path, message, "write its image")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
