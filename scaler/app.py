@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from scaler.actuate.actuator import Actuator
+from scaler.actuate.ranktables import RankTables
 from scaler.actuate.writer import Writer
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
@@ -81,9 +82,9 @@ class App:
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self._api = api
         self._rng = rng
-        self.controller, self.reporter = self._build(observer)
+        self.controller, self.reporter, self.rank_tables = self._build(observer)
 
-    def _build(self, observer: Observer | None) -> tuple[Controller, Reporter]:
+    def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTables]:
         settings, metrics = self.settings, self.metrics
         writer = Writer(
             self._api,
@@ -109,7 +110,8 @@ class App:
             stand_back=self.stand_back,
             observer=observer,
         )
-        return controller, reporter
+        tables = RankTables(writer, self._api, self.cache, self.clock, stand_back=self.stand_back)
+        return controller, reporter, tables
 
     async def run(self) -> None:
         """Sync, become leader, decide. Any task that dies ends all of them."""
@@ -137,7 +139,8 @@ class App:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
         self.metrics.leader.set(1)
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(self.reporter.run()), tasks.create_task(self._resync())]
+            beside = (self.reporter.run(), self.rank_tables.run(), self._resync())
+            background = [tasks.create_task(work) for work in beside]
             deciding = asyncio.create_task(self.controller.run())
             try:
                 await asyncio.shield(deciding)

@@ -18,11 +18,13 @@ from scaler.observe.objects import (
     OwnedRecord,
     PodRecord,
 )
+from scaler.observe.ranktables import JobTable
 from scaler.observe.rulebook import RuleBook
 from scaler.observe.store import Name, Store
 from scaler.plan.model import Instance, ServiceKey
 from scaler.report.last_valid import LastValid, decode
 from scaler.report.objects import last_valid_name, rule_of
+from scaler.workloads.ranktable import PREFIX as RANK_TABLE_PREFIX
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 
@@ -42,6 +44,12 @@ class Cache:
         self.rules = RuleBook(self.config_maps.get, self._stored_rule)
         self.instances: dict[str, Instance] = {}
         """Instances by owner uid as last built; whatever changes one drops it here (see observe.snapshot)."""
+        self.rank_tables: dict[str, JobTable] = {}
+        """The same for rank tables (see observe.ranktables)."""
+        self.refused_tables: dict[str, str] = {}
+        """Owner uid -> the API server's words when it refused the rank table; kept by actuate.ranktables."""
+        self.followers: list[Callable[[str], None]] = []
+        """Called with the owner uid of every instance that may have changed, or whose owner is gone."""
         self._jobs_by_uid: dict[str, JobRecord] = {}
         self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
         self._services_by_rule: defaultdict[Name, set[ServiceKey]] = defaultdict(set)
@@ -82,10 +90,17 @@ class Cache:
 
     def mark(self, uid: str) -> None:
         """Something about this instance changed: build it anew, and look at its service again."""
-        self.instances.pop(uid, None)
+        self._drop(uid)
         job = self._jobs_by_uid.get(uid)
         if job is not None:
             self._dirty(job.job.key)
+
+    def _drop(self, uid: str) -> None:
+        """Forget what was made of this instance, and tell those who follow it."""
+        self.instances.pop(uid, None)
+        self.rank_tables.pop(uid, None)
+        for follower in self.followers:
+            follower(uid)
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
         if old is not None:
@@ -94,7 +109,7 @@ class Cache:
             self._remember_job(new)
         for record in (old, new):
             if record is not None:
-                self.instances.pop(record.uid, None)
+                self._drop(record.uid)
                 self._dirty(record.job.key)
 
     def _remember_job(self, record: JobRecord) -> None:
@@ -168,11 +183,14 @@ class Cache:
         if record is not None:
             for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
                 self._dirty(key)
+            job = self.jobs.get(record.namespace, record.name.removeprefix(RANK_TABLE_PREFIX)) if record.rings else None
+            if job is not None:
+                self.mark(job.uid)
 
     def _on_deployment(self, old: DeploymentRecord | None, new: DeploymentRecord | None) -> None:
         if any(record is not None and record.name == OPERATOR_DEPLOYMENT for record in (old, new)):
-            for key in self.service_keys():
-                self._dirty(key)
+            for uid in sorted(self._jobs_by_uid):
+                self.mark(uid)
 
     # what the scaler itself left in the cluster
 

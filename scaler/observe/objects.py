@@ -13,7 +13,13 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
+from scaler.workloads import devices
 from scaler.workloads.ascendjob import Job, read_job
+from scaler.workloads.devices import PodDevices
+from scaler.workloads.ranktable import KEY as RANK_TABLE_KEY
+from scaler.workloads.ranktable import PREFIX as RANK_TABLE_PREFIX
+from scaler.workloads.ranktable import VERSION_KEY
+from scaler.workloads.rings import Rings
 
 RULE_KEY = "elastic_scaling.json"
 ANNOTATION_PREFIX = "mind-cluster/"
@@ -63,16 +69,37 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     scheduling_gates: list[_Gate] = []
 
 
-class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+class _PodAnnotations(msgspec.Struct, frozen=True, gc=False):
+    """The annotations that describe a pod's chips; the others are skipped."""
+
+    rank_index: str = msgspec.field(name=devices.RANK_INDEX, default="")
+    configuration: str = msgspec.field(name=devices.CONFIGURATION, default="")
+    configuration_npu: str = msgspec.field(name=devices.CONFIGURATION_NPU, default="")
+    real: str = msgspec.field(name=devices.REAL, default="")
+    hardware_type: str = msgspec.field(name=devices.HARDWARE_TYPE, default="")
+    super_pod: str = msgspec.field(name=devices.SUPER_POD, default="")
+
+
+class _PodLabels(msgspec.Struct, frozen=True, gc=False):
+    fault_type: str = msgspec.field(name="fault-type", default="")
+
+
+class _PodMetadata(Metadata):
+    annotations: _PodAnnotations = _PodAnnotations()
+    labels: _PodLabels = _PodLabels()
+
+
+class _PodStatus(msgspec.Struct, frozen=True):
     phase: str = ""
     conditions: list[_Condition] = []
-    container_statuses: list[_ContainerStatus] = []
+    container_statuses: list[_ContainerStatus] = msgspec.field(name="containerStatuses", default_factory=list)
+    pod_ip: str = msgspec.field(name="podIP", default="")
 
 
 class PodObject(msgspec.Struct):
     """The part of a Pod that the scaler reads."""
 
-    metadata: Metadata
+    metadata: _PodMetadata
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
@@ -93,17 +120,20 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     ready: bool
     crashing: bool
     restarts: int
+    devices: PodDevices | None = None
+    """Its chips; None for pods of others, which are most and must stay small."""
 
 
 def pod_record(pod: PodObject) -> PodRecord:
     """The record of any pod; strings that repeat are shared."""
     meta, status = pod.metadata, pod.status
+    owner_uid = _controller_uid(meta, "AscendJob")
     return PodRecord(
         namespace=sys.intern(meta.namespace),
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        owner_uid=sys.intern(_controller_uid(meta, "AscendJob")),
+        owner_uid=sys.intern(owner_uid),
         node=sys.intern(pod.spec.node_name),
         phase=sys.intern(status.phase),
         created=seconds_of(meta.creation_timestamp),
@@ -115,6 +145,20 @@ def pod_record(pod: PodObject) -> PodRecord:
             for c in status.container_statuses
         ),
         restarts=sum(c.restart_count for c in status.container_statuses),
+        devices=_devices(pod) if owner_uid else None,
+    )
+
+
+def _devices(pod: PodObject) -> PodDevices:
+    told = pod.metadata.annotations
+    return PodDevices(
+        rank_index=told.rank_index,
+        configuration=told.configuration or told.configuration_npu,
+        real=told.real,
+        hardware_type=sys.intern(told.hardware_type),
+        super_pod=sys.intern(told.super_pod),
+        ip=pod.status.pod_ip,
+        separated=pod.metadata.labels.fault_type == "Separate",
     )
 
 
@@ -189,10 +233,12 @@ class ConfigMapObject(msgspec.Struct, rename="camel"):
     metadata: _ConfigMapMetadata
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
+    immutable: bool | None = None
 
 
 class ConfigMapRecord(msgspec.Struct, frozen=True):
-    """A ConfigMap that may be a rule (its key names, and the value of the rule key only) or one of our own (whole)."""
+    """A ConfigMap that may be a rule (its key names, and the value of the rule key only), one of our own (whole), or
+    that of a rank table."""
 
     namespace: str
     name: str
@@ -204,12 +250,15 @@ class ConfigMapRecord(msgspec.Struct, frozen=True):
     annotations: dict[str, str]
     own: Object | None
     """The object itself, with labels and annotations as its metadata, when it is one that the scaler wrote."""
+    rings: Rings | None = None
+    """What matters for a rank table, when its name says that it is for one."""
 
 
 def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
     meta = cm.metadata
     own = None
-    if any(label.startswith(ANNOTATION_PREFIX) for label in meta.labels):
+    rings = _rings(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None
+    if rings is None and any(label.startswith(ANNOTATION_PREFIX) for label in meta.labels):
         named = {"labels": meta.labels, "annotations": meta.annotations}
         own = {"metadata": named, "data": cm.data, "binaryData": cm.binary_data}
     return ConfigMapRecord(
@@ -222,7 +271,33 @@ def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
         data={key: value for key, value in cm.data.items() if key == RULE_KEY},
         annotations={k: v for k, v in meta.annotations.items() if k.startswith(ANNOTATION_PREFIX)},
         own=own,
+        rings=rings,
     )
+
+
+def _rings(cm: ConfigMapObject) -> Rings:
+    meta = cm.metadata
+    owner = next((owner for owner in meta.owner_references if owner.controller), Owner())
+    others = [len(v.encode()) for k, v in cm.data.items() if k not in (RANK_TABLE_KEY, VERSION_KEY)]
+    return Rings(
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        text=cm.data.get(RANK_TABLE_KEY),
+        version=cm.data.get(VERSION_KEY, ""),
+        immutable=bool(cm.immutable),
+        binary=RANK_TABLE_KEY in cm.binary_data,
+        controller=f"{owner.kind} {owner.name}" if owner.uid else "",
+        controller_uid=owner.uid,
+        other_bytes=sum(others) + sum(map(len, cm.binary_data.values())),
+        labels=meta.labels,
+    )
+
+
+def read_rings(obj: Object) -> Rings:
+    """The ConfigMap of a rank table as the API server answers it."""
+    return _rings(msgspec.convert(obj, ConfigMapObject))
 
 
 class JobRecord(msgspec.Struct, frozen=True):

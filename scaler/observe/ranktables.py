@@ -1,0 +1,68 @@
+"""From the cache to the rank table of one job and what stands in its way. Built once per change. Writes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scaler.plan.model import Reason, Warning
+from scaler.workloads.devices import PodDevices
+from scaler.workloads.ranktable import PREFIX, Member, RankTable, rank_table
+from scaler.workloads.rings import Obstacle, Rings, obstacle, servers_of
+
+if TYPE_CHECKING:
+    from scaler.observe.cache import Cache
+    from scaler.observe.objects import JobRecord, PodRecord
+
+
+class JobTable(msgspec.Struct, frozen=True):
+    """What the table of a job should say, and what people should know about it."""
+
+    table: RankTable
+    rings: Rings | None
+    obstacle: Obstacle | None
+
+
+def table_of(cache: Cache, record: JobRecord) -> JobTable | None:
+    """None for jobs that are not ours to write tables for, and while a job is wrong but its pods are whole."""
+    if record.job.label_problem is Reason.NOT_SERVED or _must_stay(cache, record):
+        return None
+    known = cache.rank_tables.get(record.uid)
+    if known is None:
+        known = cache.rank_tables[record.uid] = _build(cache, record)
+    return known
+
+
+def _build(cache: Cache, record: JobRecord) -> JobTable:
+    job, obj = record.job, record.object
+    owned = cache.pods_of(record.uid)
+    table = rank_table(job, obj, [member_of(owned[name]) for name in job.pods if name in owned])
+    rings = rings_of(cache, record.namespace, record.name)
+    found = obstacle(rings, job, obj, table)
+    refused = cache.refused_tables.get(record.uid)
+    if found is None and refused:
+        found = Obstacle(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
+    return JobTable(table, rings, found)
+
+
+def _must_stay(cache: Cache, record: JobRecord) -> bool:
+    """A job that was edited into one that is wrong: its pods run on, and so must what is told of them."""
+    if not record.job.faults or record.job.deleting:
+        return False
+    rings = rings_of(cache, record.namespace, record.name)
+    members = [member_of(pod) for pod in cache.pods_of(record.uid).values()]
+    listed = len(servers_of(rings.text)) if rings is not None else 0
+    return len(members) >= listed > 0 and not any(member.lost for member in members)
+
+
+def rings_of(cache: Cache, namespace: str, job: str) -> Rings | None:
+    """The ConfigMap for the rank table of the job with this name, as the cache has it."""
+    record = cache.config_maps.get(namespace, PREFIX + job)
+    return record.rings if record is not None else None
+
+
+def member_of(pod: PodRecord) -> Member:
+    """A pod as rank tables see it. One that has ended has given its chips back."""
+    lost = pod.terminating or pod.phase in ("Failed", "Succeeded")
+    return Member(pod.name, pod.node, pod.devices or PodDevices(), lost)
