@@ -1,0 +1,132 @@
+"""A live service that moves between Ascend Operator and the scaler, and what was written to it on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from scaler.app import run_controller
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, NODES, POD_GROUPS, PODS, QUEUES, SERVICES, Object, PatchType
+from scaler.settings import Settings
+from scaler.sim import objects
+from scaler.sim.census import Condition, census
+from scaler.sim.cluster import SimCluster
+from scaler.sim.collector import GarbageCollector
+from scaler.sim.faults import FaultActor
+from scaler.sim.kubelet import Kubelet
+from scaler.sim.manifests import apply, read_manifests
+from scaler.sim.nodes import NodeLifecycle, NodeSpec, add_node
+from scaler.sim.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
+from scaler.sim.play import START
+from scaler.sim.scheduler import GangScheduler
+
+SCALER, OPERATOR = "scaler", "operator"
+_LABELS = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
+_QUEUE: Object = {
+    "apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1},
+}  # fmt: skip
+
+
+class Moving:
+    """The cluster, with the operator's Deployment at one replica. Every client is known to the audit by its name."""
+
+    def __init__(self) -> None:
+        self.clock = Clock(START)
+        self.cluster = SimCluster(self.clock)
+        self._scaler: asyncio.Task[None] | None = None
+
+    # what happens
+
+    async def furnish(self, nodes: int, manifests: list[Path]) -> None:
+        for number in range(nodes):
+            await add_node(self.cluster, NodeSpec(f"npu-{number}", labels=_LABELS))
+        await add_node(self.cluster, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
+        self.cluster.apply([_QUEUE])
+        for path in manifests:
+            for obj in read_manifests(path):
+                await apply(self.cluster, obj)
+
+    async def scale_operator(self, replicas: int) -> None:
+        patch = {"spec": {"replicas": replicas}}
+        await self.cluster.patch(DEPLOYMENTS, NAMESPACE, DEPLOYMENT, patch, patch_type=PatchType.MERGE)
+
+    def start_scaler(self, **settings: Any) -> None:
+        chosen = Settings(**{"leader_election": False, "http_port": 0, "mode": "auto", **settings})
+        api = self.cluster.client(SCALER)
+        self._scaler = asyncio.create_task(run_controller(api, chosen, self.clock, seed=0))
+
+    async def stop_scaler(self) -> None:
+        if self._scaler is not None:
+            task, self._scaler = self._scaler, None
+            assert not task.done(), task.exception()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def node(self, name: str, *, ready: bool) -> None:
+        patch = {"status": {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]}}
+        await self.cluster.patch(NODES, None, name, patch, patch_type=PatchType.MERGE, subresource="status")
+
+    # what there is
+
+    def uids(self) -> dict[str, str]:
+        """Every pod, PodGroup and Service of a job, by kind and name."""
+        return {
+            f"{resource.plural} {objects.name(obj)}": objects.uid(obj)
+            for resource in (PODS, POD_GROUPS, SERVICES)
+            for obj in self.cluster.peek(resource)
+            if objects.owner_uid(obj)
+        }
+
+    def running(self) -> set[str]:
+        """Instances under a rule that run."""
+        found = census(self.cluster.peek(ASCEND_JOBS), self.cluster.peek(PODS), self.cluster.peek(NODES))
+        return {view.name for views in found.values() for view in views if view.condition is Condition.RUNNING}
+
+    def writes(self, client: str, *kinds: str) -> list[str]:
+        """`verb plural name` of what a client wrote to objects of these kinds (plural; default: those of instances)."""
+        wanted = kinds or ("pods", "podgroups", "services")
+        return [
+            f"{write.verb} {write.resource.plural} {write.name}"
+            for write in self.cluster.writes(client)
+            if write.resource.plural in wanted
+        ]
+
+    def node_of(self, pod: str) -> str:
+        return next(objects.node_of(found) for found in self.cluster.peek(PODS) if objects.name(found) == pod)
+
+    def last_condition(self, job: str) -> str:
+        """Type and reason of the condition that `kubectl get acjob` shows."""
+        found = next(obj for obj in self.cluster.peek(ASCEND_JOBS) if objects.name(obj) == job)
+        last = objects.status(found)["conditions"][-1]
+        return f"{last['type']} {last['reason']}"
+
+
+@asynccontextmanager
+async def moving(nodes: int, *manifests: Path) -> AsyncIterator[Moving]:
+    """An operator that has brought the manifests' services up, for as long as the block lasts."""
+    on = Moving()
+    on.cluster.apply([deployment()])
+    api = on.cluster.client("world")
+    actors = [
+        GangScheduler(api, on.clock),
+        Kubelet(api, on.clock),
+        FaultActor(api, on.clock),
+        NodeLifecycle(api, on.clock),
+        GarbageCollector(api),
+        DeployedOperator(on.cluster.client(OPERATOR), on.clock),
+    ]
+    tasks = [asyncio.create_task(actor.run()) for actor in actors]
+    try:
+        await on.furnish(nodes, list(manifests))
+        await asyncio.sleep(240)
+        yield on
+        await on.stop_scaler()
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [end for end in ended if isinstance(end, Exception)] == []
