@@ -1,8 +1,9 @@
 """A stand-in for the fault handling of MindCluster's Volcano plugin: it deletes the pods of faulty instances.
 
 Only PodGroups in phase Running or Unknown are looked at. A pod is faulty when its node is missing or not Ready, when
-it is labelled `fault-type=Separate`, or when it failed and the PodGroup's `fault-retry-times` is not used up.
-Not modelled: chip, switch and sub-health faults, and the escalation of pod-level rescheduling.
+its node, switch or one of its chips is reported as faulty, when it is labelled `fault-type=Separate`, or when it failed
+and the PodGroup's `fault-retry-times` is not used up.
+Not modelled: sub-health faults, and the escalation of pod-level rescheduling.
 Must not: delete PodGroups, Services or jobs, or create anything.
 """
 
@@ -12,9 +13,11 @@ import asyncio
 from collections import defaultdict
 
 from scaler.clock import Clock
-from scaler.kube.api import NODES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim import objects
+from scaler.sim.chips import given_chips
+from scaler.sim.fault_reports import reported
 from scaler.sim.mirror import Mirror, key_of
 
 _POD_LEVEL_APPS = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
@@ -29,7 +32,7 @@ class FaultActor:
         self._clock = clock
         self._detection = detection
         self._grace_over_time = grace_over_time
-        self._mirror = Mirror(api, PODS, NODES, POD_GROUPS)
+        self._mirror = Mirror(api, PODS, NODES, POD_GROUPS, CONFIG_MAPS)
         self._faulty_since: dict[str, float] = {}
         self._retries_used: dict[str, int] = {}
         self._evicted: dict[str, float] = {}
@@ -83,7 +86,9 @@ class FaultActor:
 
     def _separated(self, pod: Object) -> bool:
         node = self._mirror.get(NODES, "", objects.node_of(pod))
-        return not objects.node_ready(node) or objects.labels_of(pod).get("fault-type") == "Separate"
+        faults = reported(self._mirror.all(CONFIG_MAPS), objects.node_of(pod))
+        hurt = faults.whole or bool(faults.chips & given_chips(pod))
+        return hurt or not objects.node_ready(node) or objects.labels_of(pod).get("fault-type") == "Separate"
 
     def _failed(self, group: Object, pod: Object) -> bool:
         failed = objects.phase(pod) == "Failed" or objects.last_exit_code(pod) != 0

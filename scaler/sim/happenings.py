@@ -12,6 +12,7 @@ from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim import objects
+from scaler.sim.fault_reports import report_chips, report_node, report_switch
 from scaler.sim.flaky import FlakyApi
 from scaler.sim.kubelet import exit_pod
 from scaler.sim.manifests import KINDS, apply, delete, ensure_namespace, read_manifests
@@ -22,6 +23,7 @@ from scaler.sim.scenario import (
     ApiFault,
     ControllerEvent,
     Event,
+    FaultEvent,
     NodeEvent,
     NodeGroup,
     ObjectRef,
@@ -89,6 +91,8 @@ class Happenings:
         match event:
             case Event(node=NodeEvent() as node):
                 await self._node(node)
+            case Event(fault=FaultEvent() as fault):
+                await self._fault(fault)
             case Event(apply=Path() as path):
                 await self._apply(path)
             case Event(delete=ObjectRef() as ref):
@@ -101,10 +105,15 @@ class Happenings:
                 await self._patch(patch)
             case Event(pod_exit=PodExit() as pod_exit):
                 await self._pod_exit(pod_exit)
+            case _:
+                await self._befall_the_scaler(event)
+
+    async def _befall_the_scaler(self, event: Event) -> None:
+        match event:
             case Event(controller=ControllerEvent() as what):
                 await self._controller(what)
-            case Event(api_fault=ApiFault() as fault):
-                self._api_fault(fault)
+            case Event(api_fault=ApiFault() as trouble):
+                self._api_fault(trouble)
             case _:
                 raise EventError("the event has no action")
 
@@ -128,6 +137,19 @@ class Happenings:
             await befall(self._api, self._specs[name], fate)
         except NotFoundError:
             raise EventError(f"node {name} is gone already") from None
+
+    async def _fault(self, event: FaultEvent) -> None:
+        names = event.names or (await self._nodes_of(event.of_job))[: event.at_most]
+        what = f"chips {', '.join(map(str, event.chips))}" if event.what == "chip" else event.what
+        self._announce(f"{', '.join(names)}: {what} reported {event.becomes}")
+        healthy = event.becomes == "healthy"
+        for name in names:
+            if event.what == "chip":
+                await report_chips(self._api, self._clock, name, event.chips, healthy=healthy)
+            elif event.what == "node":
+                await report_node(self._api, self._clock, name, healthy=healthy)
+            else:
+                await report_switch(self._api, self._clock, name, healthy=healthy)
 
     async def _nodes_of(self, of_job: str) -> list[str]:
         """The nodes that the pods of `namespace/job` are bound to."""

@@ -16,6 +16,7 @@ from scaler.clock import Clock, rfc3339, seconds_of
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError
 from scaler.sim import objects
+from scaler.sim.chips import host_address, pod_address
 from scaler.sim.mirror import Mirror
 
 _RETRY = 1.0  # seconds after a failed write
@@ -136,7 +137,8 @@ def running_status(pod: Object, *, now: float, ready: bool) -> Object:
     return {
         "phase": "Running",
         "startTime": started,
-        "podIP": old.get("podIP") or _address(pod),
+        "hostIP": host_address(objects.node_of(pod)),
+        "podIP": old.get("podIP") or pod_address(pod),
         "conditions": [
             _condition("PodScheduled", "True", seconds_of(started)),
             _condition("Ready", str(ready), now),
@@ -178,9 +180,3 @@ async def write_status(api: KubeApi, pod: Object, status: Object) -> None:
 
 def _condition(kind: str, value: str, since: float) -> Object:
     return {"type": kind, "status": value, "lastTransitionTime": rfc3339(since)}
-
-
-def _address(pod: Object) -> str:
-    """An address of our own for each pod, the same in every run."""
-    number = zlib.crc32(f"{objects.namespace(pod)}/{objects.name(pod)}".encode())
-    return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{max(1, number & 255)}"

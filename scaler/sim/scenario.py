@@ -104,6 +104,23 @@ class NodeEvent(_Model):
         return self
 
 
+class FaultEvent(_Model):
+    """MindCluster reports a fault of chips, of whole nodes, or of their switches; or that it is over."""
+
+    what: Literal["chip", "node", "switch"]
+    becomes: Literal["faulty", "healthy"] = "faulty"
+    names: list[Name] = Field([], description="Node names.")
+    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
+    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
+    chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field([0], description="With chip: their numbers on the node.")
+
+    @model_validator(mode="after")
+    def _named(self) -> FaultEvent:
+        if bool(self.names) == bool(self.of_job):
+            raise ValueError("say which nodes: either names or of_job")
+        return self
+
+
 class RuleEvent(_Model):
     """Write the rule: the ConfigMap is created, or its document replaced."""
 
@@ -149,7 +166,7 @@ class ApiFault(_Model):
     share: float = Field(1.0, gt=0, le=1, description="Share of the requests that fail.")
 
 
-_ACTIONS = ("node", "apply", "delete", "delete_file", "rule", "patch", "pod_exit", "controller", "api_fault")
+_ACTIONS = ("node", "apply", "delete", "delete_file", "rule", "patch", "pod_exit", "fault", "controller", "api_fault")
 
 
 def _exactly_one(schema: dict[str, Any]) -> None:
@@ -165,6 +182,7 @@ class Event(_Model):
     name: str = Field("", description="For `after:` in expectations.")
     note: str = Field("", description="Said in the timeline instead of the generated words.")
     node: NodeEvent | None = Field(None, description="Nodes fail, are cordoned, vanish or return.")
+    fault: FaultEvent | None = Field(None, description="Chips, nodes or switches are reported as faulty.")
     apply: Path | None = Field(None, description="A file or folder of manifests.")
     delete: ObjectRef | None = Field(None, description="One object.")
     delete_file: Path | None = Field(None, description="What a file contains.")

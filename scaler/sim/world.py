@@ -15,7 +15,9 @@ from scaler.clock import Clock
 from scaler.kube.api import QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.plan.model import Plan, Snapshot
+from scaler.sim.clusterd import ClusterD
 from scaler.sim.collector import GarbageCollector
+from scaler.sim.device_plugin import DevicePlugin
 from scaler.sim.faults import FaultActor
 from scaler.sim.flaky import FlakyApi
 from scaler.sim.happenings import EventError, Happenings, node_specs
@@ -119,7 +121,9 @@ class World:
         return [
             self._recorder,
             GangScheduler(api, clock, period=timing.schedule_period),
+            DevicePlugin(api),
             Kubelet(api, clock, timings=kubelet, seed=self._seed),
+            ClusterD(api),
             FaultActor(api, clock, detection=timing.fault_detection),
             MindIEController(api, clock, patience=timing.mindie_patience),
             NodeLifecycle(api, clock, eviction=timing.eviction),

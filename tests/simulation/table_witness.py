@@ -1,0 +1,130 @@
+"""A witness of rank tables from outside: it shares no code with what makes them, and looks at every change.
+
+A table may be wrong for as long as a write takes, and no longer: `GRACE` virtual seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
+from scaler.sim import objects
+from scaler.sim.mirror import Mirror
+from scaler.sim.play import START
+
+GRACE = 0.5
+
+
+class TableWitness:
+    """`wrong` lists every table that was wrong for longer than the grace, with what it said."""
+
+    def __init__(self, api: KubeApi, clock: Clock) -> None:
+        self.wrong: list[str] = []
+        self.completions = 0
+        self.withdrawals = 0
+        self._clock = clock
+        self._mirror = Mirror(api, PODS, CONFIG_MAPS, ASCEND_JOBS)
+        self._since: dict[str, tuple[str, float]] = {}
+        self._last: dict[str, tuple[str, int]] = {}
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run())
+            group.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            await self._mirror.wait(GRACE / 4 if self._since else None)
+            if self._mirror.synced:
+                self.look()
+
+    def look(self) -> None:
+        """Judge everything as it is now."""
+        now = self._clock.now()
+        found: dict[str, str] = {}
+        for cm in self._mirror.all(CONFIG_MAPS):
+            if objects.name(cm).startswith("rings-config-"):
+                self._follow(cm)
+                found[objects.name(cm)] = self._judge(cm)
+            elif objects.name(cm).startswith("global-ranktable-"):
+                found[objects.name(cm)] = self._judge_global(cm)
+        before, self._since = self._since, {}
+        for name, problem in found.items():
+            if problem:
+                _, since = before.get(name, ("", now))
+                self._since[name] = (problem, since)
+                if now - since > GRACE:
+                    self.wrong.append(f"{name} at {now - START:.1f} s: {problem}")
+                    self._since[name] = (problem, now)
+
+    def statuses(self) -> dict[str, str]:
+        return {
+            objects.name(cm): json.loads(cm["data"]["hccl.json"])["status"]
+            for cm in self._mirror.all(CONFIG_MAPS)
+            if objects.name(cm).startswith("rings-config-")
+        }
+
+    def _follow(self, cm: Object) -> None:
+        """Every change of the text raises the version."""
+        text, version = cm["data"]["hccl.json"], int(cm["data"].get("version", -1))
+        before = self._last.get(objects.name(cm))
+        self._last[objects.name(cm)] = (text, version)
+        if before is None or before[0] == text:
+            return
+        if version <= before[1]:
+            self.wrong.append(f"{objects.name(cm)}: version {version} after {before[1]}")
+        done = json.loads(text)["status"] == "completed"
+        self.completions += done
+        self.withdrawals += not done
+
+    def _judge(self, cm: Object) -> str:
+        """What is wrong with the table of one job, "" when nothing is."""
+        table = json.loads(cm["data"]["hccl.json"])
+        pods = self._whole_instance(objects.namespace(cm), objects.name(cm).removeprefix("rings-config-"))
+        if pods is None:
+            return f"says {table['status']}, with a list" if table != {"status": "initializing"} else ""
+        if table["status"] != "completed":
+            return "is not completed although every pod has its chips"
+        return "" if list(_ranks(table)) == list(_expected(pods)) else f"does not say what its pods say: {table}"
+
+    def _whole_instance(self, namespace: str, name: str) -> list[Object] | None:
+        """The pods in the order of ranks when all are there with chips and address, else None."""
+        job = self._mirror.get(ASCEND_JOBS, namespace, name)
+        if job is None:
+            return None
+        number = sum(spec.get("replicas", 1) for spec in job["spec"]["replicaSpecs"].values())
+        pods = [
+            pod
+            for pod in self._mirror.all(PODS)
+            if objects.owner_uid(pod) == objects.uid(job)
+            and not (objects.terminating(pod) or objects.ended(pod))
+            and objects.status(pod).get("podIP")
+            and "huawei.com/AscendReal" in objects.annotations_of(pod)
+        ]
+        by_rank = sorted(pods, key=lambda pod: int(objects.annotations_of(pod)["hccl/rankIndex"]))
+        return by_rank if len(pods) == number else None
+
+    def _judge_global(self, cm: Object) -> str:
+        """Nobody who is gone is in the global table."""
+        table = json.loads(cm["data"]["global_ranktable"])
+        listed = [s for group in table["server_group_list"] if group["group_id"] == "2" for s in group["server_list"]]
+        alive = {objects.status(pod).get("podIP") for pod in self._mirror.all(PODS) if not objects.terminating(pod)}
+        gone = [server["container_ip"] for server in listed if server["container_ip"] not in alive]
+        return f"lists {gone}, which are gone" if gone and "completed" in self.statuses().values() else ""
+
+
+def _ranks(table: Any) -> Any:
+    for server in table["server_list"]:
+        for device in server["device"]:
+            yield server["container_ip"], server["host_ip"], int(device["rank_id"]), device["device_id"]
+
+
+def _expected(pods: list[Object]) -> Any:
+    rank = 0
+    for pod in pods:
+        for chip in objects.annotations_of(pod)["huawei.com/AscendReal"].split(","):
+            yield objects.status(pod)["podIP"], objects.status(pod)["hostIP"], rank, chip.rpartition("-")[2]
+            rank += 1

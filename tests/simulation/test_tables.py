@@ -1,0 +1,94 @@
+"""Rank tables from the start of a service through faults to its recovery, judged at every moment by a witness."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaler.clock import Clock
+from scaler.sim import loop
+from scaler.sim.cluster import SimCluster
+from scaler.sim.play import START, real_controller, silence_logs
+from scaler.sim.scenario import Scenario
+from scaler.sim.timeline import Timeline
+from scaler.sim.world import World
+from tests.simulation.table_witness import TableWitness
+from tests.simulation.test_motor import SERVICES
+from tests.simulation.worlds import failures, scenario
+
+
+def witnessed(what: Scenario, *, seed: int = 0) -> tuple[Timeline, TableWitness, dict[str, str]]:
+    """Play it with a witness; the status of every table at the end."""
+    silence_logs()
+    timeline = Timeline(None)
+    statuses: dict[str, str] = {}
+
+    async def main() -> TableWitness:
+        clock = Clock(START)
+        cluster = SimCluster(clock, seed=seed)
+        witness = TableWitness(cluster, clock)
+        world = World(cluster, clock, what, controller=real_controller(seed), timeline=timeline, seed=seed)
+        watching = asyncio.create_task(witness.run())
+        try:
+            await world.play()
+        finally:
+            statuses.update(witness.statuses())
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        return witness
+
+    return timeline, loop.run(main(), seed=seed), statuses
+
+
+def _of(name: str) -> dict[str, Any]:
+    return {"of_job": f"mindie/mindie-server-{name}", "at_most": 1}
+
+
+def _story(nodes: int) -> list[dict[str, Any]]:
+    """A node is lost and returns, two chips fail and are mended, a node goes for good and is replaced."""
+    mended = {"what": "chip", "chips": [0, 3], "becomes": "healthy", "names": [f"npu-{n}" for n in range(nodes)]}
+    return [
+        {"at": "4m", "node": {**_of("p0"), "becomes": "not-ready"}},
+        {"at": "6m", "node": {"becomes": "ready"}},
+        {"at": "10m", "fault": {"what": "chip", "chips": [0, 3], **_of("d0")}},
+        {"at": "12m", "fault": mended},
+        {"at": "16m", "node": {**_of("d0"), "becomes": "gone"}},
+        {"at": "18m", "node": {"becomes": "ready"}},
+    ]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_all_tables_of_a_service_are_right_at_every_moment_and_complete_in_the_end(real_data: Path, name: str) -> None:
+    nodes, prefills, decodes = SERVICES[name]
+    folder = real_data / "motor" / name
+    manifests = [folder / "configmaps", folder / "deployment"]
+    what = scenario(nodes, manifests, a3=name.startswith("A3"), events=_story(nodes), until="24m")
+    timeline, witness, statuses = witnessed(what)
+    assert failures(timeline) == []
+    assert witness.wrong == []
+    assert statuses == {
+        f"rings-config-mindie-server-{group}{number}": "completed"
+        for group, instances in (("p", prefills), ("d", decodes))
+        for number in range(instances)
+    }
+    assert witness.withdrawals >= 3
+    assert witness.completions == witness.withdrawals + prefills + decodes
+
+
+DEAD = [
+    {"at": "5m", "controller": "stop"},
+    {"at": "5m1s", "pod_exit": {"namespace": "mindie", "pod": "mindie-server-p0-master-0"}},
+    {"at": "6m", "controller": "start"},
+]
+
+
+def test_what_was_missed_while_no_scaler_ran_is_made_good_when_one_starts(real_data: Path) -> None:
+    folder = real_data / "motor" / "A2_2P1D_p1pod_d1pod"
+    what = scenario(3, [folder / "configmaps", folder / "deployment"], events=DEAD, until="10m")
+    _, witness, statuses = witnessed(what)
+    assert witness.wrong
+    assert [text for text in witness.wrong if not 300 < float(text.split()[2]) < 361] == []
+    assert set(statuses.values()) == {"completed"}
