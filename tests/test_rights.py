@@ -45,6 +45,8 @@ MORE: list[Object] = [
 
 RARE = {
     ("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),  # asked by an admission plugin, not by a request
+    ("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
+    ("scheduling.volcano.sh", "podgroups", "patch"),  # after somebody edited replicas
     ("mindxdl.gitee.com", "ascendjobs", "get"),  # after a conflict with another writer of the status
 }
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 import structlog
 
+from scaler.actuate.steps import Steps
 from scaler.actuate.writer import Writer
+from scaler.clock import Clock
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object, Resource
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -28,6 +30,7 @@ from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.objects import JobRecord
 from scaler.observe.store import Store
+from scaler.plan.life import LifeAction
 from scaler.plan.model import Action, Admit, Complete, Plan, Reclaim, ServiceKey
 from scaler.workloads import ascendjob_objects as objects
 
@@ -48,7 +51,10 @@ class Outcome(msgspec.Struct, frozen=True):
 class Actuator:
     """One per process; actions of one plan run in parallel."""
 
-    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey], *, clusterd: str) -> None:
+    def __init__(
+        self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey], *, clusterd: str, clock: Clock
+    ) -> None:
+        self._steps = Steps(writer, cache, expectations, clock)
         self._writer = writer
         self._cache = cache
         self._expectations = expectations
@@ -77,7 +83,15 @@ class Actuator:
             case Reclaim():
                 return await self._take_back(key, record)
             case _:
-                assert_never(action)
+                return await self._step(key, record, action)
+
+    async def _step(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> Outcome:
+        """Whatever goes wrong, the decision is made anew: there is nothing to undo."""
+        try:
+            await self._steps.perform(key, record, step)
+        except KubeError as error:
+            return Outcome(record.uid, failed=str(error))
+        return Outcome(record.uid)
 
     # admit, complete
 

@@ -24,6 +24,7 @@ from scaler.observe.store import Name, Store
 from scaler.plan.model import Instance, ServiceKey
 from scaler.report.last_valid import LastValid, decode
 from scaler.report.objects import last_valid_name, rule_of
+from scaler.workloads import retries
 from scaler.workloads.ranktable import PREFIX as RANK_TABLE_PREFIX
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
@@ -72,6 +73,12 @@ class Cache:
     def pods_of(self, uid: str) -> dict[str, PodRecord]:
         """The pods that the owner with this uid controls, by name."""
         return self._pods_by_owner.get(uid, {})
+
+    def retries_left(self, namespace: str, pod_group: str) -> int | None:
+        """What Volcano says about the job of this PodGroup; None when it says nothing."""
+        record = self.config_maps.get(retries.NAMESPACE, retries.CONFIG_MAP)
+        counts = record.retries if record is not None else None
+        return counts.get(f"{namespace}/{pod_group}") if counts else None
 
     def rule_is_named(self, namespace: str, rule: str) -> bool:
         """Whether some job names the rule."""
@@ -183,9 +190,19 @@ class Cache:
         if record is not None:
             for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
                 self._dirty(key)
+            if record.retries is not None:
+                self._on_retries()
             job = self.jobs.get(record.namespace, record.name.removeprefix(RANK_TABLE_PREFIX)) if record.rings else None
             if job is not None:
                 self.mark(job.uid)
+
+    def _on_retries(self) -> None:
+        """Volcano counted a retry of some job, or all of them anew after a restart."""
+        for uid, record in list(self._jobs_by_uid.items()):
+            known = self.instances.get(uid)
+            left = self.retries_left(record.namespace, record.job.pod_group)
+            if known is not None and known.life.remaining != left:
+                self.mark(uid)
 
     def _on_deployment(self, old: DeploymentRecord | None, new: DeploymentRecord | None) -> None:
         if any(record is not None and record.name == OPERATOR_DEPLOYMENT for record in (old, new)):

@@ -13,7 +13,8 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
-from scaler.workloads import devices
+from scaler.rules.jobspec import CONTAINER
+from scaler.workloads import devices, retries
 from scaler.workloads.ascendjob import Job, read_job
 from scaler.workloads.devices import PodDevices
 from scaler.workloads.ranktable import KEY as RANK_TABLE_KEY
@@ -22,6 +23,8 @@ from scaler.workloads.ranktable import VERSION_KEY
 from scaler.workloads.rings import Rings
 
 RULE_KEY = "elastic_scaling.json"
+_DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "UnexpectedAdmissionError"})
+"""Values of a pod's status.reason that the kubelet gives to pods which it ends or refuses."""
 ANNOTATION_PREFIX = "mind-cluster/"
 
 
@@ -46,11 +49,17 @@ class _Waiting(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
+class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    exit_code: int = 0
+
+
 class _ContainerState(msgspec.Struct, frozen=True, gc=False):
     waiting: _Waiting | None = None
+    terminated: _Terminated | None = None
 
 
 class _ContainerStatus(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
     restart_count: int = 0
     state: _ContainerState = _ContainerState()
 
@@ -82,6 +91,7 @@ class _PodAnnotations(msgspec.Struct, frozen=True, gc=False):
 
 class _PodLabels(msgspec.Struct, frozen=True, gc=False):
     fault_type: str = msgspec.field(name="fault-type", default="")
+    version: str = ""
 
 
 class _PodMetadata(Metadata):
@@ -91,6 +101,7 @@ class _PodMetadata(Metadata):
 
 class _PodStatus(msgspec.Struct, frozen=True):
     phase: str = ""
+    reason: str = ""
     conditions: list[_Condition] = []
     container_statuses: list[_ContainerStatus] = msgspec.field(name="containerStatuses", default_factory=list)
     pod_ip: str = msgspec.field(name="podIP", default="")
@@ -120,6 +131,12 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     ready: bool
     crashing: bool
     restarts: int
+    version: int = 0
+    """The round of its job that it belongs to."""
+    exit_code: int = -1
+    """Of its container `ascend` once that has ended; -1 before, or when it left none."""
+    disrupted: bool = False
+    """It was ended by the cluster, and not by itself."""
     devices: PodDevices | None = None
     """Its chips; None for pods of others, which are most and must stay small."""
 
@@ -145,8 +162,16 @@ def pod_record(pod: PodObject) -> PodRecord:
             for c in status.container_statuses
         ),
         restarts=sum(c.restart_count for c in status.container_statuses),
+        version=int(version) if len(version := meta.labels.version) < 10 and version.isdecimal() else 0,
+        exit_code=next((_exit_code(c) for c in status.container_statuses if c.name == CONTAINER), -1),
+        disrupted=status.reason in _DISRUPTIONS
+        or any(c.type == "DisruptionTarget" and c.status == "True" for c in status.conditions),
         devices=_devices(pod) if owner_uid else None,
     )
+
+
+def _exit_code(container: _ContainerStatus) -> int:
+    return container.state.terminated.exit_code if container.state.terminated is not None else -1
 
 
 def _devices(pod: PodObject) -> PodDevices:
@@ -172,8 +197,18 @@ class OwnedObject(msgspec.Struct):
     metadata: Metadata
 
 
+class _PodGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
+    min_member: int = 0
+
+
+class PodGroupObject(OwnedObject):
+    """The part of a PodGroup that the scaler reads."""
+
+    spec: _PodGroupSpec = _PodGroupSpec()
+
+
 class OwnedRecord(msgspec.Struct, frozen=True, gc=False):
-    """A PodGroup or Service: existence and owner are all that matters."""
+    """A PodGroup or Service: existence and owner are nearly all that matters."""
 
     namespace: str
     name: str
@@ -181,6 +216,12 @@ class OwnedRecord(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     owner_uid: str
     terminating: bool
+    members: int = 0
+    """Of a PodGroup: the pods that it asks for."""
+
+
+def pod_group_record(group: PodGroupObject) -> OwnedRecord:
+    return msgspec.structs.replace(owned_record(group), members=group.spec.min_member)
 
 
 def owned_record(obj: OwnedObject) -> OwnedRecord:
@@ -252,6 +293,8 @@ class ConfigMapRecord(msgspec.Struct, frozen=True):
     """The object itself, with labels and annotations as its metadata, when it is one that the scaler wrote."""
     rings: Rings | None = None
     """What matters for a rank table, when its name says that it is for one."""
+    retries: dict[str, int] | None = None
+    """Volcano's count of retries per job, when it is the ConfigMap that holds it."""
 
 
 def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
@@ -272,7 +315,13 @@ def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
         annotations={k: v for k, v in meta.annotations.items() if k.startswith(ANNOTATION_PREFIX)},
         own=own,
         rings=rings,
+        retries=_retries(cm),
     )
+
+
+def _retries(cm: ConfigMapObject) -> dict[str, int] | None:
+    known = cm.metadata.name == retries.CONFIG_MAP and cm.metadata.namespace == retries.NAMESPACE
+    return retries.read_retries(cm.data.get(retries.KEY, "")) if known else None
 
 
 def _rings(cm: ConfigMapObject) -> Rings:

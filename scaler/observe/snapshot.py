@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scaler.observe.cache import Cache
+from scaler.observe.lives import life_of
 from scaler.observe.objects import JobRecord, PodRecord
 from scaler.observe.ranktables import table_of
 from scaler.observe.rulebook import RuleInForce
@@ -71,7 +72,8 @@ def _build(cache: Cache, record: JobRecord) -> Instance:
         label_problem=job.label_problem,
         faults=job.faults,
         name_taken=next(_taken_names(cache, record), ""),
-        trouble=next(_troubles(record, pods, faulty), ""),
+        trouble=job.ending or next(_troubles(record, pods, faulty), ""),
+        life=life_of(cache, record, present),
         warnings=tuple(_warnings(cache, record)),
     )
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from scaler.plan.model import Admit, Instance, Plan, Reclaim, Snapshot
+from scaler.plan.life import Remove
+from scaler.plan.model import Action, Admit, Instance, Plan, Reclaim, SlotAction, Snapshot
 
 
 def violations(snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
@@ -31,20 +32,29 @@ def _actions(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     for uid, times in Counter(action.uid for action in plan.actions).items():
         if times > 1:
             yield f"S2: {times} actions for {uid}, an instance is admitted or reclaimed whole"
-    if plan.actions and snapshot.key.rule and snapshot.rule is None:
-        yield f"S4: {len(plan.actions)} actions though no valid rule was ever seen"
-    if plan.actions and snapshot.key.rule and snapshot.options.paused:
-        yield f"S4: {len(plan.actions)} actions though the rule is paused"
+    moves = [action for action in plan.actions if isinstance(action, SlotAction)]
+    if moves and snapshot.key.rule and snapshot.rule is None:
+        yield f"S4: {len(moves)} actions though no valid rule was ever seen"
+    if moves and snapshot.key.rule and snapshot.options.paused:
+        yield f"S4: {len(moves)} actions though the rule is paused"
     for action in plan.actions:
         instance = instances.get(action.uid)
         if instance is None:
             yield f"S8: {type(action).__name__} of {action.uid}, which is no instance of this service"
         elif instance.label_problem:
             yield f"S8: {type(action).__name__} of {instance.name}, not ours to touch: {instance.label_problem}"
-        elif isinstance(action, Admit):
+        else:
+            yield from _action(instance, action)
+
+
+def _action(instance: Instance, action: Action) -> Iterator[str]:
+    match action:
+        case Admit():
             yield from _admission(instance)
-        elif isinstance(action, Reclaim):
+        case Reclaim():
             yield from _reclaim(instance)
+        case Remove():
+            yield from _removal(instance, action)
 
 
 def _admission(instance: Instance) -> Iterator[str]:
@@ -59,6 +69,13 @@ def _admission(instance: Instance) -> Iterator[str]:
 def _reclaim(instance: Instance) -> Iterator[str]:
     if instance.bound:
         yield f"S3: {instance.name} is reclaimed though {instance.bound} of its pods are bound to a node"
+
+
+def _removal(instance: Instance, removal: Remove) -> Iterator[str]:
+    """Only what has ended, what the user no longer wants, or anything of a job that has finished."""
+    allowed = {pod.name for pod in instance.life.failed} | set(instance.life.surplus)
+    if not instance.owner_finished and (removal.pod_group or not allowed.issuperset(removal.pods)):
+        yield f"S3: {', '.join(removal.pods) or 'the PodGroup'} of {instance.name} is removed though it may be running"
 
 
 def _target(snapshot: Snapshot, plan: Plan) -> Iterator[str]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
+from scaler.plan.life import LifeAction
 from scaler.plan.model import GroupPlan, Instance, InstanceMemory, Reason, State
 
 
@@ -19,6 +20,8 @@ class Member(msgspec.Struct):
     state: State
     running: bool = False
     in_flight: bool = False
+    step: LifeAction | None = None
+    """What its own life asks for in this pass; then nothing else is done about it."""
     reason: Reason | None = None
     """Set when this pass moves it; otherwise plan.verdicts finds the reason."""
 

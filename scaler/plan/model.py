@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from scaler.plan.life import Life, LifeAction
 from scaler.rules.rule import Rule, RuleOptions
 
 
@@ -138,6 +139,8 @@ class Instance(msgspec.Struct, frozen=True):
     """`Kind name` of an object that another owner has under a name this instance needs; "" when none."""
     trouble: str = ""
     """For people: what is wrong with its pods, e.g. `pod d0-master-0 on node node-4, which is not Ready`."""
+    life: Life = Life()
+    """How it restarts and ends."""
     warnings: tuple[tuple[Warning, str], ...] = ()
     """What people should know of it besides, with words; nothing of it is decided on."""
 
@@ -216,7 +219,9 @@ class Reclaim(msgspec.Struct, frozen=True, tag="Reclaim", tag_field="action"):
     uid: str
 
 
-Action = Admit | Complete | Reclaim
+SlotAction = Admit | Complete | Reclaim
+"""What the ratio decides; `LifeAction` is what the life of one instance asks for, whatever the ratio."""
+Action = SlotAction | LifeAction
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from scaler.plan.lifecycle import next_step, recheck_at
 from scaler.plan.members import Group, Member, in_order, newest_admission_first, why_not_admissible
 from scaler.plan.model import (
     Action,
@@ -64,7 +65,7 @@ def plan(snapshot: Snapshot) -> tuple[Plan, Memory]:
         complete=target.complete if target else not snapshot.key.rule,
         groups={name: group.plan() for name, group in groups.items()},
         verdicts=verdicts(snapshot, members, groups),
-        actions=tuple(actions),
+        actions=(*actions, *(member.step for member in members if member.step is not None)),
         notes=notes(snapshot, groups, target.unreachable if target else 0),
         recheck_at=_recheck_at(members, snapshot),
     )
@@ -109,11 +110,12 @@ def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
 def _look_at(instance: Instance, snapshot: Snapshot) -> Member:
     now, policy = snapshot.now, snapshot.policy
     remembered = snapshot.memory.instances.get(instance.uid, NEVER_SEEN)
+    step = next_step(instance, now)
     if runs_undisturbed(instance, remembered):
-        return Member(instance, remembered, State.RUNNING, running=True)
+        return Member(instance, remembered, State.RUNNING, running=True, step=step)
     memory = observe_restarts(instance, remembered, now)
     state = state_of(instance, memory, now, policy)
-    member = Member(instance, observe_state(state, memory, now), state)
+    member = Member(instance, observe_state(state, memory, now), state, step=step)
     member.running = counts_as_running(instance, state, snapshot.options.counts_from)
     member.in_flight = not member.running and is_in_flight(state, member.memory, now, policy)
     return member
@@ -139,7 +141,9 @@ def _count(member: Member, group: Group) -> None:
         group.running += 1
     elif member.in_flight:
         group.in_flight += 1
-    if member.state is State.HELD:
+    if member.step is not None:
+        pass  # not the ratio's business in this pass
+    elif member.state is State.HELD:
         group.held.append(member)
     elif member.state is State.ADMITTED or member.state is State.BROKEN:
         group.partly.append(member)
@@ -250,4 +254,5 @@ def _recheck_at(members: list[Member], snapshot: Snapshot) -> float:
             moments.append(memory.restarted_at + policy.stable_after)
         if memory.refused_until:
             moments.append(memory.refused_until)
+        moments += recheck_at(member.instance)
     return min((moment for moment in moments if moment > snapshot.now), default=0.0)

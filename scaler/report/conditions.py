@@ -1,7 +1,7 @@
-"""The status of an AscendJob, from a verdict: conditions, counts and start time. Pure.
+"""The status of an AscendJob, from a verdict or an ending: conditions, counts, start and completion time. Pure.
 
 The last condition is the present one, because the CRD's `State` column prints its type. Unlike the operator, `Running`
-never keeps status True once it is not so. Conditions of other types belong to somebody else and are kept.
+is True only while all pods run, never longer. Conditions of other types belong to somebody else and are kept.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from scaler.clock import rfc3339
 from scaler.kube.api import Object
 from scaler.plan.model import Instance, State, Verdict
 from scaler.report.values import ReplicaCounts
+from scaler.workloads.run_policy import final_condition
 
 CREATED = "Created"
 RUNNING = "Running"
+RESTARTING = "Restarting"
+_OURS = (CREATED, RUNNING, RESTARTING, "Succeeded", "Failed")
 JOB_RUNNING = "JobRunning"
 JOB_CREATED = "JobCreated"
 _MAX_MESSAGE = 1024
 _ADMITTED = frozenset({State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN})
+_ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
 _UNTOUCHED = frozenset({State.FINISHED})
 
 
@@ -43,16 +47,37 @@ def status_patch(job: Object, told: Told, now: str) -> dict[str, Any] | None:
     `now` is a Kubernetes Time. The patch carries uid and resourceVersion of `job`: it fails rather than overwrite.
     A job that is being deleted or has finished for good is left as it is.
     """
-    metadata = job.get("metadata") or {}
-    if told.verdict.state in _UNTOUCHED or metadata.get("deletionTimestamp"):
+    going = (job.get("metadata") or {}).get("deletionTimestamp")
+    if going or told.verdict.state in _UNTOUCHED or final_condition(job) is not None:
         return None
-    before = job.get("status")
-    before = before if isinstance(before, dict) else {}
+    before = _status_of(job)
     status = merge_diff(before, _status(before, told, now))
-    if not status and before:
-        return None
+    return _patch(job, status) if status or not before else None
+
+
+def final_patch(job: Object, ending: tuple[str, str, str], now: str) -> dict[str, Any]:
+    """The merge patch for the status of a job that ends now: `ending` is the type of its last condition, with reason
+    and message. It fails rather than end a job that has changed."""
+    kind, reason, message = ending
+    before = _status_of(job)
+    found = _conditions(before)
+    kept = [item for item in found if item.get("type") not in _OURS or item.get("type") == CREATED]
+    ran = [item for item in found if item.get("type") == RUNNING]
+    stopped = [_condition(item, RUNNING, False, (reason, message), now) for item in ran]
+    last = _condition(None, kind, True, (reason, message), now)
+    status = {"conditions": [*kept, *stopped, last], "completionTime": now}
+    return _patch(job, {"replicaStatuses": _replica_statuses(before, None), **status})
+
+
+def _patch(job: Object, status: dict[str, Any]) -> dict[str, Any]:
+    metadata = job.get("metadata") or {}
     precondition = {key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata}
     return {"metadata": precondition, "status": status}
+
+
+def _status_of(job: Object) -> dict[str, Any]:
+    status = job.get("status")
+    return status if isinstance(status, dict) else {}
 
 
 def already_told(job: Object, verdict: Verdict) -> bool:
@@ -92,16 +117,25 @@ def _conditions(status: object) -> list[dict[str, Any]]:
 
 
 def _new_conditions(before: list[dict[str, Any]], told: Told, now: str) -> list[dict[str, Any]]:
-    """Foreign ones in their order, then the one of ours that is not so now, then the present one."""
+    """Foreign ones in their order, then those of ours that are not so now, then the present one."""
     old = {str(item.get("type")): item for item in before}
-    foreign = [item for item in before if item.get("type") not in (CREATED, RUNNING)]
-    name = told.instance.name
+    foreign = [item for item in before if item.get("type") not in _OURS]
+    as_created = (JOB_CREATED, f"Job {told.instance.name} was created.")
     if told.verdict.state is State.RUNNING:
-        created = _condition(old.get(CREATED), CREATED, True, (JOB_CREATED, f"Job {name} was created."), now)
+        created = _condition(old.get(CREATED), CREATED, True, as_created, now)
         return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, told.words), now)]
     because = (told.verdict.reason.value, told.words)
     stopped = [_condition(old[RUNNING], RUNNING, False, because, now)] if RUNNING in old else []
-    return [*foreign, *stopped, _condition(old.get(CREATED), CREATED, True, because, now)]
+    if not _restarts(told):
+        return [*foreign, *stopped, _condition(old.get(CREATED), CREATED, True, because, now)]
+    created = _condition(old.get(CREATED), CREATED, True, as_created, now)
+    return [*foreign, created, *stopped, _condition(old.get(RESTARTING), RESTARTING, True, because, now)]
+
+
+def _restarts(told: Told) -> bool:
+    """It has been whole before and is on its way again; a held one waits, as before its first start."""
+    state = told.verdict.state
+    return state is State.BROKEN or (state in _ON_ITS_WAY and told.instance.life.policy.rounds > 0)
 
 
 def _condition(

@@ -6,22 +6,24 @@ The objects themselves are made in workloads.ascendjob_objects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
+from scaler.plan.life import RunPolicy
 from scaler.plan.model import Reason, ServiceKey
 from scaler.rules.jobspec import job_faults, read_replicas
+from scaler.workloads.run_policy import final_condition, read_run_policy
 
 RULE_LABEL = "mind-cluster/scaling-rule"
 GROUP_LABEL = "mind-cluster/group-name"
 JOB_ID_LABEL = "jobID"
 APP_LABEL = "app"
-NOT_FOR_GOOD = "JobValidFailed"
-"""Reason of a Failed condition that Ascend Operator gives to a job it cannot read: mending the job lifts it here."""
+EXIT_CODE = "ExitCode"
+"""A restartPolicy of replicas, not of pods: pods that a signal ended are made anew."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -41,6 +43,13 @@ class Job(msgspec.Struct, frozen=True):
     finished: bool
     pods: tuple[str, ...]
     pod_group: str
+    policy: RunPolicy
+    members: int = 0
+    """What its PodGroup asks for: the pods that must be there before any of them starts."""
+    exit_code_pods: tuple[str, ...] = ()
+    """How the names of pods begin whose replica type has restartPolicy ExitCode."""
+    ending: str = ""
+    """Why it has finished, in the words of its condition; "" when it has not or does not say."""
     label_problem: Reason | None = None
     faults: tuple[str, ...] = ()
     """All that keeps pods from being made of it, each as `InvalidReplicaSpec: what was found`; empty when nothing."""
@@ -53,6 +62,8 @@ def read_job(obj: Object) -> Job:
     name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
     group = labels.get(GROUP_LABEL)
+    pods = tuple(pod_names(name, read_replicas(obj)))
+    final = final_condition(obj)
     return Job(
         namespace=key.namespace,
         name=name,
@@ -62,9 +73,13 @@ def read_job(obj: Object) -> Job:
         key=key,
         group=group if isinstance(group, str) and group else None,
         deleting=bool(meta.get("deletionTimestamp")),
-        finished=_is_finished(obj),
-        pods=tuple(pod_names(name, read_replicas(obj))),
+        finished=final is not None,
+        pods=pods,
         pod_group=f"{name}-{uid}",
+        policy=read_run_policy(obj),
+        members=_members(obj, len(pods)),
+        exit_code_pods=tuple(_exit_code_pods(name, obj)),
+        ending=as_text(final.get("message")) if final is not None else "",
         label_problem=label_problem,
         faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)),
     )
@@ -87,14 +102,16 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
     return ServiceKey(namespace, rule, job_id), problem
 
 
-def _is_finished(obj: Object) -> bool:
-    """Succeeded or Failed for good: the condition is True, as Ascend Operator's users know it."""
-    return any(
-        condition.get("type") in ("Succeeded", "Failed")
-        and condition.get("status") == "True"
-        and condition.get("reason") != NOT_FOR_GOOD
-        for condition in map(as_mapping, as_list(as_mapping(obj.get("status")).get("conditions")))
-    )
+def _members(obj: Object, pods: int) -> int:
+    run_policy = as_mapping(as_mapping(obj.get("spec")).get("runPolicy"))
+    wanted = as_mapping(run_policy.get("schedulingPolicy")).get("minAvailable")
+    return wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else pods
+
+
+def _exit_code_pods(name: str, obj: Object) -> Iterator[str]:
+    for kind, spec in as_mapping(as_mapping(obj.get("spec")).get("replicaSpecs")).items():
+        if as_mapping(spec).get("restartPolicy") == EXIT_CODE:
+            yield f"{name}-{kind.lower()}-"
 
 
 def pod_names(job: str, replicas: Mapping[str, int]) -> list[str]:

@@ -13,25 +13,23 @@ from typing import Any
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object
 from scaler.kube.quantity import add_quantities
 from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
-from scaler.workloads.ascendjob import APP_LABEL, JOB_ID_LABEL, Job, as_list, as_mapping, as_text
+from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE, JOB_ID_LABEL, Job, as_list, as_mapping, as_text
+from scaler.workloads.run_policy import ROUNDS_ANNOTATION
 
 OPERATOR_NAME = "ascendjob-controller"
 """Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""
 PORT_NAME, PORT = "ascendjob-port", 2222
-FIRST_ROUND = "0"
+NOT_COPIED = ("kubectl.kubernetes.io/last-applied-configuration", ROUNDS_ANNOTATION)
 
 
 def pod_group(job: Job, obj: Object) -> Object:
     """Volcano's gang for the whole instance. ClusterD and the NPU plugin read its labels, owner and minResources."""
     policy = as_mapping(as_mapping(as_mapping(obj["spec"]).get("runPolicy")).get("schedulingPolicy"))
     replicas = read_replicas(obj)
-    members = policy.get("minAvailable")
-    if not isinstance(members, int) or isinstance(members, bool):
-        members = sum(replicas.values())
     spec = {
-        "minMember": members,
+        "minMember": job.members,
         "minTaskMember": {kind.lower(): number for kind, number in replicas.items()},
-        "minResources": policy.get("minResources") or _min_resources(obj, replicas, members),
+        "minResources": policy.get("minResources") or _min_resources(obj, replicas, job.members),
     }
     for field, source in (("queue", "queue"), ("priorityClassName", "priorityClass")):
         if as_text(policy.get(source)):
@@ -45,13 +43,14 @@ def pod_group(job: Job, obj: Object) -> Object:
 
 
 def _copied(obj: Object) -> dict[str, Any]:
-    """Labels and annotations of the job, without kubectl's copy of the whole manifest."""
+    """Labels and annotations of the job, without kubectl's copy of the whole manifest and our own note."""
     meta = obj["metadata"]
     labels = dict(as_mapping(meta.get("labels")))
     annotations = dict(as_mapping(meta.get("annotations")))
     if "recover-strategy" in annotations:
         labels["process-recover-enable"] = "on"
-    annotations.pop("kubectl.kubernetes.io/last-applied-configuration", None)
+    for name in NOT_COPIED:
+        annotations.pop(name, None)
     return {"labels": labels} | ({"annotations": annotations} if annotations else {})
 
 
@@ -102,7 +101,11 @@ def pods(job: Job, obj: Object, clusterd: str) -> dict[str, Object]:
 def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
     template = _template(obj, kind)
     meta = as_mapping(template.get("metadata"))
-    labels = {**as_mapping(meta.get("labels")), **_identity_labels(job.name, kind, index), "version": FIRST_ROUND}
+    labels = {
+        **as_mapping(meta.get("labels")),
+        **_identity_labels(job.name, kind, index),
+        "version": str(job.policy.rounds),
+    }
     if kind == LEADER:
         labels["training.kubeflow.org/job-role"] = LEADER.lower()
     annotations = {
@@ -157,7 +160,7 @@ def _leader_ports(container: Mapping[str, Any]) -> list[Object]:
 def _restart_policy(obj: Object, kind: str) -> str:
     """The replica's own policy wins over the template's; ExitCode is not a pod's policy and means Never."""
     policy = as_text(_replica_spec(obj, kind).get("restartPolicy")) or "Never"
-    return "Never" if policy == "ExitCode" else policy
+    return "Never" if policy == EXIT_CODE else policy
 
 
 def _scheduler(obj: Object, replicas: Mapping[str, int]) -> str:

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
+from scaler.plan.life import Life, RunPolicy
 from scaler.plan.model import Reason, State, Verdict
-from scaler.report.conditions import Told, already_told, merge_diff, status_patch
+from scaler.report.conditions import Told, already_told, final_patch, merge_diff, status_patch
 from scaler.report.values import ReplicaCounts
 from tests.builders import instance
 from tests.report.fakes import _merge, job
@@ -21,9 +22,9 @@ from tests.report.fakes import _merge, job
 NOW, LATER = "2026-11-21T07:00:00Z", "2026-11-21T08:00:00Z"
 
 
-def told(state: State, reason: Reason, words: str = "words", **replicas: ReplicaCounts) -> Told:
+def told(state: State, reason: Reason, life: Life = Life(), **replicas: ReplicaCounts) -> Told:  # noqa: B008 - a value
     verdict = Verdict("uid-p0", "p0", "group0", state, reason)
-    return Told(instance("p0", state), verdict, words, replicas or None)
+    return Told(instance("p0", state, life=life), verdict, "words", replicas or None)
 
 
 HELD = told(State.HELD, Reason.WAITING_FOR_RATIO)
@@ -56,7 +57,35 @@ def test_a_running_job_has_running_last_for_the_state_column() -> None:
 
 def test_running_is_false_and_no_longer_last_once_it_does_not_run() -> None:
     after = written(job("p0"), HELD, RUNNING, BROKEN)
-    assert conditions(after) == [("Running", "False", "Broken"), ("Created", "True", "Broken")]
+    assert conditions(after) == [
+        ("Created", "True", "JobCreated"),
+        ("Running", "False", "Broken"),
+        ("Restarting", "True", "Broken"),
+    ]
+
+
+def test_an_instance_that_waits_for_its_place_again_is_created_and_not_restarting() -> None:
+    after = written(job("p0"), RUNNING, BROKEN, HELD)
+    assert conditions(after) == [("Running", "False", "WaitingForRatio"), ("Created", "True", "WaitingForRatio")]
+
+
+def test_a_later_round_is_restarting_until_it_runs() -> None:
+    again = told(State.ADMITTED, Reason.WAITING_FOR_SCHEDULER, life=Life(policy=RunPolicy(rounds=1)))
+    assert conditions(written(job("p0"), again))[-1][0] == "Restarting"
+    assert [kind for kind, _, _ in conditions(written(job("p0"), again, RUNNING))] == ["Created", "Running"]
+
+
+def test_a_job_that_ends_has_its_ending_last_and_runs_no_more() -> None:
+    running = written(job("p0"), RUNNING)
+    _merge(running, final_patch(running, ("Failed", "PodFailed", "words"), LATER))
+    assert conditions(running)[1:] == [("Running", "False", "PodFailed"), ("Failed", "True", "PodFailed")]
+    assert running["status"]["completionTime"] == LATER
+    assert status_patch(running, BROKEN, LATER) is None
+
+
+def test_what_ascend_operator_called_a_failure_for_its_shape_is_lifted() -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "JobValidFailed", "message": "InvalidSpecs: ..."}
+    assert conditions(written(job("p0", conditions=[failed], replicaStatuses={}), HELD))[-1][0] == "Created"
 
 
 def test_recovery_puts_running_last_again() -> None:
@@ -64,7 +93,7 @@ def test_recovery_puts_running_last_again() -> None:
 
 
 def test_conditions_of_others_stay_as_they_are() -> None:
-    foreign = {"type": "Restarting", "status": "True", "reason": "JobRestarting", "extra": 1}
+    foreign = {"type": "Audited", "status": "True", "reason": "Fine", "extra": 1}
     after = written(job("p0", conditions=[foreign], replicaStatuses={}), RUNNING, BROKEN)
     assert after["status"]["conditions"][0] == foreign
 
