@@ -1,0 +1,202 @@
+"""The check behind `scaler takeover`: the cluster, observed and decided as by the controller, but only read.
+
+    the controller's reflectors -> its cache -> its planner, with an empty memory -> remarks per job
+
+Must not write anything, and must not know how the answer is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from scaler.app import OURS, App
+from scaler.clock import Clock
+from scaler.kube.api import POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
+from scaler.observe.cache import Cache
+from scaler.observe.objects import JobRecord
+from scaler.observe.ranktables import table_of
+from scaler.observe.snapshot import instance_of, take_snapshot
+from scaler.plan.arbiter import arbitrate
+from scaler.plan.model import Action, Memory, Plan, Policy, Verdict
+from scaler.plan.planner import plan
+from scaler.settings import Settings
+from scaler.workloads.first_pass import foresee, rank_table_remarks
+from scaler.workloads.takeover import Found, Remark, Weight, compare, owner_uid
+
+PATIENCE = 60.0
+"""Seconds for everything to be listed."""
+_PAGE = 500
+
+
+class JobReport(msgspec.Struct, frozen=True):
+    """One job. `state` and `reason` are the planner's."""
+
+    namespace: str
+    name: str
+    service: str
+    state: str
+    reason: str
+    pods: int
+    expected: int
+    remarks: tuple[Remark, ...]
+
+    @property
+    def safe(self) -> bool:
+        return _safe(self.remarks)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The whole answer. `operator` is `namespace/name` of an Ascend Operator that has replicas, "" when none has."""
+
+    safe: bool
+    operator: str
+    remarks: tuple[Remark, ...]
+    """About rules and the cluster."""
+    jobs: tuple[JobReport, ...]
+
+
+class NotReadableError(Exception):
+    """The cluster could not be read whole; `str()` says what is missing."""
+
+
+async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
+    """What would happen if the scaler took over now. Raises NotReadableError or KubeError."""
+    app = App(api, settings, clock, observer=None, rng=random.Random())  # noqa: S311 - jitter, no secret
+    await _observe(app)
+    objects = await _Objects.read(api, settings.namespaces)
+    jobs = tuple(_jobs(app.cache, settings, clock.now(), objects))
+    remarks = (*_scope(settings), *_rules(app.cache))
+    safe = _safe(remarks) and all(job.safe for job in jobs)
+    return Report(safe, app.cache.ascend_operator(), remarks, jobs)
+
+
+async def _observe(app: App) -> None:
+    """Everything listed once; the watches that follow are given up."""
+    tasks = [asyncio.create_task(reflector.run()) for reflector in app.reflectors.values()]
+    try:
+        async with asyncio.timeout(PATIENCE):
+            for reflector in app.reflectors.values():
+                await reflector.synced.wait()
+    except TimeoutError:
+        problems = sorted({reflector.problem for reflector in app.reflectors.values() if reflector.problem})
+        raise NotReadableError(f"the cluster could not be read within {PATIENCE:g} s: {'; '.join(problems)}") from None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Objects:
+    """Pods, PodGroups and Services as the API server answers them: the cache keeps only what decisions need."""
+
+    def __init__(self, objects: Mapping[Resource, Sequence[Object]]) -> None:
+        self._owned: defaultdict[tuple[Resource, str], dict[str, Object]] = defaultdict(dict)
+        self._named: dict[tuple[Resource, str, str], Object] = {}
+        for resource, items in objects.items():
+            for item in items:
+                meta = item["metadata"]
+                self._owned[resource, owner_uid(item)][meta["name"]] = item
+                self._named[resource, meta["namespace"], meta["name"]] = item
+
+    @classmethod
+    async def read(cls, api: KubeApi, namespaces: Sequence[str]) -> _Objects:
+        selectors = {PODS: OURS, POD_GROUPS: "", SERVICES: OURS}
+        return cls(
+            {
+                resource: [
+                    item for scope in namespaces or (None,) for item in await _list(api, resource, scope, selector)
+                ]
+                for resource, selector in selectors.items()
+            }
+        )
+
+    def of(self, record: JobRecord) -> Found:
+        job, where = record.job, record.namespace
+        pods = dict(self._owned.get((PODS, record.uid), {}))
+        for name in job.pods:
+            pod = self._named.get((PODS, where, name))
+            if pod is not None:
+                pods.setdefault(name, pod)
+        service = self._named.get((SERVICES, where, job.pods[0])) if job.pods else None
+        return Found(pods, self._named.get((POD_GROUPS, where, job.pod_group)), service)
+
+
+async def _list(api: KubeApi, resource: Resource, namespace: str | None, selector: str) -> list[Object]:
+    items: list[Object] = []
+    token = ""
+    while True:
+        page = await api.list(resource, namespace, label_selector=selector, limit=_PAGE, continue_token=token)
+        items += page.items
+        token = page.continue_token
+        if not token:
+            return items
+
+
+def _jobs(cache: Cache, settings: Settings, now: float, objects: _Objects) -> Iterator[JobReport]:
+    policy = Policy(settings.broken_grace, settings.stable_after, settings.reclaim)
+    keys = cache.service_keys()
+    plans = [plan(take_snapshot(cache, key, now=now, memory=Memory(), policy=policy))[0] for key in keys]
+    for made in arbitrate(plans):
+        actions = _by_uid(made)
+        for verdict in made.verdicts:
+            record = cache.job(verdict.uid)
+            if record is not None:
+                yield _job(
+                    cache, record, verdict, actions[verdict.uid], (objects.of(record), settings.clusterd_address)
+                )
+
+
+def _by_uid(made: Plan) -> defaultdict[str, list[Action]]:
+    actions: defaultdict[str, list[Action]] = defaultdict(list)
+    for action in made.actions:
+        actions[action.uid].append(action)
+    return actions
+
+
+def _job(
+    cache: Cache, record: JobRecord, verdict: Verdict, actions: list[Action], there: tuple[Found, str]
+) -> JobReport:
+    found, clusterd = there
+    instance = instance_of(cache, record)
+    remarks = [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]
+    if instance.name_taken:
+        remarks.append(Remark(Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"))
+    told = table_of(cache, record)
+    if told is not None:
+        remarks += rank_table_remarks(told.table, told.rings, told.obstacle.message if told.obstacle else "")
+    return JobReport(
+        namespace=record.namespace,
+        name=record.name,
+        service=str(record.job.key),
+        state=verdict.state.value,
+        reason=verdict.reason.value,
+        pods=instance.pods,
+        expected=instance.expected,
+        remarks=tuple(sorted(set(remarks))),
+    )
+
+
+def _rules(cache: Cache) -> Iterator[Remark]:
+    """Each rule once, with all that lint finds in it."""
+    for namespace, rule in sorted({(key.namespace, key.rule) for key in cache.service_keys() if key.rule}):
+        known = cache.rules.in_force(namespace, rule)
+        if known.problem is not None:
+            weight = Weight.BLOCKS if known.rule is None else Weight.DIFFERS
+            yield Remark(weight, f"rule {namespace}/{rule}: {known.problem.message}")
+        for finding in known.findings:
+            yield Remark(Weight.DIFFERS, f"rule {namespace}/{rule}: {finding.level} {finding.code}: {finding.message}")
+
+
+def _scope(settings: Settings) -> Iterator[Remark]:
+    if settings.namespaces:
+        names = ", ".join(settings.namespaces)
+        yield Remark(Weight.DIFFERS, f"only looked at: {names}; an Ascend Operator serves every namespace")
+
+
+def _safe(remarks: Sequence[Remark]) -> bool:
+    return all(remark.weight is not Weight.BLOCKS for remark in remarks)

@@ -1,0 +1,186 @@
+"""Would the scaler leave the objects of a job alone that somebody else made? Compares, never changes. Pure.
+
+Every field that the scaler would write is looked for in what is there; what the API server, admission plugins, the
+scheduler or the device plugin add is nobody's business here. Must not raise on any object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import Object
+from scaler.kube.quantity import parse_quantity
+from scaler.workloads import ascendjob_objects
+from scaler.workloads.ascendjob import Job, as_list, as_mapping, as_text
+
+_SHOWN = 60
+_GROUP_NAME = "metadata.annotations[scheduling.k8s.io/group-name]"
+_NOT_OF_THE_JOB = re.compile(r"kube-api-access-.*")
+"""What the API server adds to lists of the pod's spec."""
+_EXPECTED = {
+    "metadata.labels[version]": "the number of a restart round; each counts its own",
+    "spec.containers[ascend].env[MINDX_SERVER_IP].value": "the address of ClusterD's Service here, its name there",
+    "spec.containers[ascend].env[MINDX_SERVER_DOMAIN].value": "the setting clusterd_address",
+}
+"""Differences that are wanted, by path (docs/reference/objects.md), with the reason."""
+
+
+class Weight(StrEnum):
+    """What a remark means for the takeover."""
+
+    BLOCKS = "blocks"
+    """A running pod would be lost or not be cared for."""
+    DOES = "does"
+    """The scaler would do this at once; no running pod is touched."""
+    DIFFERS = "differs"
+    """Nothing happens now: the objects stay as they are until the instance is next made anew."""
+    EXPECTED = "expected"
+    """Differs in every cluster, on purpose."""
+
+
+class Remark(msgspec.Struct, frozen=True, order=True):
+    """One thing that a person should know before the takeover."""
+
+    weight: Weight
+    text: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What exists of one job, as the API server answers it."""
+
+    pods: Mapping[str, Object] = {}
+    """By name: those whose controller is the job, and those that have a name which the job needs."""
+    pod_group: Object | None = None
+    service: Object | None = None
+
+
+def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[Remark]:
+    """How what exists differs from what the scaler would create. Nothing for a job that pods cannot be made of."""
+    if job.faults:
+        return []
+    return [
+        *_pod_remarks(job, ascendjob_objects.pods(job, obj, clusterd), found.pods),
+        *_object_remarks("PodGroup", job, ascendjob_objects.pod_group(job, obj), found.pod_group),
+        *_object_remarks("Service", job, ascendjob_objects.service(job, obj), found.service),
+        *_absent(job, found),
+    ]
+
+
+def owner_uid(obj: Object) -> str:
+    """The uid of the controlling AscendJob, "" without one."""
+    for owner in map(as_mapping, as_list(as_mapping(obj.get("metadata")).get("ownerReferences"))):
+        if owner.get("controller") and owner.get("kind") == "AscendJob":
+            return as_text(owner.get("uid"))
+    return ""
+
+
+def _pod_remarks(job: Job, wanted: Mapping[str, Object], found: Mapping[str, Object]) -> Iterator[Remark]:
+    """One remark per path, however many pods it is about."""
+    told: dict[tuple[Weight, str], list[str]] = {}
+    for name, pod in wanted.items():
+        there = found.get(name)
+        for remark in _object_remarks("", job, pod, there):
+            told.setdefault((remark.weight, remark.text), []).append(name)
+    for (weight, text), names in told.items():
+        yield Remark(weight, f"{_listed(names)}: {text}")
+
+
+def _object_remarks(what: str, job: Job, wanted: Object, found: Object | None) -> Iterator[Remark]:
+    prefix = f"{what}: " if what else ""
+    if found is None:
+        return
+    if owner_uid(found) != job.uid:
+        yield Remark(
+            Weight.BLOCKS, f"{prefix}it does not belong to this AscendJob (uid {job.uid}), so nobody adopts it"
+        )
+        return
+    for path, there, here in differences({key: wanted[key] for key in ("metadata", "spec")}, found):
+        weight, why = _weight(path)
+        yield Remark(weight, f"{prefix}{path} is {there}, the scaler writes {here}{why}")
+
+
+def _weight(path: str) -> tuple[Weight, str]:
+    if path == _GROUP_NAME:
+        return Weight.BLOCKS, "; a pod made anew would be in another gang than the rest"
+    if path in _EXPECTED:
+        return Weight.EXPECTED, f" ({_EXPECTED[path]})"
+    return Weight.DIFFERS, ""
+
+
+def _absent(job: Job, found: Found) -> Iterator[Remark]:
+    """Beside pods the PodGroup and the Service must be there: the scaler looks for neither while all pods run."""
+    if not any(owner_uid(pod) == job.uid for pod in found.pods.values()):
+        return
+    if found.pod_group is None:
+        text = f"PodGroup: there is no {job.pod_group}; it is created when a pod is next made anew"
+        yield Remark(Weight.DIFFERS, text)
+    if found.service is None:
+        yield Remark(Weight.DIFFERS, f"Service: there is no {job.pods[0]}; it is created when a pod is next made anew")
+
+
+def differences(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Path, what is there, what is wanted: everything of `wanted` that is not so in `found`."""
+    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
+        for key, value in wanted.items():
+            yield from differences(value, found.get(key), _join(path, str(key)))
+    elif isinstance(wanted, list) and isinstance(found, list | None):
+        yield from _list_differences(wanted, found or [], path)
+    elif not _same(wanted, found, path):
+        yield path, _shown(found), _shown(wanted)
+
+
+def _list_differences(wanted: list[Any], found: list[Any], path: str) -> Iterator[tuple[str, str, str]]:
+    """Items with names are the same by name, others by place."""
+    ours, theirs = _keyed(wanted), _keyed(found)
+    for key in ours:
+        yield from differences(ours[key], theirs.get(key), f"{path}[{key}]")
+    for key in theirs:
+        if key not in ours and not _NOT_OF_THE_JOB.fullmatch(key):
+            yield f"{path}[{key}]", _shown(theirs[key]), "nothing"
+
+
+def _keyed(items: list[Any]) -> dict[str, Any]:
+    """Of two variables of one name the container gets the last."""
+    return {_key(item) or str(place): item for place, item in enumerate(items)}
+
+
+def _key(item: Any) -> str:
+    """Mounts of one volume differ by their path."""
+    item = as_mapping(item)
+    name, path = as_text(item.get("name")), as_text(item.get("mountPath"))
+    return f"{name} at {path}" if path else name
+
+
+def _same(wanted: Any, found: Any, path: str) -> bool:
+    """To the API server 8 and "8" are one quantity, and so are 1024Mi and 1Gi; an empty value is none."""
+    if wanted in ("", None, {}) and found in ("", None, {}):
+        return True
+    if str(wanted) == str(found):
+        return True
+    amount = parse_quantity(wanted) if "resources" in path.lower() else None
+    return amount is not None and amount == parse_quantity(found)
+
+
+def _join(path: str, key: str) -> str:
+    """Keys with dots or slashes stand in brackets: metadata.labels[training.kubeflow.org/job-name]."""
+    if not path:
+        return key
+    simple = key.isidentifier() and not path.endswith(("labels", "annotations"))
+    return f"{path}.{key}" if simple else f"{path}[{key}]"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "absent"
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _listed(names: Iterable[str]) -> str:
+    first, *others = names
+    return f"Pod {first}" + (f" and {len(others)} more" if others else "")
