@@ -75,7 +75,7 @@ async def _person(folder: Path) -> AsyncIterator[Person]:
         yield Person(cluster, folder)
 
 
-def _with_person(act: Callable[[Person], Awaitable[None]], folder: Path) -> None:
+def with_person(act: Callable[[Person], Awaitable[None]], folder: Path) -> None:
     async def main() -> None:
         async with _person(folder) as person:
             await act(person)
@@ -100,7 +100,7 @@ def test_objects_are_created_shown_and_deleted(tmp_path: Path) -> None:
         assert "NotFound" in await person.kubectl("get", "pod", "p", code=1)
         assert (person.cluster.peek(PODS), person.cluster.peek(ASCEND_JOBS)) == ([], [])
 
-    _with_person(act, tmp_path)
+    with_person(act, tmp_path)
 
 
 def test_every_kind_of_the_demo_has_a_table(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_every_kind_of_the_demo_has_a_table(tmp_path: Path) -> None:
             shown = await person.kubectl("get", f"{resource.plural}")
             assert all(word in shown for word in words), shown
 
-    _with_person(act, tmp_path)
+    with_person(act, tmp_path)
 
 
 def test_apply_sees_what_changed(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_apply_sees_what_changed(tmp_path: Path) -> None:
         assert person.cluster.peek(PODS)[0]["spec"]["schedulingGates"] == [{"name": "theirs/held"}]
         assert "serverside-applied" in await person.kubectl("apply", "--server-side", "-f", changed)
 
-    _with_person(act, tmp_path)
+    with_person(act, tmp_path)
 
 
 def test_config_map_is_made_from_a_file_and_edited(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_config_map_is_made_from_a_file_and_edited(tmp_path: Path) -> None:
         unchanged = await person.kubectl("edit", "configmap", "rule", editor="true")
         assert "no changes" in unchanged
 
-    _with_person(act, tmp_path)
+    with_person(act, tmp_path)
 
 
 def test_patches_labels_and_annotations_arrive(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_patches_labels_and_annotations_arrive(tmp_path: Path) -> None:
         assert pod["spec"]["schedulingGates"] == [{"name": "theirs/held"}]
         assert (job["metadata"]["labels"], job["metadata"]["annotations"]) == ({"m": "n"}, {"note": "z"})
 
-    _with_person(act, tmp_path)
+    with_person(act, tmp_path)
 
 
 def test_wait_and_watch_follow_the_cluster(tmp_path: Path) -> None:
@@ -204,4 +204,4 @@ def test_wait_and_watch_follow_the_cluster(tmp_path: Path) -> None:
         assert "Terminating" in seen
         assert await person.kubectl("wait", "--for=delete", "pod/p", "--timeout=20s") == ""
 
-    _with_person(act, tmp_path)
+    with_person(act, tmp_path)
