@@ -36,6 +36,7 @@ from scaler.kube.api import (
 from scaler.observe import objects
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
+from scaler.observe.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE, Source
 from scaler.observe.queue import WorkQueue
 from scaler.observe.stand_back import StandBack
 from scaler.observe.store import Store
@@ -50,6 +51,8 @@ from scaler.workloads.ascendjob_objects import OPERATOR_NAME
 _log = structlog.get_logger("app")
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
+REPORTS_PATIENCE = 5.0
+"""Seconds that the start waits for fault reports, which this process may have no right to read."""
 PULSE = 5.0
 """Seconds between two looks at whether the decision loop turns."""
 
@@ -79,6 +82,7 @@ class App:
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.cache = Cache(self.queue.add)
         self.reflectors = _reflectors(api, self.cache, settings, rng)
+        self.reports = _reports(api, self.cache, settings, rng)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self._api = api
         self._rng = rng
@@ -116,7 +120,7 @@ class App:
     async def run(self) -> None:
         """Sync, become leader, decide. Any task that dies ends all of them."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in self.reflectors.values():
+            for reflector in (*self.reflectors.values(), *self.reports):
                 tasks.create_task(reflector.run())
             tasks.create_task(self._pulse())
             await self._synced()
@@ -133,7 +137,22 @@ class App:
         for resource, reflector in self.reflectors.items():
             await reflector.synced.wait()
             self.health.has(_name(resource))
+        await self._fault_data()
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
+
+    async def _fault_data(self) -> None:
+        """Wait a little for fault reports, and say where they come from: the scaler also works without."""
+        end = asyncio.get_running_loop().time() + REPORTS_PATIENCE
+        while any(not reports.synced.is_set() for reports in self.reports):
+            if asyncio.get_running_loop().time() > end:
+                break
+            await asyncio.sleep(REPORTS_PATIENCE / 100)
+        source = self.cache.faults.source
+        if source is Source.NONE:
+            why = "; ".join(reports.problem for reports in self.reports) or "MindCluster reports nothing here"
+            _log.warning("no fault data", known="readiness of nodes only", why=why)
+        else:
+            _log.info("fault data", source=source.value, problems=self.cache.faults.problems)
 
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
@@ -198,6 +217,26 @@ def _reflectors(
             DEPLOYMENTS, cache.deployments, objects.DeploymentObject, objects.deployment_record, namespaces=None
         ),
     }
+
+
+def _reports(
+    api: KubeApi, cache: Cache, settings: Settings, rng: random.Random
+) -> tuple[Reflector[objects.ConfigMapObject, objects.ConfigMapRecord], ...]:
+    """MindCluster's namespaces, unless all namespaces are watched anyway. Nothing depends on being allowed to."""
+    if not settings.namespaces:
+        return ()
+    return tuple(
+        Reflector(
+            api,
+            CONFIG_MAPS,
+            cache.reports,
+            decode=objects.ConfigMapObject,
+            record=objects.config_map_record,
+            namespaces=(namespace,),
+            rng=rng,
+        )
+        for namespace in (DEVICE_NAMESPACE, CLUSTER_NAMESPACE)
+    )
 
 
 def _follow(

@@ -17,6 +17,7 @@ import yaml
 
 import scaler
 from scaler import cli, settings
+from scaler.observe.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 
 ROOT = Path(__file__).parent.parent
 MANIFESTS = ROOT / "manifests"
@@ -24,6 +25,7 @@ KUBECTL = Path(sys.executable).parent / "kubectl"
 DEPLOY = ROOT / "docs" / "howto" / "deploy.md"
 VARIANTS = ("cluster-wide", "single-namespace")
 NAMESPACE = "mind-cluster-scaler-system"
+FAULT_NAMESPACES = {DEVICE_NAMESPACE, CLUSTER_NAMESPACE}
 
 ALLOWED = {
     ("", "configmaps"): {"get", "list", "watch", "create", "patch", "delete"},
@@ -122,7 +124,15 @@ def test_the_single_namespace_variant_may_touch_only_the_namespace_it_looks_afte
     everywhere = {binding["roleRef"]["name"] for binding in of_kind("ClusterRoleBinding", variant)}
     places = {binding["metadata"]["namespace"] for binding in of_kind("RoleBinding", variant)}
     assert everywhere == {"mind-cluster-scaler-cluster"}
-    assert places == {NAMESPACE, environment(variant)["SCALER_NAMESPACES"]}
+    assert places == {NAMESPACE, environment(variant)["SCALER_NAMESPACES"], *FAULT_NAMESPACES}
+
+
+def test_the_single_namespace_variant_only_reads_in_the_namespaces_of_mindcluster() -> None:
+    roles = [role for role in of_kind("Role", "single-namespace") if role["metadata"]["namespace"] in FAULT_NAMESPACES]
+    assert sorted(role["metadata"]["namespace"] for role in roles) == sorted(FAULT_NAMESPACES)
+    assert [role["rules"] for role in roles] == [
+        [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]
+    ] * len(roles)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
+from scaler.observe.faults import FaultData
 from scaler.observe.objects import (
     ConfigMapRecord,
     DeploymentRecord,
@@ -40,6 +41,9 @@ class Cache:
         self.pod_groups: Store[OwnedRecord] = Store(self._on_owned)
         self.services: Store[OwnedRecord] = Store(lambda _old, _new: None)
         self.config_maps: Store[ConfigMapRecord] = Store(self._on_config_map)
+        self.reports: Store[ConfigMapRecord] = Store(self._on_report)
+        """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
+        self.faults = FaultData(self._on_faults)
         self.nodes: Store[NodeRecord] = Store(self._on_node)
         self.deployments: Store[DeploymentRecord] = Store(self._on_deployment)
         self.rules = RuleBook(self.config_maps.get, self._stored_rule)
@@ -181,13 +185,21 @@ class Cache:
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         if (old is not None and old.ready) == (new is not None and new.ready):
             return
-        name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
-        for uid in sorted(self._owners_by_node.get(name, ())):
+        self._on_faults((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
+
+    def _on_faults(self, node: str) -> None:
+        for uid in sorted(self._owners_by_node.get(node, ())):
             self.mark(uid)
+
+    def _on_report(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
+        for record in (old,) if new is None else (new,):
+            if record is not None:
+                self.faults.apply(record.namespace, record.name, new.faults if new else None)
 
     def _on_config_map(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
         record = new or old
         if record is not None:
+            self._on_report(old, new)
             for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
                 self._dirty(key)
             if record.retries is not None:

@@ -13,6 +13,7 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
+from scaler.observe.faults import FaultReport, read_report
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices, retries
 from scaler.workloads.ascendjob import Job, read_job
@@ -295,6 +296,8 @@ class ConfigMapRecord(msgspec.Struct, frozen=True):
     """What matters for a rank table, when its name says that it is for one."""
     retries: dict[str, int] | None = None
     """Volcano's count of retries per job, when it is the ConfigMap that holds it."""
+    faults: FaultReport | None = None
+    """What it reports, when it is one of MindCluster's fault reports."""
 
 
 def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
@@ -316,6 +319,7 @@ def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
         own=own,
         rings=rings,
         retries=_retries(cm),
+        faults=read_report(meta.namespace, meta.name, cm.data),
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from scaler.observe.cache import Cache
+from scaler.observe.faults import fault_of
 from scaler.observe.lives import life_of
 from scaler.observe.objects import JobRecord, PodRecord
 from scaler.observe.ranktables import table_of
@@ -46,7 +47,7 @@ def _build(cache: Cache, record: JobRecord) -> Instance:
     names = job.pods or sorted(owned)  # of a job whose replicas cannot be read any more: those that it has
     pods = [owned[name] for name in names if name in owned]
     present = [pod for pod in pods if not pod.terminating]
-    faulty = [pod for pod in present if pod.node and not _is_node_ready(cache, pod.node)]
+    faulty = {pod.name: words for pod in present if (words := _fault(cache, pod))}
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
     return Instance(
         uid=record.uid,
@@ -84,9 +85,16 @@ def _warnings(cache: Cache, record: JobRecord) -> Iterator[tuple[Warning, str]]:
         yield made.obstacle.warning, made.obstacle.message
 
 
-def _is_node_ready(cache: Cache, name: str) -> bool:
-    node = cache.nodes.get("", name)
-    return node is not None and node.ready
+def _fault(cache: Cache, pod: PodRecord) -> str:
+    """Why this pod sits on something faulty, in words; "" when it does not, or sits nowhere yet."""
+    if not pod.node:
+        return ""
+    node = cache.nodes.get("", pod.node)
+    if node is None or not node.ready:
+        return f"is on node {pod.node}, which is missing or not Ready"
+    if pod.devices is not None and pod.devices.separated:
+        return "is given up by MindCluster (label fault-type=Separate)"
+    return fault_of(cache.faults.of(pod.node), pod.node, pod.devices.chips if pod.devices else frozenset())
 
 
 def _taken_names(cache: Cache, record: JobRecord) -> Iterator[str]:
@@ -102,10 +110,10 @@ def _taken_names(cache: Cache, record: JobRecord) -> Iterator[str]:
             yield f"Service {job.pods[0]}"
 
 
-def _troubles(record: JobRecord, pods: list[PodRecord], faulty: list[PodRecord]) -> Iterator[str]:
+def _troubles(record: JobRecord, pods: list[PodRecord], faulty: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with the pods, the gravest first, in words for people."""
-    for pod in faulty:
-        yield f"pod {pod.name} is on node {pod.node}, which is missing or not Ready"
+    for name, fault in faulty.items():
+        yield f"pod {name} {fault}"
     for pod in pods:
         if pod.crashing:
             yield f"pod {pod.name} is in CrashLoopBackOff"
