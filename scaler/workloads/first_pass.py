@@ -6,7 +6,7 @@ The planner itself says what (with an empty memory, as after any start); here it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
 from scaler.kube.api import Object
 from scaler.plan.life import Expire, Finish, LifeAction, Record, Remove, Resize
@@ -87,16 +87,17 @@ def _life_action(action: LifeAction, found: Found) -> Remark:
 
 
 def _removal(action: Remove, pods: Mapping[str, Object]) -> Remark:
-    running = [name for name in action.pods if _phase(pods.get(name, {})) == "Running"]
-    if running:
-        return Remark(Weight.BLOCKS, f"running pods are deleted, which the job does not ask for: {', '.join(running)}")
+    alive = [name for name in action.pods if _is_alive(pods.get(name, {}))]
+    if alive:
+        why = "the job has fewer replicas by now, or has ended"
+        return Remark(Weight.BLOCKS, f"pods that have a node are deleted ({why}): {', '.join(alive)}")
     names = ", ".join(action.pods)
     return Remark(Weight.DOES, f"pods are deleted: {names}" if names else "the PodGroup of the finished job is deleted")
 
 
-def _node(pod: Object) -> str:
+def _is_alive(pod: Mapping[str, Any]) -> bool:
+    return bool(_node(pod)) and as_text(as_mapping(pod.get("status")).get("phase")) not in ("Failed", "Succeeded")
+
+
+def _node(pod: Mapping[str, Any]) -> str:
     return as_text(as_mapping(pod.get("spec")).get("nodeName"))
-
-
-def _phase(pod: Object) -> str:
-    return as_text(as_mapping(pod.get("status")).get("phase"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ from scaler.sim.nodes import NodeLifecycle, NodeSpec, add_node
 from scaler.sim.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
 from scaler.sim.play import START
 from scaler.sim.scheduler import GangScheduler
+from scaler.sim.world import Actor
+from tests.simulation.worlds import A2, A3
 
 SCALER, OPERATOR = "scaler", "operator"
-_LABELS = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
 _QUEUE: Object = {
     "apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1},
 }  # fmt: skip
@@ -41,14 +42,16 @@ class Moving:
 
     # what happens
 
-    async def furnish(self, nodes: int, manifests: list[Path]) -> None:
+    async def furnish(self, nodes: int, manifests: Sequence[Path], more: Sequence[Object], *, a3: bool) -> None:
         for number in range(nodes):
-            await add_node(self.cluster, NodeSpec(f"npu-{number}", labels=_LABELS))
+            spec = NodeSpec(f"npu-{number}", labels=A3 if a3 else A2, npu=16 if a3 else 8)
+            await add_node(self.cluster, spec)
         await add_node(self.cluster, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         self.cluster.apply([_QUEUE])
         for path in manifests:
             for obj in read_manifests(path):
                 await apply(self.cluster, obj)
+        self.cluster.apply(more)
 
     async def scale_operator(self, replicas: int) -> None:
         patch = {"spec": {"replicas": replicas}}
@@ -106,12 +109,12 @@ class Moving:
 
 
 @asynccontextmanager
-async def moving(nodes: int, *manifests: Path) -> AsyncIterator[Moving]:
+async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: bool = False) -> AsyncIterator[Moving]:
     """An operator that has brought the manifests' services up, for as long as the block lasts."""
     on = Moving()
     on.cluster.apply([deployment()])
     api = on.cluster.client("world")
-    actors = [
+    actors: list[Actor] = [
         GangScheduler(api, on.clock),
         Kubelet(api, on.clock),
         FaultActor(api, on.clock),
@@ -121,7 +124,7 @@ async def moving(nodes: int, *manifests: Path) -> AsyncIterator[Moving]:
     ]
     tasks = [asyncio.create_task(actor.run()) for actor in actors]
     try:
-        await on.furnish(nodes, list(manifests))
+        await on.furnish(nodes, manifests, more, a3=a3)
         await asyncio.sleep(240)
         yield on
         await on.stop_scaler()
