@@ -81,9 +81,12 @@ class Steps:
         if group is None or group.owner_uid != record.uid:
             return
         wanted = objects.pod_group(record.job, record.object)["spec"]
-        sizes = {name: wanted[name] for name in ("minMember", "minTaskMember", "minResources")}
-        patch = {"metadata": {"uid": group.uid}, "spec": sizes}
-        after = await self._writer.patch(POD_GROUPS, group.namespace, group.name, patch, patch_type=PatchType.MERGE)
+        patch = [{"op": "test", "path": "/metadata/uid", "value": group.uid}]
+        patch += [
+            {"op": "add", "path": f"/spec/{name}", "value": wanted[name]}
+            for name in ("minMember", "minTaskMember", "minResources")
+        ]
+        after = await self._writer.patch(POD_GROUPS, group.namespace, group.name, patch, patch_type=PatchType.JSON)
         self._expectations.expect(key, self._cache.pod_groups, group.namespace, group.name, group.uid, _version(after))
 
 

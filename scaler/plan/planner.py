@@ -254,5 +254,7 @@ def _recheck_at(members: list[Member], snapshot: Snapshot) -> float:
             moments.append(memory.restarted_at + policy.stable_after)
         if memory.refused_until:
             moments.append(memory.refused_until)
-        moments += recheck_at(member.instance)
+        life = member.instance.life
+        if life.failed or life.policy.deadline or member.instance.owner_finished:  # few, and this is the hot path
+            moments += recheck_at(member.instance)
     return min((moment for moment in moments if moment > snapshot.now), default=0.0)

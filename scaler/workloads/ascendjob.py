@@ -79,7 +79,7 @@ def read_job(obj: Object) -> Job:
         policy=read_run_policy(obj),
         members=_members(obj, len(pods)),
         exit_code_pods=tuple(_exit_code_pods(name, obj)),
-        ending=as_text(final.get("message")) if final is not None else "",
+        ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
         faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)),
     )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.plan import lifecycle
 from scaler.plan.invariants import violations
 from scaler.plan.life import CleanPods, Expire, FailedPod, Finish, Life, Outcome, Record, Remove, Resize, RunPolicy
 from scaler.plan.lifecycle import next_step, recheck_at
@@ -169,3 +170,12 @@ def test_no_step_touches_what_runs_or_is_not_ours(
     if isinstance(next_step(one, NOW), Finish):
         assert not one.owner_finished
         assert [type(action) for action in made.actions] == [Finish]
+
+
+@given(life=_lives, state=st.sampled_from(State), spoilt=st.booleans())
+def test_the_short_cut_leaves_nothing_out(life: Life, state: State, spoilt: bool) -> None:
+    one = instance("p0", state, life=life, faults=("words",) if spoilt else ())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lifecycle, "_is_uneventful", lambda _: False)
+        thorough = next_step(one, NOW)
+    assert next_step(one, NOW) == thorough
