@@ -87,7 +87,7 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.refuse:
-            writer.transport.abort()
+            _drop(writer)
             return
         task = asyncio.current_task()
         assert task is not None
@@ -98,7 +98,7 @@ class Proxy:
             await _Connection(self, (reader, writer), upstream).run()
         self._writers.discard(writer)
         self._tasks.discard(task)
-        writer.transport.abort()
+        _drop(writer)
 
     async def close(self) -> None:
         tasks = list(self._tasks)
@@ -127,7 +127,7 @@ class _Connection:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            self._server[1].transport.abort()
+            _drop(self._server[1])
 
     async def _requests(self) -> None:
         while data := await self._client[0].read(_CHUNK):
@@ -160,6 +160,12 @@ class _Connection:
     async def _gate(self, closed: Callable[[], bool]) -> None:
         while closed():  # noqa: ASYNC110 - switches are plain attributes, so that a test reads like one
             await asyncio.sleep(0.02)
+
+
+def _drop(writer: asyncio.StreamWriter) -> None:
+    """Reset the connection; `close` only tells asyncio that nobody forgot it."""
+    writer.transport.abort()
+    writer.close()
 
 
 @asynccontextmanager
