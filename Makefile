@@ -63,6 +63,14 @@ bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; n
 	    echo "== $$bench"; $(PY) -m "$$(echo "$${bench%.py}" | tr / .)" || exit 1; \
 	done
 
+.PHONY: control-plane
+control-plane: dev  ## Build Kubernetes' own programs for the tests, once (minutes); VERSIONS="1.35.3" builds less
+	@$(PY) -m tests.control_plane.build $(VERSIONS)
+
+.PHONY: bench-reaction
+bench-reaction: dev  ## Measure on a real API server: reaction, bursts, rest, failover (docs/reference/performance.md)
+	@$(PY) -m tests.control_plane.bench_reaction $(ARGS)
+
 ##@ Ship it
 .PHONY: lock
 lock: dev  ## Resolve the dependencies of pyproject.toml again; UPGRADE=1 takes newer versions
