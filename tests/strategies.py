@@ -82,6 +82,7 @@ def oddities() -> st.SearchStrategy[dict[str, Any]]:
             {"label_problem": Reason.JOB_ID_MISSING},
             {"label_problem": Reason.NOT_SERVED},
             {"group": "nobody"},
+            {"unusable": "spec.replicaSpecs is not set", "expected": 0},
             {"name_taken": "Pod p0-master-0"},
             {"owner_deleting": True},
             {"restarts": 3},

@@ -178,7 +178,7 @@ def _complete(group: Group) -> list[Action]:
 def _is_incomplete(member: Member) -> bool:
     """Has live pods, and members to create or release. One whose old pod is still terminating has to wait for it."""
     i = member.instance
-    return i.gated > 0 or i.pods + i.terminating < i.expected
+    return not i.unusable and (i.gated > 0 or i.pods + i.terminating < i.expected)
 
 
 def _admit(group: Group, snapshot: Snapshot) -> list[Action]:

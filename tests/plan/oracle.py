@@ -158,8 +158,8 @@ def barred(one: Instance, snapshot: Snapshot) -> Reason | None:
         Reason(problem.value): snapshot.rule is None and snapshot.key.rule != "",
         Reason.GROUP_UNKNOWN: snapshot.rule is not None and one.group not in snapshot.rule.groups,
         Reason.PAUSED: snapshot.options.paused and snapshot.rule is not None,
-        Reason.NAME_TAKEN: bool(one.name_taken),
-        Reason.CREATE_REFUSED: bool(refused),
+        Reason.NAME_TAKEN: bool(one.name_taken) and not one.unusable,
+        Reason.CREATE_REFUSED: bool(one.unusable or refused),
     }
     return next((reason for reason, applies in causes.items() if applies), None)
 
@@ -191,7 +191,9 @@ def rejoining(healed: list[Instance], snapshot: Snapshot) -> int:
 def is_partial(one: Instance, snapshot: Snapshot) -> bool:
     """It has live pods, and members that are gated or missing (those still terminating are not missing yet)."""
     lacks = one.gated > 0 or one.pods + one.terminating < one.expected
-    return lacks and not one.label_problem and state(one, snapshot) in (State.ADMITTED, State.BROKEN)
+    return (
+        lacks and not one.label_problem and not one.unusable and state(one, snapshot) in (State.ADMITTED, State.BROKEN)
+    )
 
 
 def surplus(snapshot: Snapshot, group: str, room: int, *, missing: bool) -> list[str]:
