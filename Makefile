@@ -18,12 +18,16 @@ demo: runtime  ## Run the real controller on a simulated cluster (under a minute
 	@$(PY) -m scaler demo $(ARGS)
 
 .PHONY: test
-test: dev  ## Run all tests; ARGS="-k words" selects, JOBS=1 runs them in one process
+test: dev control-plane  ## Run all tests; ARGS="-k words" selects, JOBS=1 runs them in one process
 	@$(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: test-fast
 test-fast: dev  ## The tests that need no real control plane
 	@$(PY) -m pytest -n $(JOBS) --dist loadgroup --no-control-plane $(ARGS)
+
+.PHONY: dev-cluster
+dev-cluster: dev  ## Keep a real control plane with fake NPU nodes and the scaler up (docs/tutorial-dev-cluster.md)
+	@$(PY) -m tests.control_plane.dev_cluster $(ARGS)
 
 ##@ Work on it
 .PHONY: check
@@ -52,10 +56,6 @@ types: dev  ## mypy --strict
 .PHONY: contracts
 contracts: dev  ## Who may import whom (.importlinter)
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
-
-.PHONY: control-plane
-control-plane: dev  ## Build Kubernetes for the tests that talk to a real one (once, minutes; test does it when needed)
-	@$(PY) -m tests.control_plane.build $(ARGS)
 
 .PHONY: bench
 bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; never part of the tests
@@ -108,4 +108,4 @@ clean:  ## Remove everything that the targets above made, the environment includ
 help:  ## This list
 	@awk 'BEGIN {FS = ":.*## "} \
 	    /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	    /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	    /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
