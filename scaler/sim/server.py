@@ -15,7 +15,7 @@ import msgspec
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import BadRequestError
-from scaler.sim import deletion, pods, reading, refusals, schema, strategies, validation
+from scaler.sim import deletion, pods, reading, refusals, schema, shapes, strategies
 from scaler.sim.deletion import DeleteOptions, Outcome
 from scaler.sim.kinds import BINDINGS, POD_BINDINGS, Catalog, Kind
 from scaler.sim.patches import json_patch, merge_patch
@@ -161,13 +161,11 @@ class ApiServer:
         found = (body.get("apiVersion") or api_version, body.get("kind") or name)
         if found != (api_version, name):
             raise refusals.bad_request(f"the API version in the data {found} does not match the expected {api_version}")
-        problem = validation.shape_problem(body.get("metadata") or {})
-        for field in () if kind.custom else ("spec", "status", "data"):
-            if not isinstance(body.get(field) or {}, dict):
-                problem = f"{field}: an object is wanted"
-        problem = problem or strategies.shape_problem(kind, body)
+        problem = shapes.problem(kind, body)
         if problem:
             raise refusals.bad_request(f"{name} in version {kind.resource.version!r} cannot be handled: {problem}")
+        if not kind.custom:
+            body = shapes.without_nulls(body)
         rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
         metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value not in _EMPTY}
         metadata.pop("managedFields", None)
@@ -233,6 +231,9 @@ class ApiServer:
 
     def _bind(self, namespace: str | None, body: Object) -> Record:
         binding = _private(body)
+        problem = shapes.binding_problem(binding)
+        if problem:
+            raise refusals.bad_request(f"the body is no Binding: {problem}")
         metadata = binding.get("metadata") or {}
         kind, key = self._locate(PODS, namespace, str(metadata.get("name", "")))
         record = self._record(kind, key)
