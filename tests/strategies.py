@@ -133,7 +133,7 @@ def snapshots(draw: st.DrawFn, most: int = 8) -> Snapshot:
         now=NOW,
         instances=found,
         rule=draw(rules()) if ruled else None,
-        options=draw(options()),
+        options=draw(options()) if named else RuleOptions(),
         problem=RuleProblem(problem, "no such ConfigMap") if problem else None,
         memory=Memory({one.uid: draw(memories()) for one in remembered}),
         policy=Policy(reclaim=draw(st.sampled_from((True, True, True, False)))),
