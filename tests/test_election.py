@@ -312,6 +312,28 @@ def test_a_lease_given_away_by_hand_ends_leadership_and_is_taken_after_its_time(
     play(scene)
 
 
+def test_a_claim_that_made_a_deleted_lease_anew_is_no_leadership() -> None:
+    """A PUT of a Lease that is missing makes it, whatever preconditions its body has."""
+
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        blind = Rule(fault=Fault.LAG, seconds=FOR_EVER)
+        b = stage.start("b", blind, Rule(fault=Fault.DELAY, seconds=0.5, verbs=frozenset({"replace"}), times=1))
+        await asyncio.sleep(8.2)
+        stage.break_client("a", Rule(fault=Fault.DELAY, seconds=1.5))
+        await stage.cluster.delete(LEASES, NS, NAME)
+        await asyncio.sleep(0.6)
+        assert stage.holder == "b"
+        assert a.election.leading
+        assert not b.election.leading
+        await asyncio.sleep(30)
+        assert a.lost == "the lease is held by b"
+        assert b.election.leading
+
+    play(scene)
+
+
 def test_a_lease_that_is_declared_free_by_hand_is_not_kept() -> None:
     async def scene(stage: Stage) -> None:
         a = stage.start("a")
