@@ -22,7 +22,7 @@ from scaler.rules.rule import CountsFrom, Ratio, Rule, RuleOptions
 from tests.builders import NOW, SIZE, instance
 
 LETTERS = "pde"
-TIMES = (0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW)
+TIMES = (0.0, 0.0, 0.0, 0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW)
 
 
 @st.composite

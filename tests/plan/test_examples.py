@@ -199,3 +199,10 @@ def test_a_job_that_no_pods_can_be_made_from_never_counts_as_running() -> None:
     again, _ = plan(snapshot(rule("1P"), seen.instances, memory=memory))
     assert (admitted(first), admitted(again)) == ("p1", "p1")
     assert reasons(again)["p0"] is Reason.CREATE_REFUSED
+
+
+def test_trouble_shows_in_every_pass_not_only_in_the_first() -> None:
+    for trouble in ("crashing", "faulty", "terminating"):
+        seen = snapshot(rule("1P"), (instance("p0", "Running", **{trouble: 1}),))
+        _, memory = plan(snapshot(rule("1P"), (instance("p0", "Running"),)))
+        assert decided(snapshot(rule("1P"), seen.instances, memory=memory)).verdicts[0].state is State.BROKEN
