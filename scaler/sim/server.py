@@ -15,7 +15,7 @@ import msgspec
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import BadRequestError
-from scaler.sim import deletion, pods, reading, refusals, schema, shapes, strategies
+from scaler.sim import deletion, pods, reading, refusals, schema, shapes, strategies, validation
 from scaler.sim.deletion import DeleteOptions, Outcome
 from scaler.sim.kinds import BINDINGS, POD_BINDINGS, Catalog, Kind
 from scaler.sim.patches import json_patch, merge_patch
@@ -32,14 +32,18 @@ _FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
 
 
 class ApiServer:
-    """All objects of one cluster. Raises kube.errors only. Namespaces that nobody created come into being when used."""
+    """All objects of one cluster. Raises kube.errors only.
 
-    def __init__(self, clock: Clock, *, seed: int = 0, history: int = 4096) -> None:
+    Namespaces that nobody created come into being when they are used, unless `strict_namespaces`.
+    """
+
+    def __init__(self, clock: Clock, *, seed: int = 0, history: int = 4096, strict_namespaces: bool = False) -> None:
         self.clock = clock
         self.store = Store(history=history)
         self.catalog = Catalog()
         self._random = random.Random(f"objects-{seed}")  # noqa: S311 - for uids, not for secrets
         self._cluster_ips = 0
+        self._strict_namespaces = strict_namespaces
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Record:
         kind, key = self._locate(resource, namespace, name)
@@ -54,6 +58,7 @@ class ApiServer:
         kind = self.catalog.find(resource)
         obj = self._accept(kind, _private(body))
         self._start_metadata(kind, namespace, obj)
+        self._ensure_namespace(obj["metadata"].get("namespace", ""))
         self._allocate(obj)
         strategies.prepare(kind, obj)
         name = obj["metadata"]["name"]
@@ -63,7 +68,6 @@ class ApiServer:
         key = (obj["metadata"].get("namespace", ""), name)
         if key in self.store.table(kind.resource).records:
             raise refusals.already_exists(kind.resource, name)
-        self._ensure_namespace(key[0])
         return self._put(kind, key, obj)
 
     def replace(
@@ -208,8 +212,11 @@ class ApiServer:
         obj["spec"] = spec
 
     def _ensure_namespace(self, name: str) -> None:
-        if name and ("", name) not in self.store.table(NAMESPACES).records:
-            self.create(NAMESPACES, None, {"metadata": {"name": name}})
+        if not name or ("", name) in self.store.table(NAMESPACES).records:
+            return
+        if self._strict_namespaces or any(validation.name_problems(NAMESPACES, name)):
+            raise refusals.not_found(NAMESPACES, name)
+        self.create(NAMESPACES, None, {"metadata": {"name": name}})
 
     # What changes.
 

@@ -35,7 +35,7 @@ def simulated(case: Case, seed: int) -> bool:
     """In virtual time; the seed varies the order of everything that happens at once."""
 
     async def main() -> bool:
-        sim = SimCluster(Clock(_WALL), seed=seed)
+        sim = SimCluster(Clock(_WALL), seed=seed, strict_namespaces=True)
         async with _collected(sim.client("collector")):
             return await _judge(case, sim, sim.compact)
 
@@ -46,7 +46,7 @@ def http(case: Case) -> bool:
     """In real time, over sockets, where a minute between bookmarks would be a minute of waiting."""
 
     async def main() -> bool:
-        sim = SimCluster(Clock(_WALL), latency=0)
+        sim = SimCluster(Clock(_WALL), latency=0, strict_namespaces=True)
         async with serve(sim) as url, _collected(sim.client("collector")):
             with tempfile.NamedTemporaryFile("w", suffix=".kubeconfig") as file:
                 file.write(kubeconfig(url))

@@ -30,6 +30,12 @@ async def taken_name_is_refused(cluster: Cluster) -> None:
 
 
 @case
+async def namespace_must_be_there(cluster: Cluster) -> None:
+    creating = cluster.kube.create(CONFIG_MAPS, f"not-{cluster.namespace}", cluster.config_map("a"))
+    await refused(NotFoundError, creating, "namespaces")
+
+
+@case
 async def name_can_be_generated(cluster: Cluster) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "part-"}}
     names = {(await cluster.create(CONFIG_MAPS, body))["metadata"]["name"] for _ in range(3)}
