@@ -1,7 +1,8 @@
 """What the cache keeps: partial structs that msgspec decodes, and compact records made of them.
 
 Only declared fields are decoded; the rest of an object is skipped without building anything. A record must be small
-(a cluster has 50,000 pods) and must never need a second look at the object.
+(a cluster has 50,000 pods) and must never need a second look at the object. None of these values can be part of a
+cycle, so the garbage collector need not look at them (`gc=False`): that is half the time of a large list.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Owner(msgspec.Struct, gc=False):
     controller: bool = False
 
 
-class Metadata(msgspec.Struct, rename="camel"):
+class Metadata(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -58,18 +59,18 @@ class _Gate(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     node_name: str = ""
     scheduling_gates: list[_Gate] = []
 
 
-class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+class _PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     phase: str = ""
     conditions: list[_Condition] = []
     container_statuses: list[_ContainerStatus] = []
 
 
-class PodObject(msgspec.Struct):
+class PodObject(msgspec.Struct, gc=False):
     """The part of a Pod that the scaler reads."""
 
     metadata: Metadata
@@ -122,7 +123,7 @@ def _controller_uid(meta: Metadata, kind: str) -> str:
     return next((owner.uid for owner in meta.owner_references if owner.controller and owner.kind == kind), "")
 
 
-class OwnedObject(msgspec.Struct):
+class OwnedObject(msgspec.Struct, gc=False):
     """The metadata of a PodGroup or Service."""
 
     metadata: Metadata
@@ -151,11 +152,11 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
     )
 
 
-class _NodeStatus(msgspec.Struct, frozen=True):
+class _NodeStatus(msgspec.Struct, frozen=True, gc=False):
     conditions: list[_Condition] = []
 
 
-class NodeObject(msgspec.Struct):
+class NodeObject(msgspec.Struct, gc=False):
     """The part of a Node that the scaler reads."""
 
     metadata: Metadata
