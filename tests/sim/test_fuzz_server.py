@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scaler.clock import Clock
@@ -88,6 +88,8 @@ def test_any_body_and_any_patch_is_answered(resource: Resource, body: Any, patch
 
 
 @given(st.binary(max_size=60))
+@example(b"\x00\x00\x08\x00")
+@example(b"\x0a\x00\x10\x01")
 def test_any_bytes_are_a_protobuf_object_or_a_value_error(data: bytes) -> None:
     try:
         decoded = protobuf.decode(b"k8s\x00" + data)
