@@ -191,7 +191,7 @@ class ControlPlane:
     def _kwok_command(self) -> list[str | Path]:
         return [
             self.binaries.kwok, f"--kubeconfig={self.admin}", f"--config={self.folder / 'stages.yaml'}",
-            "--manage-all-nodes=true",
+            "--manage-all-nodes=true", "--node-lease-duration-seconds=40",
             f"--server-address=127.0.0.1:{self._ports['kwok']}",
         ]  # fmt: skip
 

@@ -115,6 +115,7 @@ class Proxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.1)  # what was aborted is closed by the loop, a few turns later
 
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -26,7 +26,7 @@ from scaler.sim.flaky import FlakyApi
 from scaler.sim.mindie import MindIEController
 from scaler.sim.mirror import Mirror
 from scaler.sim.recorder import Recorder
-from scaler.sim.scenario import Scenario
+from scaler.sim.scenario import ControllerEvent, Scenario
 from scaler.sim.scheduler import GangScheduler
 from scaler.sim.timeline import Timeline
 from scaler.sim.world import Observer, World
@@ -95,11 +95,20 @@ class _Runner:
     def __init__(self, folder: Path, kubeconfig: Path, words: Sequence[str]) -> None:
         self._arguments = folder, kubeconfig, words
         self._count = 0
+        self._started = asyncio.Event()
+        self._process: ScalerProcess
+
+    async def ready(self) -> None:
+        """Until the process that was started has synced its caches."""
+        await self._started.wait()
+        await self._process.ready()
 
     async def __call__(self, _api: KubeApi, _clock: Clock, _observer: Observer) -> None:
         self._count += 1
         folder, kubeconfig, words = self._arguments
         process = ScalerProcess(f"scaler-{self._count}", folder, kubeconfig, words)
+        self._started.set()
+        self._process = process
         process.start()
         try:
             while process.exit_code is None:  # noqa: ASYNC110 - a process tells nobody when it ends
@@ -113,6 +122,7 @@ class _RealWorld(World):
     def __init__(
         self, api: KubeApi, clock: Clock, scenario: Scenario, timeline: Timeline, runner: _Runner, proxy: Proxy
     ) -> None:
+        self._runner = runner
         faults = _ProxyFaults(api, proxy)
         super().__init__(
             api,
@@ -123,6 +133,15 @@ class _RealWorld(World):
             seed=scenario.seed,
             controller_api=faults,
         )
+
+    async def begin(self) -> None:
+        """Time zero is when the scaler is ready: how long Python takes to start is not the scenario's matter."""
+        await self._furnish()
+        await self._steer(ControllerEvent.START)
+        await self._runner.ready()
+        self._recorder.start()
+        for path in self._scenario.manifests:
+            await self._apply(path)
 
     def _actors(self) -> Any:
         timing, api, clock = self._scenario.timing, self._api, self._clock

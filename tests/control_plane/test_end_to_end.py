@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scaler.sim.scenario_file import load_scenario
+from scaler.sim.timeline import Timeline
 from scaler.sim.verdicts import judge
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.real_world import compressed, plane_options, play_really
@@ -22,5 +23,15 @@ def test_the_scenario_does_in_reality_what_it_expects(path: Path, fresh_plane: F
     factor = _FACTORS.get(path.stem, 8.0)
     scenario = compressed(load_scenario(path), factor)
     timeline = asyncio.run(play_really(fresh_plane(plane_options(scenario)), scenario, tmp_path, factor))
-    story = "\n".join(f"{moment.at:7.2f} {moment.service} {moment.text}" for moment in timeline.moments)
-    assert [f"{v.expected}, but {v.found}" for v in judge(scenario, timeline) if not v.ok] == [], story
+    wrong = [f"{verdict.expected}, but {verdict.found}" for verdict in judge(scenario, timeline) if not verdict.ok]
+    assert not wrong, "\n".join([*wrong, *_story(timeline)])
+
+
+def _story(timeline: Timeline) -> list[str]:
+    """What happened, for the one who has to find out why."""
+    lines = [(moment.at, f"{moment.service} {moment.text}") for moment in timeline.moments]
+    for samples in timeline.samples.values():
+        for sample in samples:
+            views = " ".join(f"{view.name}={view.condition}@{','.join(view.nodes)}" for view in sample.instances)
+            lines.append((sample.at, f"{views} target {sample.target} {sample.reasons}"))
+    return [f"{at:7.2f} {text}" for at, text in sorted(lines)]
