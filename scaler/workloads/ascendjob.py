@@ -98,7 +98,9 @@ def read_replicas(obj: Object) -> tuple[dict[str, int], str]:
     specs = as_mapping(as_mapping(obj.get("spec")).get("replicaSpecs"))
     if not specs:
         return {}, "spec.replicaSpecs is not set: add a Master with one replica"
-    by_type = {name.capitalize(): as_mapping(spec) for name, spec in specs.items() if isinstance(name, str)}
+    by_type = {name.capitalize(): as_mapping(spec) for name, spec in specs.items()}
+    if len(by_type) < len(specs):
+        return {}, f"spec.replicaSpecs names a replica type twice ({', '.join(sorted(specs))}): leave one of them out"
     unknown = sorted(set(by_type) - {LEADER, WORKER})
     if unknown:
         return {}, f"spec.replicaSpecs.{unknown[0]} is not a replica type: use Master and Worker"
