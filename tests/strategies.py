@@ -84,6 +84,7 @@ def oddities() -> st.SearchStrategy[dict[str, Any]]:
             {"group": "nobody"},
             {"unusable": "spec.replicaSpecs is not set", "expected": 0},
             {"name_taken": "Pod p0-master-0"},
+            {"stripped": True},
             {"owner_deleting": True},
             {"restarts": 3},
             {"generation": 2},

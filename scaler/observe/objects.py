@@ -90,6 +90,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     phase: str
     created: float
     gated: bool
+    """By a gate of our own: one of somebody else's is a matter between them and the scheduler."""
     terminating: bool
     ready: bool
     crashing: bool
@@ -108,7 +109,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         node=sys.intern(pod.spec.node_name),
         phase=sys.intern(status.phase),
         created=seconds_of(meta.creation_timestamp),
-        gated=bool(pod.spec.scheduling_gates),
+        gated=any(gate.name.startswith(ANNOTATION_PREFIX) for gate in pod.spec.scheduling_gates),
         terminating=meta.deletion_timestamp is not None,
         ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
         crashing=any(

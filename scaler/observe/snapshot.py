@@ -8,6 +8,7 @@ from scaler.observe.cache import Cache
 from scaler.observe.objects import JobRecord, PodRecord
 from scaler.observe.rulebook import RuleInForce
 from scaler.plan.model import Instance, Memory, Policy, ServiceKey, Snapshot
+from scaler.workloads.ascendjob import Job
 
 
 def take_snapshot(cache: Cache, key: ServiceKey, *, now: float, memory: Memory, policy: Policy) -> Snapshot:
@@ -41,7 +42,9 @@ def instance_of(cache: Cache, record: JobRecord) -> Instance:
 def _build(cache: Cache, record: JobRecord) -> Instance:
     job = record.job
     owned = cache.pods_of(record.uid)
-    pods = [owned[name] for name in job.pods if name in owned]
+    # An edit can make a job unusable while it runs: its pods are what they were, and so is the slot they occupy.
+    expected = tuple(sorted(owned)) if job.unusable else job.pods
+    pods = [owned[name] for name in expected if name in owned]
     present = [pod for pod in pods if not pod.terminating]
     faulty = [pod for pod in present if pod.node and not _is_node_ready(cache, pod.node)]
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
@@ -50,7 +53,7 @@ def _build(cache: Cache, record: JobRecord) -> Instance:
         name=job.name,
         group=job.group,
         created=job.created,
-        expected=len(job.pods),
+        expected=len(expected),
         generation=job.generation,
         owner_deleting=job.deleting,
         owner_finished=job.finished,
@@ -66,11 +69,16 @@ def _build(cache: Cache, record: JobRecord) -> Instance:
         restarts=sum(pod.restarts for pod in present),
         admitted_at=min((pod.created for pod in present), default=0.0),
         leftovers=pod_group is not None and pod_group.owner_uid == record.uid and not pod_group.terminating,
+        stripped=bool(present) and not job.unusable and (pod_group is None or not _has_service(cache, job)),
         label_problem=job.label_problem,
         unusable=job.unusable,
         name_taken=next(_taken_names(cache, record), ""),
         trouble=next(_troubles(record, pods, faulty), ""),
     )
+
+
+def _has_service(cache: Cache, job: Job) -> bool:
+    return cache.services.get(job.namespace, job.pods[0]) is not None
 
 
 def _is_node_ready(cache: Cache, name: str) -> bool:
