@@ -119,11 +119,11 @@ class ControlPlane:
         apiserver = self._launch("kube-apiserver", self._apiserver_command())
         apiserver.wait_for(self._apiserver_ready)
         self.admin = self.kubeconfig("admin", self._admin_token)
+        self.install(self.options.crds)  # before the garbage collector starts: it learns of new kinds every 30 s only
         self._launch("kube-controller-manager", self._controller_manager_command())
         if self.options.scheduler:
             self._launch("kube-scheduler", self._scheduler_command())
         kwok = self._launch("kwok", self._kwok_command())
-        self.install(self.options.crds)
         kwok.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['kwok']}/healthz"))
 
     def _launch(self, name: str, command: Sequence[str | Path]) -> Program:

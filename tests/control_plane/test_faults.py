@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, LEASES, PODS
+from scaler.kube.api import ASCEND_JOBS, LEASES, POD_GROUPS, PODS
 from scaler.kube.errors import NotFoundError
 from scaler.sim.crds import definitions
 from scaler.sim.nodes import NodeFate
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.plugin import FreshPlane
+from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.proxy import BAD_GATEWAY, LOST, Answer, Fault, Proxy, proxied, status
 from tests.control_plane.scaler_process import ACCOUNT, ALONE, NAMESPACE, ScalerProcess, install, scaler
 from tests.control_plane.stage import Stage, staged, until
@@ -37,9 +38,17 @@ async def _stage(plane: ControlPlane, *, npu_nodes: int = 3) -> AsyncIterator[St
             async with witnessed(stage.api):
                 yield stage
         finally:
-            plane.kubectl("delete", "ascendjobs", "--all", "--all-namespaces", "--wait=false")
-            plane.kubectl("delete", "nodes", "--all", "--wait=false")
-            plane.kubectl("delete", "pods", "--all", "--all-namespaces", "--force", "--grace-period=0")
+            await until(lambda: _emptied(plane, stage), "the cluster is empty again")
+
+
+async def _emptied(plane: ControlPlane, stage: Stage) -> bool:
+    """Everything of the last test is deleted, and what it owned is collected."""
+    try:
+        plane.kubectl("delete", "ascendjobs,pods", "--all", "--all-namespaces", "--force", "--grace-period=0")
+        plane.kubectl("delete", "nodes", "--all")
+    except ControlPlaneError:
+        return False
+    return not any([(await stage.api.list(resource)).items for resource in (POD_GROUPS, PODS)])
 
 
 async def _loses_and_regains_a_node(stage: Stage) -> None:
