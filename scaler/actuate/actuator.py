@@ -14,7 +14,7 @@ from typing import Any, assert_never
 import msgspec
 import structlog
 
-from scaler.actuate.writer import Writer
+from scaler.actuate.writer import Writer, controller_uid
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object, Resource
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -24,6 +24,7 @@ from scaler.kube.errors import (
     InvalidError,
     KubeError,
     NotFoundError,
+    NotSentError,
     StatusError,
 )
 from scaler.observe.cache import Cache
@@ -177,8 +178,28 @@ class Actuator:
         group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
         if not errors and group is not None and group.owner_uid == record.uid:
             meta = _meta(group.namespace, group.name, group.uid, group.resource_version)
-            errors = [e for e in await _gather([self._delete(key, POD_GROUPS, meta)]) if isinstance(e, KubeError)]
+            results = await _gather([self._delete_group(key, record, meta)])
+            errors = [error for error in results if isinstance(error, KubeError)]
         return Outcome(record.uid, failed=str(errors[0]) if errors else "")
+
+    async def _delete_group(self, key: ServiceKey, record: JobRecord, meta: dict[str, str]) -> None:
+        """Delete the PodGroup, unless a pod is there after all: the watch of pods may be far behind, and no
+        precondition of the PodGroup would tell."""
+        for pod in await _gather([self._pod_there(record, name) for name in record.job.pods]):
+            if isinstance(pod, KubeError):
+                raise pod
+            if pod:
+                raise NotSentError(f"{pod} of it exists, which the watch has not shown yet")
+        await self._delete(key, POD_GROUPS, meta)
+
+    async def _pod_there(self, record: JobRecord, name: str) -> str:
+        """The name of the instance's pod if it exists and stays, else ""."""
+        try:
+            pod = await self._writer.get(PODS, record.namespace, name)
+        except NotFoundError:
+            return ""
+        stays = controller_uid(pod) == record.uid and "deletionTimestamp" not in pod["metadata"]
+        return f"pod {name}" if stays else ""
 
     async def _delete(
         self, key: ServiceKey, resource: Resource, meta: dict[str, str], *, exactly: bool = False
