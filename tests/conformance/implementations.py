@@ -69,7 +69,7 @@ def real(case: Case) -> bool:
             for definition in definitions():
                 with suppress(AlreadyExistsError):
                     await kube.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
-            return await _judge(partial(_in_quiet, case), kube, None)
+            return await judge_real(case, kube, None)
 
     return asyncio.run(main())
 
@@ -92,8 +92,13 @@ async def _in_quiet(case: Case, cluster: Cluster) -> None:
     await case(cluster)
 
 
-async def _judge(case: Case, kube: KubeApi, compact: Callable[[], None] | None) -> bool:
-    cluster = Cluster(kube, f"case-{os.getpid()}-{next(_numbers)}", compact)
+async def judge_real(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
+    """One case against an API server, of Kubernetes 1.`minor`, that has a controller manager."""
+    return await _judge(partial(_in_quiet, case), kube, compact, minor)
+
+
+async def _judge(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
+    cluster = Cluster(kube, f"case-{os.getpid()}-{next(_numbers)}", compact, minor)
     await kube.create(NAMESPACES, None, manifest(NAMESPACES, cluster.namespace))
     try:
         await case(cluster)

@@ -71,6 +71,11 @@ class ControlPlane:
         return f"https://127.0.0.1:{self.port}"
 
     @property
+    def minor(self) -> int:
+        """Of the Kubernetes version: 35 for 1.35.3."""
+        return int(self.binaries.version.split(".")[1])
+
+    @property
     def port(self) -> int:
         """The API server's."""
         return self._ports["kube-apiserver"]
