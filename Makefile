@@ -18,12 +18,16 @@ demo: runtime  ## Run the real controller on a simulated cluster (under a minute
 	@$(PY) -m scaler demo $(ARGS)
 
 .PHONY: test
-test: dev  ## Run all tests; ARGS="-k words" selects, JOBS=1 runs them in one process
+test: dev control-plane  ## Run all tests; ARGS="-k words" selects, JOBS=1 runs them in one process
 	@$(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: test-fast
 test-fast: dev  ## The tests that need no real control plane
 	@$(PY) -m pytest -n $(JOBS) --dist loadgroup --no-control-plane $(ARGS)
+
+.PHONY: dev-cluster
+dev-cluster: dev  ## Keep a real control plane with fake NPU nodes and the scaler up (docs/tutorial-dev-cluster.md)
+	@$(PY) -m tests.control_plane.dev_cluster $(ARGS)
 
 ##@ Work on it
 .PHONY: check
@@ -53,15 +57,19 @@ types: dev  ## mypy --strict
 contracts: dev  ## Who may import whom (.importlinter)
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 
-.PHONY: control-plane
-control-plane: dev  ## Build Kubernetes for the tests that talk to a real one (once, minutes; test does it when needed)
-	@$(PY) -m tests.control_plane.build $(ARGS)
-
 .PHONY: bench
 bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; never part of the tests
 	@for bench in tests/bench/bench_*.py; do \
 	    echo "== $$bench"; $(PY) -m "$$(echo "$${bench%.py}" | tr / .)" || exit 1; \
 	done
+
+.PHONY: control-plane
+control-plane: dev  ## Build Kubernetes' own programs for the tests, once (minutes); VERSIONS="1.35.3" builds less
+	@$(PY) -m tests.control_plane.build $(VERSIONS)
+
+.PHONY: bench-reaction
+bench-reaction: dev  ## Measure on a real API server: reaction, bursts, rest, failover (docs/reference/performance.md)
+	@$(PY) -m tests.control_plane.bench_reaction $(ARGS)
 
 ##@ Ship it
 .PHONY: lock
@@ -100,4 +108,4 @@ clean:  ## Remove everything that the targets above made, the environment includ
 help:  ## This list
 	@awk 'BEGIN {FS = ":.*## "} \
 	    /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	    /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	    /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

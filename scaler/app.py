@@ -57,14 +57,21 @@ PULSE = 5.0
 """Seconds between two looks at whether the decision loop turns."""
 
 
+def _nothing() -> None:
+    return
+
+
 async def run_controller(
-    api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None
-) -> None:
+    api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None,
+    on_synced: Callable[[], None] = _nothing,
+) -> None:  # fmt: skip
     """Run the scaler until cancelled; raises when a task dies or leadership is lost.
 
     `observer` sees every decision. `seed` makes jitter reproducible; None takes it from the system.
+    `on_synced` is called once, when everything has been listed.
     """
-    app = App(api, settings, clock, observer=observer, rng=random.Random(seed))  # noqa: S311 - jitter, no secret
+    rng = random.Random(seed)  # noqa: S311 - jitter, no secret
+    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced)
     async with _serving(app):
         await app.run()
 
@@ -73,8 +80,9 @@ class App:
     """Everything of one process. Standby replicas keep their caches warm and decide nothing."""
 
     def __init__(
-        self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random
-    ) -> None:
+        self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random,
+        on_synced: Callable[[], None],
+    ) -> None:  # fmt: skip
         self.settings = settings
         self.clock = clock
         self.metrics = Metrics()
@@ -86,6 +94,7 @@ class App:
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self._api = api
         self._rng = rng
+        self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
 
     def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTables]:
@@ -138,6 +147,7 @@ class App:
             await reflector.synced.wait()
             self.health.has(_name(resource))
         await self._fault_data()
+        self._on_synced()
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
     async def _fault_data(self) -> None:

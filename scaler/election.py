@@ -69,7 +69,7 @@ class Election:
         self._deadline = -math.inf
         self._acquired = ""
         self._transitions = 0
-        self._claims: set[str] = set()
+        self._claims: set[tuple[str, str]] = set()
         self._lease: Object | None = None
         self._version = 0
         self._state: Any = _UNSEEN
@@ -131,7 +131,8 @@ class Election:
         if self._state is _UNSEEN:
             return math.inf
         spec = _spec(self._lease)
-        if _is_released(self._lease) or (self._is_ours(spec) and spec.get("renewTime") in self._claims):
+        claimed = self._is_ours(spec) and (_uid(self._lease), spec.get("renewTime")) in self._claims
+        if claimed or _is_released(self._lease):
             return self._state_since
         stated = float(spec.get("leaseDurationSeconds") or 0)
         return self._state_since + max(self._timing.duration, min(stated, LONGEST_LEASE))
@@ -218,11 +219,14 @@ class Election:
     # Staying leader
 
     async def _renew_for_ever(self) -> str:
-        """Renew until leadership is lost; returns why."""
+        """Renew until leadership is lost; returns why. The period runs from request to request, however slow it is."""
+        began = _now()
         while True:
-            await asyncio.sleep(min(self._retry(), max(self._deadline - _now(), 0.0)))
+            due = min(began + self._retry(), self._deadline)
+            await asyncio.sleep(max(due - _now(), 0.0))
             if _now() >= self._deadline:
                 return f"no renewal came through within {self._timing.renew_deadline:g} s"
+            began = _now()
             try:
                 async with asyncio.timeout_at(self._deadline):
                     ours = await self._renew()
@@ -275,9 +279,9 @@ class Election:
 
     async def _write(self, until: float) -> None:
         """Write the Lease as ours. On success the deadline moves, counted from before the request was sent."""
-        started = _now()
+        started, uid = _now(), _uid(self._lease)
         renewed = self._clock.micro_timestamp()
-        self._claims.add(renewed)
+        self._claims.add((uid, renewed))
         spec = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self._timing.duration),
@@ -288,6 +292,9 @@ class Election:
         lease = await _bounded(self._send(self._body(spec)), until)
         self._claims.clear()
         self._observe(lease, version_of(lease["metadata"]["resourceVersion"]))
+        if _uid(lease) != uid and not self.leading:
+            # PUT makes a Lease that is missing, whatever its preconditions: this proves nothing about who leads.
+            raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
         self._deadline = started + self._timing.renew_deadline
 
     def _released(self) -> Object:
@@ -329,6 +336,10 @@ def _now() -> float:
 
 def _spec(lease: Object | None) -> Object:
     return (lease or {}).get("spec") or {}
+
+
+def _uid(lease: Object | None) -> str:
+    return str((lease or {}).get("metadata", {}).get("uid", ""))
 
 
 def _is_released(lease: Object | None) -> bool:

@@ -22,7 +22,7 @@ from scaler.rules.rule import CountsFrom, Ratio, Rule, RuleOptions
 from tests.builders import NOW, SIZE, instance
 
 LETTERS = "pde"
-TIMES = (0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW)
+TIMES = (0.0, 0.0, 0.0, 0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW)
 
 
 @st.composite
@@ -82,7 +82,9 @@ def oddities() -> st.SearchStrategy[dict[str, Any]]:
             {"label_problem": Reason.JOB_ID_MISSING},
             {"label_problem": Reason.NOT_SERVED},
             {"group": "nobody"},
+            {"faults": ("InvalidSpecs: spec.replicaSpecs is not set",), "expected": 0},
             {"name_taken": "Pod p0-master-0"},
+            {"stripped": True},
             {"owner_deleting": True},
             {"restarts": 3},
             {"generation": 2},
@@ -132,7 +134,7 @@ def snapshots(draw: st.DrawFn, most: int = 8) -> Snapshot:
         now=NOW,
         instances=found,
         rule=draw(rules()) if ruled else None,
-        options=draw(options()),
+        options=draw(options()) if named else RuleOptions(),
         problem=RuleProblem(problem, "no such ConfigMap") if problem else None,
         memory=Memory({one.uid: draw(memories()) for one in remembered}),
         policy=Policy(reclaim=draw(st.sampled_from((True, True, True, False)))),

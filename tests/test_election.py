@@ -312,6 +312,54 @@ def test_a_lease_given_away_by_hand_ends_leadership_and_is_taken_after_its_time(
     play(scene)
 
 
+def test_a_claim_that_made_a_deleted_lease_anew_is_no_leadership() -> None:
+    """A PUT of a Lease that is missing makes it, whatever preconditions its body has."""
+
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        blind = Rule(fault=Fault.LAG, seconds=FOR_EVER)
+        b = stage.start("b", blind, Rule(fault=Fault.DELAY, seconds=0.5, verbs=frozenset({"replace"}), times=1))
+        await asyncio.sleep(8.2)
+        stage.break_client("a", Rule(fault=Fault.DELAY, seconds=1.5))
+        await stage.cluster.delete(LEASES, NS, NAME)
+        await asyncio.sleep(0.6)
+        assert stage.holder == "b"
+        assert a.election.leading
+        assert not b.election.leading
+        await asyncio.sleep(30)
+        assert a.lost == "the lease is held by b"
+        assert b.election.leading
+
+    play(scene)
+
+
+def test_a_lease_that_is_declared_free_by_hand_is_not_kept() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        free = {"metadata": {"annotations": {RELEASED_BY: "somebody"}}, "spec": {"holderIdentity": None}}
+        await stage.cluster.patch(LEASES, NS, NAME, free, patch_type=PatchType.MERGE)
+        await asyncio.sleep(5)
+        assert a.lost == "the lease is held by nobody"
+
+    play(scene)
+
+
+def test_the_deadline_is_counted_from_before_the_renewal_not_from_its_answer() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        stage.break_client("a", Rule(fault=Fault.SLOW_ANSWER, seconds=2.0, verbs=WRITES))
+        await asyncio.sleep(10)
+        for _ in range(300):
+            await asyncio.sleep(0.1)
+            written = stage.cluster.writes("a")[-1].moment - stage.clock.now() + now()
+            assert now() < a.election.deadline() < written + DEFAULT_TIMING.renew_deadline
+
+    play(scene)
+
+
 def test_a_leaseduration_beyond_belief_is_not_waited_for() -> None:
     async def scene(stage: Stage) -> None:
         await stage.edit(holderIdentity="gone", leaseDurationSeconds=1_000_000, renewTime="2001-01-01T00:00:00.000000Z")

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import structlog
 
 from scaler.actuate.steps import Steps
-from scaler.actuate.writer import Writer
+from scaler.actuate.writer import Writer, controller_uid
 from scaler.clock import Clock
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object, Resource
 from scaler.kube.errors import (
     AlreadyExistsError,
     BadRequestError,
+    ConflictError,
     ForbiddenError,
     InvalidError,
     KubeError,
     NotFoundError,
+    NotSentError,
     StatusError,
 )
 from scaler.observe.cache import Cache
@@ -38,6 +41,8 @@ _log = structlog.get_logger(__name__)
 
 REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, AlreadyExistsError)
 """Answers that will not change by asking again at once."""
+UNDO_TRIES = 5
+"""How often a pod is looked at again that changes while it is to be deleted unbound."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -99,7 +104,12 @@ class Actuator:
         """PodGroup first, because Volcano makes one of its own for a pod without; then the rest at once."""
         made: list[tuple[Resource, Object]] = []
         errors: list[KubeError] = []
-        for batch in self._missing(record):
+        try:
+            missing = self._missing(record)
+        except Exception as error:  # a shape of job that nobody thought of must not stop the other services
+            _log.exception("no objects can be made of a job", service=str(key), job=record.name)
+            return Outcome(record.uid, refused=f"no objects can be made of its spec: {error!r}")
+        for batch in missing:
             errors = await self._create_all(key, batch, made)
             if errors:
                 break
@@ -108,8 +118,7 @@ class Actuator:
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
             return Outcome(record.uid, failed=str(errors[0]))
-        if undo:
-            await self._undo(key, made)
+        if undo and await self._undo(key, made):
             return Outcome(record.uid, refused=_words(refusal))
         return Outcome(record.uid, failed=str(refusal))
 
@@ -143,12 +152,34 @@ class Actuator:
         )
         return created
 
-    async def _undo(self, key: ServiceKey, made: list[tuple[Resource, Object]]) -> None:
-        """Leave nothing of a refused instance. What can't be deleted now makes it incomplete, for the next pass."""
-        results = await _gather([self._delete(key, resource, obj["metadata"]) for resource, obj in reversed(made)])
+    async def _undo(self, key: ServiceKey, made: list[tuple[Resource, Object]]) -> bool:
+        """Leave nothing of a refused instance: False when a pod stays, because a scheduler was quick to bind it.
+
+        What stays makes the instance incomplete, for the next pass.
+        """
+        pods = [obj for resource, obj in made if resource is PODS]
+        results = await _gather([self._delete_unbound(key, pod) for pod in pods])
+        gone = all(result is True for result in results)
+        if gone:
+            rest = [(resource, obj["metadata"]) for resource, obj in reversed(made) if resource is not PODS]
+            results += await _gather([self._delete(key, resource, meta) for resource, meta in rest])
         for error in results:
             if isinstance(error, KubeError):
                 _log.warning("undo failed", service=str(key), error=str(error))
+        return gone
+
+    async def _delete_unbound(self, key: ServiceKey, pod: Object) -> bool:
+        """Delete a pod exactly as it was seen, and look again when it is not so any more. False when it is bound."""
+        for _ in range(UNDO_TRIES):
+            if pod["spec"].get("nodeName"):
+                return False
+            try:
+                await self._delete(key, PODS, pod["metadata"], exactly=True)
+                return True
+            except ConflictError:
+                with suppress(NotFoundError):
+                    pod = await self._writer.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        return False
 
     # reclaim
 
@@ -161,8 +192,28 @@ class Actuator:
         group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
         if not errors and group is not None and group.owner_uid == record.uid:
             meta = _meta(group.namespace, group.name, group.uid, group.resource_version)
-            errors = [e for e in await _gather([self._delete(key, POD_GROUPS, meta)]) if isinstance(e, KubeError)]
+            results = await _gather([self._delete_group(key, record, meta)])
+            errors = [error for error in results if isinstance(error, KubeError)]
         return Outcome(record.uid, failed=str(errors[0]) if errors else "")
+
+    async def _delete_group(self, key: ServiceKey, record: JobRecord, meta: dict[str, str]) -> None:
+        """Delete the PodGroup, unless a pod is there after all: the watch of pods may be far behind, and no
+        precondition of the PodGroup would tell."""
+        for pod in await _gather([self._pod_there(record, name) for name in record.job.pods]):
+            if isinstance(pod, KubeError):
+                raise pod
+            if pod:
+                raise NotSentError(f"{pod} of it exists, which the watch has not shown yet")
+        await self._delete(key, POD_GROUPS, meta)
+
+    async def _pod_there(self, record: JobRecord, name: str) -> str:
+        """The name of the instance's pod if it exists and stays, else ""."""
+        try:
+            pod = await self._writer.get(PODS, record.namespace, name)
+        except NotFoundError:
+            return ""
+        stays = controller_uid(pod) == record.uid and "deletionTimestamp" not in pod["metadata"]
+        return f"pod {name}" if stays else ""
 
     async def _delete(
         self, key: ServiceKey, resource: Resource, meta: dict[str, str], *, exactly: bool = False

@@ -72,10 +72,14 @@ class Writer:
                     if not tries:
                         raise error from None
 
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        """GET, for a write that depends on what is there now."""
+        return await self._send("get", resource, lambda: self._api.get(resource, namespace, name))
+
     async def _existing(self, resource: Resource, namespace: str | None, body: Object, error: KubeError) -> Object:
         """The object that is there under the body's name, if it is ours. NotFoundError when none is."""
         name = body["metadata"]["name"]
-        found = await self._send("get", resource, lambda: self._api.get(resource, namespace, name))
+        found = await self.get(resource, namespace, name)
         owner = controller_uid(body)
         if owner and owner == controller_uid(found):
             return found
@@ -131,7 +135,7 @@ class Writer:
 
     async def _is_gone(self, resource: Resource, namespace: str | None, name: str, uid: str) -> bool:
         try:
-            found = await self._send("get", resource, lambda: self._api.get(resource, namespace, name))
+            found = await self.get(resource, namespace, name)
         except NotFoundError:
             return True
         metadata = found["metadata"]

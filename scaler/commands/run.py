@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -70,7 +71,13 @@ async def _controller(settings: Settings, clock: Clock) -> None:
         context=settings.context or None,
         request_timeout=settings.request_timeout,
     ) as api:
-        await run_controller(api, settings, clock)
+        await run_controller(api, settings, clock, on_synced=_keep_for_ever)
+
+
+def _keep_for_ever() -> None:
+    """What has been listed stays: the garbage collector need not walk it again, so it never stalls the loop."""
+    gc.collect()
+    gc.freeze()
 
 
 def _leaves(error: Exception) -> list[Exception]:

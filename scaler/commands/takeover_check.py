@@ -66,7 +66,7 @@ class NotReadableError(Exception):
 
 async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
     """What would happen if the scaler took over now. Raises NotReadableError or KubeError."""
-    app = App(api, settings, clock, observer=None, rng=random.Random())  # noqa: S311 - jitter, no secret
+    app = App(api, settings, clock, observer=None, rng=random.Random(), on_synced=lambda: None)  # noqa: S311 - jitter, no secret
     await _observe(app)
     objects = await _Objects.read(api, settings.namespaces)
     jobs = tuple(_jobs(app.cache, settings, clock.now(), objects))

@@ -39,7 +39,7 @@ class Cache:
         self.jobs: Store[JobRecord] = Store(self._on_job)
         self.pods: Store[PodRecord] = Store(self._on_pod)
         self.pod_groups: Store[OwnedRecord] = Store(self._on_owned)
-        self.services: Store[OwnedRecord] = Store(lambda _old, _new: None)
+        self.services: Store[OwnedRecord] = Store(self._on_owned)
         self.config_maps: Store[ConfigMapRecord] = Store(self._on_config_map)
         self.reports: Store[ConfigMapRecord] = Store(self._on_report)
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
@@ -178,9 +178,12 @@ class Cache:
                 del self._owners_by_node[record.node]
 
     def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
+        """A Service has the name of its leader pod, and a job may wait for one of another owner to go."""
         for record in (old, new):
-            if record is not None and record.owner_uid:
-                self.mark(record.owner_uid)
+            if record is not None:
+                waiting = self._job_of_pod_name.get((record.namespace, record.name), "")
+                for uid in {record.owner_uid, waiting} - {""}:
+                    self.mark(uid)
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         if (old is not None and old.ready) == (new is not None and new.ready):

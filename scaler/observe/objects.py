@@ -1,7 +1,8 @@
 """What the cache keeps: partial structs that msgspec decodes, and compact records made of them.
 
 Only declared fields are decoded; the rest of an object is skipped without building anything. A record must be small
-(a cluster has 50,000 pods) and must never need a second look at the object.
+(a cluster has 50,000 pods) and must never need a second look at the object. None of these values can be part of a
+cycle, so the garbage collector need not look at them (`gc=False`): that is half the time of a large list.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Owner(msgspec.Struct, gc=False):
     controller: bool = False
 
 
-class Metadata(msgspec.Struct, rename="camel"):
+class Metadata(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -74,7 +75,7 @@ class _Gate(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     node_name: str = ""
     scheduling_gates: list[_Gate] = []
 
@@ -100,7 +101,7 @@ class _PodMetadata(Metadata):
     labels: _PodLabels = _PodLabels()
 
 
-class _PodStatus(msgspec.Struct, frozen=True):
+class _PodStatus(msgspec.Struct, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
     conditions: list[_Condition] = []
@@ -108,7 +109,7 @@ class _PodStatus(msgspec.Struct, frozen=True):
     pod_ip: str = msgspec.field(name="podIP", default="")
 
 
-class PodObject(msgspec.Struct):
+class PodObject(msgspec.Struct, gc=False):
     """The part of a Pod that the scaler reads."""
 
     metadata: _PodMetadata
@@ -128,6 +129,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     phase: str
     created: float
     gated: bool
+    """By a gate of our own: one of somebody else's is a matter between them and the scheduler."""
     terminating: bool
     ready: bool
     crashing: bool
@@ -155,7 +157,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         node=sys.intern(pod.spec.node_name),
         phase=sys.intern(status.phase),
         created=seconds_of(meta.creation_timestamp),
-        gated=bool(pod.spec.scheduling_gates),
+        gated=any(gate.name.startswith(ANNOTATION_PREFIX) for gate in pod.spec.scheduling_gates),
         terminating=meta.deletion_timestamp is not None,
         ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
         crashing=any(
@@ -192,7 +194,7 @@ def _controller_uid(meta: Metadata, kind: str) -> str:
     return next((owner.uid for owner in meta.owner_references if owner.controller and owner.kind == kind), "")
 
 
-class OwnedObject(msgspec.Struct):
+class OwnedObject(msgspec.Struct, gc=False):
     """The metadata of a PodGroup or Service."""
 
     metadata: Metadata
@@ -237,11 +239,11 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
     )
 
 
-class _NodeStatus(msgspec.Struct, frozen=True):
+class _NodeStatus(msgspec.Struct, frozen=True, gc=False):
     conditions: list[_Condition] = []
 
 
-class NodeObject(msgspec.Struct):
+class NodeObject(msgspec.Struct, gc=False):
     """The part of a Node that the scaler reads."""
 
     metadata: Metadata

@@ -11,6 +11,7 @@ from scaler.observe.objects import JobRecord, PodRecord
 from scaler.observe.ranktables import table_of
 from scaler.observe.rulebook import RuleInForce
 from scaler.plan.model import Instance, Memory, Policy, ServiceKey, Snapshot, Warning
+from scaler.workloads.ascendjob import Job
 
 
 def take_snapshot(cache: Cache, key: ServiceKey, *, now: float, memory: Memory, policy: Policy) -> Snapshot:
@@ -70,6 +71,7 @@ def _build(cache: Cache, record: JobRecord) -> Instance:
         restarts=sum(pod.restarts for pod in present),
         admitted_at=min((pod.created for pod in present), default=0.0),
         leftovers=pod_group is not None and pod_group.owner_uid == record.uid and not pod_group.terminating,
+        stripped=bool(present) and not job.faults and (pod_group is None or not _has_service(cache, job)),
         label_problem=job.label_problem,
         faults=job.faults,
         name_taken=next(_taken_names(cache, record), ""),
@@ -83,6 +85,10 @@ def _warnings(cache: Cache, record: JobRecord) -> Iterator[tuple[Warning, str]]:
     made = table_of(cache, record)
     if made is not None and made.obstacle is not None:
         yield made.obstacle.warning, made.obstacle.message
+
+
+def _has_service(cache: Cache, job: Job) -> bool:
+    return cache.services.get(job.namespace, job.pods[0]) is not None
 
 
 def _fault(cache: Cache, pod: PodRecord) -> str:

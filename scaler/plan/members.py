@@ -35,7 +35,7 @@ class Group:
         self.members: list[Member] = []
         self.held: list[Member] = []
         self.partly: list[Member] = []
-        """Admitted or broken: the only ones that may have to be completed or taken back."""
+        """Admitted, broken or stripped: the only ones that may have to be completed or taken back."""
         self.running = self.in_flight = self.live = 0
         self.target = self.admit = self.reclaim = 0
         self.rejoining = 0

@@ -130,6 +130,8 @@ class Instance(msgspec.Struct, frozen=True):
     """Creation of its oldest pod; 0.0 without pods."""
     leftovers: bool = False
     """An admission's object other than pods exists (its PodGroup)."""
+    stripped: bool = False
+    """It has pods and no PodGroup or Service any more: somebody deleted what the scheduler or its clients need."""
     label_problem: Reason | None = None
     """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
     NotServed for a job that is not ours at all."""
@@ -208,7 +210,7 @@ class Admit(msgspec.Struct, frozen=True, tag="Admit", tag_field="action"):
 
 
 class Complete(msgspec.Struct, frozen=True, tag="Complete", tag_field="action"):
-    """Create the missing (or release the gated) members of an instance that has other live pods."""
+    """Create what is missing (or release the gated members) of an instance that has live pods."""
 
     uid: str
 

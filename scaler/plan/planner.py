@@ -145,7 +145,7 @@ def _count(member: Member, group: Group) -> None:
         pass  # not the ratio's business in this pass
     elif member.state is State.HELD:
         group.held.append(member)
-    elif member.state is State.ADMITTED or member.state is State.BROKEN:
+    elif member.state is State.ADMITTED or member.state is State.BROKEN or member.instance.stripped:
         group.partly.append(member)
     if not (member.instance.owner_deleting or member.instance.owner_finished):
         group.live += 1
@@ -172,7 +172,7 @@ def _complete(group: Group) -> list[Action]:
     """Heal instances that have live pods, before anything new starts. One without a slot needs a free one."""
     actions: list[Action] = []
     for member in in_order(member for member in group.partly if _is_incomplete(member)):
-        rejoins = not member.in_flight
+        rejoins = not (member.running or member.in_flight)
         if group.occupied + group.rejoining + rejoins <= group.target:
             group.rejoining += rejoins
             actions.append(Complete(member.instance.uid))
@@ -180,10 +180,11 @@ def _complete(group: Group) -> list[Action]:
 
 
 def _is_incomplete(member: Member) -> bool:
-    """Has live pods, and members to create or release. One whose old pod is still terminating has to wait for it, one
+    """Has live pods, and something to create or release. One whose old pod is still terminating has to wait for it, one
     whose job was spoilt meanwhile until that is mended."""
     i = member.instance
-    return not i.faults and (i.gated > 0 or i.pods + i.terminating < i.expected)
+    has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
+    return has_pods and not i.faults and (i.stripped or i.gated > 0 or i.pods + i.terminating < i.expected)
 
 
 def _admit(group: Group, snapshot: Snapshot) -> list[Action]:
@@ -192,9 +193,14 @@ def _admit(group: Group, snapshot: Snapshot) -> list[Action]:
         return []
     chosen = in_order(m for m in group.held if why_not_admissible(m, snapshot.now) is None)[:free]
     for member in chosen:
-        member.reason = Reason.WAITING_FOR_SCHEDULER
+        member.reason = _once_admitted(member)
     group.admit = len(chosen)
     return [Admit(member.instance.uid) for member in chosen]
+
+
+def _once_admitted(member: Member) -> Reason:
+    """What was refused before has to succeed first: nobody wants to read every few minutes that it was tried again."""
+    return Reason.CREATE_REFUSED if member.memory.refused else Reason.WAITING_FOR_SCHEDULER
 
 
 def _reclaim(group: Group, groups: dict[str, Group], *, missing: bool) -> list[Action]:
@@ -226,9 +232,9 @@ def _serve_without_rule(members: list[Member], now: float) -> list[Action]:
         if member.instance.label_problem:  # a training job above all: not ours, whatever it lacks
             continue
         if member.state is State.HELD and why_not_admissible(member, now) is None:
-            member.reason = Reason.WAITING_FOR_SCHEDULER
+            member.reason = _once_admitted(member)
             actions.append(Admit(member.instance.uid))
-        elif member.state in (State.ADMITTED, State.BROKEN) and _is_incomplete(member):
+        elif _is_incomplete(member):
             actions.append(Complete(member.instance.uid))
     return actions
 

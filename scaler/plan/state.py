@@ -33,7 +33,7 @@ def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
     """Whether it runs however one counts, with nothing to remember: the short cut for what most instances do."""
     i = instance
     return (
-        0 < i.ready == i.running == i.pods == i.expected
+        i.ready == i.running == i.pods == i.expected > 0
         and i.restarts == memory.restarts
         and not (i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished)
         and not (memory.restarted_at or memory.broken_since or memory.reclaimed or memory.refused)

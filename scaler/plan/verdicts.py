@@ -16,8 +16,12 @@ _OF_STATE = {
     State.ADMITTED: Reason.WAITING_FOR_SCHEDULER,
 }
 
-_AFTERWARDS = {Reason.WAITING_FOR_SCHEDULER: State.ADMITTED, Reason.RECLAIMED: State.HELD}
-"""The state that an instance moved by this plan has once the plan took effect."""
+_AFTERWARDS = {
+    Reason.WAITING_FOR_SCHEDULER: State.ADMITTED,
+    Reason.CREATE_REFUSED: State.HELD,
+    Reason.RECLAIMED: State.HELD,
+}
+"""The state that an instance moved by this plan has once the plan took effect, or once it was refused again."""
 
 
 def verdicts(snapshot: Snapshot, members: list[Member], groups: dict[str, Group]) -> tuple[Verdict, ...]:

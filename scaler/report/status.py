@@ -18,6 +18,10 @@ MAX_BYTES = 900 * 1024
 """Of both documents together; the API server takes 1 MiB per object."""
 _MOST_INSTANCES = 1600
 """More never fit; knowing that spares the event loop the rendering of ten thousand."""
+_MOST_GROUPS = 200
+"""Per service: it has a handful. A rule may name ten thousand; no cut in the list of instances makes room for that."""
+_MAX_NAME = 64
+"""Characters of a group's name; a label, and so a job, can name none that is longer than 63."""
 _MAX_WORDS = 500
 _MAX_WARNINGS = 100
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
@@ -34,7 +38,7 @@ def status_config_map(reports: Sequence[ServiceReport], words: Words) -> Object:
     document = _truncated(status_document(reports, words), most)
     while True:
         data = {"status.json": _json(document), "status.txt": status_text(document)}
-        if sum(len(text.encode("utf-8", "surrogatepass")) for text in data.values()) <= MAX_BYTES:
+        if not most or sum(len(text.encode("utf-8", "surrogatepass")) for text in data.values()) <= MAX_BYTES:
             return config_map(namespace, status_name(rule), rule, {"data": data})
         most //= 2
         document = _truncated(document, most)
@@ -47,7 +51,11 @@ def status_document(reports: Sequence[ServiceReport], words: Words) -> dict[str,
         "format": 1,
         "rule": _rule(reports[-1]),
         "services": [_service(report, words) for report in ordered],
-        "left_out": {"services": 0, "instances": 0},
+        "left_out": {
+            "services": 0,
+            "groups": sum(max(0, len(report.plan.groups) - _MOST_GROUPS) for report in ordered),
+            "instances": 0,
+        },
     }
 
 
@@ -68,9 +76,9 @@ def _service(report: ServiceReport, words: Words) -> dict[str, Any]:
     return {
         "job_id": plan.key.job_id,
         "current": current_ratio(report),
-        "target": {"index": plan.target_index, "counts": dict(plan.target)} if plan.target_index >= 0 else None,
+        "target": _ratio(plan.target_index, plan.target, plan) if plan.target_index >= 0 else None,
         "complete": plan.complete,
-        "groups": {name: _group(group) for name, group in sorted(plan.groups.items())},
+        "groups": {name[:_MAX_NAME]: _group(plan.groups[name]) for name in _groups_to_show(plan)},
         "instances": [_instance(verdict, words(verdict, plan)) for verdict in plan.verdicts],
         "warnings": _warnings(plan),
     }
@@ -81,8 +89,21 @@ def current_ratio(report: ServiceReport) -> dict[str, Any] | None:
     groups = report.plan.groups
     for index, ratio in enumerate(report.snapshot.rule.ratios if report.snapshot.rule else ()):
         if all(number <= (groups[name].running if name in groups else 0) for name, number in ratio.counts.items()):
-            return {"index": index, "counts": dict(ratio.counts)}
+            return _ratio(index, ratio.counts, report.plan)
     return None
+
+
+def _ratio(index: int, counts: Mapping[str, int], plan: Plan) -> dict[str, Any]:
+    shown = counts if len(counts) <= _MOST_GROUPS else _groups_to_show(plan)
+    return {"index": index, "counts": {name[:_MAX_NAME]: counts[name] for name in shown if name in counts}}
+
+
+def _groups_to_show(plan: Plan) -> list[str]:
+    """By name; when there are too many, those that have jobs first."""
+    groups = plan.groups
+    if len(groups) <= _MOST_GROUPS:
+        return sorted(groups)
+    return sorted(sorted(groups, key=lambda name: (not groups[name].live, name))[:_MOST_GROUPS])
 
 
 def _group(group: GroupPlan) -> dict[str, int]:
@@ -126,6 +147,7 @@ def _truncated(document: Mapping[str, Any], most: int) -> dict[str, Any]:
     before = document["left_out"]
     left_out = {
         "services": before["services"] + len(gone),
+        "groups": before["groups"],
         "instances": before["instances"] + dropped + sum(len(service["instances"]) for service in gone),
     }
     return {**document, "services": services, "left_out": left_out}
@@ -150,7 +172,8 @@ def status_text(document: Mapping[str, Any]) -> str:
         lines += ["", *_service_text(service)]
     if any(document["left_out"].values()):
         left_out = document["left_out"]
-        lines += ["", f"! too long: {left_out['services']} services, {left_out['instances']} instances left out"]
+        what = ", ".join(f"{number} {name}" for name, number in left_out.items() if number)
+        lines += ["", f"! too long: {what} left out"]
     return "\n".join(lines) + "\n"
 
 

@@ -29,20 +29,16 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """A ratio as far as it can be read; `whole` when nothing in it is unreadable."""
+    """A ratio as far as it can be read."""
 
     path: Path
     groups: dict[str, _Group]
+    counts: dict[str, int]
     server_count: Any
     whole: bool
-
-    @property
-    def counts(self) -> dict[str, int | None]:
-        return {name: group.num for name, group in self.groups.items()}
-
-    @property
-    def zero(self) -> bool:
-        return self.whole and not any(group.num for group in self.groups.values())
+    """Nothing in it is unreadable."""
+    zero: bool
+    """Whole, and of only zeros."""
 
 
 def check(value: object) -> tuple[Rule | None, list[Fault]]:
@@ -65,14 +61,11 @@ def _first(faults: Iterator[Fault]) -> Iterator[Fault]:
 
 
 def _rule(entries: Sequence[_Entry]) -> Rule:
-    ratios = [
-        Ratio(
-            counts={name: group.num or 0 for name, group in entry.groups.items()},
-            sizes={name: group.size or 0 for name, group in entry.groups.items()},
-        )
+    ratios = (
+        Ratio(counts=entry.counts, sizes={name: group.size or 0 for name, group in entry.groups.items()})
         for entry in entries
         if not entry.zero
-    ]
+    )
     return Rule(tuple(ratios))
 
 
@@ -99,7 +92,9 @@ def _entry(path: Path, entry: object, faults: list[Fault]) -> _Entry:
             message = f"group {shown(group.name)} is named twice in this ratio"
             faults.append(Fault("DuplicateGroup", (*group.path, "group_name"), message, "delete one of them"))
         groups[group.name] = group
-    return _Entry(path, groups, entry.get("server_count") if isinstance(entry, dict) else None, whole)
+    counts = {name: group.num or 0 for name, group in groups.items()}
+    server_count = entry.get("server_count") if isinstance(entry, dict) else None
+    return _Entry(path, groups, counts, server_count, whole, zero=whole and not any(counts.values()))
 
 
 def _group(path: Path, raw: object) -> _Group | None:
@@ -167,7 +162,7 @@ def _advice(entries: Sequence[_Entry]) -> Iterator[Fault]:
 def _server_count(entry: _Entry) -> Iterator[Fault]:
     if entry.server_count is None or not entry.whole:
         return
-    total = sum((group.num or 0) * (group.size or 0) for group in entry.groups.values())
+    total = sum(entry.counts[name] * (group.size or 0) for name, group in entry.groups.items())
     if entry.server_count != str(total):
         path = (*entry.path, "server_count")
         message = f"server_count is {shown(entry.server_count)}, but the groups of this ratio add up to {total}"
@@ -175,6 +170,8 @@ def _server_count(entry: _Entry) -> Iterator[Fault]:
 
 
 def _order(first: _Entry, entry: _Entry) -> Iterator[Fault]:
+    if list(entry.groups) == list(first.groups):  # nearly always
+        return
     common = [name for name in entry.groups if name in first.groups]
     if common != [name for name in first.groups if name in entry.groups]:
         message = "the groups stand in another order than in the first ratio"

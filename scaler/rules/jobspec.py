@@ -30,10 +30,11 @@ def job_faults(job: Mapping[str, Any]) -> tuple[Fault, ...]:
 
 
 def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
-    """Replicas per type (`Master`, `Worker`), leader first; empty unless the number of every type can be read."""
+    """Replicas per type (`Master`, `Worker`), leader first; empty unless every number makes sense."""
     specs = _mapping(_mapping(job.get("spec")).get("replicaSpecs"))
     counts = {name: _replicas(_mapping(specs[name])) for name in (LEADER, WORKER) if name in specs}
-    return {name: count for name, count in counts.items() if count is not None} if None not in counts.values() else {}
+    known = {name: count for name, count in counts.items() if count is not None}
+    return known if len(known) == len(counts) and known.get(LEADER) == 1 else {}
 
 
 def _replicas(spec: Mapping[str, Any]) -> int | None:

@@ -100,8 +100,7 @@ class SimClient:
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """See KubeApi.create. Creating one of kinds.BINDINGS binds the pod of that name."""
-        name = str((body.get("metadata") or {}).get("name") or "")
-        request = Request(self.name, "create", resource, namespace or "", name, body=body)
+        request = Request(self.name, "create", resource, namespace or "", _name_in(body), body=body)
         return (await self._write(request, lambda: self.server.create(resource, namespace, body))).copy()
 
     async def replace(
@@ -177,6 +176,13 @@ class SimClient:
         if self._latency:
             factor = 0.5 if self._random is None else self._random.uniform(0.25, 0.75)
             await asyncio.sleep(self._latency * factor)
+
+
+def _name_in(body: Any) -> str:
+    """The name in a body, of which nothing is known yet."""
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _decoded(record: Record, decode: Any) -> Any:

@@ -27,13 +27,14 @@ class SimCluster(SimClient):
 
     `crds` installs the definitions of AscendJob, PodGroup and Queue; `latency` is the round trip of a request in
     seconds; `history` is how many changes per resource can be watched again. Namespaces that nobody created come into
-    being when something is created in them.
+    being when something is created in them, unless `strict_namespaces`: then that is refused, as a real cluster does.
     """
 
     def __init__(
-        self, clock: Clock, *, seed: int = 0, crds: bool = True, latency: float = 0.002, history: int = 4096
-    ) -> None:
-        server = ApiServer(clock, seed=seed, history=history)
+        self, clock: Clock, *, seed: int = 0, crds: bool = True, latency: float = 0.002, history: int = 4096,
+        strict_namespaces: bool = False,
+    ) -> None:  # fmt: skip
+        server = ApiServer(clock, seed=seed, history=history, strict_namespaces=strict_namespaces)
         super().__init__(server, "cluster", latency=latency, seed=seed, audit=deque(maxlen=_AUDIT_LINES))
         self._seed = seed
         self._clients: dict[str, SimClient] = {"cluster": self}

@@ -32,7 +32,8 @@ class FlakyApi(KubeApi):
     def cut_watches(self) -> None:
         """Break every watch that waits for an event now."""
         now = asyncio.get_running_loop().time()
-        for scope in self._waiting.values():
+        waiting, self._waiting = self._waiting, {}
+        for scope in waiting.values():
             scope.reschedule(now)
 
     def _fault(self) -> KubeError | None:
@@ -69,7 +70,7 @@ class FlakyApi(KubeApi):
                 try:
                     return await anext(stream)
                 finally:
-                    del self._waiting[id(scope)]
+                    self._waiting.pop(id(scope), None)
         except TimeoutError:
             raise UnknownOutcomeError("watch cut by the scenario") from None
 

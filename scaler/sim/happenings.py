@@ -201,6 +201,8 @@ class Happenings:
 
     async def _pod_exit(self, ref: PodExit) -> None:
         pod = await self._api.get(PODS, ref.namespace, ref.pod)
+        if objects.phase(pod) != "Running":
+            raise EventError(f"pod {ref.pod} does not run, so it cannot exit")
         self._announce(f"pod {ref.pod}: exits with {ref.code}")
         await exit_pod(self._api, pod, now=self._clock.now(), code=ref.code)
 

@@ -53,7 +53,7 @@ def keep_up(scenario: Scenario, *, port: int, seed: int, out: TextIO) -> None:
     with tempfile.TemporaryDirectory(prefix="scaler-demo-") as folder:
         try:
             asyncio.run(_keep_up(scenario, port, seed, out, Path(folder) / "kubeconfig"))
-        except (KeyboardInterrupt, asyncio.CancelledError):
+        except asyncio.CancelledError:
             out.write("\nThe cluster is gone.\n")
 
 
@@ -61,7 +61,8 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     if task is not None:
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
     clock = Clock(time.time() - loop.time())  # the one place where this process reads the wall clock
     cluster = SimCluster(clock, seed=seed)
     timeline = Timeline()

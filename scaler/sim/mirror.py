@@ -16,6 +16,7 @@ Key = tuple[str, str]
 """(namespace, name); namespace is "" for cluster-scoped objects."""
 
 _RETRY = 1.0  # seconds after a failed list or watch
+_SETTLE = 0.02  # seconds
 
 
 def key_of(obj: Object) -> Key:
@@ -61,7 +62,7 @@ class Mirror:
                 await self._changed.wait()
         except TimeoutError:
             return False
-        await asyncio.sleep(0)  # events of the same instant are seen together
+        await asyncio.sleep(_SETTLE)  # a burst is seen as one change
         self._changed.clear()
         return True
 

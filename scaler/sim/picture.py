@@ -10,7 +10,7 @@ from html import escape
 
 from scaler.sim.census import Condition
 from scaler.sim.placement import natural
-from scaler.sim.timeline import MomentKind, Sample, Timeline
+from scaler.sim.timeline import Moment, MomentKind, Sample, Timeline
 
 _WIDTH = 1000
 _LEFT = 190
@@ -63,7 +63,7 @@ class _Picture:
         self._timeline = timeline
         self._title = title
         self._end = max(timeline.end, 1.0)
-        self._events = [moment for moment in timeline.moments if moment.kind is MomentKind.EVENT]
+        self._events = _marks(timeline)
         self._parts: list[str] = []
         self._y = 0.0
 
@@ -139,8 +139,8 @@ class _Picture:
                 self._rect(condition, self._x(start), self._y, self._x(end) - self._x(start), _LANE - 4, about)
 
     def _event_lines(self, top: float, bottom: float) -> None:
-        for number, event in enumerate(self._events, start=1):
-            x = self._x(event.at)
+        for number, (at, _) in enumerate(self._events, start=1):
+            x = self._x(at)
             self._line("event", x, top - 16, x, bottom)
             self._parts.append(f'<circle class="badge" cx="{x:.1f}" cy="{top - 22:.1f}" r="8"/>')
             self._write(x, top - 18.5, str(number), "number")
@@ -165,11 +165,11 @@ class _Picture:
         self._y += 22
 
     def _event_list(self) -> None:
-        for number, event in enumerate(self._events, start=1):
+        for number, (at, words) in enumerate(self._events, start=1):
             self._parts.append(f'<circle class="badge" cx="{_LEFT + 7}" cy="{self._y - 4:.1f}" r="8"/>')
             self._write(_LEFT + 7, self._y - 0.5, str(number), "number")
-            self._write(_LEFT + 24, self._y, _time(event.at), "soft")
-            self._write(_LEFT + 84, self._y, event.text, "soft")
+            self._write(_LEFT + 24, self._y, _time(at), "soft")
+            self._write(_LEFT + 84, self._y, words, "soft")
             self._y += 19
 
     def _x(self, moment: float) -> float:
@@ -185,6 +185,20 @@ class _Picture:
         hint = f"<title>{escape(_printable(about))}</title>" if about else ""
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2"'
         self._parts.append(f'<rect class="{css}" {place}>{hint}</rect>')
+
+
+def _marks(timeline: Timeline) -> list[tuple[float, str]]:
+    """(time, words) of what the scenario did; what happened in the same second is one mark."""
+    seconds: dict[int, list[Moment]] = {}
+    for moment in timeline.moments:
+        if moment.kind is MomentKind.EVENT:
+            seconds.setdefault(int(moment.at), []).append(moment)
+    return [(events[0].at, _together([event.text for event in events])) for events in seconds.values()]
+
+
+def _together(texts: list[str]) -> str:
+    shown = "; ".join(texts[:3])
+    return f"{shown}; and {len(texts) - 3} more" if len(texts) > 3 else shown
 
 
 def _groups(samples: Sequence[Sample]) -> list[str]:

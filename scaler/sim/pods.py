@@ -60,8 +60,6 @@ def _gated_condition() -> Object:
         "status": "False",
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
-        "lastProbeTime": None,
-        "lastTransitionTime": None,
     }
 
 
@@ -93,26 +91,6 @@ def _qos_class(spec: Object) -> str:
         return "BestEffort"
     guaranteed = all(len(entry["limits"]) == 2 and entry["limits"] == entry["requests"] for entry in computed)
     return "Guaranteed" if guaranteed else "Burstable"
-
-
-def shape_problem(pod: Object) -> str:
-    """Why a pod could not even be decoded, empty when it could."""
-    spec = pod.get("spec")
-    if not isinstance(spec, dict):
-        return "spec: an object is wanted"
-    for field in ("containers", "initContainers", "schedulingGates", "tolerations", "volumes"):
-        entries = spec.get(field) or []
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            return f"spec.{field}: an array of objects is wanted"
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        for field in ("env", "ports", "volumeMounts"):
-            entries = container.get(field) or []
-            if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-                return f"spec.containers.{field}: an array of objects is wanted"
-        for name in ("limits", "requests"):
-            if not isinstance((container.get("resources") or {}).get(name) or {}, dict):
-                return f"spec.containers.resources.{name}: an object is wanted"
-    return ""
 
 
 def create_problems(pod: Object) -> Iterator[str]:
@@ -205,7 +183,7 @@ def bind(pod: Object, binding: Object, now: str) -> None:
         extra = binding.get("metadata", {}).get(field)
         if extra:
             pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **extra}
-    set_condition(pod, {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now})
+    set_condition(pod, {"type": "PodScheduled", "status": "True", "lastTransitionTime": now})
 
 
 def _bind_problem(pod: Object) -> KubeError | None:

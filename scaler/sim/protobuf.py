@@ -36,6 +36,7 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
     },
     "Preconditions": {1: ("uid", "text"), 2: ("resourceVersion", "text")},
 }  # fmt: skip
+_NUMBERS = ("number", "flag")
 _MAP_ENTRY: dict[int, _Field] = {1: ("key", "text"), 2: ("value", "raw")}
 
 
@@ -55,6 +56,8 @@ def _message(data: bytes, fields: dict[int, _Field]) -> Object:
     for number, value in _pairs(data):
         if number in fields:
             name, shape = fields[number]
+            if isinstance(value, int) is not (shape in _NUMBERS):
+                raise ValueError(f"{name} comes in a wire type that is not its own")
             _put(result, name, shape, value)
     return result
 

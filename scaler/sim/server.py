@@ -15,7 +15,7 @@ import msgspec
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import BadRequestError
-from scaler.sim import deletion, pods, reading, refusals, schema, strategies, validation
+from scaler.sim import deletion, pods, reading, refusals, schema, shapes, strategies, validation
 from scaler.sim.deletion import DeleteOptions, Outcome
 from scaler.sim.kinds import BINDINGS, POD_BINDINGS, Catalog, Kind
 from scaler.sim.patches import json_patch, merge_patch
@@ -32,14 +32,18 @@ _FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
 
 
 class ApiServer:
-    """All objects of one cluster. Raises kube.errors only. Namespaces that nobody created come into being when used."""
+    """All objects of one cluster. Raises kube.errors only.
 
-    def __init__(self, clock: Clock, *, seed: int = 0, history: int = 4096) -> None:
+    Namespaces that nobody created come into being when they are used, unless `strict_namespaces`.
+    """
+
+    def __init__(self, clock: Clock, *, seed: int = 0, history: int = 4096, strict_namespaces: bool = False) -> None:
         self.clock = clock
         self.store = Store(history=history)
         self.catalog = Catalog()
         self._random = random.Random(f"objects-{seed}")  # noqa: S311 - for uids, not for secrets
         self._cluster_ips = 0
+        self._strict_namespaces = strict_namespaces
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Record:
         kind, key = self._locate(resource, namespace, name)
@@ -54,6 +58,7 @@ class ApiServer:
         kind = self.catalog.find(resource)
         obj = self._accept(kind, _private(body))
         self._start_metadata(kind, namespace, obj)
+        self._ensure_namespace(obj["metadata"].get("namespace", ""))
         self._allocate(obj)
         strategies.prepare(kind, obj)
         name = obj["metadata"]["name"]
@@ -63,7 +68,6 @@ class ApiServer:
         key = (obj["metadata"].get("namespace", ""), name)
         if key in self.store.table(kind.resource).records:
             raise refusals.already_exists(kind.resource, name)
-        self._ensure_namespace(key[0])
         return self._put(kind, key, obj)
 
     def replace(
@@ -161,13 +165,11 @@ class ApiServer:
         found = (body.get("apiVersion") or api_version, body.get("kind") or name)
         if found != (api_version, name):
             raise refusals.bad_request(f"the API version in the data {found} does not match the expected {api_version}")
-        problem = validation.shape_problem(body.get("metadata") or {})
-        for field in () if kind.custom else ("spec", "status", "data"):
-            if not isinstance(body.get(field) or {}, dict):
-                problem = f"{field}: an object is wanted"
-        problem = problem or strategies.shape_problem(kind, body)
+        problem = shapes.problem(kind, body)
         if problem:
             raise refusals.bad_request(f"{name} in version {kind.resource.version!r} cannot be handled: {problem}")
+        if not kind.custom:
+            body = shapes.without_nulls(body)
         rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
         metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value not in _EMPTY}
         metadata.pop("managedFields", None)
@@ -210,8 +212,11 @@ class ApiServer:
         obj["spec"] = spec
 
     def _ensure_namespace(self, name: str) -> None:
-        if name and ("", name) not in self.store.table(NAMESPACES).records:
-            self.create(NAMESPACES, None, {"metadata": {"name": name}})
+        if not name or ("", name) in self.store.table(NAMESPACES).records:
+            return
+        if self._strict_namespaces or any(validation.name_problems(NAMESPACES, name)):
+            raise refusals.not_found(NAMESPACES, name)
+        self.create(NAMESPACES, None, {"metadata": {"name": name}})
 
     # What changes.
 
@@ -233,6 +238,9 @@ class ApiServer:
 
     def _bind(self, namespace: str | None, body: Object) -> Record:
         binding = _private(body)
+        problem = shapes.binding_problem(binding)
+        if problem:
+            raise refusals.bad_request(f"the body is no Binding: {problem}")
         metadata = binding.get("metadata") or {}
         kind, key = self._locate(PODS, namespace, str(metadata.get("name", "")))
         record = self._record(kind, key)

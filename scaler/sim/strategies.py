@@ -80,23 +80,6 @@ def _definition_problems(obj: Object) -> Iterator[str]:
         yield "spec.versions: Invalid value: must have exactly one version marked as storage version"
 
 
-def _definition_shape(obj: Object) -> str:
-    spec = obj.get("spec")
-    if not isinstance(spec, dict) or not isinstance(spec.get("names"), dict):
-        return "spec.names: an object is wanted"
-    for value, path in ((spec.get("group"), "spec.group"), (spec.get("scope"), "spec.scope")):
-        if not isinstance(value, str):
-            return f"{path}: a string is wanted"
-    if not all(isinstance(spec["names"].get(name), str) for name in ("plural", "kind")):
-        return "spec.names: plural and kind are wanted"
-    versions = spec.get("versions")
-    if not isinstance(versions, list) or not all(
-        isinstance(version, dict) and isinstance(version.get("name"), str) for version in versions
-    ):
-        return "spec.versions: an array of named versions is wanted"
-    return ""
-
-
 def _service_problems(obj: Object) -> Iterator[str]:
     spec = obj["spec"]
     if not spec.get("ports") and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
@@ -136,17 +119,6 @@ _CHECK: dict[str, _Check] = {
     "Lease": _lease_problems,
     "CustomResourceDefinition": _definition_problems,
 }
-_SHAPE: dict[str, Callable[[Object], str]] = {
-    "ConfigMap": validation.config_map_shape,
-    "Pod": pods.shape_problem,
-    "CustomResourceDefinition": _definition_shape,
-}
-
-
-def shape_problem(kind: Kind, obj: Object) -> str:
-    """Why the object could not even be decoded as its kind (400), empty when it could."""
-    check = None if kind.custom else _SHAPE.get(kind.resource.kind)
-    return check(obj) if check else ""
 
 
 def prepare(kind: Kind, obj: Object) -> None:

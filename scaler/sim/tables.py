@@ -63,17 +63,16 @@ def _custom_column(column: dict[str, Any]) -> _Column:
     return str(column["name"]), int(column.get("priority", 0)), show
 
 
-_STEP = re.compile(r"\.([A-Za-z0-9_\\./-]*[A-Za-z0-9_/-])|\[(-?\d+)(:?)\]|\['([^']+)'\]")
+_STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(-?\d+):?\]|\['([^']+)'\]")
 
 
 def json_path(obj: Any, path: str) -> Any:
-    """The value at a path such as `.status.conditions[-1:].type`; None when there is none. No filters."""
-    for name, index, _, quoted in _STEP.findall(re.sub(r"(?<!\\)\.(?=\w)", "\0.", path).replace("\0", "")):
+    """The value at a path such as `.status.conditions[-1:].type`; None when there is none. No filters, no wildcards."""
+    for name, index, quoted in _STEP.findall(path):
         if index:
             obj = obj[int(index)] if isinstance(obj, list) and -len(obj) <= int(index) < len(obj) else None
         else:
-            for part in [quoted] if quoted else name.split("."):
-                obj = obj.get(part) if isinstance(obj, dict) else None
+            obj = obj.get(quoted or name.replace("\\", "")) if isinstance(obj, dict) else None
     return obj
 
 

@@ -105,12 +105,6 @@ def _qualified_problems(path: str, key: str) -> Iterator[str]:
         yield f'{path}: Invalid value: "{key}": {_QUALIFIED_WORDS}'
 
 
-def config_map_shape(obj: Object) -> str:
-    """Why a ConfigMap could not even be decoded, empty when it could."""
-    values = (value for field in ("data", "binaryData") for value in (obj.get(field) or {}).values())
-    return "" if all(isinstance(value, str) for value in values) else "data: a map of strings is wanted"
-
-
 def config_map_problems(obj: Object) -> Iterator[str]:
     """Keys and size of a ConfigMap."""
     size = 0
@@ -121,22 +115,3 @@ def config_map_problems(obj: Object) -> Iterator[str]:
             size += len(str(value).encode("utf-8", "surrogatepass"))
     if size > _MAX_CONFIG_MAP:
         yield f"[]: Too long: may not be more than {_MAX_CONFIG_MAP} bytes"
-
-
-def shape_problem(metadata: Any) -> str:
-    """Why a `metadata` could not even be decoded, empty when it could."""
-    if not isinstance(metadata, dict):
-        return "metadata: an object is wanted"
-    for field in ("labels", "annotations"):
-        value = metadata.get(field)
-        if value is not None and not (
-            isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
-        ):
-            return f"metadata.{field}: a map of strings is wanted"
-    for field in ("finalizers", "ownerReferences"):
-        if not isinstance(metadata.get(field) or [], list):
-            return f"metadata.{field}: an array is wanted"
-    for field in ("name", "namespace", "uid", "resourceVersion", "generateName"):
-        if not isinstance(metadata.get(field) or "", str):
-            return f"metadata.{field}: a string is wanted"
-    return ""

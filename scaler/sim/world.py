@@ -48,7 +48,10 @@ _DEFAULT_QUEUE: Object = {
 
 
 class World:
-    """One scenario on one cluster. `seed` decides every duration that a stand-in draws."""
+    """One scenario on one cluster. `seed` decides every duration that a stand-in draws.
+
+    `controller_api` is what the scenario's API faults befall; by default a view of `api` that the controller is given.
+    """
 
     def __init__(
         self,
@@ -59,13 +62,14 @@ class World:
         controller: RunController,
         timeline: Timeline,
         seed: int,
+        controller_api: FlakyApi | None = None,
     ) -> None:
         self._api = api
         self._clock = clock
         self._scenario = scenario
         self._controller = controller
         self._seed = seed
-        self._flaky = FlakyApi(api, seed=seed)
+        self._flaky = controller_api or FlakyApi(api, seed=seed)
         self._timeline = timeline
         self._recorder = Recorder(api, clock, timeline)
         self._running: asyncio.Task[None] | None = None

@@ -142,7 +142,7 @@ def _container(container: Object, kind: str, obj: Object, clusterd: str) -> Obje
         {"name": "MINDX_SERVER_IP", "value": clusterd},
         {"name": "MINDX_SERVER_DOMAIN", "value": clusterd},
     ]
-    given = {as_mapping(variable).get("name") for variable in as_list(container.get("env"))}
+    given = [as_mapping(variable).get("name") for variable in as_list(container.get("env"))]
     added = [variable for variable in environment if variable["name"] not in given]
     result = {**container, "env": [*as_list(container.get("env")), *added]}
     if kind == LEADER:

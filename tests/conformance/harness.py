@@ -38,6 +38,8 @@ class Cluster:
     kube: KubeApi
     namespace: str
     compact: Callable[[], Any] | None = None
+    minor: int = 35
+    """Which Kubernetes 1.x it is; the simulated cluster is near to 1.35. A case says where the versions differ."""
     made: list[tuple[Resource, str]] = field(default_factory=list)
 
     def pod(self, name: str, **spec: Any) -> Object:

@@ -35,7 +35,7 @@ def simulated(case: Case, seed: int) -> bool:
     """In virtual time; the seed varies the order of everything that happens at once."""
 
     async def main() -> bool:
-        sim = SimCluster(Clock(_WALL), seed=seed)
+        sim = SimCluster(Clock(_WALL), seed=seed, strict_namespaces=True)
         async with _collected(sim.client("collector")):
             return await _judge(case, sim, sim.compact)
 
@@ -46,7 +46,7 @@ def http(case: Case) -> bool:
     """In real time, over sockets, where a minute between bookmarks would be a minute of waiting."""
 
     async def main() -> bool:
-        sim = SimCluster(Clock(_WALL), latency=0)
+        sim = SimCluster(Clock(_WALL), latency=0, strict_namespaces=True)
         async with serve(sim) as url, _collected(sim.client("collector")):
             with tempfile.NamedTemporaryFile("w", suffix=".kubeconfig") as file:
                 file.write(kubeconfig(url))
@@ -69,7 +69,7 @@ def real(case: Case) -> bool:
             for definition in definitions():
                 with suppress(AlreadyExistsError):
                     await kube.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
-            return await _judge(partial(_in_quiet, case), kube, None)
+            return await judge_real(case, kube, None)
 
     return asyncio.run(main())
 
@@ -92,8 +92,13 @@ async def _in_quiet(case: Case, cluster: Cluster) -> None:
     await case(cluster)
 
 
-async def _judge(case: Case, kube: KubeApi, compact: Callable[[], None] | None) -> bool:
-    cluster = Cluster(kube, f"case-{os.getpid()}-{next(_numbers)}", compact)
+async def judge_real(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
+    """One case against an API server, of Kubernetes 1.`minor`, that has a controller manager."""
+    return await _judge(partial(_in_quiet, case), kube, compact, minor)
+
+
+async def _judge(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
+    cluster = Cluster(kube, f"case-{os.getpid()}-{next(_numbers)}", compact, minor)
     await kube.create(NAMESPACES, None, manifest(NAMESPACES, cluster.namespace))
     try:
         await case(cluster)

@@ -83,7 +83,7 @@ def kubernetes(version: str) -> Project:
 
 @dataclass(frozen=True)
 class Binaries:
-    """Where the programs of one control plane are. `version` is what is known beforehand, for people."""
+    """Where the programs of one control plane are. `version` is that of kube-apiserver."""
 
     version: str
     etcd: Path
@@ -119,7 +119,13 @@ def _given(folder: Path, version: str) -> Binaries:
     if not (folder / "kube-apiserver").is_file():
         raise BuildError(f"there is no kube-apiserver in {folder} (CONTROL_PLANE_BIN or KUBEBUILDER_ASSETS)")
     apiserver, manager, scheduler = (program(name, kubernetes(version)) for name in _KUBERNETES)
-    return Binaries(f"of {folder}", program("etcd", ETCD), apiserver, manager, scheduler, program("kwok", KWOK))
+    return Binaries(_version_of(apiserver), program("etcd", ETCD), apiserver, manager, scheduler, program("kwok", KWOK))
+
+
+def _version_of(apiserver: Path) -> str:
+    """What it says itself, `Kubernetes v1.35.3`, without word and letter."""
+    answer = subprocess.run([apiserver, "--version"], capture_output=True, text=True, check=False)
+    return answer.stdout.strip().removeprefix("Kubernetes v")
 
 
 def cache_folder() -> Path:

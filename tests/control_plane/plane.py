@@ -71,6 +71,11 @@ class ControlPlane:
         return f"https://127.0.0.1:{self.port}"
 
     @property
+    def minor(self) -> int:
+        """Of the Kubernetes version: 35 for 1.35.3."""
+        return int(self.binaries.version.split(".")[1])
+
+    @property
     def port(self) -> int:
         """The API server's."""
         return self._ports["kube-apiserver"]
@@ -119,11 +124,11 @@ class ControlPlane:
         apiserver = self._launch("kube-apiserver", self._apiserver_command())
         apiserver.wait_for(self._apiserver_ready)
         self.admin = self.kubeconfig("admin", self._admin_token)
+        self.install(self.options.crds)  # before the garbage collector starts: it learns of new kinds every 30 s only
         self._launch("kube-controller-manager", self._controller_manager_command())
         if self.options.scheduler:
             self._launch("kube-scheduler", self._scheduler_command())
         kwok = self._launch("kwok", self._kwok_command())
-        self.install(self.options.crds)
         kwok.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['kwok']}/healthz"))
 
     def _launch(self, name: str, command: Sequence[str | Path]) -> Program:
@@ -191,7 +196,7 @@ class ControlPlane:
     def _kwok_command(self) -> list[str | Path]:
         return [
             self.binaries.kwok, f"--kubeconfig={self.admin}", f"--config={self.folder / 'stages.yaml'}",
-            "--manage-all-nodes=true",
+            "--manage-all-nodes=true", "--node-lease-duration-seconds=40",
             f"--server-address=127.0.0.1:{self._ports['kwok']}",
         ]  # fmt: skip
 

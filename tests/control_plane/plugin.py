@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,13 +84,40 @@ def plane(
         yield started
 
 
+class FreshPlane:
+    """Starts a control plane for one test; it ends with the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.started: list[ControlPlane] = []
+
+    def __call__(self, options: PlaneOptions | None = None) -> ControlPlane:
+        plane = ControlPlane(self._folder / f"plane-{len(self.started)}", binaries(VERSIONS[0]), options)
+        self.started.append(plane)
+        return plane.__enter__()
+
+
+@pytest.fixture
+def fresh_plane(tmp_path: Path, programs_needed: None) -> Iterator[FreshPlane]:
+    """For tests that need a control plane of their own, of the default version."""
+    factory = FreshPlane(tmp_path)
+    yield factory
+    for started in factory.started:
+        started.stop()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    used = getattr(item, "funcargs", {}).get("plane")
-    if report.failed and isinstance(used, ControlPlane):
-        report.sections.append(("the control plane's logs", used.tails()))
+    if report.failed:
+        for used in _planes_of(getattr(item, "funcargs", {})):
+            report.sections.append(("the control plane's logs", used.tails()))
     return report
+
+
+def _planes_of(fixtures: dict[str, Any]) -> list[ControlPlane]:
+    shared = [value for value in fixtures.values() if isinstance(value, ControlPlane)]
+    return shared + [plane for value in fixtures.values() if isinstance(value, FreshPlane) for plane in value.started]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -60,13 +60,12 @@ class Proxy:
         """New connections are reset at once."""
         self.silent = False
         """Nothing passes in either direction, and nobody is told (a partition)."""
-        self.deaf = False
-        """Nothing passes from the server to the client: half-open watches."""
         self.requests: list[tuple[str, str]] = []
         self._upstream = port
         self._tls = ssl.create_default_context(cafile=str(authority))
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: set[_Connection] = set()
 
     @property
     def url(self) -> str:
@@ -79,15 +78,21 @@ class Proxy:
             writer.transport.abort()
         return len(writers)
 
+    def freeze(self) -> int:
+        """Let every connection that is open go half-open for good: what the server says never arrives; how many."""
+        for connection in self._connections:
+            connection.deaf = True
+        return len(self._connections)
+
     def heal(self) -> None:
         """Let everything pass again. Connections that lost something stay broken, as in life: they are reset."""
         self.judge = lambda _method, _path: None
-        self.delay, self.refuse, self.silent, self.deaf = 0.0, False, False, False
+        self.delay, self.refuse, self.silent = 0.0, False, False
         self.cut()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.refuse:
-            writer.transport.abort()
+            _drop(writer)
             return
         task = asyncio.current_task()
         assert task is not None
@@ -95,16 +100,22 @@ class Proxy:
         self._writers.add(writer)
         with suppress(OSError, asyncio.CancelledError):
             upstream = await asyncio.open_connection("127.0.0.1", self._upstream, ssl=self._tls)
-            await _Connection(self, (reader, writer), upstream).run()
+            connection = _Connection(self, (reader, writer), upstream)
+            self._connections.add(connection)
+            try:
+                await connection.run()
+            finally:
+                self._connections.discard(connection)
         self._writers.discard(writer)
         self._tasks.discard(task)
-        writer.transport.abort()
+        _drop(writer)
 
     async def close(self) -> None:
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.1)  # what was aborted is closed by the loop, a few turns later
 
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -118,6 +129,7 @@ class _Connection:
         self._client = client
         self._server = server
         self._losing = False
+        self.deaf = False
 
     async def run(self) -> None:
         pumps = [asyncio.create_task(self._requests()), asyncio.create_task(self._answers())]
@@ -127,7 +139,7 @@ class _Connection:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            self._server[1].transport.abort()
+            _drop(self._server[1])
 
     async def _requests(self) -> None:
         while data := await self._client[0].read(_CHUNK):
@@ -151,7 +163,7 @@ class _Connection:
 
     async def _answers(self) -> None:
         while data := await self._server[0].read(_CHUNK):
-            await self._gate(lambda: self._proxy.silent or self._proxy.deaf)
+            await self._gate(lambda: self._proxy.silent or self.deaf)
             if self._losing:
                 return
             self._client[1].write(data)
@@ -160,6 +172,12 @@ class _Connection:
     async def _gate(self, closed: Callable[[], bool]) -> None:
         while closed():  # noqa: ASYNC110 - switches are plain attributes, so that a test reads like one
             await asyncio.sleep(0.02)
+
+
+def _drop(writer: asyncio.StreamWriter) -> None:
+    """Reset the connection; `close` only tells asyncio that nobody forgot it."""
+    writer.transport.abort()
+    writer.close()
 
 
 @asynccontextmanager

@@ -5,13 +5,14 @@ Must not: look into the process; what it did is judged at the API server.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 from tests.control_plane.plane import ControlPlane
@@ -48,9 +49,9 @@ class ScalerProcess(Program):
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
 
-    def wait_ready(self, timeout: float = 60.0) -> None:
-        """Until its caches are synced."""
-        self.wait_for(lambda: answers_ok(self.url("/readyz")), timeout)
+    async def ready(self, seconds: float = 60.0) -> None:
+        """Until its caches are synced. Waits in a thread: a proxy may have to work meanwhile."""
+        await asyncio.to_thread(self.wait_for, lambda: answers_ok(self.url("/readyz")), seconds)
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
         """What it logged (of one kind), oldest first."""
@@ -65,24 +66,15 @@ class ScalerProcess(Program):
         return odd + [json.dumps(line) for line in self.lines() if line.get("level") in {"error", "critical"}]
 
 
-@contextmanager
-def scaler(
+@asynccontextmanager
+async def scaler(
     folder: Path, kubeconfig: Path, *, name: str = "scaler", flags: Sequence[str] = LEASE
-) -> Iterator[ScalerProcess]:
-    """A replica that is ready, until the block ends."""
+) -> AsyncIterator[ScalerProcess]:
+    """A replica that is ready, until the block ends; it is asked to stop, so that its Lease is free at once."""
     process = ScalerProcess(name, folder, kubeconfig, flags)
     try:
         process.start()
-        process.wait_ready()
+        await process.ready()
         yield process
     finally:
-        process.stop()
-
-
-def eventually(condition: Any, timeout: float = 60.0, pause: float = 0.1) -> Any:
-    """The first true answer of `condition`. AssertionError with its last answer after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"not within {timeout:g} s; the last answer was {answer!r}"
-        time.sleep(pause)
-    return answer
+        await asyncio.to_thread(process.stop, SIGTERM)

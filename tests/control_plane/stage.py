@@ -14,7 +14,7 @@ from typing import Any
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, QUEUES, KubeApi, Object
-from scaler.kube.errors import AlreadyExistsError
+from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.sim.census import Condition, InstanceView, census
 from scaler.sim.faults import FaultActor
 from scaler.sim.manifests import apply, read_manifests
@@ -88,13 +88,23 @@ async def until(
     condition: Callable[[], Awaitable[bool]], what: str, show: Callable[[], Awaitable[Any]] | None = None,
     seconds: float = PATIENCE,
 ) -> None:  # fmt: skip
-    """Wait until the condition holds. AssertionError that says what did not come, and what is there instead."""
+    """Wait until the condition holds. AssertionError that says what did not come, and what is there instead.
+
+    An API server that cannot answer now, after a restart for example, is asked again.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    while not await condition():
+    while not await _holds(condition):
         if loop.time() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}; there is {await show() if show else 'nothing'}")
         await asyncio.sleep(0.1)
+
+
+async def _holds(condition: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await condition()
+    except KubeError:
+        return False
 
 
 @asynccontextmanager

@@ -18,9 +18,9 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object
 from scaler.kube.errors import NotFoundError
 from scaler.sim.nodes import NodeFate
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.proxy import LOST, Fault, Proxy, proxied, status
-from tests.control_plane.scaler_process import LEASE, NAMESPACE, USER, ScalerProcess, install
-from tests.control_plane.stage import EXAMPLE, Stage, staged, until
+from tests.control_plane.proxy import LOST, Fault, proxied, status
+from tests.control_plane.scaler_process import NAMESPACE, USER, install, scaler
+from tests.control_plane.stage import Stage, staged, until
 
 pytestmark = [
     pytest.mark.every_kubernetes,
@@ -29,11 +29,12 @@ pytestmark = [
     ),
 ]
 
+_CONTAINER = {"name": "ascend", "image": "none", "imagePullPolicy": "Sometimes"}  # no such policy
 _ODD_JOB: Object = {
     "apiVersion": ASCEND_JOBS.api_version,
     "kind": ASCEND_JOBS.kind,
-    "metadata": {"name": "no-image", "namespace": "odd", "labels": {"app": "mindie-ms-server", "jobID": "odd"}},
-    "spec": {"replicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [{"name": "ascend"}]}}}}},
+    "metadata": {"name": "odd-policy", "namespace": "odd", "labels": {"app": "mindie-ms-server", "jobID": "odd"}},
+    "spec": {"replicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [_CONTAINER]}}}}},
 }
 
 
@@ -80,20 +81,10 @@ def test_without_the_right_to_finalizers_owner_references_are_refused(plane: Con
 
 async def _refusal(plane: ControlPlane, kubeconfig: Path, folder: Path) -> str:
     """Why the example's first instance gets no pods."""
-    process = ScalerProcess("scaler", folder, kubeconfig)
-    process.start()
-    try:
-        async with staged(plane) as stage:
-            await stage.apply()
-            await until(lambda: _is_refused(stage, "mindie-server-d0"), "d0 is refused", stage.views)
-            plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", str(EXAMPLE))
-            return await _last_condition_message(stage, "mindie-server-d0")
-    finally:
-        process.stop()
-
-
-async def _last_condition_message(stage: Stage, job: str) -> str:
-    found = await stage.api.get(ASCEND_JOBS, "mindie", job)
+    async with staged(plane) as stage, scaler(folder, kubeconfig):
+        await stage.apply()
+        await until(lambda: _is_refused(stage, "mindie-server-d0"), "d0 is refused", stage.views)
+        found = await stage.api.get(ASCEND_JOBS, "mindie", "mindie-server-d0")
     return str(found["status"]["conditions"][-1]["message"])
 
 
@@ -108,18 +99,11 @@ async def _tell(plane: ControlPlane, folder: Path) -> None:
     async with proxied(plane.port, plane.authority) as proxy, staged(plane, npu_nodes=2) as stage:
         proxy.judge = _Once()
         kubeconfig = plane.grant(NAMESPACE, "mind-cluster-scaler", server=proxy.url)
-        replicas = [ScalerProcess(name, folder, kubeconfig, LEASE) for name in ("one", "two")]
-        try:
-            for replica in replicas:
-                replica.start()
-                replica.wait_ready()
-            await _live(stage, plane, proxy)
-        finally:
-            for replica in replicas:
-                replica.stop()
+        async with scaler(folder, kubeconfig, name="one"), scaler(folder, kubeconfig, name="two"):
+            await _live(stage, plane)
 
 
-async def _live(stage: Stage, plane: ControlPlane, proxy: Proxy) -> None:
+async def _live(stage: Stage, plane: ControlPlane) -> None:
     """The life of a service, with what may come between."""
     await stage.apply()
     await stage.runs(group0=1, group1=1)
@@ -134,10 +118,9 @@ async def _live(stage: Stage, plane: ControlPlane, proxy: Proxy) -> None:
 
     plane.kubectl("create", "namespace", "odd")
     await stage.api.create(ASCEND_JOBS, "odd", _ODD_JOB)
-    await until(lambda: _is_refused(stage, "no-image", "odd"), "a job without image is refused")
+    await until(lambda: _is_refused(stage, "odd-policy", "odd"), "a job with an unheard-of pull policy is refused")
 
-    plane.kubectl("delete", "--wait=false", "-f", str(EXAMPLE / "00-rule.yaml"))
-    plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", str(EXAMPLE))
+    plane.kubectl("delete", "ascendjobs", "--all", "--namespace", "mindie", "--wait=false")
     await until(lambda: _status_is_gone(stage), "the status goes with the service")
 
 
@@ -149,6 +132,7 @@ class _Once:
             ("POST", r"/namespaces/mindie/pods$", LOST),
             ("POST", r"/namespaces/mindie/services$", LOST),
             ("POST", r"/namespaces/mindie/podgroups$", LOST),
+            ("PUT", r"/leases/", LOST),
             ("PATCH", r"/ascendjobs/[^/]+/status$", status(409, "Conflict")),
         ]
 

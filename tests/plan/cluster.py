@@ -45,9 +45,11 @@ def perform(one: Instance, action: Action | None, now: float) -> Instance:
     if isinstance(action, Admit | Complete):
         pods = one.expected - one.terminating if one.terminating < one.expected else one.pods
         since = one.admitted_at if isinstance(action, Complete) else now
-        return msgspec.structs.replace(one, pods=max(pods, one.pods), gated=0, admitted_at=since, leftovers=True)
+        return msgspec.structs.replace(
+            one, pods=max(pods, one.pods), gated=0, admitted_at=since, leftovers=True, stripped=False
+        )
     if action is not None:
         return msgspec.structs.replace(
-            one, pods=0, gated=0, running=0, ready=0, ended=0, admitted_at=0.0, leftovers=False
+            one, pods=0, gated=0, running=0, ready=0, ended=0, admitted_at=0.0, leftovers=False, stripped=False
         )
     return one

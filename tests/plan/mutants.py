@@ -69,8 +69,10 @@ MUTANTS = (
         "return False",
     ),
     Mutant(
-        "crash-looping counts as running", STATE, "i.terminating or i.crashing or i.faulty", "i.terminating or i.faulty"
+        "crash-looping counts as running", STATE, "not (i.terminating or i.crashing or i", "not (i.terminating or i"
     ),
+    Mutant("the short cut takes crash-looping for running", STATE, "i.crashing or i.faulty or i.owner", "i.owner"),
+    Mutant("the short cut takes a job without pods for running", STATE, "== i.expected > 0", "== i.expected"),
     Mutant("gated pods count as admitted", STATE, "if i.pods == i.gated:", "if i.pods == 0:"),
     Mutant("admits what the API server refused", MEMBERS, "if memory.refused and", "if False and memory.refused and"),
     Mutant("keeps a held instance's PodGroup", PLANNER, "member.instance.leftovers and", "False and"),

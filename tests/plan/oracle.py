@@ -158,6 +158,7 @@ def barred(one: Instance, snapshot: Snapshot) -> Reason | None:
         Reason(problem.value): snapshot.rule is None and snapshot.key.rule != "",
         Reason.GROUP_UNKNOWN: snapshot.rule is not None and one.group not in snapshot.rule.groups,
         Reason.PAUSED: snapshot.options.paused and snapshot.rule is not None,
+        Reason.JOB_INVALID: bool(one.faults),
         Reason.NAME_TAKEN: bool(one.name_taken),
         Reason.CREATE_REFUSED: bool(refused),
     }
@@ -178,20 +179,25 @@ def heal(snapshot: Snapshot, group: str, room: int) -> list[Instance]:
     """Missing members come back while running + in flight stays within the target, counting the instance itself."""
     healed: list[Instance] = []
     for one in sorted((one for one in snapshot.instances if one.group == group), key=age):
-        without_slot = not is_in_flight(one, snapshot)
+        without_slot = has_no_slot(one, snapshot)
         if is_partial(one, snapshot) and room - rejoining(healed, snapshot) - without_slot >= 0:
             healed.append(one)
     return healed
 
 
 def rejoining(healed: list[Instance], snapshot: Snapshot) -> int:
-    return sum(not is_in_flight(one, snapshot) for one in healed)
+    return sum(has_no_slot(one, snapshot) for one in healed)
+
+
+def has_no_slot(one: Instance, snapshot: Snapshot) -> bool:
+    return not is_in_flight(one, snapshot) and not counts_as_running(one, snapshot)
 
 
 def is_partial(one: Instance, snapshot: Snapshot) -> bool:
-    """It has live pods, and members that are gated or missing (those still terminating are not missing yet)."""
-    lacks = one.gated > 0 or one.pods + one.terminating < one.expected
-    return lacks and not one.label_problem and state(one, snapshot) in (State.ADMITTED, State.BROKEN)
+    """It has live pods, and lacks members or what belongs to them (those still terminating are not missing yet)."""
+    lacks = one.stripped or one.gated > 0 or one.pods + one.terminating < one.expected
+    alive = state(one, snapshot) not in (State.HELD, State.TERMINATING, State.FINISHED)
+    return lacks and alive and not one.label_problem and not one.faults
 
 
 def surplus(snapshot: Snapshot, group: str, room: int, *, missing: bool) -> list[str]:

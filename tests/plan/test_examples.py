@@ -190,3 +190,19 @@ def test_a_running_job_that_is_not_ours_says_so_and_counts_for_nobody() -> None:
     training = instance("p0", "Running", label_problem=Reason.NOT_SERVED)
     made = decided(snapshot(rule("1P"), (training, instance("p1", "Held"))))
     assert (admitted(made), reasons(made)["p0"]) == ("p1", Reason.NOT_SERVED)
+
+
+def test_a_job_that_no_pods_can_be_made_from_never_counts_as_running() -> None:
+    shapeless = instance("p0", "Held", expected=0, faults=("InvalidSpecs: spec.replicaSpecs is not set",))
+    seen = snapshot(rule("1P"), (shapeless, instance("p1", "Held")))
+    first, memory = plan(seen)
+    again, _ = plan(snapshot(rule("1P"), seen.instances, memory=memory))
+    assert (admitted(first), admitted(again)) == ("p1", "p1")
+    assert reasons(again)["p0"] is Reason.JOB_INVALID
+
+
+def test_trouble_shows_in_every_pass_not_only_in_the_first() -> None:
+    for trouble in ("crashing", "faulty", "terminating"):
+        seen = snapshot(rule("1P"), (instance("p0", "Running", **{trouble: 1}),))
+        _, memory = plan(snapshot(rule("1P"), (instance("p0", "Running"),)))
+        assert decided(snapshot(rule("1P"), seen.instances, memory=memory)).verdicts[0].state is State.BROKEN

@@ -16,7 +16,7 @@ from tests.plan.cluster import settle
 from tests.plan.oracle import judge
 from tests.strategies import snapshots
 
-MANY = settings(max_examples=120, deadline=None)
+MANY = settings(max_examples=100, deadline=None)
 
 
 def uids(plan: Plan, action: type) -> frozenset[str]:

@@ -20,7 +20,7 @@ from scaler.report.last_valid import LastValid
 from scaler.report.objects import MANAGED_BY_LABEL, RULE_LABEL, is_ours, last_valid_name, rule_of, status_name
 from scaler.report.status import status_config_map, status_document
 from scaler.report.values import ServiceReport
-from scaler.rules.rule import RuleOptions
+from scaler.rules.rule import Ratio, Rule, RuleOptions
 from tests.builders import instance, rule, service, snapshot
 from tests.report.fakes import report, report_of
 
@@ -167,6 +167,20 @@ def test_thousands_of_services_fit_too() -> None:
     assert sum(len(value.encode()) for value in found["data"].values()) <= status.MAX_BYTES
     read = json.loads(found["data"]["status.json"])
     assert len(read["services"]) + read["left_out"]["services"] == 4000
+
+
+@pytest.mark.parametrize("letter", ["g", "\u4e00", "\x01", '"'])
+def test_thousands_of_groups_fit_too_those_with_jobs_first(letter: str) -> None:
+    names = [f"{number}{letter * 90}" for number in range(10_000)]
+    counts = dict.fromkeys(names, 1)
+    running = tuple(instance(name, "Running", group=name) for name in names[-3:])
+    made = report_of(snapshot(Rule((Ratio(counts, counts),)), running))
+    found = config_map(made)
+    assert sum(len(value.encode()) for value in found["data"].values()) <= status.MAX_BYTES
+    read = json.loads(found["data"]["status.json"])
+    groups = read["services"][0]["groups"]
+    assert {name[:64] for name in names[-3:]} <= groups.keys() == read["services"][0]["target"]["counts"].keys()
+    assert len(groups) + read["left_out"]["groups"] == 10_000
 
 
 @given(running=st.integers(0, 4), decode=st.integers(0, 3))

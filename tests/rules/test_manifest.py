@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.rules import manifest
 from scaler.rules.manifest import Value, objects
 
 plain_values = st.recursive(
@@ -64,6 +66,16 @@ def test_what_stands_before_a_broken_document_is_still_read() -> None:
     found, findings = read("kind: A\n---\nkind: B\nbad：1\nlabels: {}\n")
     assert found == [{"kind": "A"}]
     assert len(findings) == 1
+
+
+def test_without_libyaml_the_same_is_read_at_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["a: &x [1, 'é']\nb: *x\n---\nc: |\n  二\n", "a:\n\t- b\n", "- " * 50, "a: [\n", "\x00"]
+    fast = [objects(text, "f", alone=True) for text in texts]
+    monkeypatch.setattr(manifest, "_LOADER", yaml.SafeLoader)
+    for text, (found, findings) in zip(texts, fast, strict=True):
+        slowly, slow_findings = objects(text, "f", alone=True)
+        assert [one.root for one in slowly] == [one.root for one in found]
+        assert [finding.code for finding in slow_findings] == [finding.code for finding in findings]
 
 
 def test_tabs_and_full_width_colons_are_named_as_the_cause() -> None:

@@ -14,7 +14,7 @@ MOMENTS = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(crashes=MOMENTS, seed=st.integers(0, 50))
 def test_crashes_at_random_moments_change_nothing_in_the_end(crashes: list[float], seed: int) -> None:
     story = [

@@ -1,0 +1,64 @@
+"""python -m tests.campaign --seeds 0-99 | --seed 7 -v"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+from tests.campaign.schedule import describe, schedule
+from tests.campaign.stage import Result, play
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description="The fault campaign in virtual time.")
+    parser.add_argument("--seeds", metavar="A-B", default="0-99", help="play these schedules")
+    parser.add_argument("--seed", type=int, help="play this one only")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the schedule and its whole trace")
+    args = parser.parse_args()
+    if args.seed is not None:
+        return _one(args.seed, verbose=args.verbose)
+    first, _, last = args.seeds.partition("-")
+    return _many(range(int(first), int(last or first) + 1))
+
+
+def _one(seed: int, *, verbose: bool) -> int:
+    made = schedule(seed)
+    result = play(made, keep_trace=verbose)
+    print(describe(made))
+    print("\n".join(result.trace))
+    _tell(result)
+    print(f"trace {result.digest}")
+    return bool(result.failures)
+
+
+def _tell(result: Result) -> None:
+    for failure in result.failures:
+        print(f"seed {result.seed}: FAILED {failure}", flush=True)
+    for gap in result.gaps:
+        print(f"seed {result.seed}: known gap: {gap}", flush=True)
+
+
+def _many(seeds: range) -> int:
+    began, counts = time.perf_counter(), Counter[str]()
+    failed = gaps = busiest = 0
+    slowest = 0.0
+    for seed in seeds:
+        result = play(schedule(seed))
+        _tell(result)
+        counts += result.counts
+        failed += bool(result.failures)
+        gaps += len(result.gaps)
+        busiest = max(busiest, result.busiest)
+        slowest = max(slowest, result.rest_after)
+    wall = time.perf_counter() - began
+    for what, number in sorted(counts.items()):
+        print(f"{number:10,} {what}")
+    print(f"{len(seeds)} schedules, {len(seeds) / wall:.2f}/s; {failed} failed, {gaps} known gaps; most writes of one "
+          f"life in a minute: {busiest}; at rest at most {slowest:.0f} s after the storm")  # fmt: skip
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

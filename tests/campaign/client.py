@@ -1,0 +1,115 @@
+"""One life of the controller's process at the API server: it can die, freeze, be told old lists, and write too late.
+
+What the API does to a request is the weather's (scaler.sim.interceptor.Faults); what becomes of the process is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from scaler.kube.api import ASCEND_JOBS, EVENTS, LEASES, POD_GROUPS, PODS, SERVICES, Page, Resource
+from scaler.kube.errors import KubeError
+from scaler.sim.client import SimClient
+from scaler.sim.cluster import SimCluster
+from scaler.sim.interceptor import Interceptor, Request
+from scaler.sim.store import Record
+from scaler.sim.watching import Seen
+from tests.campaign.witness import Witness
+
+LATENCY = 0.002
+LINGERING = (PODS, POD_GROUPS, SERVICES, ASCEND_JOBS, EVENTS, LEASES)
+"""Not the scaler's own ConfigMaps: a status that arrives after its successor stays until the next change, by design."""
+LATE = (0.5, 20.0)
+"""Seconds that a lingering write spends in the network."""
+
+
+class Gate(Interceptor):
+    """The weather, behind a process that may be frozen (nothing leaves or arrives) or dead (for ever)."""
+
+    def __init__(self, weather: Interceptor) -> None:
+        self.dead = False
+        self.frozen_until = 0.0
+        self._weather = weather
+
+    async def before(self, request: Request) -> None:
+        await self._pass()
+        await self._weather.before(request)
+        await self._pass()
+
+    async def after(self, request: Request) -> None:
+        await self._weather.after(request)
+        await self._pass()
+
+    async def deliver(self, request: Request, event: Seen) -> bool:
+        delivered = await self._weather.deliver(request, event)
+        await self._pass()
+        return delivered
+
+    async def _pass(self) -> None:
+        now = asyncio.get_running_loop().time
+        while now() < self.frozen_until:  # noqa: ASYNC110 - it may be frozen again meanwhile
+            await asyncio.sleep(self.frozen_until - now())
+        if self.dead:
+            await asyncio.Event().wait()
+
+
+class Life(SimClient):
+    """The client of one process life. `linger` and `stale`: shares of the writes and lists, while the storm lasts."""
+
+    def __init__(
+        self, cluster: SimCluster, name: str, witness: Witness, *, weather: Interceptor, seed: int, linger: float,
+        stale: float,
+    ) -> None:  # fmt: skip
+        self.gate = Gate(weather)
+        super().__init__(
+            cluster.server, name, latency=LATENCY, seed=seed, audit=cluster.audit, interceptor=self.gate
+        )  # fmt: skip
+        self.late: list[asyncio.Task[Record]] = []
+        self._witness = witness
+        self._chance = random.Random(f"life-{seed}-{name}")
+        self._linger = linger
+        self._stale = stale
+        self._told: dict[tuple[Resource, str], Page[Any]] = {}
+
+    def calm_down(self) -> None:
+        """The storm is over."""
+        self._linger = self._stale = 0.0
+
+    async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
+        """See KubeApi.list; now and then with an answer from before, as from a server that has fallen behind."""
+        page: Page[Any] = await super().list(resource, namespace, **options)
+        key = (resource, f"{namespace} {options.get('label_selector')} {options.get('field_selector')}")
+        if key in self._told and self._chance.random() < self._stale:
+            self._witness.counts["stale list"] += 1
+            return self._told[key]
+        self._told[key] = page
+        return page
+
+    async def _write(self, request: Request, effect: Callable[[], Record]) -> Record:
+        self._witness.attempted(self.name, request)
+        if self._linger and request.resource in LINGERING and self._chance.random() < self._linger:
+            self._witness.counts["lingering write"] += 1
+            self.late.append(asyncio.create_task(self._arrive_late(request, effect)))
+            return await asyncio.shield(self.late[-1])
+
+        def witnessed() -> Record:
+            with self._witness.acting(self.name, request):
+                return effect()
+
+        return await super()._write(request, witnessed)
+
+    async def _arrive_late(self, request: Request, effect: Callable[[], Record]) -> Record:
+        """The request is on its way already, whatever becomes of the process."""
+        await asyncio.sleep(self._chance.uniform(*LATE))
+        with self._witness.acting(self.name, request, late=True):
+            return effect()
+
+
+async def settled(life: Life) -> None:
+    """Wait for what is still in the network. Refusals there are nobody's business any more."""
+    for answer in await asyncio.gather(*life.late, return_exceptions=True):
+        if isinstance(answer, BaseException) and not isinstance(answer, KubeError):
+            raise answer

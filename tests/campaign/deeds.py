@@ -1,0 +1,190 @@
+"""What users, machines and other operators do to the world, by the names that schedules use.
+
+A deed whose object is not there is no deed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, LEASES, PODS, Object, PatchType
+from scaler.kube.errors import KubeError, NotFoundError
+from scaler.sim import objects
+from scaler.sim.cluster import SimCluster
+from scaler.sim.deletion import DeleteOptions
+from scaler.sim.kubelet import exit_pod
+from scaler.sim.nodes import NodeFate, befall
+from tests.campaign import things
+from tests.campaign.lives import Replica
+from tests.campaign.schedule import Event
+from tests.campaign.things import Ratio, Service, World
+from tests.campaign.witness import LEASE
+
+BROKEN = ("{", "", "[]", '{"elastic_scaling_list": [{}]}')
+FATES = {
+    "node not ready": NodeFate.NOT_READY,
+    "node gone": NodeFate.GONE,
+    "node cordoned": NodeFate.CORDONED,
+    "node back": NodeFate.READY,
+}
+_AT_ONCE = DeleteOptions(grace_period_seconds=0)
+OPERATOR: Object = {
+    "apiVersion": "apps/v1", "kind": "Deployment",
+    "metadata": {"name": "ascend-operator-manager", "namespace": "mindx-dl"},
+    "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}},
+             "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+}  # fmt: skip
+
+
+class Deeds:
+    """`ladders` has the ladder that the user wrote last, per service."""
+
+    def __init__(self, cluster: SimCluster, clock: Clock, world: World, replicas: list[Replica]) -> None:
+        self.ladders: dict[str, tuple[Ratio, ...]] = {service.name: service.ladder for service in world.services}
+        self._cluster = cluster
+        self._clock = clock
+        self._world = world
+        self._replicas = replicas
+        self._taken: list[tuple[str, str]] = []
+
+    async def do(self, event: Event) -> bool:
+        """Whether there was anything to do it to."""
+        try:
+            await self._do(event)
+        except KubeError:
+            return False
+        return True
+
+    async def _do(self, event: Event) -> None:
+        if event.what in FATES:
+            await self.fate(event.subject, FATES[event.what])
+        elif event.what in ("crash", "stop", "freeze"):
+            getattr(self._replicas[int(event.subject)], event.what)(event.amount)
+        elif event.what.startswith(("pod ", "instance ")):
+            await self._to_pods(event)
+        elif event.what.startswith(("job ", "group label", "rule label", "name taken")):
+            await self._to_job(event, self._world.service_of(event.subject))
+        elif event.what.startswith("rule "):
+            await self._to_rule(event, next(s for s in self._world.services if s.name == event.subject))
+        else:
+            await self._to_cluster(event.what)
+
+    async def fate(self, node: str, fate: NodeFate) -> None:
+        spec = next(spec for spec in self._world.nodes if spec.name == node)
+        await befall(self._cluster, spec, fate)
+
+    async def _to_cluster(self, what: str) -> None:
+        if what == "compaction":
+            self._cluster.compact()
+        elif what == "watches cut":
+            self._cluster.cut_all_watches()
+            for replica in self._replicas:
+                if replica.life is not None:
+                    replica.life.cut_watches()
+        elif what == "lease deleted":
+            await self._cluster.delete(LEASES, "default", LEASE)
+        elif what == "lease emptied":
+            emptied = {"spec": {"holderIdentity": ""}}
+            await self._cluster.patch(LEASES, "default", LEASE, emptied, patch_type=PatchType.MERGE)
+        elif what == "operator comes":
+            self._cluster.apply([OPERATOR], "mindx-dl")
+        else:
+            await self._cluster.delete(DEPLOYMENTS, "mindx-dl", "ascend-operator-manager")
+
+    async def _to_pods(self, event: Event) -> None:
+        namespace = self._world.service_of(event.subject).namespace
+        pods = [
+            pod
+            for pod in self._cluster.peek(PODS, namespace)
+            if any(owner["name"] == event.subject for owner in pod["metadata"].get("ownerReferences", ()))
+        ]
+        if not pods:
+            raise NotFoundError(404, "NotFound", "no pods")
+        chosen = pods if event.what == "instance killed" else [pods[int(event.amount) % len(pods)]]
+        for pod in chosen:
+            if event.what == "pod failed":
+                await exit_pod(self._cluster, pod, now=self._clock.now(), code=1)
+            else:
+                grace = None if event.what == "pod evicted" else 0
+                await self._cluster.delete(PODS, namespace, objects.name(pod), grace_period_seconds=grace)
+
+    async def _to_job(self, event: Event, service: Service) -> None:
+        job = things.server_job(service, event.subject)
+        if event.what == "name taken":
+            name = f"{event.subject}-master-0"
+            await self._cluster.create(PODS, service.namespace, things.foreign_pod(service.namespace, name))
+            self._taken.append((service.namespace, name))
+            return
+        if event.what == "job applied":
+            with contextlib.suppress(NotFoundError):
+                await self._cluster.get(ASCEND_JOBS, service.namespace, event.subject)
+                return
+            await self._cluster.create(ASCEND_JOBS, service.namespace, job)
+            return
+        if event.what == "group label changed":
+            await self._relabel(service, event.subject, {"mind-cluster/group-name": "group1"})
+            return
+        if event.what == "rule label removed":
+            await self._relabel(service, event.subject, {"mind-cluster/scaling-rule": None})
+            return
+        await self._cluster.delete(ASCEND_JOBS, service.namespace, event.subject)
+        if event.what == "job applied anew":
+            await self._cluster.create(ASCEND_JOBS, service.namespace, job)
+
+    async def _relabel(self, service: Service, job: str, labels: dict[str, str | None]) -> None:
+        patch = {"metadata": {"labels": labels}}
+        await self._cluster.patch(ASCEND_JOBS, service.namespace, job, patch, patch_type=PatchType.MERGE)
+
+    async def _to_rule(self, event: Event, service: Service) -> None:
+        number = int(event.amount)
+        if event.what == "rule deleted":
+            await self._cluster.delete(CONFIG_MAPS, service.namespace, service.name)
+        elif event.what == "rule broken":
+            self._write_rule(service, BROKEN[number % len(BROKEN)])
+        elif event.what == "rule paused":
+            self._write_rule(service, None, paused="true")
+        else:
+            if event.what == "rule edited":
+                self.ladders[service.name] = edited(service.ladder, number)
+            self._write_rule(service, None)
+
+    def _write_rule(self, service: Service, text: str | None, **annotations: str) -> None:
+        text = things.rule_text(service, self.ladders[service.name]) if text is None else text
+        self._cluster.apply([things.rule(service, text, **annotations)])
+
+    async def heal(self, lost_nodes: tuple[str, ...]) -> None:
+        """Everything that users and machines broke is mended: nodes but the lost ones, labels, rules, names."""
+        self.free_names()
+        for node in self._world.nodes:
+            with contextlib.suppress(NotFoundError):
+                await self.fate(node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY)
+        with contextlib.suppress(NotFoundError):
+            await self._to_cluster("operator goes")
+        for service in self._world.services:
+            self._write_rule(service, None)
+            for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
+                name = objects.name(job)
+                if name in service.job_names():
+                    labels = things.server_job(service, name)["metadata"]["labels"]
+                    await self._relabel(service, name, dict(labels))
+
+    def free_names(self) -> None:
+        for namespace, name in self._taken:
+            pods = {objects.name(pod): pod for pod in self._cluster.peek(PODS, namespace)}
+            if name in pods and not objects.owner_uid(pods[name]):
+                self._cluster.server.delete(PODS, namespace, name, _AT_ONCE)
+
+
+def edited(ladder: tuple[Ratio, ...], number: int) -> tuple[Ratio, ...]:
+    """Another valid ladder: more or fewer prefill instances at the top, or another floor."""
+    (prefill, decode), rest = ladder[0], ladder[1:]
+    match number % 4:
+        case 0:
+            return ((prefill + 1, decode), *ladder)
+        case 1:
+            return rest or ((1, 1),)
+        case 2:
+            return (*ladder, (1, 1)) if ladder[-1] != (1, 1) else ladder
+        case _:
+            return ((prefill, decode + 1), *rest)

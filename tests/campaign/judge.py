@@ -1,0 +1,204 @@
+"""What must hold once everything that goes wrong has ended: section 6 of the contract, counted anew from the store.
+
+Attainable ratios are found by trying them all. Shares nothing with the planner.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, SERVICES, Object
+from scaler.plan.model import Plan
+from scaler.sim import objects
+from scaler.sim.cluster import SimCluster
+from tests.campaign.things import GROUPS, Ratio, Service, World, group_of, training_job
+from tests.campaign.witness import Witness, controller_of
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """One instance as its objects show it: pods that run on good nodes, pods bound, pods in all."""
+
+    job: str
+    group: str
+    expected: int
+    running: int
+    bound: int
+    pods: int
+
+    @property
+    def whole(self) -> bool:
+        return self.running == self.expected
+
+
+class Judge:
+    def __init__(self, cluster: SimCluster, world: World, witness: Witness) -> None:
+        self._cluster = cluster
+        self._world = world
+        self._fail = witness.fail
+        self.said: dict[str, dict[str, str]] = {}
+        self.half_made = False
+        """Whether something broken is left at rest: since when it is so is memory, and ends with the process."""
+
+    def at_rest(self, ladders: Mapping[str, tuple[Ratio, ...]]) -> list[str]:
+        """Fails what is promised and does not hold; returns what is not promised and does not hold either."""
+        self._foreign_things()
+        gaps = []
+        for service in self._world.services:
+            standings = self._standings(service)
+            self._whole_or_nothing(service, standings, ladders[service.name])
+            self._no_surplus_waits(service, standings, ladders[service.name])
+            if not self._world.shared:
+                gaps += self._largest_ratio(service, standings, ladders[service.name])
+        return gaps
+
+    def status_agrees(self, plans: Sequence[Plan]) -> None:
+        """L2 outside the process: the status said of each instance what a fresh look at the objects says.
+
+        But for `Reclaimed`, which is memory: a fresh look sees an instance that waits.
+        """
+        for plan in plans:
+            if not plan.key.rule:
+                continue
+            said = self.said.get(str(plan.key), {})
+            found = {verdict.name: verdict.reason.value for verdict in plan.verdicts}
+            if said.keys() != found.keys() or any(said[n] not in (found[n], "Reclaimed") for n in found):
+                self._fail(f"L2: status of {plan.key} says {said}, a fresh look {found}")
+
+    def read_status(self) -> None:
+        """What the status ConfigMaps say now: the reason of each instance."""
+        for config_map in self._cluster.peek(CONFIG_MAPS):
+            rule, is_status, _ = objects.name(config_map).partition("-scaler-status")
+            for service in json.loads(config_map["data"]["status.json"])["services"] if is_status else ():
+                key = f"{objects.namespace(config_map)}/{rule}/{service['job_id']}"
+                self.said[key] = {instance["name"]: instance["reason"] for instance in service["instances"]}
+
+    # what is there
+
+    def _standings(self, service: Service) -> list[Standing]:
+        ready = {objects.name(node) for node in self._cluster.peek(NODES) if objects.node_ready(node)}
+        pods: dict[str, list[Object]] = defaultdict(list)
+        for pod in self._cluster.peek(PODS, service.namespace):
+            pods[controller_of(pod)].append(pod)
+        standings = []
+        for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
+            if objects.name(job) not in service.job_names():
+                continue
+            own = pods[objects.uid(job)]
+            group = group_of(objects.name(job))
+            running = [p for p in own if objects.phase(p) == "Running" and objects.node_of(p) in ready]
+            bound = [p for p in own if objects.node_of(p)]
+            expected = service.pods[GROUPS.index(group)]
+            standings.append(
+                Standing(objects.name(job), group, expected, len(running), len(bound), len(own))
+            )  # fmt: skip
+        return standings
+
+    def _free_nodes(self, service: Service) -> int:
+        nodes = {
+            objects.name(node)
+            for node in self._cluster.peek(NODES)
+            if objects.labels_of(node).get("pool") == service.pool
+            and objects.node_ready(node)
+            and not objects.spec(node).get("unschedulable")
+        }
+        used = {objects.node_of(pod) for pod in self._cluster.peek(PODS) if not objects.ended(pod)}
+        return len(nodes - used)
+
+    # what is promised
+
+    def _foreign_things(self) -> None:
+        for job in self._cluster.peek(ASCEND_JOBS, "training"):
+            if job["spec"] != training_job()["spec"] or job.get("status"):
+                self._fail("S8: the training job was touched")
+        owners = {objects.uid(job) for job in self._cluster.peek(ASCEND_JOBS)}
+        for resource in (PODS, POD_GROUPS, SERVICES):
+            for obj in self._cluster.peek(resource):
+                if controller_of(obj) and controller_of(obj) not in owners:
+                    self._fail(f"S8: {resource.plural} {objects.name(obj)} outlived its job")
+
+    def _whole_or_nothing(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> None:
+        """S2: all of an instance or none of it; what is left of a broken one waits until there is a slot for it."""
+        groups = {controller_of(g) for g in self._cluster.peek(POD_GROUPS, service.namespace)}
+        uids = {objects.name(job): objects.uid(job) for job in self._cluster.peek(ASCEND_JOBS, service.namespace)}
+        for standing in standings:
+            if standing.pods not in (0, standing.expected) and not self._may_wait(standing, standings, ladder):
+                self._fail(f"S2: {standing.job} has {standing.pods} of {standing.expected} pods at rest")
+            if (uids[standing.job] in groups) != (standing.pods > 0):
+                self._fail(f"S2: {standing.job} has {standing.pods} pods and a PodGroup that does not fit them")
+
+    def _may_wait(self, half: Standing, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> bool:
+        """Whether what is left of a broken instance has no slot to be completed in: others fill its group."""
+        self.half_made = True
+        others = sum(s.group == half.group and s.pods == s.expected for s in standings)
+        return half.bound > 0 and others >= _target(standings, ladder)[GROUPS.index(half.group)]
+
+    def _no_surplus_waits(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> None:
+        """3.5: while something is missing, nothing that is too much waits for a node."""
+        target = _target(standings, ladder)
+        for group, number in zip(GROUPS, target, strict=True):
+            own = [s for s in standings if s.group == group]
+            waiting = [s for s in own if s.pods and not s.bound]
+            if waiting and not _satisfied(target, standings) and len(waiting) + sum(s.whole for s in own) > number:
+                self._fail(f"3.5: {service.name} {group} waits with more than {target}: {_words(standings)}")
+
+    def _largest_ratio(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> list[str]:
+        """L1: the largest ratio that its jobs and nodes allow, as far as nothing bound has to move for it."""
+        reached = next((r for r in ladder if _satisfied(r, standings)), (0, 0))
+        within = next((r for r in ladder if _attainable(r, standings, self._free_nodes(service))), (0, 0))
+        if reached != within:
+            self._fail(f"L1: {service.name} reached {reached}, {within} was attainable: {_words(standings)}")
+            return []
+        everywhere = self._free_nodes(service) + sum(s.bound for s in standings)
+        could = next((r for r in ladder if _covered(r, standings) and service.nodes_for(r) <= everywhere), (0, 0))
+        if could == reached:
+            return []
+        if self._mindie_should_have_helped(service, standings, ladder):
+            self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {_words(standings)}")
+        return [f"{service.name} stays at {reached}, {could} would need a trade: {_words(standings)}"]
+
+    def _mindie_should_have_helped(
+        self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]
+    ) -> bool:
+        """Below the floor for want of a decode instance while a prefill instance more than the floor's runs."""
+        prefill, decode = (sum(s.whole for s in standings if s.group == group) for group in GROUPS)
+        waits = any(s.group == GROUPS[1] and s.pods and not s.bound for s in standings)
+        return service.mindie and waits and prefill > ladder[-1][0] and decode < ladder[-1][1]
+
+
+def _target(standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> Ratio:
+    """What the service works towards: the smallest ratio that is not satisfied, of those for which there are jobs."""
+    reachable = [ratio for ratio in ladder if _covered(ratio, standings)] or [ladder[-1]]
+    return next((ratio for ratio in reversed(reachable) if not _satisfied(ratio, standings)), reachable[0])
+
+
+def _satisfied(ratio: Ratio, standings: Sequence[Standing]) -> bool:
+    return all(
+        sum(s.whole for s in standings if s.group == group) >= number
+        for group, number in zip(GROUPS, ratio, strict=True)
+    )
+
+
+def _covered(ratio: Ratio, standings: Sequence[Standing]) -> bool:
+    """There are jobs enough."""
+    return all(
+        len([s for s in standings if s.group == group]) >= number for group, number in zip(GROUPS, ratio, strict=True)
+    )
+
+
+def _attainable(ratio: Ratio, standings: Sequence[Standing], free: int) -> bool:
+    """With what is bound where it is, and the cheapest completions on what is free."""
+    cost = 0
+    for group, number in zip(GROUPS, ratio, strict=True):
+        own = sorted(s.expected - s.bound for s in standings if s.group == group)
+        if len(own) < number:
+            return False
+        cost += sum(own[:number])
+    return cost <= free
+
+
+def _words(standings: Sequence[Standing]) -> str:
+    return ", ".join(f"{s.job} {s.running}/{s.bound}/{s.pods} of {s.expected}" for s in standings)

@@ -1,0 +1,125 @@
+"""Replicas of the controller and their lives: each is the real `run_controller`, and each may end at any moment.
+
+A process that ends by itself is a finding, unless it lost its leadership; either way it is started again, as
+Kubernetes would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from scaler.app import run_controller
+from scaler.clock import Clock
+from scaler.election import LeadershipLost
+from scaler.plan.invariants import violations
+from scaler.plan.model import Plan, Snapshot
+from scaler.settings import Settings
+from tests.campaign.client import Life, settled
+from tests.campaign.witness import Witness
+
+RESTART = 3.0
+"""Seconds until Kubernetes starts a process again that ended by itself."""
+
+
+class Replica:
+    """One pod of the controller's Deployment."""
+
+    def __init__(
+        self, slot: int, born: Callable[[str], Life], clock: Clock, witness: Witness, *, election: bool, seed: int
+    ) -> None:
+        self.life: Life | None = None
+        self._slot = slot
+        self._born = born
+        self._clock = clock
+        self._witness = witness
+        self._election = election
+        self._seed = seed
+        self._number = 0
+        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._lives: list[Life] = []
+        self._closed = False
+
+    def start(self) -> None:
+        """A new life."""
+        if self._closed or self._task is not None:
+            return
+        self._number += 1
+        name = f"scaler-{self._slot}.{self._number}"
+        life = self.life = self._born(name)
+        self._lives.append(life)
+        settings = Settings.model_validate({"leader_election": self._election, "http_port": 0, "identity": name})
+        self._witness.note(f"{name} starts")
+        observer = self._observer(name)
+        self._task = asyncio.create_task(
+            run_controller(life, settings, self._clock, observer=observer, seed=self._seed + self._number)
+        )
+        self._tasks.append(self._task)
+        self._task.add_done_callback(lambda task: self._ended(task, name))
+
+    def crash(self, pause: float) -> None:
+        """The process is gone at once: nothing more is sent, nothing arrives; a new one after `pause` seconds."""
+        if self._task is None or self.life is None:
+            return
+        self._witness.note(f"{self.life.name} crashes")
+        self.life.gate.dead = True
+        self._leave(pause)
+
+    def stop(self, pause: float) -> None:
+        """SIGTERM: it may finish what is under way. A new life begins `pause` seconds later, overlapping or not."""
+        if self._task is not None and self.life is not None:
+            self._witness.note(f"{self.life.name} is stopped")
+            self._leave(pause if self._election else pause + 10.0)
+
+    def freeze(self, seconds: float) -> None:
+        """Nothing leaves the process or reaches it for a while; its clock runs on."""
+        if self.life is not None:
+            self.life.gate.frozen_until = asyncio.get_running_loop().time() + seconds
+
+    async def close(self) -> None:
+        """End the last life and everything that is left of earlier ones."""
+        self._closed = True
+        self._task = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for life in self._lives:
+            await settled(life)
+
+    def _leave(self, pause: float) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        asyncio.get_running_loop().call_later(pause, self.start)
+
+    def _ended(self, task: asyncio.Task[None], name: str) -> None:
+        if task is not self._task:
+            return  # crashed or stopped, as the schedule wanted
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        causes = _leaves(error)
+        self._witness.note(f"{name} ends: {'; '.join(map(repr, causes))}")
+        if causes and all(isinstance(cause, LeadershipLost) for cause in causes):
+            self._witness.counts["leadership lost"] += 1
+        else:
+            self._witness.fail(f"process: {name} ended by itself: {causes or 'it returned'}")
+        asyncio.get_running_loop().call_later(RESTART, self.start)
+
+    def _observer(self, name: str) -> Callable[[Sequence[tuple[Snapshot, Plan]]], None]:
+        def observe(decided: Sequence[tuple[Snapshot, Plan]]) -> None:
+            for snapshot, plan in decided:
+                self._witness.counts["decision"] += 1
+                for found in violations(snapshot, plan):
+                    self._witness.fail(f"{name} {plan.key}: {found}")
+                if plan.actions:
+                    actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
+                    self._witness.note(f"{name} decides for {plan.key}: target {plan.target}: {actions}")
+
+        return observe
+
+
+def _leaves(error: BaseException | None) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [] if error is None else [error]

@@ -1,0 +1,251 @@
+"""One history of trouble from one seed: a world, lives of the controller, what users and machines do, and the weather.
+
+Pure: the same seed gives the same schedule, byte for byte. Everything in it ends with the storm.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from scaler.sim.interceptor import Fault, Rule
+from scaler.sim.nodes import NodeSpec
+from tests.campaign.things import CPU_NODE, Ratio, Service, World
+
+WATCHED = ("AscendJob", "Pod", "PodGroup", "Service", "ConfigMap", "Node", "Lease")
+NAMES = "abc"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happens `at` seconds to `subject`; `amount` is a duration in seconds or a number, by `what`."""
+
+    at: float
+    what: str
+    subject: str = ""
+    amount: float = 0.0
+
+
+class Weather(msgspec.Struct, frozen=True):
+    """One fault of the API, from `start` for `lasting` seconds, for the controller's clients."""
+
+    what: str
+    start: float
+    lasting: float
+    probability: float
+    fault: Fault
+    verbs: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    seconds: float = 0.0
+    status: int = 409
+    retry_after: float | None = None
+
+    def rule(self, origin: float) -> Rule:
+        return Rule(
+            fault=self.fault, verbs=frozenset(self.verbs), kinds=frozenset(self.kinds), probability=self.probability,
+            start=origin + self.start, end=origin + self.start + self.lasting, seconds=self.seconds,
+            status=self.status, retry_after=self.retry_after,
+        )  # fmt: skip
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    seed: int
+    world: World
+    replicas: int
+    election: bool
+    storm: float
+    """Seconds until everything that goes wrong has ended."""
+    events: tuple[Event, ...]
+    weather: tuple[Weather, ...]
+    linger: float
+    """Share of the writes that reach the server seconds after their client gave up on them or died."""
+    stale_lists: float
+    """Share of the lists that are answered with what the same client was told before."""
+    lost_nodes: tuple[str, ...]
+    """Nodes that never come back."""
+
+
+def schedule(seed: int) -> Schedule:
+    rng = random.Random(f"campaign-{seed}")
+    world = _world(rng)
+    storm = rng.choice([60.0, 120.0, 240.0])
+    replicas = rng.choice([1, 2, 2])
+    pool_nodes = [node.name for node in world.nodes if node.name != CPU_NODE]
+    return Schedule(
+        seed=seed,
+        world=world,
+        replicas=replicas,
+        election=replicas > 1 or rng.random() < 0.5,
+        storm=storm,
+        events=_events(rng, world, replicas, storm),
+        weather=tuple(_weather(rng, storm) for _ in range(rng.choice([0, 1, 2, 3, 5]))),
+        linger=rng.choice([0.0, 0.0, 0.1]),
+        stale_lists=rng.choice([0.0, 0.0, 0.2]),
+        lost_nodes=tuple(rng.sample(pool_nodes, rng.choice([0, 0, 0, 1, 2]) % (len(pool_nodes) + 1))),
+    )
+
+
+# the world
+
+
+def _world(rng: random.Random) -> World:
+    number = rng.choice([1, 1, 1, 2, 2, 3])
+    shared = number > 1 and rng.random() < 0.4
+    apart = rng.random() < 0.5
+    services = tuple(_service(rng, NAMES[i], shared=shared, apart=apart) for i in range(number))
+    nodes = [NodeSpec(CPU_NODE, npu=0)]
+    for pool in dict.fromkeys(service.pool for service in services):
+        inside = [service for service in services if service.pool == pool]
+        least = max(s.nodes_for(s.ladder[-1]) for s in inside)
+        most = sum(s.nodes_for(s.ladder[0]) for s in inside) + 1
+        nodes += [NodeSpec(f"{pool}-{i}", labels={"pool": pool}) for i in range(rng.randint(least, most))]
+    return World(services, tuple(nodes))
+
+
+def _service(rng: random.Random, name: str, *, shared: bool, apart: bool) -> Service:
+    ladder = _ladder(rng)
+    jobs = (max(1, ladder[0][0] + rng.choice([-1, 0, 0, 1])), max(1, ladder[0][1] + rng.choice([-1, 0, 0, 1])))
+    pods = (rng.choice([1, 1, 2]), rng.choice([1, 1, 2, 3]))
+    namespace = f"ns-{name}" if apart else "mindie"
+    return Service(name, namespace, "all" if shared else name, ladder, jobs, pods, mindie=rng.random() < 0.7)
+
+
+def _ladder(rng: random.Random) -> tuple[Ratio, ...]:
+    """One to four ratios, falling; the smallest serves."""
+    ladder = [(rng.randint(1, 4), rng.randint(1, 3))]
+    for _ in range(rng.randint(0, 3)):
+        prefill, decode = ladder[-1]
+        below = (rng.randint(1, prefill), rng.randint(1, decode))
+        if below != ladder[-1]:
+            ladder.append(below)
+    return tuple(ladder)
+
+
+# what happens
+
+
+def _events(rng: random.Random, world: World, replicas: int, storm: float) -> tuple[Event, ...]:
+    makers = [maker for maker, weight in _MAKERS for _ in range(weight)]
+    made = []
+    for _ in range(rng.choice([2, 4, 8, 12])):
+        at = round(rng.uniform(0, storm), rng.choice([0, 3]))
+        made.append(rng.choice(makers)(rng, at, world, replicas))
+    return tuple(sorted(made, key=lambda event: event.at))
+
+
+Maker = Callable[[random.Random, float, World, int], Event]
+
+
+def _on_replica(what: str, least: float, most: float) -> Maker:
+    return lambda rng, at, _, replicas: Event(
+        at, what, str(rng.randrange(replicas)), round(rng.uniform(least, most), 2)
+    )
+
+
+def _on_job(what: str) -> Maker:
+    return lambda rng, at, world, _: Event(
+        at, what, rng.choice(rng.choice(world.services).job_names()), rng.randrange(3)
+    )
+
+
+def _on_service(what: str) -> Maker:
+    return lambda rng, at, world, _: Event(at, what, rng.choice(world.services).name, rng.randrange(100))
+
+
+def _on_node(what: str) -> Maker:
+    return lambda rng, at, world, _: Event(at, what, rng.choice(world.nodes).name)
+
+
+def _plain(what: str) -> Maker:
+    return lambda _rng, at, _world, _replicas: Event(at, what)
+
+
+_MAKERS: tuple[tuple[Maker, int], ...] = (
+    (_on_replica("crash", 0.0, 10.0), 4),
+    (_on_replica("stop", 0.0, 10.0), 2),
+    (_on_replica("freeze", 1.0, 30.0), 3),
+    (_plain("lease deleted"), 1),
+    (_plain("lease emptied"), 1),
+    (_plain("compaction"), 2),
+    (_plain("watches cut"), 2),
+    (_on_job("pod killed"), 3),
+    (_on_job("pod failed"), 2),
+    (_on_job("pod evicted"), 2),
+    (_on_job("instance killed"), 3),
+    (_on_node("node not ready"), 2),
+    (_on_node("node gone"), 2),
+    (_on_node("node cordoned"), 1),
+    (_on_node("node back"), 3),
+    (_on_job("job deleted"), 2),
+    (_on_job("job applied"), 3),
+    (_on_job("job applied anew"), 2),
+    (_on_job("group label changed"), 1),
+    (_on_job("rule label removed"), 1),
+    (_on_job("name taken"), 1),
+    (_on_service("rule edited"), 3),
+    (_on_service("rule broken"), 2),
+    (_on_service("rule deleted"), 2),
+    (_on_service("rule mended"), 2),
+    (_on_service("rule paused"), 1),
+    (_plain("operator comes"), 1),
+    (_plain("operator goes"), 1),
+)
+
+_Kind = tuple[str, Fault, tuple[str, ...], tuple[str, ...]]
+WRITES = ("create", "delete", "patch", "replace")
+_WEATHER: tuple[tuple[_Kind, dict[str, float]], ...] = (
+    (("409", Fault.REFUSED, WRITES, ()), {"status": 409}),
+    (("404 on patch", Fault.REFUSED, ("patch",), ()), {"status": 404}),
+    (("429", Fault.REFUSED, (), ()), {"status": 429}),
+    (("429 with Retry-After", Fault.REFUSED, (), ()), {"status": 429, "retry_after": 2}),
+    (("500", Fault.REFUSED, (), ()), {"status": 500}),
+    (("503", Fault.REFUSED, (), ()), {"status": 503}),
+    (("401", Fault.REFUSED, (), ()), {"status": 401}),
+    (("quota 403", Fault.REFUSED, ("create",), ("Pod",)), {"status": 403}),
+    (("422", Fault.REFUSED, ("create",), ("Pod", "PodGroup", "Service")), {"status": 422}),
+    (("410 on list or watch", Fault.REFUSED, ("list", "watch"), ()), {"status": 410}),
+    (("not sent", Fault.NOT_SENT, (), ()), {}),
+    (("lost request", Fault.LOST_REQUEST, (), ()), {}),
+    (("lost answer", Fault.LOST_ANSWER, (), ()), {}),
+    (("lost answer of a write", Fault.LOST_ANSWER, WRITES, ()), {}),
+    (("delay", Fault.DELAY, (), ()), {"seconds": 3}),
+    (("answer after the deadline", Fault.SLOW_ANSWER, (), ()), {"seconds": 12}),
+    (("watch cut", Fault.CUT, ("watch",), ()), {}),
+    (("watch reset", Fault.RESET, ("watch",), ()), {}),
+)
+
+
+def _weather(rng: random.Random, storm: float) -> Weather:
+    start = round(rng.uniform(0, storm * 0.8), 1)
+    lasting = round(rng.uniform(1, storm - start), 1)
+    if rng.random() < 0.25:
+        seconds = round(rng.uniform(0.1, 30), 1)
+        kind = rng.choice(WATCHED)
+        return Weather(f"lag of {kind}", start, lasting, 1.0, Fault.LAG, ("watch",), (kind,), seconds)
+    (what, fault, verbs, kinds), more = rng.choice(_WEATHER)
+    return Weather(
+        what, start, lasting, rng.choice([0.02, 0.1, 0.3, 1.0 if lasting < 30 else 0.5]), fault, verbs, kinds,
+        seconds=float(more.get("seconds", 0)), status=int(more.get("status", 409)),
+        retry_after=more.get("retry_after"),
+    )  # fmt: skip
+
+
+def describe(made: Schedule) -> str:
+    """The schedule for people, one thing a line."""
+    lines = [
+        f"seed {made.seed}: replicas {made.replicas}, election {made.election}, storm {made.storm:g} s",
+        f"  nodes {len(made.world.nodes) - 1}, lost for good: {', '.join(made.lost_nodes) or 'none'}",
+        f"  lingering writes {made.linger:.0%}, stale lists {made.stale_lists:.0%}",
+    ]
+    lines += [
+        f"  service {s.name} in {s.namespace} on {s.pool}: ladder {s.ladder}, jobs {s.jobs}, pods {s.pods}"
+        f"{', MindIE Controller' if s.mindie else ''}"
+        for s in made.world.services
+    ]
+    lines += [
+        f"  {w.start:8.1f} s  for {w.lasting:g} s: {w.what} ({w.probability:.0%}, {w.seconds:g} s)"
+        for w in made.weather
+    ]
+    lines += [f"  {e.at:8.3f} s  {e.what} {e.subject} {e.amount:g}" for e in made.events]
+    return "\n".join(lines)

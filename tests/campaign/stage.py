@@ -1,0 +1,220 @@
+"""Plays one schedule to its end: the storm, the mending, the rest, and a fresh life that should find nothing to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import structlog
+
+from scaler.app import run_controller
+from scaler.clock import Clock
+from scaler.plan.model import Plan, Snapshot
+from scaler.settings import Settings
+from scaler.sim import loop
+from scaler.sim.cluster import SimCluster
+from scaler.sim.collector import GarbageCollector
+from scaler.sim.faults import FaultActor
+from scaler.sim.interceptor import Faults
+from scaler.sim.kubelet import Kubelet, KubeletTimings
+from scaler.sim.mindie import MindIEController
+from scaler.sim.nodes import NodeLifecycle, node_object
+from scaler.sim.scheduler import GangScheduler
+from tests.campaign import things
+from tests.campaign.client import LATENCY, Life
+from tests.campaign.deeds import Deeds
+from tests.campaign.judge import Judge
+from tests.campaign.lives import Replica
+from tests.campaign.schedule import Schedule
+from tests.campaign.witness import Witness
+
+START = 1_790_000_000.0
+REST = 600.0
+"""Seconds without a write after which the world counts as being at rest."""
+PATIENCE = 3600.0
+"""Seconds after the storm within which that must happen."""
+FRESH = 20.0
+"""Seconds in which a fresh life has looked at everything."""
+STORM_WRITES = 400
+"""Write attempts in a minute that nobody needs for a dozen instances, whatever goes wrong."""
+TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
+QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
+         "spec": {"weight": 1}}  # fmt: skip
+
+
+class Result(msgspec.Struct):
+    """What became of one schedule. `failures` name broken promises, `gaps` what is known not to be promised."""
+
+    seed: int
+    failures: list[str]
+    gaps: list[str]
+    counts: Counter[str]
+    digest: str
+    trace: list[str]
+    busiest: int
+    rest_after: float
+    """Seconds from the end of the storm to the last write."""
+
+
+def play(made: Schedule, *, keep_trace: bool = False) -> Result:
+    """Everything in virtual time; the same schedule gives the same result, trace and digest."""
+    return loop.run(Stage(made, keep_trace=keep_trace).play(), seed=made.seed)
+
+
+class Stage:
+    """One schedule under way."""
+
+    def __init__(self, made: Schedule, *, keep_trace: bool) -> None:
+        self._made = made
+        self._keep_trace = keep_trace
+
+    async def play(self) -> Result:
+        self._raise()
+        with _errors_to(self.witness.fail):
+            actors = [asyncio.create_task(run()) for run in self._actors()]
+            await self._storm()
+            await self._mend()
+            rest_after = await self._rest()
+            gaps = self.judge.at_rest(self.deeds.ladders)
+            self.judge.read_status()
+            for replica in self.replicas:
+                await replica.close()
+            await self._fresh_life()
+            await _end(actors, self.witness)
+        return Result(
+            self._made.seed, self.witness.failures, gaps, self._counts(), self.witness.digest,
+            self.witness.trace or [], self.witness.busiest, rest_after,
+        )  # fmt: skip
+
+    def _raise(self) -> None:
+        """Set the stage; needs the running loop."""
+        made = self._made
+        self.clock = Clock(START)
+        self.witness = Witness(self.clock, storm_bound=STORM_WRITES, keep_trace=self._keep_trace)
+        self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY)
+        self.cluster.observe(self.witness.see)
+        self.weather: list[Faults] = []
+        elect = made.election
+        self.replicas = [
+            Replica(slot, self._born, self.clock, self.witness, election=elect, seed=made.seed)
+            for slot in range(made.replicas)
+        ]
+        self.deeds = Deeds(self.cluster, self.clock, made.world, self.replicas)
+        self.judge = Judge(self.cluster, made.world, self.witness)
+        self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), things.training_job()])
+        for service in made.world.services:
+            jobs = [things.server_job(service, name) for name in service.job_names()]
+            self.cluster.apply([things.foreign_config_map(service.namespace), things.rule(service), *jobs])
+            self.cluster.apply([things.mindie_job(service)] if service.mindie else [])
+
+    def _born(self, name: str) -> Life:
+        made = self._made
+        rules = [weather.rule(START) for weather in made.weather]
+        weather = Faults(self.clock, *rules, seed=made.seed + len(self.weather))
+        self.weather.append(weather)
+        raging = self.clock.now() < START + made.storm
+        return Life(
+            self.cluster, name, self.witness, weather=weather, seed=made.seed,
+            linger=made.linger if raging else 0.0, stale=made.stale_lists if raging else 0.0,
+        )  # fmt: skip
+
+    def _actors(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        def api(name: str) -> Any:
+            return self.cluster.client(name)
+
+        return [
+            GangScheduler(api("scheduler"), self.clock).run,
+            Kubelet(api("kubelet"), self.clock, timings=TIMINGS, seed=self._made.seed).run,
+            FaultActor(api("fault-actor"), self.clock, detection=2.0, grace_over_time=60.0).run,
+            MindIEController(api("mindie"), self.clock, patience=15.0).run,
+            NodeLifecycle(api("nodes"), self.clock, eviction=30.0, orphan=20.0).run,
+            GarbageCollector(api("collector")).run,
+        ]
+
+    async def _storm(self) -> None:
+        for replica in self.replicas:
+            replica.start()
+        for event in self._made.events:
+            await asyncio.sleep(max(0.0, START + event.at - self.clock.now()))
+            done = await self.deeds.do(event)
+            self.witness.note(f"{event.what} {event.subject} {event.amount:g}{'' if done else ': not possible'}")
+            self.witness.counts[f"event: {event.what}"] += done
+        await asyncio.sleep(max(0.0, START + self._made.storm - self.clock.now()))
+
+    async def _mend(self) -> None:
+        self.witness.note("the storm is over")
+        await self.deeds.heal(self._made.lost_nodes)
+        for replica in self.replicas:
+            replica.start()
+            if replica.life is not None:
+                replica.life.calm_down()
+
+    async def _rest(self) -> float:
+        """Wait until nothing was written for a while; seconds from the storm to the last write."""
+        over = self.clock.now()
+        while self.clock.now() < over + PATIENCE:
+            quiet = self.clock.now() - max(self.witness.last_write, over)
+            if quiet >= REST:
+                break
+            await asyncio.sleep(REST - quiet)
+        else:
+            self.witness.fail(f"L2: no rest within {PATIENCE:g} s")
+        return max(0.0, self.witness.last_write - over)
+
+    async def _fresh_life(self) -> None:
+        """Path independence: whoever comes newly to these objects has nothing to do, and agrees with the status.
+
+        Words may differ: what was reclaimed, and since when something is broken, is forgotten with the process.
+        """
+        seen: list[tuple[Snapshot, Plan]] = []
+        before = self.witness.last_action
+        life = self._born("fresh")
+        settings = Settings.model_validate({"leader_election": False, "http_port": 0})
+        running = asyncio.create_task(run_controller(life, settings, self.clock, observer=seen.extend, seed=0))
+        await asyncio.sleep(FRESH)
+        await _end([running], self.witness)
+        for snapshot, plan in seen:
+            if plan.actions:
+                self.witness.fail(f"path: a fresh life would {[type(a).__name__ for a in plan.actions]} {snapshot.key}")
+        if self.judge.half_made:
+            return
+        if self.witness.last_action != before:
+            self.witness.fail("path: a fresh life made or removed something")
+        self.judge.status_agrees([plan for _, plan in seen])
+
+    def _counts(self) -> Counter[str]:
+        counts = Counter(self.witness.counts)
+        for faults in self.weather:
+            for fault, number in faults.counts.items():
+                counts[f"weather: {fault.value}"] += number
+        return counts
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]], witness: Witness) -> None:
+    """Cancel and wait; a task that had ended by itself is a finding."""
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            witness.fail(f"process: died of {result!r}")
+
+
+@contextmanager
+def _errors_to(fail: Callable[[str], None]) -> Iterator[None]:
+    """What the controller logs as an error is a finding: decisions that failed, reports that failed, missed events."""
+    before = structlog.get_config()
+
+    def hear(_logger: Any, _method: str, event: Any) -> Any:
+        words = {key: event[key] for key in event if key not in ("event", "exc_info", "snapshot")}
+        fail(f"log: {event['event']} {words} {event.get('exc_info') or ''}")
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[hear], wrapper_class=structlog.make_filtering_bound_logger(40))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

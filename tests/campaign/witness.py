@@ -1,0 +1,170 @@
+"""Sees every commit in the store and who made it, and says which promise it breaks.
+
+It knows Kubernetes objects and the contract, and none of the controller's code: no caches, no planner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from scaler.clock import Clock
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    EVENTS,
+    LEASES,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    EventType,
+    Object,
+)
+from scaler.sim.interceptor import Request
+from scaler.sim.store import Change
+
+MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
+OWN_SUFFIXES = ("-scaler-status", "-scaler-last-valid")
+LEASE = "mind-cluster-scaler"
+WINDOW = 60.0
+"""Seconds in which write attempts are counted."""
+
+
+class Witness:
+    """`failures` in words; `counts` of what was seen; `busiest` = most write attempts of one life in WINDOW seconds."""
+
+    def __init__(self, clock: Clock, *, storm_bound: int, keep_trace: bool = False) -> None:
+        self.failures: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.busiest = 0
+        self.trace: list[str] | None = [] if keep_trace else None
+        self.last_write = 0.0
+        """When a life last changed anything but the Lease."""
+        self.last_action = 0.0
+        """When a life last made or removed an object of an instance."""
+        self._clock = clock
+        self._origin = clock.now()
+        self._storm_bound = storm_bound
+        self._digest = hashlib.sha256()
+        self._actor: tuple[str, Request, bool] | None = None
+        self._attempts: dict[str, deque[float]] = {}
+        self._jobs: dict[str, dict[str, str]] = {}
+        """uid -> labels of every AscendJob that ever was."""
+        self._writers: list[str] = []
+        """Lives in the order of their first effective write."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything that happened, in order."""
+        return self._digest.hexdigest()
+
+    def note(self, line: str) -> None:
+        line = f"{self._clock.now() - self._origin:10.3f} {line}"
+        self._digest.update(line.encode())
+        if self.trace is not None:
+            self.trace.append(line)
+
+    def fail(self, what: str) -> None:
+        self.failures.append(f"{self._clock.now() - self._origin:.3f} s: {what}")
+        self.note(f"FAILURE {what}")
+
+    @contextmanager
+    def acting(self, life: str, request: Request, *, late: bool = False) -> Iterator[None]:
+        """What is committed inside is the effect of this request."""
+        self._actor = (life, request, late)
+        try:
+            yield
+        finally:
+            self._actor = None
+
+    def attempted(self, life: str, request: Request) -> None:
+        """A life is about to send a write, whatever becomes of it."""
+        if request.resource == LEASES:
+            return
+        now = self._clock.now()
+        times = self._attempts.setdefault(life, deque())
+        times.append(now)
+        while times[0] < now - WINDOW:
+            times.popleft()
+        self.busiest = max(self.busiest, len(times))
+        if len(times) == self._storm_bound:
+            self.fail(f"storm: {life} sent {len(times)} writes in {WINDOW:g} s")
+
+    def see(self, change: Change) -> None:
+        """One commit in the store."""
+        if change.resource == ASCEND_JOBS:
+            metadata = change.after.object["metadata"]
+            self._jobs[metadata["uid"]] = {**self._jobs.get(metadata["uid"], {}), **metadata.get("labels", {})}
+        who = self._actor[0] if self._actor else "-"
+        self.note(f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)} {who}")
+        if self._actor is not None:
+            self._judge(change, *self._actor)
+
+    def _judge(self, change: Change, life: str, request: Request, late: bool) -> None:
+        what = f"{life} {request.verb} {request.resource.plural} {'/'.join(change.key)}"
+        self.counts[f"{'late ' if late else ''}{request.verb} {request.resource.plural}"] += 1
+        if change.resource == LEASES:
+            if change.key[1] != LEASE:
+                self.fail(f"S8: {what}: not its Lease")
+            return
+        self.last_write = self._clock.now()
+        if change.resource in MADE_FOR_INSTANCES:
+            self.last_action = self.last_write
+        if not late:
+            self._fence(life, what)
+        if change.resource in MADE_FOR_INSTANCES:
+            self._instance_object(change, what)
+        elif change.resource == ASCEND_JOBS:
+            self._job(change, what)
+        elif change.resource == CONFIG_MAPS:
+            self._config_map(change, what)
+        elif change.resource != EVENTS:
+            self.fail(f"S8: {what}: not a kind that it may write")
+
+    def _fence(self, life: str, what: str) -> None:
+        """S7: after a new leader's first write nothing of an old one takes effect."""
+        if life not in self._writers:
+            self._writers.append(life)
+        elif self._writers[-1] != life:
+            self.fail(f"S7: {what}: after {self._writers[-1]} had written")
+
+    def _instance_object(self, change: Change, what: str) -> None:
+        subject = change.after.object if change.before is None else change.before.object
+        labels = self._jobs.get(controller_of(subject))
+        if labels is None or not ("mind-cluster/scaling-rule" in labels or {"app", "jobID"} <= labels.keys()):
+            self.fail(f"S8: {what}: of no job of ours")
+        if change.before is None:
+            return
+        gone = change.type is EventType.DELETED or "deletionTimestamp" in change.after.object["metadata"]
+        if not gone:
+            self.fail(f"S8: {what}: only created and deleted objects were promised")
+        elif change.resource == PODS and subject["spec"].get("nodeName"):
+            self.fail(f"S3: {what}: bound to {subject['spec']['nodeName']}")
+
+    def _job(self, change: Change, what: str) -> None:
+        labels = change.after.object["metadata"].get("labels", {})
+        if "mind-cluster/scaling-rule" not in labels and not {"app", "jobID"} <= labels.keys():
+            self.fail(f"S8: {what}: a job that is not labelled")
+        if change.before is None or change.type is EventType.DELETED:
+            self.fail(f"S8: {what}: a job was made or removed")
+        elif _without_status(change.before.object) != _without_status(change.after.object):
+            self.fail(f"S8: {what}: more than its status")
+
+    def _config_map(self, change: Change, what: str) -> None:
+        if not change.key[1].endswith(OWN_SUFFIXES):
+            self.fail(f"S8: {what}: a ConfigMap that is not its own")
+
+
+def controller_of(obj: Object) -> str:
+    """The uid of the controlling owner, "" without one."""
+    for owner in obj["metadata"].get("ownerReferences", ()):
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return ""
+
+
+def _without_status(obj: Object) -> Object:
+    metadata = {k: v for k, v in obj["metadata"].items() if k not in ("resourceVersion", "managedFields")}
+    return {**obj, "metadata": metadata, "status": None}

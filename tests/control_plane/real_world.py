@@ -1,0 +1,214 @@
+"""A scenario in real time: the same file, a real API server, and the scaler as a process of its own.
+
+Time is compressed: every duration of the scenario, of the stand-ins and of the scaler's own patience is divided by one
+factor. kwok is the kubelet, the controller manager looks after nodes and garbage; scheduler, fault actor and MindIE
+Controller are the simulation's. Must not: judge (scaler.sim.verdicts).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scaler.clock import Clock
+from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
+from scaler.settings import Settings
+from scaler.sim.crds import definitions
+from scaler.sim.faults import FaultActor
+from scaler.sim.flaky import FlakyApi
+from scaler.sim.mindie import MindIEController
+from scaler.sim.mirror import Mirror
+from scaler.sim.recorder import Recorder
+from scaler.sim.scenario import ControllerEvent, Scenario
+from scaler.sim.scheduler import GangScheduler
+from scaler.sim.timeline import Timeline
+from scaler.sim.world import Observer, World
+from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.proxy import Fault, Proxy, proxied, status
+from tests.control_plane.scaler_process import ACCOUNT, ALONE, NAMESPACE, ScalerProcess, install
+from tests.control_plane.stage import wall_clock
+from tests.control_plane.witness import witnessed
+
+_STATUS_LABEL = "app.kubernetes.io/managed-by"
+_TIMES = ("at", "until", "within", "never_for", "lasting")
+_SETTINGS = ("broken_grace", "stable_after", "status_interval")
+
+
+def compressed(scenario: Scenario, factor: float) -> Scenario:
+    """The same story told faster."""
+    document = scenario.model_dump(mode="json", exclude_unset=True)
+    timing = scenario.timing.model_dump(mode="json")
+    faster = {"timing": {key: _divided(value, factor) for key, value in timing.items()}, "until": scenario.until}
+    return Scenario.model_validate(_hurried({**document, **faster}, factor) | {"timing": faster["timing"]})
+
+
+def _hurried(value: Any, factor: float) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _divided(item, factor) if key in _TIMES and item is not None else _hurried(item, factor)
+            for key, item in value.items()
+        }
+    return [_hurried(item, factor) for item in value] if isinstance(value, list) else value
+
+
+def _divided(value: Any, factor: float) -> Any:
+    return [item / factor for item in value] if isinstance(value, list | tuple) else value / factor
+
+
+def plane_options(scenario: Scenario) -> PlaneOptions:
+    """For an already compressed scenario."""
+    start, stop = scenario.timing.start, scenario.timing.stop
+    return PlaneOptions(crds=definitions(), pod_start=sum(start) / 2, pod_stop=sum(stop) / 2)
+
+
+def flags(factor: float) -> list[str]:
+    """The scaler's settings that are about the service's time, not the API server's."""
+    usual = Settings.model_validate({})
+    return [
+        word
+        for name in _SETTINGS
+        for word in (f"--{name.replace('_', '-')}", str(round(getattr(usual, name) / factor, 3)))
+    ]
+
+
+async def play_really(plane: ControlPlane, scenario: Scenario, folder: Path, factor: float) -> Timeline:
+    """Run a compressed scenario to its end; AssertionError when the outside witness saw a promise broken."""
+    install(plane)
+    timeline = Timeline(None)
+    async with plane.client() as api, proxied(plane.port, plane.authority) as proxy, witnessed(api):
+        kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
+        runner = _Runner(folder, kubeconfig, [*ALONE, *flags(factor)])
+        await _RealWorld(api, wall_clock(), scenario, timeline, runner, proxy).play()
+    return timeline
+
+
+class _Runner:
+    """The controller of the world: a process that is killed when it is to stop."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, words: Sequence[str]) -> None:
+        self._arguments = folder, kubeconfig, words
+        self._count = 0
+        self._started = asyncio.Event()
+        self._process: ScalerProcess
+
+    async def ready(self) -> None:
+        """Until the process that was started has synced its caches."""
+        await self._started.wait()
+        await self._process.ready()
+
+    async def __call__(self, _api: KubeApi, _clock: Clock, _observer: Observer) -> None:
+        self._count += 1
+        folder, kubeconfig, words = self._arguments
+        process = ScalerProcess(f"scaler-{self._count}", folder, kubeconfig, words)
+        self._started.set()
+        self._process = process
+        process.start()
+        try:
+            while process.exit_code is None:  # noqa: ASYNC110 - a process tells nobody when it ends
+                await asyncio.sleep(0.1)
+            raise RuntimeError(process.tail())
+        finally:
+            process.stop()
+
+
+class _RealWorld(World):
+    def __init__(
+        self, api: KubeApi, clock: Clock, scenario: Scenario, timeline: Timeline, runner: _Runner, proxy: Proxy
+    ) -> None:
+        self._runner = runner
+        faults = _ProxyFaults(api, proxy)
+        super().__init__(
+            api,
+            clock,
+            scenario,
+            controller=runner,
+            timeline=timeline,
+            seed=scenario.seed,
+            controller_api=faults,
+        )
+
+    async def begin(self) -> None:
+        """Time zero is when the scaler is ready: how long Python takes to start is not the scenario's matter."""
+        await self._furnish()
+        await self._steer(ControllerEvent.START)
+        await self._runner.ready()
+        self._recorder.start()
+        for path in self._scenario.manifests:
+            await self._apply(path)
+
+    def _actors(self) -> Any:
+        timing, api, clock = self._scenario.timing, self._api, self._clock
+        return [
+            self._recorder,
+            _StatusReader(api, self._recorder, self._timeline),
+            GangScheduler(api, clock, period=timing.schedule_period),
+            FaultActor(api, clock, detection=timing.fault_detection),
+            MindIEController(api, clock, patience=timing.mindie_patience),
+        ]
+
+
+class _ProxyFaults(FlakyApi):
+    """The scenario's faults, done to the wire."""
+
+    def __init__(self, api: KubeApi, proxy: Proxy) -> None:
+        super().__init__(api)
+        self._proxy = proxy
+        self._random_faults = random.Random(0)
+
+    def fail(self, *, share: float, lasting: float) -> None:
+        until = asyncio.get_running_loop().time() + lasting
+
+        def judge(_method: str, _path: str) -> Fault:
+            failing = asyncio.get_running_loop().time() < until and self._random_faults.random() < share
+            return status(500, "InternalError") if failing else None
+
+        self._proxy.judge = judge
+
+    def cut_watches(self) -> None:
+        self._proxy.cut()
+
+
+class _StatusReader:
+    """What the scaler says about itself, from its status ConfigMaps: target, completeness and reasons."""
+
+    def __init__(self, api: KubeApi, recorder: Recorder, timeline: Timeline) -> None:
+        self._recorder = recorder
+        self._timeline = timeline
+        self._mirror = Mirror(api, CONFIG_MAPS)
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._mirror.run())
+            while True:
+                await self._mirror.wait()
+                for config_map in self._mirror.all(CONFIG_MAPS):
+                    self._take(config_map)
+
+    def _take(self, config_map: Object) -> None:
+        if (config_map["metadata"].get("labels") or {}).get(_STATUS_LABEL) != "mind-cluster-scaler":
+            return
+        with suppress(KeyError):
+            document = json.loads(config_map["data"]["status.json"])
+            for service in document["services"]:
+                self._add(f"{document['rule']['namespace']}/{document['rule']['name']}/{service['job_id']}", service)
+
+    def _add(self, name: str, service: dict[str, Any]) -> None:
+        last = self._timeline.last(name)
+        sample = msgspec.structs.replace(
+            last,
+            at=self._recorder.elapsed,
+            target=(service["target"] or {"counts": {}})["counts"],
+            complete=service["complete"],
+            reasons={instance["name"]: instance["reason"] for instance in service["instances"]},
+        )
+        if msgspec.structs.replace(sample, at=last.at) != last:
+            self._timeline.passes += 1
+            self._timeline.add(name, sample)

@@ -1,0 +1,317 @@
+"""What goes wrong between the scaler and a real API server, and to the scaler itself: it recovers and keeps its word.
+
+An independent watch (witness.py) checks the promises all the while; each test ends with a service that runs whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from scaler.kube.api import ASCEND_JOBS, LEASES, POD_GROUPS, PODS
+from scaler.kube.errors import NotFoundError
+from scaler.sim.crds import definitions
+from scaler.sim.nodes import NodeFate
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.plugin import FreshPlane
+from tests.control_plane.programs import ControlPlaneError
+from tests.control_plane.proxy import BAD_GATEWAY, LOST, Answer, Fault, Proxy, proxied, status
+from tests.control_plane.scaler_process import ACCOUNT, ALONE, NAMESPACE, ScalerProcess, install, scaler
+from tests.control_plane.stage import Stage, staged, until
+from tests.control_plane.witness import witnessed
+
+KILLS = 50
+
+
+@asynccontextmanager
+async def _stage(plane: ControlPlane, *, npu_nodes: int = 3) -> AsyncIterator[Stage]:
+    """Three nodes and a witness; afterwards the cluster is as empty as before."""
+    async with staged(plane, npu_nodes=npu_nodes) as stage:
+        try:
+            async with witnessed(stage.api):
+                yield stage
+        finally:
+            await until(lambda: _emptied(plane, stage), "the cluster is empty again")
+
+
+async def _emptied(plane: ControlPlane, stage: Stage) -> bool:
+    """Everything of the last test is deleted, and what it owned is collected."""
+    try:
+        plane.kubectl("delete", "ascendjobs,pods", "--all", "--all-namespaces", "--force", "--grace-period=0")
+        plane.kubectl("delete", "nodes", "--all")
+    except ControlPlaneError:
+        return False
+    return not any([(await stage.api.list(resource)).items for resource in (POD_GROUPS, PODS)])
+
+
+async def _loses_and_regains_a_node(stage: Stage) -> None:
+    """One node of three goes and returns: the service degrades to what two nodes hold, and climbs back."""
+    node = await stage.node_of("mindie-server-p0")
+    await stage.node(node, NodeFate.NOT_READY)
+    await stage.runs(group0=1, group1=1)
+    await stage.node(node, NodeFate.READY)
+    await stage.runs(group0=2, group1=1)
+
+
+def _half(fault: Fault) -> Callable[[str, str], Fault]:
+    """Befalls every second request, by a die that is always the same."""
+    die = random.Random(7)
+    return lambda _method, _path: fault if die.random() < 0.5 else None
+
+
+def _delay(proxy: Proxy) -> None:
+    proxy.delay = 0.3
+
+
+def _refuse(proxy: Proxy) -> None:
+    proxy.refuse = True
+    proxy.cut()
+
+
+def _silence(proxy: Proxy) -> None:
+    proxy.silent = True
+
+
+def _answering(fault: Fault) -> Callable[[Proxy], None]:
+    def befall(proxy: Proxy) -> None:
+        proxy.judge = _half(fault)
+
+    return befall
+
+
+BAD_NETWORKS: dict[str, Callable[[Proxy], None]] = {
+    "every request takes 300 ms longer": _delay,
+    "connections are refused and reset": _refuse,
+    "nothing comes back": _silence,
+    "half of the answers get lost": _answering(LOST),
+    "half is answered with 429": _answering(status(429, "TooManyRequests", retry_after=1)),
+    "half is answered with 500": _answering(status(500, "InternalError")),
+    "half is answered with a page of HTML": _answering(BAD_GATEWAY),
+    "half is answered with 200 and HTML": _answering(Answer(200, "<html>log in</html>", "text/html")),
+}
+
+
+@pytest.mark.parametrize("network", BAD_NETWORKS)
+async def test_a_service_starts_and_recovers_over_a_bad_network(
+    plane: ControlPlane, tmp_path: Path, network: str
+) -> None:
+    install(plane)
+    async with proxied(plane.port, plane.authority) as proxy, _stage(plane) as stage:
+        kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
+        async with scaler(tmp_path, kubeconfig, flags=[*ALONE, "--request-timeout", "2"]) as process:
+            BAD_NETWORKS[network](proxy)
+            await stage.apply()
+            await asyncio.sleep(4)
+            proxy.heal()
+            await stage.runs(group0=2, group1=1)
+            BAD_NETWORKS[network](proxy)
+            node = await stage.node_of("mindie-server-d0")
+            await stage.node(node, NodeFate.NOT_READY)
+            await asyncio.sleep(4)
+            proxy.heal()
+            await stage.node(node, NodeFate.READY)
+            await stage.runs(group0=2, group1=1)
+            assert process.errors() == []
+
+
+async def test_connections_that_break_all_the_time_delay_and_nothing_more(plane: ControlPlane, tmp_path: Path) -> None:
+    install(plane)
+    async with proxied(plane.port, plane.authority) as proxy, _stage(plane) as stage:
+        kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
+        async with scaler(tmp_path, kubeconfig, flags=ALONE) as process:
+            cutting = asyncio.create_task(_cut_for_ever(proxy))
+            await stage.apply()
+            await stage.runs(group0=2, group1=1)
+            await _loses_and_regains_a_node(stage)
+            cutting.cancel()
+            assert process.errors() == []
+
+
+async def _cut_for_ever(proxy: Proxy) -> None:
+    while True:
+        await asyncio.sleep(0.3)
+        proxy.cut()
+
+
+async def test_half_open_watches_are_given_up(plane: ControlPlane, tmp_path: Path) -> None:
+    install(plane)
+    async with proxied(plane.port, plane.authority) as proxy, _stage(plane) as stage:
+        kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
+        async with scaler(tmp_path, kubeconfig, flags=ALONE):
+            await stage.apply()
+            await stage.runs(group0=2, group1=1)
+            assert proxy.freeze() > 0
+            await stage.node(await stage.node_of("mindie-server-p0"), NodeFate.GONE)
+            await stage.add_npu_nodes(1)
+            # The scaler hears nothing for 90 s, then takes the watch for dead.
+            await until(lambda: _whole(stage), "the service runs whole again", stage.views, seconds=150)
+
+
+async def _whole(stage: Stage) -> bool:
+    return await stage.running() == {"group0": 2, "group1": 1}
+
+
+async def test_a_scaler_that_is_killed_at_any_moment_leaves_nothing_half_done(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    kubeconfig = install(plane)
+    die = random.Random(4)
+    async with _stage(plane) as stage:
+        await stage.apply()
+        for number in range(KILLS):
+            process = ScalerProcess(f"victim-{number}", tmp_path, kubeconfig, ALONE)
+            process.start()
+            await until(lambda p=process: _synced(p), "it is synced")  # type: ignore[misc]
+            await asyncio.sleep(die.uniform(0.0, 0.5))
+            process.stop()
+            await _shake(stage, die)
+        async with scaler(tmp_path, kubeconfig, flags=ALONE) as survivor:
+            await stage.runs(group0=2, group1=1)
+            assert survivor.errors() == []
+
+
+async def _synced(process: ScalerProcess) -> bool:
+    assert process.exit_code is None, process.tail()
+    return bool(process.lines("caches synced"))
+
+
+async def _shake(stage: Stage, die: random.Random) -> None:
+    """Lose some instances, so that there always is something to climb back to."""
+    pods = [pod for pod in (await stage.api.list(PODS, "mindie")).items if "-server-" in pod["metadata"]["name"]]
+    for pod in die.sample(pods, k=min(len(pods), die.randint(0, 3))):
+        try:
+            await stage.api.delete(PODS, "mindie", pod["metadata"]["name"], grace_period_seconds=0)
+        except NotFoundError:
+            continue
+
+
+Death = Callable[[ScalerProcess, Proxy], None]
+
+
+def _kill(leader: ScalerProcess, _: Proxy) -> None:
+    leader.stop()
+
+
+def _freeze(leader: ScalerProcess, _: Proxy) -> None:
+    leader.signal(signal.SIGSTOP)
+
+
+def _partition(_: ScalerProcess, proxy: Proxy) -> None:
+    proxy.silent = True
+
+
+DEATHS: dict[str, Death] = {"killed": _kill, "stopped for a while": _freeze, "cut off": _partition}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+async def test_another_replica_takes_over_from_a_leader_that_is(
+    plane: ControlPlane, tmp_path: Path, death: str
+) -> None:
+    kubeconfig = install(plane)
+    async with proxied(plane.port, plane.authority) as proxy, _stage(plane) as stage:
+        behind_proxy = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
+        async with scaler(tmp_path, behind_proxy, name="first") as first:
+            await until(lambda: _leads(stage, "first"), "the first replica leads")
+            async with scaler(tmp_path, kubeconfig, name="second") as second:
+                await stage.apply()
+                await stage.runs(group0=2, group1=1)
+                DEATHS[death](first, proxy)
+                await until(lambda: _leads(stage, "second"), "the second replica leads")
+                first.signal(signal.SIGCONT)
+                proxy.heal()
+                await _loses_and_regains_a_node(stage)
+                await until(lambda: _ended(first), "the first replica ends itself")
+                assert first.exit_code != 0
+                assert second.errors() == []
+
+
+async def _leads(stage: Stage, name: str) -> bool:
+    try:
+        lease = await stage.api.get(LEASES, NAMESPACE, "mind-cluster-scaler")
+    except NotFoundError:
+        return False
+    return bool(lease["spec"].get("holderIdentity") == name)
+
+
+async def _ended(process: ScalerProcess) -> bool:
+    return process.exit_code is not None
+
+
+async def _restart_api_server(plane: ControlPlane) -> None:
+    plane.kill("kube-apiserver")
+    await asyncio.sleep(2)
+    plane.revive("kube-apiserver")
+
+
+async def _compact(plane: ControlPlane) -> None:
+    plane.compact()
+
+
+HISTORIES: dict[str, Callable[[ControlPlane], Awaitable[None]]] = {
+    "the API server is killed and started again": _restart_api_server,
+    "the history is compacted": _compact,
+}
+
+
+@pytest.mark.parametrize("what", HISTORIES)
+async def test_it_goes_on_when(plane: ControlPlane, tmp_path: Path, what: str) -> None:
+    kubeconfig = install(plane)
+    async with _stage(plane) as stage, scaler(tmp_path, kubeconfig, flags=ALONE) as process:
+        await stage.apply()
+        await stage.runs(group0=2, group1=1)
+        await HISTORIES[what](plane)
+        await until(lambda: _answers(stage), "the API server answers")
+        await _loses_and_regains_a_node(stage)
+        assert process.errors() == []
+
+
+async def _answers(stage: Stage) -> bool:
+    return bool((await stage.api.list(ASCEND_JOBS, "mindie")).items)
+
+
+async def test_definitions_may_come_later_than_the_scaler(fresh_plane: FreshPlane, tmp_path: Path) -> None:
+    plane = fresh_plane()
+    kubeconfig = install(plane)
+    process = ScalerProcess("early", tmp_path, kubeconfig, ALONE)
+    process.start()
+    try:
+        await until(lambda: _waits_for_kinds(process), "it says what it waits for")
+        assert process.exit_code is None
+        plane.install(definitions())
+        await process.ready()
+        async with staged(plane, npu_nodes=3) as stage, witnessed(stage.api):
+            await stage.apply()
+            await stage.runs(group0=2, group1=1)
+        assert process.errors() == []
+    finally:
+        process.stop()
+
+
+async def _waits_for_kinds(process: ScalerProcess) -> bool:
+    return "ascendjobs" in (process.log.read_text() if process.log.exists() else "")
+
+
+async def test_a_token_that_is_replaced_on_disk_is_taken_up(plane: ControlPlane, tmp_path: Path) -> None:
+    install(plane)
+    token, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
+    document = json.loads(plane.admin.read_text())
+    document["users"][0]["user"] = {"tokenFile": str(token)}
+    kubeconfig.write_text(json.dumps(document))
+    plane.kubectl("create", "secret", "generic", "bound", "--namespace", NAMESPACE)
+    bound = ("--bound-object-kind", "Secret", "--bound-object-name", "bound")
+    token.write_text(plane.kubectl("create", "token", ACCOUNT, "--namespace", NAMESPACE, *bound))
+    async with _stage(plane) as stage, scaler(tmp_path, kubeconfig, flags=ALONE) as process:
+        await stage.apply()
+        await stage.runs(group0=2, group1=1)
+        token.write_text(plane.kubectl("create", "token", ACCOUNT, "--namespace", NAMESPACE))
+        plane.kubectl("delete", "secret", "bound", "--namespace", NAMESPACE)  # the old token ends with it
+        await asyncio.sleep(11)  # for so long the API server remembers that a token was good
+        await _loses_and_regains_a_node(stage)
+        assert process.errors() == []
