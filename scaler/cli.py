@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol, cast
 from scaler import __doc__ as purpose
 from scaler import __version__
 
-COMMANDS = ("lint", "schema", "plan", "explain", "simulate", "demo", "takeover", "run")
+COMMANDS = ("lint", "schema", "plan", "explain", "simulate", "demo", "takeover", "doctor", "run")
 """Subcommands in the order in which a new user meets them; each is `scaler.commands.NAME`."""
 
 INCOMPLETE = "This installation is incomplete; in a clone of the repository, 'make demo' installs what is missing."

@@ -46,7 +46,7 @@ class Member(msgspec.Struct, frozen=True):
 
     name: str
     node: str
-    devices: PodDevices
+    devices: PodDevices = PodDevices()
     lost: bool = False
 
 

@@ -1,0 +1,105 @@
+"""`scaler doctor` on a simulated cluster: what it reads, says and returns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from scaler.cli import main
+from scaler.clock import Clock
+from scaler.commands.doctor import gather
+from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
+from scaler.kube.errors import status_error
+from scaler.sim.cluster import SimCluster
+from scaler.sim.interceptor import Interceptor, Request
+from scaler.sim.loop import run
+from scaler.workloads.doctor import Standing, diagnose
+from tests.actuate.test_ranktables import NAME, RULE, by_node, give_chips, rings, server
+from tests.jobs import NAMESPACE
+from tests.rig import START, Rig, rig
+
+
+def mindie_pod(role: str) -> Object:
+    labels = {"app": f"mindie-ms-{role}", "jobID": "mindie"}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": role, "labels": labels}, "spec": spec}
+
+
+async def failures(on: Rig) -> list[str]:
+    checks = diagnose(await gather(on.cluster, NAMESPACE, "mindie"))
+    return [f"{check.about}: {check.words}" for check in checks if check.standing is Standing.FAIL]
+
+
+def test_a_service_is_followed_from_its_first_fault_to_health() -> None:
+    async def story() -> None:
+        labelled = rings()
+        labelled["metadata"]["labels"]["grt-group/deploy-server"] = "0"
+        async with rig(RULE, server()) as on:
+            assert any("rings-config-p0 does not exist" in words for words in await failures(on))
+            on.apply(labelled, mindie_pod("controller"), mindie_pod("coordinator"))
+            await give_chips(on, by_node)
+            assert [words.split(":")[0] for words in await failures(on)] == ["MindIE Controller", "MindIE Coordinator"]
+            for pod in on.cluster.peek(PODS, NAMESPACE):
+                await on.status(pod, hostIP="1.1.1.1", podIP="2.2.2.2")
+            assert await failures(on) == []
+            patch = {"metadata": {"labels": {"mx-consumer-cim": None}}}
+            await on.cluster.patch(CONFIG_MAPS, NAMESPACE, NAME, patch, patch_type=PatchType.MERGE)
+            assert [words.split(":")[0] for words in await failures(on)] == [NAME]
+            assert not any(write.split()[0] != "patch" for write in on.writes() if NAME in write)
+
+    run(story())
+
+
+class Closed(Interceptor):
+    """Nobody may read anything, when closed."""
+
+    closed = False
+
+    async def before(self, request: Request) -> None:
+        if self.closed:
+            raise status_error(403, "Forbidden", f"{request.resource.plural} is forbidden")
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Closed:
+    """An empty cluster behind any kubeconfig."""
+    made = Closed()
+
+    @asynccontextmanager
+    async def connect(**_: Any) -> AsyncIterator[KubeApi]:
+        yield SimCluster(Clock(START)).client("doctor", made)
+
+    monkeypatch.setattr("scaler.kube.client.connect", connect)
+    return made
+
+
+def test_the_answer_names_each_condition_and_the_exit_code_says_whether_all_are_met(
+    door: Closed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not door.closed
+    assert main(["doctor", "mindie/mindie"]) == 1
+    out = capsys.readouterr().out
+    assert "FAIL  namespace mindie: no AscendJob of a server has label jobID=mindie" in out
+    assert "4 of 4 conditions are not met." in out
+
+
+def test_programs_get_json(door: Closed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not door.closed
+    assert main(["doctor", "mindie/mindie", "--format", "json"]) == 1
+    assert {check["standing"] for check in json.loads(capsys.readouterr().out)} == {"FAIL"}
+
+
+@pytest.mark.parametrize("service", ["mindie", "/mindie", "mindie/", "a/b/c"])
+def test_a_service_is_named_by_namespace_and_job_id(service: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", service]) == 2
+    assert "is not NAMESPACE/JOBID" in capsys.readouterr().err
+
+
+def test_a_cluster_that_cannot_be_read_is_told(door: Closed, capsys: pytest.CaptureFixture[str]) -> None:
+    door.closed = True
+    assert main(["doctor", "mindie/mindie"]) == 1
+    assert "ascendjobs is forbidden" in capsys.readouterr().err

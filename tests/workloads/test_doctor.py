@@ -1,0 +1,102 @@
+"""Each of ClusterD's conditions, met and not met, one at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scaler.plan.model import Warning
+from scaler.workloads.ascendjob import read_job
+from scaler.workloads.doctor import Check, Evidence, RolePod, Server, Standing, diagnose
+from scaler.workloads.ranktable import INITIALIZING, Member, rank_table
+from scaler.workloads.rings import Obstacle, Rings
+from tests.workloads.test_ranktable import TWO, job
+
+OBJECT = job()
+JOB = read_job(OBJECT)
+DONE = rank_table(JOB, OBJECT, TWO)
+LABELS = {"mx-consumer-cim": "true", "jobID": "mindie", "grt-group/deploy-server": "0"}
+ROLES = tuple(RolePod(f"mindie-ms-{role}", role, "1.1.1.1", "2.2.2.2") for role in ("controller", "coordinator"))
+
+
+def rings(text: str | None = DONE.text, name: str = "rings-config-p0", **labels: Any) -> Rings:
+    given = {key: value for key, value in (LABELS | labels).items() if value is not None}
+    return Rings("mindie", name, "u", "1", text, labels=given)
+
+
+def server(there: Rings | None, members: tuple[Member, ...] = TWO, obstacle: Obstacle | None = None) -> Server:
+    return Server(JOB, members, there, rank_table(JOB, OBJECT, members), obstacle)
+
+
+WELL = Evidence("mindie", "mindie", (server(rings()),), (), ROLES)
+
+
+def found(evidence: Evidence, standing: Standing = Standing.FAIL) -> list[str]:
+    return [f"{check.about}: {check.words}" for check in diagnose(evidence) if check.standing is standing]
+
+
+def with_server(*args: Any, **options: Any) -> Evidence:
+    return msgspec.structs.replace(WELL, servers=(server(*args, **options),))
+
+
+def test_a_service_that_is_well_meets_every_condition() -> None:
+    assert {check.standing for check in diagnose(WELL)} == {Standing.OK}
+    assert Check(Standing.OK, "rings-config-p0", "completed") in diagnose(WELL)
+
+
+def _without(label: str) -> dict[str, Any]:
+    return {label: None}
+
+
+SECOND_LABEL = {"grt-server/deploy-server": "1"}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "words"),
+    [
+        (Evidence("mindie", "mindie", (), (), ROLES), "no AscendJob of a server has label jobID=mindie"),
+        (with_server(None), "ConfigMap rings-config-p0 does not exist"),
+        (with_server(rings(**_without("mx-consumer-cim"))), 'label mx-consumer-cim is not "true"'),
+        (with_server(rings(jobID="other")), "label jobID is other"),
+        (with_server(rings(jobID=None)), "label jobID is missing"),
+        (with_server(rings(**_without("grt-group/deploy-server"))), "has neither label grt-server/deploy-server nor"),
+        (with_server(rings(**SECOND_LABEL)), "has both labels grt-server/deploy-server and grt-group/deploy-server"),
+        (with_server(rings("{")), "hccl.json is not a JSON object"),
+        (with_server(rings(INITIALIZING.text)), "all its pods have their chips, but it is not completed"),
+        (with_server(rings(), members=TWO[:1]), "says completed, but should not: pod p0-worker-0 does not exist"),
+        (with_server(rings(), obstacle=Obstacle(Warning.RANK_TABLE_IMMUTABLE, "is so")), "RankTableImmutable: is so"),
+        (
+            msgspec.structs.replace(WELL, strays=(rings("[]", "rings-config-old"),)),
+            "rings-config-old: hccl.json is not",
+        ),
+        (msgspec.structs.replace(WELL, roles=ROLES[:1]), "MindIE Coordinator: no pod with label app="),
+        (
+            msgspec.structs.replace(WELL, roles=(*ROLES[:1], RolePod("mindie-ms-coordinator", "c", "", ""))),
+            "pod c has no host or pod address yet",
+        ),
+    ],
+)
+def test_each_condition_that_is_not_met_is_said_with_what_to_do(evidence: Evidence, words: str) -> None:
+    assert any(words in failure for failure in found(evidence)), found(evidence)
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        (msgspec.structs.replace(TWO[1], lost=True), "p0-worker-0 is terminating or has ended"),
+        (msgspec.structs.replace(TWO[1], node=""), "p0-worker-0 is not bound to a node"),
+        (Member("p0-worker-0", "n"), "p0-worker-0 has no device annotation"),
+        (
+            msgspec.structs.replace(TWO[1], devices=msgspec.structs.replace(TWO[1].devices, ip="")),
+            "p0-worker-0 has no address yet",
+        ),
+    ],
+)
+def test_an_instance_that_is_not_complete_is_noted_with_what_it_waits_for(member: Member, words: str) -> None:
+    if not member.node:  # an unbound pod has no chips in a cluster
+        member = msgspec.structs.replace(member, devices=Member("", "").devices)
+    evidence = with_server(rings(INITIALIZING.text), members=(TWO[0], member))
+    assert any(words in note for note in found(evidence, Standing.NOTE)), found(evidence, Standing.NOTE)
+    assert found(evidence) == ["service mindie: no rank table is completed; at least one must be"]
