@@ -42,7 +42,7 @@ class Steps:
             case Resize():
                 await self._resize(key, record)
             case Finish():
-                ending = (step.outcome.value, step.reason, step.message)
+                ending = (step.outcome.value, step.reason.value, step.message)
                 patch = final_patch(record.object, ending, self._clock.timestamp())
                 await self._patch_job(key, record, patch, subresource="status")
             case Expire():

@@ -28,6 +28,15 @@ class Outcome(StrEnum):
     FAILED = "Failed"
 
 
+class Ending(StrEnum):
+    """Why the scaler ended a job: the reason of its last condition."""
+
+    JOB_SUCCEEDED = "JobSucceeded"
+    POD_FAILED = "PodFailed"
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+
+
 class RunPolicy(msgspec.Struct, frozen=True):
     """What a job asks for. Times are seconds since the epoch, durations seconds."""
 
@@ -109,7 +118,7 @@ class Finish(msgspec.Struct, frozen=True, tag="Finish", tag_field="action"):
 
     uid: str
     outcome: Outcome
-    reason: str
+    reason: Ending
     message: str
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.plan.life import CleanPods, Expire, FailedPod, Finish, LifeAction, Outcome, Record, Remove, Resize
+from scaler.plan.life import CleanPods, Ending, Expire, FailedPod, Finish, LifeAction, Outcome, Record, Remove, Resize
 from scaler.plan.model import Instance
 
 RETRYABLE_FROM = 128
@@ -84,19 +84,19 @@ def _record(instance: Instance) -> Record | None:
     return None
 
 
-def _ending(instance: Instance, now: float) -> tuple[Outcome, str, str] | None:
+def _ending(instance: Instance, now: float) -> tuple[Outcome, Ending, str] | None:
     life, name = instance.life, instance.name
     policy = life.policy
     if _has_succeeded(instance):
-        return Outcome.SUCCEEDED, "JobSucceeded", f"Job {name} successfully completed."
+        return Outcome.SUCCEEDED, Ending.JOB_SUCCEEDED, f"Job {name} successfully completed."
     if policy.deadline is not None and policy.started_at and now >= policy.started_at + policy.deadline:
-        return Outcome.FAILED, "DeadlineExceeded", f"It was started more than {policy.deadline} s ago."
+        return Outcome.FAILED, Ending.DEADLINE_EXCEEDED, f"It was started more than {policy.deadline} s ago."
     fatal = next((pod for pod in life.failed if not is_replaced(pod)), None)
     if fatal is not None and not (policy.retries and (life.remaining is None or life.remaining > 0)):
         left = " and Volcano has no retries left" if policy.retries else ", and the job allows no retries"
-        return Outcome.FAILED, "PodFailed", f"Pod {fatal.name} {_exit_words(fatal)}{left}."
+        return Outcome.FAILED, Ending.POD_FAILED, f"Pod {fatal.name} {_exit_words(fatal)}{left}."
     if 0 < policy.backoff_limit < policy.rounds and instance.pods < instance.expected:
-        return Outcome.FAILED, "BackoffLimitExceeded", f"It has used up its {policy.backoff_limit} restarts."
+        return Outcome.FAILED, Ending.BACKOFF_LIMIT_EXCEEDED, f"It has used up its {policy.backoff_limit} restarts."
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
-from scaler.plan.life import CleanPods, RunPolicy
+from scaler.plan.life import CleanPods, Ending, RunPolicy
 
 ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
 """On the AscendJob: `<rounds>.<uid>`. The uid makes a number that was copied to another job mean nothing."""
@@ -32,7 +32,7 @@ def read_run_policy(obj: Object) -> RunPolicy:
     return RunPolicy(
         backoff_limit=(retries if limit is None else limit) or 0,
         retries=bool(retries),
-        clean=_clean(policy.get("cleanPodPolicy")),
+        clean=_clean(policy.get("cleanPodPolicy"), final_condition(obj)),
         ttl=_number(policy.get("ttlSecondsAfterFinished")),
         deadline=_number(policy.get("activeDeadlineSeconds")),
         all_workers=spec.get("successPolicy") == "AllWorkers",
@@ -76,10 +76,12 @@ def _retries(labels: Mapping[str, Any]) -> int:
     return min(int(text), _LONGEST) if re.fullmatch("[0-9]{1,18}", text) else 0
 
 
-def _clean(value: object) -> CleanPods:
-    """Unset is Running here: a job that has ended holds no NPUs. What nobody knows touches as little as it can."""
+def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
+    """Unset is Running here: a job that has ended holds no NPUs. But what another controller ended, perhaps by mistake,
+    goes on as that one left it. What nobody knows touches as little as it can."""
     if value is None or value == "":
-        return CleanPods.RUNNING
+        ours = final is None or final.get("reason") in [ending.value for ending in Ending]
+        return CleanPods.RUNNING if ours else CleanPods.NONE
     return next((policy for policy in CleanPods if policy.value == value), CleanPods.NONE)
 
 

@@ -55,6 +55,12 @@ def test_pods_of_a_job_without_a_clean_policy_stop_with_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(("reason", "clean"), [("PodFailed", CleanPods.RUNNING), ("JobFailed", CleanPods.NONE)])
+def test_pods_of_a_job_that_ascend_operator_ended_run_on_as_it_left_them(reason: str, clean: CleanPods) -> None:
+    failed = {"type": "Failed", "status": "True", "reason": reason}
+    assert read_run_policy({**job("p0"), "status": {"conditions": [failed]}}).clean is clean
+
+
 def test_rounds_are_read_back_from_the_job_that_they_were_written_on_only() -> None:
     annotations = rounds_patch("u", 3)["metadata"]["annotations"]
     assert read_run_policy(job("p0", uid="u", annotations=annotations)).rounds == 3
