@@ -15,18 +15,26 @@ import structlog
 from scaler.actuate.writer import Writer
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, PatchType
-from scaler.kube.errors import BadRequestError, ConflictError, ForbiddenError, InvalidError, NotFoundError
+from scaler.kube.errors import (
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnknownOutcomeError,
+)
 from scaler.observe.cache import Cache
 from scaler.observe.objects import read_rings
 from scaler.observe.ranktables import rings_of, table_of
 from scaler.observe.store import Name, version_of
 from scaler.report.outbox import Outbox
-from scaler.workloads.ranktable import INITIALIZING, RankTable, Status
+from scaler.workloads.ascendjob import RULE_LABEL
+from scaler.workloads.ranktable import INITIALIZING, PREFIX, RankTable, Status
 from scaler.workloads.rings import Rings, blocked_by, merge_patch, says
 
 PARALLEL_WRITES = 16
 TRIES = 3
-"""Attempts against other writers of the ConfigMap before a pause is made."""
+"""Attempts against other writers of the ConfigMap, and against lost answers, before a pause is made."""
 NOT_URGENT = 0.001
 """Seconds that a completed table waits, so that withdrawals of the same moment are written first."""
 REFUSED_PAUSE = 60.0
@@ -61,12 +69,21 @@ class RankTables:
         try:
             for record in list(self._cache.jobs.values()):
                 self._changed(record.uid)
+            self._withdraw_orphans()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._outbox.run())
                 tasks.create_task(self._follow())
                 tasks.create_task(self._try_refused_again())
         finally:
             self._running = False
+
+    def _withdraw_orphans(self) -> None:
+        """Tables of services under a rule whose jobs went while nobody looked: withdrawn, as if it was seen now."""
+        for record in list(self._cache.config_maps.values()):
+            if record.rings is not None and RULE_LABEL in record.rings.labels and not self._stand_back():
+                job = record.name.removeprefix(PREFIX)
+                if self._cache.jobs.get(record.namespace, job) is None:
+                    self._outbox.mark((record.namespace, job))
 
     def _changed(self, uid: str) -> None:
         """Called by the cache. While this process does not lead, nothing is remembered: `run` looks at all."""
@@ -130,7 +147,7 @@ class RankTables:
                 break
             except NotFoundError:
                 break
-            except ConflictError:
+            except (ConflictError, UnknownOutcomeError):
                 if last:
                     raise
                 due = await self._due_afresh(name)

@@ -39,6 +39,8 @@ def _build(cache: Cache, record: JobRecord) -> JobTable:
     owned = cache.pods_of(record.uid)
     table = rank_table(job, obj, [member_of(owned[name]) for name in job.pods if name in owned])
     rings = rings_of(cache, record.namespace, record.name)
+    if rings is not None and rings.text == table.text:
+        table = msgspec.structs.replace(table, text=rings.text)  # one copy of the text in memory, not two
     found = obstacle(rings, job, obj, table)
     refused = cache.refused_tables.get(record.uid)
     if found is None and refused:

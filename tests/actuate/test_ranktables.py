@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from scaler.kube.api import ASCEND_JOBS as JOBS
-from scaler.kube.api import CONFIG_MAPS, PODS, Object, PatchType
-from scaler.kube.errors import status_error
+from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, PODS, Object, PatchType
+from scaler.kube.errors import UnknownOutcomeError, status_error
 from scaler.sim.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads.ranktable import INITIALIZING
@@ -277,3 +277,66 @@ def test_an_unreadable_edit_of_a_running_job_changes_nothing_of_its_table_until_
             assert table(on)["status"] == "initializing"
 
     run(story())
+
+
+def test_a_table_whose_job_went_while_no_scaler_ran_is_withdrawn_at_the_start() -> None:
+    async def story() -> None:
+        there = rings()
+        there["metadata"]["labels"]["mind-cluster/scaling-rule"] = "rule"
+        foreign = rings('{"status":"completed"}')
+        foreign["metadata"]["name"] = "rings-config-training"
+        async with rig(RULE, server(), there, foreign) as on:
+            await give_chips(on, by_node)
+            assert table(on)["status"] == "completed"
+        await on.cluster.delete(JOBS, NAMESPACE, "p0")
+        async with rig(cluster=on.cluster) as again:
+            assert data(again)["hccl.json"] == INITIALIZING.text
+            assert writes(again)[-1:] == [f"patch configmaps {NAME}"]
+            assert not any("training" in write for write in again.writes())
+
+    run(story())
+
+
+def test_beside_an_ascend_operator_no_table_is_written_until_it_has_gone() -> None:
+    operator: Object = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1},
+                        "metadata": {"name": "ascend-operator-manager", "namespace": "mindx-dl"}}  # fmt: skip
+
+    async def story() -> None:
+        async with rig(RULE, server(), rings()) as on:
+            on.apply(operator)
+            await give_chips(on, by_node)
+            await on.settle(60)
+            assert writes(on) == []
+            patch = {"spec": {"replicas": 0}}
+            await on.cluster.patch(
+                DEPLOYMENTS, "mindx-dl", "ascend-operator-manager", patch, patch_type=PatchType.MERGE
+            )
+            await on.settle()
+            assert table(on)["status"] == "completed"
+
+    run(story())
+
+
+def test_a_lost_answer_does_not_delay_a_withdrawal() -> None:
+    async def story() -> None:
+        deaf = Deaf()
+        async with rig(RULE, server(), rings(), interceptor=deaf) as on:
+            await give_chips(on, by_node)
+            deaf.lost = 2
+            await on.cluster.delete(PODS, NAMESPACE, "p0-worker-0", grace_period_seconds=0)
+            await on.settle()
+            assert table(on)["status"] == "initializing"
+            assert deaf.lost == 0
+
+    run(story())
+
+
+class Deaf(Interceptor):
+    """So many writes of the table never arrive, and nobody says so."""
+
+    lost = 0
+
+    async def before(self, request: Request) -> None:
+        if self.lost and request.verb == "patch" and request.name == NAME:
+            self.lost -= 1
+            raise UnknownOutcomeError("reset")

@@ -67,6 +67,15 @@ class TableWitness:
             if objects.name(cm).startswith("rings-config-")
         }
 
+    def listed(self) -> set[str]:
+        """The jobs in the global rank tables."""
+        tables = [
+            json.loads(cm["data"]["global_ranktable"])
+            for cm in self._mirror.all(CONFIG_MAPS)
+            if objects.name(cm).startswith("global-ranktable-")
+        ]
+        return {group["job"] for table in tables for group in table["server_group_list"] if "job" in group}
+
     def _follow(self, cm: Object) -> None:
         """Every change of the text raises the version."""
         text, version = cm["data"]["hccl.json"], int(cm["data"].get("version", -1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from scaler.sim.timeline import Timeline
 from scaler.sim.world import World
 from tests.simulation.table_witness import TableWitness
 from tests.simulation.test_motor import SERVICES
-from tests.simulation.worlds import failures, scenario
+from tests.simulation.worlds import EXAMPLE, failures, scenario
 
 
 def witnessed(what: Scenario, *, seed: int = 0) -> tuple[Timeline, TableWitness, dict[str, str]]:
@@ -74,6 +75,7 @@ def test_all_tables_of_a_service_are_right_at_every_moment_and_complete_in_the_e
         for group, instances in (("p", prefills), ("d", decodes))
         for number in range(instances)
     }
+    assert {f"rings-config-{job}" for job in witness.listed()} == set(statuses)
     assert witness.withdrawals >= 3
     assert witness.completions == witness.withdrawals + prefills + decodes
 
@@ -85,10 +87,41 @@ DEAD = [
 ]
 
 
-def test_what_was_missed_while_no_scaler_ran_is_made_good_when_one_starts(real_data: Path) -> None:
-    folder = real_data / "motor" / "A2_2P1D_p1pod_d1pod"
-    what = scenario(3, [folder / "configmaps", folder / "deployment"], events=DEAD, until="10m")
+def test_what_was_missed_while_no_scaler_ran_is_seen_by_the_witness_and_made_good_when_one_starts() -> None:
+    what = scenario(10, [EXAMPLE], events=DEAD, until="10m")
     _, witness, statuses = witnessed(what)
     assert witness.wrong
     assert [text for text in witness.wrong if not 300 < float(text.split()[2]) < 361] == []
     assert set(statuses.values()) == {"completed"}
+
+
+JOBS = ("mindie-server-d0", "mindie-server-p0", "mindie-server-p1")
+
+
+def _trouble(seed: int) -> list[dict[str, Any]]:
+    """Twelve random faults a minute apart, each over after half a minute."""
+    rng, story = random.Random(seed), []
+    for number in range(12):
+        at, of = 180.0 + 60 * number, f"mindie/{rng.choice(JOBS)}"
+        nodes = {"of_job": of, "at_most": rng.choice([1, 2])}
+        kind = rng.choice(["not-ready", "gone", "chip", "switch", "node", "exit"])
+        if kind in ("not-ready", "gone"):
+            story += [{"at": at, "node": {**nodes, "becomes": kind}}, {"at": at + 30, "node": {"becomes": "ready"}}]
+        elif kind == "exit":
+            pod = f"{of.partition('/')[2]}-master-0"
+            story.append({"at": at, "pod_exit": {"namespace": "mindie", "pod": pod}})
+        else:
+            fault = {"what": kind, "chips": [rng.randrange(8)]}
+            every = {"names": [f"npu-{index}" for index in range(10)], "chips": list(range(8)), "becomes": "healthy"}
+            story += [{"at": at, "fault": {**fault, **nodes}}, {"at": at + 30, "fault": {"what": kind, **every}}]
+    return story
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_through_random_faults_every_table_is_right_at_every_moment(seed: int) -> None:
+    what = scenario(10, [EXAMPLE], events=_trouble(seed), until="20m")
+    _, witness, statuses = witnessed(what, seed=seed)
+    assert witness.wrong == []
+    assert statuses == {f"rings-config-{job}": "completed" for job in JOBS}
+    assert witness.listed() == set(JOBS)
+    assert witness.withdrawals >= 3
