@@ -1,0 +1,142 @@
+"""A live service moves from Ascend Operator to the scaler and back on a real API server; no pod notices.
+
+The operator is the simulation's stand-in, stopped and started by `kubectl scale` as a user would. The scaler and the
+check are the programs themselves, with the rights of manifests/cluster-wide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, SERVICES
+from scaler.sim import objects
+from scaler.sim.nodes import NodeFate, NodeSpec, add_node
+from scaler.sim.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.scaler_process import USER, install, scaler
+from tests.control_plane.stage import Stage, staged, until, wall_clock
+
+pytestmark = pytest.mark.plane_options(audit=True)
+
+DECODE, PREFILL = "mindie-server-d0", "mindie-server-p0"
+_ROOT = Path(__file__).parents[2]
+
+
+@asynccontextmanager
+async def _operated(plane: ControlPlane) -> AsyncIterator[Stage]:
+    """A service that an operator has brought to 2P1D."""
+    async with staged(plane, npu_nodes=3) as stage, plane.client() as api:
+        await add_node(api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
+        await stage.api.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
+        await stage.api.create(DEPLOYMENTS, NAMESPACE, deployment())
+        operator = asyncio.create_task(DeployedOperator(api, wall_clock()).run())
+        try:
+            await stage.apply()
+            await stage.runs(group0=2, group1=1)
+            await until(lambda: _whole(stage), "every pod runs", stage.views)
+            yield stage
+            assert not operator.done(), operator
+        finally:
+            operator.cancel()
+            await asyncio.gather(operator, return_exceptions=True)
+
+
+async def _whole(stage: Stage) -> bool:
+    """MindIE's own controller and coordinator included."""
+    pods = (await stage.api.list(PODS, "mindie")).items
+    return len(pods) == 5 and all(objects.phase(pod) == "Running" for pod in pods)
+
+
+async def _uids(stage: Stage) -> dict[str, str]:
+    return {
+        f"{resource.plural} {objects.name(obj)}": objects.uid(obj)
+        for resource in (PODS, POD_GROUPS, SERVICES)
+        for obj in (await stage.api.list(resource, "mindie")).items
+    }
+
+
+def _scale_operator(plane: ControlPlane, replicas: int) -> None:
+    plane.kubectl("scale", "deployment", DEPLOYMENT, f"--replicas={replicas}", "--namespace", NAMESPACE)
+
+
+async def _loses_its_node_and_regains_it(stage: Stage, job: str) -> None:
+    """Until the pod has been deleted, made anew, and runs again."""
+    pod, node = f"pods {job}-master-0", await stage.node_of(job)
+    before = (await _uids(stage))[pod]
+    await stage.node(node, NodeFate.NOT_READY)
+    await until(lambda: _is_replaced(stage, pod, before), f"{pod} is made anew")
+    await stage.node(node, NodeFate.READY)
+    await until(lambda: _whole(stage), "every pod runs", stage.views)
+    await stage.runs(group0=2, group1=1)
+
+
+async def _is_replaced(stage: Stage, pod: str, before: str) -> bool:
+    return (await _uids(stage)).get(pod, before) != before
+
+
+async def _check(kubeconfig: Path) -> tuple[int, dict[str, Any]]:
+    """Exit code and answer of `scaler takeover --check`."""
+    words = ["takeover", "--check", "--format", "json", "--kubeconfig", str(kubeconfig)]
+    ran = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-m", "scaler", *words], cwd=_ROOT, capture_output=True, text=True, timeout=120
+    )
+    return ran.returncode, json.loads(ran.stdout)
+
+
+async def _acts(stage: Stage) -> bool:
+    """The scaler has written its first status."""
+    found = (await stage.api.list(CONFIG_MAPS, "mindie")).items
+    return any(objects.name(config_map) == "scaling-rule-scaler-status" for config_map in found)
+
+
+def _writes(plane: ControlPlane) -> list[str]:
+    """What the scaler changed of pods, PodGroups, Services."""
+    return [
+        f"{event['verb']} {event['objectRef']['resource']} {event['objectRef'].get('name', '')}"
+        for event in plane.audit_events(USER)
+        if event["verb"] not in ("get", "list", "watch")
+        and event.get("objectRef", {}).get("resource") in ("pods", "podgroups", "services")
+    ]
+
+
+async def test_a_service_moves_to_the_scaler_and_back_and_every_pod_stays(plane: ControlPlane, tmp_path: Path) -> None:
+    kubeconfig = install(plane)
+    async with _operated(plane) as stage:
+        made_by_the_operator = await _uids(stage)
+        code, report = await _check(kubeconfig)
+        assert (code, report["operator"]) == (0, f"{NAMESPACE}/{DEPLOYMENT}")
+        told = [remark for job in report["jobs"] for remark in job["remarks"] if remark["weight"] != "expected"]
+        assert (told, len(report["jobs"])) == ([], 5)
+
+        async with scaler(tmp_path, kubeconfig):  # beside the operator: it stands back
+            await _loses_its_node_and_regains_it(stage, DECODE)
+            assert not await _acts(stage)
+            beside = await _uids(stage)
+            assert {name for name in beside if beside[name] != made_by_the_operator.get(name)} == {
+                f"pods {DECODE}-master-0"
+            }
+
+            _scale_operator(plane, 0)
+            await until(lambda: _acts(stage), "the scaler acts")
+            await asyncio.sleep(2)
+            assert (await _uids(stage), _writes(plane)) == (beside, [])
+
+            await _loses_its_node_and_regains_it(stage, DECODE)
+            assert _writes(plane) == [f"create pods {DECODE}-master-0"]
+            made_by_the_scaler = await _uids(stage)
+            assert {name for name in beside if made_by_the_scaler[name] != beside[name]} == {f"pods {DECODE}-master-0"}
+
+        assert (await _check(kubeconfig))[0] == 0
+        _scale_operator(plane, 1)
+        await asyncio.sleep(3)
+        assert await _uids(stage) == made_by_the_scaler
+        await _loses_its_node_and_regains_it(stage, PREFILL)
