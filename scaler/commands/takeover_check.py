@@ -11,10 +11,11 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
-from scaler.app import OURS, App
+from scaler.app import OURS, REPORTS_PATIENCE, App
 from scaler.clock import Clock
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.observe.cache import Cache
@@ -66,7 +67,8 @@ class NotReadableError(Exception):
 
 async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
     """What would happen if the scaler took over now. Raises NotReadableError or KubeError."""
-    app = App(api, settings, clock, observer=None, rng=random.Random(), on_synced=lambda: None)  # noqa: S311 - jitter, no secret
+    rng = random.Random()  # noqa: S311 - jitter, no secret
+    app = App(api, settings, clock, observer=None, rng=rng, on_synced=lambda: None)
     await _observe(app)
     objects = await _Objects.read(api, settings.namespaces)
     jobs = tuple(_jobs(app.cache, settings, clock.now(), objects))
@@ -76,12 +78,16 @@ async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
 
 
 async def _observe(app: App) -> None:
-    """Everything listed once; the watches that follow are given up."""
-    tasks = [asyncio.create_task(reflector.run()) for reflector in app.reflectors.values()]
+    """Everything listed once; the watches that follow are given up. Fault reports may be nobody's to read."""
+    tasks = [asyncio.create_task(reflector.run()) for reflector in (*app.reflectors.values(), *app.reports)]
     try:
         async with asyncio.timeout(PATIENCE):
             for reflector in app.reflectors.values():
                 await reflector.synced.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REPORTS_PATIENCE):
+                for reports in app.reports:
+                    await reports.synced.wait()
     except TimeoutError:
         problems = sorted({reflector.problem for reflector in app.reflectors.values() if reflector.problem})
         raise NotReadableError(f"the cluster could not be read within {PATIENCE:g} s: {'; '.join(problems)}") from None

@@ -19,7 +19,7 @@ from scaler.workloads.takeover import Found, Remark, Weight
 
 def foresee(job: Job, found: Found, verdict: Verdict, actions: Sequence[Action]) -> list[Remark]:
     """What would be done, and what would not be done any more once the operator is gone."""
-    return [*_uncared(job, found, verdict), *(_action(action, found) for action in actions)]
+    return [*_uncared(job, found, verdict), *(_action(action, job, found) for action in actions)]
 
 
 def rank_table_remarks(table: RankTable, rings: Rings | None, problem: str) -> list[Remark]:
@@ -51,16 +51,24 @@ def _uncared(job: Job, found: Found, verdict: Verdict) -> Iterator[Remark]:
         yield Remark(Weight.BLOCKS, f"pods that it loses are not replaced: {verdict.reason}")
 
 
-def _action(action: Action, found: Found) -> Remark:
+def _action(action: Action, job: Job, found: Found) -> Remark:
     match action:
         case Admit():
             return Remark(Weight.DOES, "starts: it has no pods, and its service needs it")
         case Complete():
-            return Remark(Weight.DOES, "gets its missing pods")
+            return Remark(Weight.DOES, f"gets what it lacks: {', '.join(_lacking(job, found))}")
         case Reclaim():
             return Remark(Weight.DOES, _taking_back(found))
         case _:
             return _life_action(action, found)
+
+
+def _lacking(job: Job, found: Found) -> Iterator[str]:
+    if found.pod_group is None:
+        yield f"PodGroup {job.pod_group}"
+    if found.service is None and job.pods:
+        yield f"Service {job.pods[0]}"
+    yield from (f"Pod {name}" for name in job.pods if name not in found.pods)
 
 
 def _taking_back(found: Found) -> str:

@@ -67,7 +67,6 @@ def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[Remark]:
         *_pod_remarks(job, ascendjob_objects.pods(job, obj, clusterd), found.pods),
         *_object_remarks("PodGroup", job, ascendjob_objects.pod_group(job, obj), found.pod_group),
         *_object_remarks("Service", job, ascendjob_objects.service(job, obj), found.service),
-        *_absent(job, found),
     ]
 
 
@@ -110,17 +109,6 @@ def _weight(path: str) -> tuple[Weight, str]:
     if path in _EXPECTED:
         return Weight.EXPECTED, f" ({_EXPECTED[path]})"
     return Weight.DIFFERS, ""
-
-
-def _absent(job: Job, found: Found) -> Iterator[Remark]:
-    """Beside pods the PodGroup and the Service must be there: the scaler looks for neither while all pods run."""
-    if not any(owner_uid(pod) == job.uid for pod in found.pods.values()):
-        return
-    if found.pod_group is None:
-        text = f"PodGroup: there is no {job.pod_group}; it is created when a pod is next made anew"
-        yield Remark(Weight.DIFFERS, text)
-    if found.service is None:
-        yield Remark(Weight.DIFFERS, f"Service: there is no {job.pods[0]}; it is created when a pod is next made anew")
 
 
 def differences(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
