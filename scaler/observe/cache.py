@@ -19,7 +19,7 @@ from scaler.observe.objects import (
     OwnedRecord,
     PodRecord,
 )
-from scaler.observe.ranktables import JobTable
+from scaler.observe.ranktables import JobTable, MadeTable
 from scaler.observe.rulebook import RuleBook
 from scaler.observe.store import Name, Store
 from scaler.plan.model import Instance, ServiceKey
@@ -51,6 +51,8 @@ class Cache:
         """Instances by owner uid as last built; whatever changes one drops it here (see observe.snapshot)."""
         self.rank_tables: dict[str, JobTable] = {}
         """The same for rank tables (see observe.ranktables)."""
+        self.made_tables: dict[str, MadeTable] = {}
+        """Owner uid -> the table made last and what it was made of: most changes of a pod do not touch its chips."""
         self.refused_tables: dict[str, str] = {}
         """Owner uid -> the API server's words when it refused the rank table; kept by actuate.ranktables."""
         self.followers: list[Callable[[str], None]] = []
@@ -110,6 +112,8 @@ class Cache:
         """Forget what was made of this instance, and tell those who follow it."""
         self.instances.pop(uid, None)
         self.rank_tables.pop(uid, None)
+        if uid not in self._jobs_by_uid:
+            self.made_tables.pop(uid, None)
         for follower in self.followers:
             follower(uid)
 

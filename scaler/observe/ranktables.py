@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,6 +24,13 @@ class JobTable(msgspec.Struct, frozen=True):
     obstacle: Obstacle | None
 
 
+class MadeTable(msgspec.Struct, frozen=True):
+    """A table and all that it depends on."""
+
+    made_of: tuple[Any, ...]
+    table: RankTable
+
+
 def table_of(cache: Cache, record: JobRecord) -> JobTable | None:
     """None for jobs that are not ours to write tables for, and while a job is wrong but its pods are whole."""
     if record.job.label_problem is Reason.NOT_SERVED or _must_stay(cache, record):
@@ -36,16 +43,25 @@ def table_of(cache: Cache, record: JobRecord) -> JobTable | None:
 
 def _build(cache: Cache, record: JobRecord) -> JobTable:
     job, obj = record.job, record.object
-    owned = cache.pods_of(record.uid)
-    table = rank_table(job, obj, [member_of(owned[name]) for name in job.pods if name in owned])
+    table = _made(cache, record)
     rings = rings_of(cache, record.namespace, record.name)
-    if rings is not None and rings.text == table.text:
-        table = msgspec.structs.replace(table, text=rings.text)  # one copy of the text in memory, not two
     found = obstacle(rings, job, obj, table)
     refused = cache.refused_tables.get(record.uid)
     if found is None and refused:
         found = Obstacle(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
     return JobTable(table, rings, found)
+
+
+def _made(cache: Cache, record: JobRecord) -> RankTable:
+    """Made anew only when something in it can differ: it takes a millisecond, and pods change often."""
+    job, meta = record.job, record.object["metadata"]
+    owned = cache.pods_of(record.uid)
+    members = tuple(member_of(owned[name]) for name in job.pods if name in owned)
+    made_of = (job.generation, job.deleting, job.pods, meta.get("annotations"), meta.get("labels"), members)
+    known = cache.made_tables.get(record.uid)
+    if known is None or known.made_of != made_of:
+        known = cache.made_tables[record.uid] = MadeTable(made_of, rank_table(job, record.object, members))
+    return known.table
 
 
 def _must_stay(cache: Cache, record: JobRecord) -> bool:
