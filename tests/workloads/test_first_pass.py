@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scaler.plan.life import Expire, Finish, Outcome, Record, Remove, Resize
+from scaler.plan.life import Ending, Expire, Finish, Outcome, Record, Remove, Resize
 from scaler.plan.model import Action, Admit, Complete, Reason, Reclaim, State, Verdict
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.first_pass import foresee, rank_table_remarks
@@ -23,10 +23,10 @@ INITIALIZING = RankTable(Status.INITIALIZING, '{"status":"initializing"}', "pod 
 
 
 def seen(
-    *actions: Action, pods: dict[str, Any] | None = None, reason: Reason = Reason.RUNNING, **labels: str
+    *actions: Action, pods: dict[str, Any] | None = None, reason: Reason = Reason.RUNNING, group: str = "group0"
 ) -> list[Remark]:
     obj = job("p0", uid="u")
-    obj["metadata"]["labels"] |= labels
+    obj["metadata"]["labels"]["mind-cluster/group-name"] = group
     verdict = Verdict("u", "p0", "group0", State.RUNNING, reason)
     return foresee(read_job(obj), Found(pods or {}), verdict, actions)
 
@@ -45,7 +45,7 @@ def seen(
         (Remove("u", ("p0-worker-3",)), {"p0-worker-3": WAITING}, Weight.DOES, "p0-worker-3"),
         (Remove("u", ("p0-worker-3",)), {"p0-worker-3": ENDED}, Weight.DOES, "p0-worker-3"),
         (Remove("u", (), pod_group=True), {}, Weight.DOES, "finished job"),
-        (Finish("u", Outcome.FAILED, "DeadlineExceeded", "30 s"), {}, Weight.BLOCKS, "30 s"),
+        (Finish("u", Outcome.FAILED, Ending.DEADLINE_EXCEEDED, "30 s"), {}, Weight.BLOCKS, "30 s"),
         (Expire("u"), {}, Weight.BLOCKS, "deleted"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_running_job_that_its_rule_does_not_cover_blocks_and_a_waiting_one_doe
 
 
 def test_a_running_job_without_a_group_blocks_and_the_label_is_named() -> None:
-    (remark,) = seen(pods={"p0-master-0": BOUND}, **{"mind-cluster/group-name": ""})
+    (remark,) = seen(pods={"p0-master-0": BOUND}, group="")
     assert (remark.weight, "label mind-cluster/group-name" in remark.text) == (Weight.BLOCKS, True)
 
 
