@@ -82,6 +82,8 @@ def _status_of(job: Object) -> dict[str, Any]:
 
 def already_told(job: Object, verdict: Verdict) -> bool:
     """Whether the job's last condition already gives this reason, e.g. written by the leader before us."""
+    if verdict.state is State.FINISHED:
+        return final_condition(job) is not None
     conditions = _conditions(job.get("status"))
     if not conditions:
         return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ from scaler.report.outbox import Outbox
 from scaler.report.status import status_config_map
 from scaler.report.values import Reader, RuleKey, ServiceReport, Words, Writer
 from scaler.settings import Settings
+from scaler.workloads.run_policy import has_failed
 
 PARALLEL_WRITES = 8
 MAX_EVENTS_WAITING = 10_000
@@ -231,22 +233,25 @@ class Reporter:
     async def _write_conditions(self, uid: str) -> None:
         if uid not in self._jobs:
             return
-        report, verdict = self._jobs[uid]
-        job, subject = report.jobs[uid], _subject(report.jobs[uid])
-        patch = status_patch(self._newest(uid, job), self._told(report, verdict), self._clock.timestamp())
-        if patch is None:
+        job, subject = self._jobs[uid][0].jobs[uid], _subject(self._jobs[uid][0].jobs[uid])
+        with suppress(NotFoundError):  # the job is gone, and nobody reads its status any more
+            try:
+                await self._try_conditions(uid, job, subject)
+            except ConflictError:
+                # Somebody else wrote to the job, often we ourselves: once more on what is there now.
+                self._remember(job, await self._reader.get(ASCEND_JOBS, subject.namespace, subject.name))
+                await self._try_conditions(uid, job, subject)
+
+    async def _try_conditions(self, uid: str, job: Object, subject: Subject) -> None:
+        if uid not in self._jobs:
             return
-        try:
+        told = self._told(*self._jobs[uid])
+        patch = status_patch(self._newest(uid, job), told, self._clock.timestamp())
+        if patch is not None:
             after = await self._writer.patch(
                 ASCEND_JOBS, subject.namespace, subject.name, patch, patch_type=PatchType.MERGE, subresource="status"
             )
-        except NotFoundError:
-            return
-        except ConflictError:
-            # Retried on what is there now, should the cache not bring it sooner.
-            self._remember(job, await self._reader.get(ASCEND_JOBS, subject.namespace, subject.name))
-            raise
-        self._remember(job, after)
+            self._remember(job, after)
 
     def _told(self, report: ServiceReport, verdict: Verdict) -> Told:
         instance = next(found for found in report.snapshot.instances if found.uid == verdict.uid)
@@ -276,7 +281,7 @@ class Reporter:
             return news.happening if news.happening in self._notes.get(news.key, ()) else None
         verdict = news.verdict
         words = self._words(verdict, news.plan)
-        warning = verdict.reason in events.NEEDS_ATTENTION
+        warning = verdict.reason in events.NEEDS_ATTENTION or has_failed(news.job)
         return Happening(_subject(news.job), verdict.reason.value, words, warning)
 
     async def _write_happening(self, happening: Happening) -> None:

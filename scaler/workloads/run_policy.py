@@ -57,6 +57,11 @@ def final_condition(obj: Object) -> Mapping[str, Any] | None:
     return None
 
 
+def has_failed(obj: Object) -> bool:
+    """Whether it has failed for good."""
+    return (final_condition(obj) or {}).get("type") == "Failed"
+
+
 def _finished_at(obj: Object) -> float:
     """Ascend Operator leaves out the completion time of some failures: then it is that of the condition."""
     final = final_condition(obj)
