@@ -1,9 +1,10 @@
 """A stand-in for Ascend Operator: makes the objects of AscendJobs as it does, as an ordinary client of KubeApi.
 
-    PodGroup -> its phase is neither "" nor Pending -> Service -> gate -> pods of one replica type after the other
+    PodGroup -> its phase is neither "" nor Pending -> rank table -> Service -> gate -> pods of one replica type after
+    the other
 
 Like the original it decides for each job alone, looks at a refused job again by timers only, and keeps rounds in its
-memory. Not modelled: rank tables, hot switching, restart policy ExitCode, and the wait for its caches.
+memory. Not modelled: hot switching, restart policy ExitCode, and the wait for its caches.
 Must not: know of services or instances, look at nodes, or be better than the original.
 """
 
@@ -22,6 +23,7 @@ from scaler.sim import operator_status as status
 from scaler.sim.mindie import GROUP_LABEL, RULE_KEY, RULE_LABEL
 from scaler.sim.mirror import Key, Mirror, key_of
 from scaler.sim.operator_gate import OperatorCrashError, Retries, may_create
+from scaler.sim.operator_tables import OperatorTables
 from scaler.workloads import ascendjob_objects as made
 from scaler.workloads.ascendjob import read_job
 
@@ -44,6 +46,7 @@ class AscendOperator:
         self._clock = clock
         self._crashes = crashes
         self._mirror = Mirror(api, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DEPLOYMENTS)
+        self._tables = OperatorTables(api, clock)
         self._retries = Retries()
         self._due: dict[Key, float] = {}
         """Job -> loop time at which it is looked at."""
@@ -136,6 +139,7 @@ class AscendOperator:
         if phase in ("", "Pending"):
             await self._tell(job, status.not_scheduled(phase), lastReconcileTime=self._clock.timestamp())
             return
+        await self._tables.keep(job, self._members(job))
         await self._service(job)
         try:
             await self._pods_of_all_types(job)

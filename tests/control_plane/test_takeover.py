@@ -19,8 +19,10 @@ import pytest
 
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, SERVICES
 from scaler.sim import objects
+from scaler.sim.device_plugin import DevicePlugin
 from scaler.sim.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
+from scaler.workloads.ranktable import KEY, PREFIX
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until, wall_clock
@@ -38,22 +40,33 @@ async def _operated(plane: ControlPlane) -> AsyncIterator[Stage]:
         await add_node(api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         await stage.api.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
         await stage.api.create(DEPLOYMENTS, NAMESPACE, deployment())
-        operator = asyncio.create_task(DeployedOperator(api, wall_clock()).run())
+        actors = [asyncio.create_task(a.run()) for a in (DeployedOperator(api, wall_clock()), DevicePlugin(api))]
         try:
             await stage.apply()
             await stage.runs(group0=2, group1=1)
-            await until(lambda: _whole(stage), "every pod runs", stage.views)
+            await until(lambda: _whole(stage), "every pod runs and every rank table is completed", stage.views)
             yield stage
-            assert not operator.done(), operator
+            assert [actor for actor in actors if actor.done()] == []
         finally:
-            operator.cancel()
-            await asyncio.gather(operator, return_exceptions=True)
+            for actor in actors:
+                actor.cancel()
+            await asyncio.gather(*actors, return_exceptions=True)
 
 
 async def _whole(stage: Stage) -> bool:
     """MindIE's own controller and coordinator included."""
     pods = (await stage.api.list(PODS, "mindie")).items
-    return len(pods) == 5 and all(objects.phase(pod) == "Running" for pod in pods)
+    completed = [status for status, _ in (await _tables(stage)).values()] == ["completed"] * 3
+    return len(pods) == 5 and all(objects.phase(pod) == "Running" for pod in pods) and completed
+
+
+async def _tables(stage: Stage) -> dict[str, tuple[str, str]]:
+    """Of each rank table: status and the ConfigMap's resourceVersion."""
+    return {
+        objects.name(found): (json.loads(found["data"][KEY])["status"], found["metadata"]["resourceVersion"])
+        for found in (await stage.api.list(CONFIG_MAPS, "mindie")).items
+        if objects.name(found).startswith(PREFIX)
+    }
 
 
 async def _uids(stage: Stage) -> dict[str, str]:
@@ -102,6 +115,7 @@ def _writes(plane: ControlPlane) -> list[str]:
     """What the scaler changed of pods, PodGroups, Services."""
     return [
         f"{event['verb']} {event['objectRef']['resource']} {event['objectRef'].get('name', '')}"
+        f" {event['responseStatus']['code']}"
         for event in plane.audit_events(USER)
         if event["verb"] not in ("get", "list", "watch")
         and event.get("objectRef", {}).get("resource") in ("pods", "podgroups", "services")
@@ -125,13 +139,14 @@ async def test_a_service_moves_to_the_scaler_and_back_and_every_pod_stays(plane:
                 f"pods {DECODE}-master-0"
             }
 
+            tables = await _tables(stage)
             _scale_operator(plane, 0)
             await until(lambda: _acts(stage), "the scaler acts")
             await asyncio.sleep(2)
-            assert (await _uids(stage), _writes(plane)) == (beside, [])
+            assert (await _uids(stage), _writes(plane), await _tables(stage)) == (beside, [], tables)
 
             await _loses_its_node_and_regains_it(stage, DECODE)
-            assert _writes(plane) == [f"create pods {DECODE}-master-0"]
+            assert _writes(plane) == [f"create pods {DECODE}-master-0 201"]
             made_by_the_scaler = await _uids(stage)
             assert {name for name in beside if made_by_the_scaler[name] != beside[name]} == {f"pods {DECODE}-master-0"}
 

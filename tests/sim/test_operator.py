@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, SERVICES, Object, PatchType
 from scaler.rules.rule import Rule
 from scaler.sim import objects
+from scaler.sim.device_plugin import DevicePlugin
 from scaler.sim.kubelet import Kubelet
 from scaler.sim.loop import run
 from scaler.sim.operator import AscendOperator, DeployedOperator, deployment
@@ -136,6 +138,37 @@ def test_an_edit_does_not_mend_a_job_that_failed_its_validation() -> None:
         assert (owners(stage), conditions(stage, "p0")) == (set(), ["Failed JobValidFailed"])
 
     run(main())
+
+
+def test_a_withdrawn_rank_table_keeps_its_servers_and_one_that_comes_late_stays_as_it_is() -> None:
+    async def main() -> None:
+        stage = await staged(rings("p0"), job("p0", rule=None), job("p1", rule=None), nodes=2)
+
+        async def lose_a_pod() -> None:
+            await asyncio.sleep(30)
+            stage.cluster.apply([rings("p1")], NAMESPACE)
+            assert table(stage, "p0")["status"] == "completed"
+            await stage.cluster.delete(PODS, NAMESPACE, "p0-master-0", grace_period_seconds=30)
+            await asyncio.sleep(0.5)
+            withdrawn = table(stage, "p0")
+            assert (withdrawn["status"], len(withdrawn["server_list"])) == ("initializing", 1)
+
+        await stage.play(90, *actors(stage), DevicePlugin(stage.cluster), script=lose_a_pod())
+        assert (table(stage, "p0")["status"], table(stage, "p1")) == ("completed", {"status": "initializing"})
+
+    run(main())
+
+
+def rings(name: str) -> Object:
+    metadata = {"name": f"rings-config-{name}", "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+            "data": {"hccl.json": '{"status":"initializing"}'}}  # fmt: skip
+
+
+def table(stage: Stage, name: str) -> Object:
+    found = next(obj for obj in stage.cluster.peek(CONFIG_MAPS) if objects.name(obj) == f"rings-config-{name}")
+    content: Object = json.loads(found["data"]["hccl.json"])
+    return content
 
 
 # the gate

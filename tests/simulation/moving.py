@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,12 +11,24 @@ from typing import Any
 
 from scaler.app import run_controller
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, NODES, POD_GROUPS, PODS, QUEUES, SERVICES, Object, PatchType
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    SERVICES,
+    Object,
+    PatchType,
+)
 from scaler.settings import Settings
 from scaler.sim import objects
 from scaler.sim.census import Condition, census
 from scaler.sim.cluster import SimCluster
 from scaler.sim.collector import GarbageCollector
+from scaler.sim.device_plugin import DevicePlugin
 from scaler.sim.faults import FaultActor
 from scaler.sim.kubelet import Kubelet
 from scaler.sim.manifests import apply, read_manifests
@@ -24,6 +37,7 @@ from scaler.sim.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deploym
 from scaler.sim.play import START
 from scaler.sim.scheduler import GangScheduler
 from scaler.sim.world import Actor
+from scaler.workloads.ranktable import KEY, PREFIX
 from tests.simulation.worlds import A2, A3
 
 SCALER, OPERATOR = "scaler", "operator"
@@ -98,6 +112,17 @@ class Moving:
             if write.resource.plural in wanted
         ]
 
+    def tables(self) -> dict[str, tuple[str, str]]:
+        """Of each rank table, by job: status and the ConfigMap's resourceVersion."""
+        return {
+            objects.name(found).removeprefix(PREFIX): (
+                json.loads(found["data"][KEY])["status"],
+                found["metadata"]["resourceVersion"],
+            )
+            for found in self.cluster.peek(CONFIG_MAPS)
+            if objects.name(found).startswith(PREFIX)
+        }
+
     def node_of(self, pod: str) -> str:
         return next(objects.node_of(found) for found in self.cluster.peek(PODS) if objects.name(found) == pod)
 
@@ -116,6 +141,7 @@ async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: 
     api = on.cluster.client("world")
     actors: list[Actor] = [
         GangScheduler(api, on.clock),
+        DevicePlugin(api),
         Kubelet(api, on.clock),
         FaultActor(api, on.clock),
         NodeLifecycle(api, on.clock),

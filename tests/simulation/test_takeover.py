@@ -90,12 +90,15 @@ def test_services_of_mindie_motor_move_there_and_back(real_data: Path, name: str
         async with moving(nodes, folder / "configmaps", folder / "deployment", a3=name.startswith("A3")) as on:
             assert on.running() == WHOLE
             before = on.uids()
+            tables = on.tables()
+            assert {status for status, _ in tables.values()} == {"completed"}
             report = await checked(on)
             assert [remark.text for job in report.jobs for remark in job.remarks if remark.weight != "expected"] == []
             await to_the_scaler(on)
-            assert on.uids() == before
+            assert (on.uids(), on.tables()) == (before, tables)
             await to_the_operator(on)
             assert on.uids() == before
+            assert {status for status, _ in on.tables().values()} == {"completed"}
 
     run(story())
 
