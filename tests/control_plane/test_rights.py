@@ -30,10 +30,11 @@ pytestmark = [
 ]
 
 _CONTAINER = {"name": "ascend", "image": "none", "imagePullPolicy": "Sometimes"}  # no such policy
+_ODD_LABELS = {"app": "mindie-ms-server", "jobID": "odd", "framework": "pytorch"}
 _ODD_JOB: Object = {
     "apiVersion": ASCEND_JOBS.api_version,
     "kind": ASCEND_JOBS.kind,
-    "metadata": {"name": "odd-policy", "namespace": "odd", "labels": {"app": "mindie-ms-server", "jobID": "odd"}},
+    "metadata": {"name": "odd-policy", "namespace": "odd", "labels": _ODD_LABELS},
     "spec": {"replicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [_CONTAINER]}}}}},
 }
 
