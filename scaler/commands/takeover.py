@@ -24,6 +24,7 @@ the scaler would do to it first. Run it while the operator still runs, and again
 
 EXIT_SAFE, EXIT_NOT_SAFE, EXIT_USAGE = 0, 1, 2
 _SIGNS = {Weight.BLOCKS: "NOT SAFE", Weight.DOES: "does", Weight.DIFFERS: "differs"}
+_ONE_REASON = "NOT SAFE, for 1 reason above: mend it first."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +111,8 @@ def _answer(report: Report) -> Iterator[str]:
     elif report.safe:
         yield f"Safe: {adopted} of {len(report.jobs)} jobs have pods, and none of these pods would be touched."
     else:
-        yield f"NOT SAFE, for {counts[Weight.BLOCKS]} reasons above: mend them first."
+        number = counts[Weight.BLOCKS]
+        yield f"NOT SAFE, for {number} reasons above: mend them first." if number > 1 else _ONE_REASON
     if counts[Weight.DIFFERS]:
         yield "What differs stays as it is while its pods run, and becomes the scaler's when an instance is made anew."
     if report.operator:
