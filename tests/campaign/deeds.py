@@ -162,7 +162,8 @@ class Deeds:
         with contextlib.suppress(NotFoundError):
             await self._to_cluster("operator goes")
         for service in self._world.services:
-            self._write_rule(service, None)
+            # A rule that is created again inherits its annotations, so it has to be said that it goes on.
+            self._write_rule(service, None, paused="false")
             for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
                 name = objects.name(job)
                 if name in service.job_names():

@@ -79,7 +79,7 @@ def schedule(seed: int) -> Schedule:
         election=replicas > 1 or rng.random() < 0.5,
         storm=storm,
         events=_events(rng, world, replicas, storm),
-        weather=tuple(_weather(rng, storm) for _ in range(rng.choice([0, 1, 2, 3, 5]))),
+        weather=tuple(_weather(rng, storm) for _ in range(rng.choice([0, 1, 2, 4, 7]))),
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
         lost_nodes=tuple(rng.sample(pool_nodes, rng.choice([0, 0, 0, 1, 2]) % (len(pool_nodes) + 1))),
@@ -128,7 +128,7 @@ def _ladder(rng: random.Random) -> tuple[Ratio, ...]:
 def _events(rng: random.Random, world: World, replicas: int, storm: float) -> tuple[Event, ...]:
     makers = [maker for maker, weight in _MAKERS for _ in range(weight)]
     made = []
-    for _ in range(rng.choice([2, 4, 8, 12])):
+    for _ in range(rng.choice([2, 6, 12, 20])):
         at = round(rng.uniform(0, storm), rng.choice([0, 3]))
         made.append(rng.choice(makers)(rng, at, world, replicas))
     return tuple(sorted(made, key=lambda event: event.at))
@@ -209,6 +209,8 @@ _WEATHER: tuple[tuple[_Kind, dict[str, float]], ...] = (
     (("lost request", Fault.LOST_REQUEST, (), ()), {}),
     (("lost answer", Fault.LOST_ANSWER, (), ()), {}),
     (("lost answer of a write", Fault.LOST_ANSWER, WRITES, ()), {}),
+    (("lease out of reach", Fault.LOST_REQUEST, (), ("Lease",)), {}),
+    (("lease written, answer lost", Fault.LOST_ANSWER, WRITES, ("Lease",)), {}),
     (("delay", Fault.DELAY, (), ()), {"seconds": 3}),
     (("answer after the deadline", Fault.SLOW_ANSWER, (), ()), {"seconds": 12}),
     (("watch cut", Fault.CUT, ("watch",), ()), {}),
