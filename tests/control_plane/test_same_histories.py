@@ -59,7 +59,7 @@ _BODIES: dict[str, tuple[Object, ...]] = {
     ),
     "ascendjobs": ({}, {"spec": {"replicaSpecs": {"Master": {"replicas": 2}}}}),
 }
-"""Only fields that the kind has: an API server drops what it does not know of a built-in kind, the simulation keeps it."""
+"""Only fields that the kind has: what it does not know of a built-in kind an API server drops, the simulation keeps."""
 _JSON_PATCHES: tuple[Any, ...] = (
     [{"op": "add", "path": "/metadata/labels", "value": {"c": "3"}}],
     [{"op": "remove", "path": "/metadata/labels"}],
