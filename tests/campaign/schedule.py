@@ -126,10 +126,13 @@ def _ladder(rng: random.Random) -> tuple[Ratio, ...]:
 
 
 def _events(rng: random.Random, world: World, replicas: int, storm: float) -> tuple[Event, ...]:
-    makers = [maker for maker, weight in _MAKERS for _ in range(weight)]
-    made = []
+    """Up to twenty; troubles come in company, so that two of them often meet within a second or two."""
+    makers = [maker for maker, weight in EVENTS for _ in range(weight)]
+    made: list[Event] = []
     for _ in range(rng.choice([2, 6, 12, 20])):
-        at = round(rng.uniform(0, storm), rng.choice([0, 3]))
+        near = made[-1].at + rng.expovariate(1.0) if made and rng.random() < 0.4 else storm
+        at = near if near < storm else rng.uniform(0, storm)
+        at = round(at, rng.choice([0, 3]))
         made.append(rng.choice(makers)(rng, at, world, replicas))
     return tuple(sorted(made, key=lambda event: event.at))
 
@@ -161,7 +164,7 @@ def _plain(what: str) -> Maker:
     return lambda _rng, at, _world, _replicas: Event(at, what)
 
 
-_MAKERS: tuple[tuple[Maker, int], ...] = (
+EVENTS: tuple[tuple[Maker, int], ...] = (
     (_on_replica("crash", 0.0, 10.0), 4),
     (_on_replica("stop", 0.0, 10.0), 2),
     (_on_replica("freeze", 1.0, 30.0), 3),
