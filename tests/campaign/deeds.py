@@ -99,6 +99,8 @@ class Deeds:
             for pod in self._cluster.peek(PODS, namespace)
             if any(owner["name"] == event.subject for owner in pod["metadata"].get("ownerReferences", ()))
         ]
+        if event.what == "pod failed":
+            pods = [pod for pod in pods if objects.node_of(pod)]
         if not pods:
             raise NotFoundError(404, "NotFound", "no pods")
         chosen = pods if event.what == "instance killed" else [pods[int(event.amount) % len(pods)]]

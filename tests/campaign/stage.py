@@ -122,7 +122,11 @@ class Stage:
 
     def _born(self, name: str) -> Life:
         made = self._made
-        rules = [weather.rule(START) for weather in made.weather]
+        rules = [
+            weather.rule(START)
+            for weather in made.weather
+            if weather.replica < 0 or name.startswith(f"scaler-{weather.replica}.")
+        ]
         weather = Faults(self.clock, *rules, seed=made.seed + len(self.weather))
         self.weather.append(weather)
         raging = self.clock.now() < START + made.storm
