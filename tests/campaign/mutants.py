@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant("a watch resumes at now", watch, "_Feed._watch", "self.watches += 1",
            "page = await self._api.list(self._resource, self._scope, limit=1, decode=self._decode)\n"
            "    self._store.advance(self._scope, version_of(page.resource_version))"),
-    Mutant("deletions are not heard", watch, "_Feed._take", "if record is None:", "if record is None and False:"),
+    Mutant("deletions are not heard", watch, "_Feed._take", "self._store.remove(*_identity(event.object))", "pass"),
     Mutant("a new list forgets nothing", store, "Store.retain", "for name in gone:", "for name in ():"),
     Mutant("a stale list is believed", watch, "_Feed._refuse_stale", "if version_of", f"{NEVER}version_of"),
     Mutant("repeated events are taken in again", watch, "_Feed._take", "if version <=", f"{NEVER}version <="),

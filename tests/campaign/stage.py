@@ -40,8 +40,8 @@ PATIENCE = 3600.0
 """Seconds after the storm within which that must happen."""
 FRESH = 20.0
 """Seconds in which a fresh life has looked at everything."""
-STORM_WRITES = 400
-"""Write attempts in a minute that nobody needs for a dozen instances, whatever goes wrong."""
+STORM_WRITES = (100, 40)
+"""Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance."""
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
          "spec": {"weight": 1}}  # fmt: skip
@@ -101,7 +101,9 @@ class Stage:
         """Set the stage; needs the running loop."""
         made = self._made
         self.clock = Clock(START)
-        self.witness = Witness(self.clock, storm_bound=STORM_WRITES, keep_trace=self._keep_trace)
+        instances = sum(len(service.job_names()) for service in made.world.services)
+        bound = STORM_WRITES[0] + STORM_WRITES[1] * instances
+        self.witness = Witness(self.clock, storm_bound=bound, keep_trace=self._keep_trace)
         self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY)
         self.cluster.observe(self.witness.see)
         self.weather: list[Faults] = []
