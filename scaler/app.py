@@ -197,7 +197,9 @@ class App:
         """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
         while True:
             for resource, reflector in self.reflectors.items():
-                if not reflector.synced.is_set():
+                if reflector.synced.is_set():
+                    self.health.has(_name(resource))
+                else:
                     self.health.wait_for(_name(resource), reflector.problem or "not listed yet")
             if len(self.queue) == 0 or not self.controller.running:
                 self.health.beat("decision loop")

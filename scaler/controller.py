@@ -150,6 +150,7 @@ class Controller:
         if made.actions:
             _log.info("plan", **plan_line(snapshot, made))
         else:
+            self._queue.forget(key)
             self._queue.done(key)
 
     def _forget(self, key: ServiceKey) -> None:

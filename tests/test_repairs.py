@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from structlog.testing import capture_logs
 
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, PatchType
 from scaler.kube.errors import ForbiddenError
@@ -27,6 +28,16 @@ class RefuseWorkers(Interceptor):
         if request.verb == "create" and request.resource is PODS and "worker" in request.body["metadata"]["name"]:
             self.refused += 1
             raise ForbiddenError(403, "Forbidden", "exceeded quota")
+
+
+class RefuseLater(RefuseWorkers):
+    """A quota that is full from some moment on."""
+
+    full = False
+
+    async def before(self, request: Request) -> None:
+        if self.full:
+            await super().before(request)
 
 
 class BindAtOnce(RefuseWorkers):
@@ -136,6 +147,21 @@ def test_what_is_refused_again_and_again_is_told_once() -> None:
             again = Counter(on.writes()) - told
             assert {write.split()[1] for write in again} == {"podgroups", "services", "pods"}
             assert on.words("p0").startswith("Created CreateRefused: The API server refused to create it: exceeded")
+
+    run(story())
+
+
+def test_what_waits_for_its_next_try_is_no_missed_event() -> None:
+    async def story() -> None:
+        quota = RefuseLater()
+        async with rig(rule_config_map(), job("p0", pods=2), job("d0"), interceptor=quota) as on:
+            await on.start("p0", "d0")
+            quota.full = True
+            await on.cluster.delete(PODS, NAMESPACE, "p0-worker-0", grace_period_seconds=0)
+            with capture_logs() as logs:
+                await on.settle(3600)
+        assert quota.refused > 100
+        assert [line for line in logs if line["event"] == "missed event"] == []
 
     run(story())
 

@@ -42,6 +42,7 @@ async def _main(settings: Settings) -> int:
     import structlog  # noqa: PLC0415 - `scaler run --help` stays fast
 
     from scaler.clock import Clock  # noqa: PLC0415
+    from scaler.kube.errors import KubeError  # noqa: PLC0415
     from scaler.report.log import configure  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
@@ -58,7 +59,9 @@ async def _main(settings: Settings) -> int:
         return 0
     except Exception as error:
         for cause in _leaves(error):
-            log.error("ended", error=f"{type(cause).__name__}: {cause}", exc_info=cause)
+            # What clusters and their configuration do is told in words; a traceback stands for a fault of ours.
+            trace = None if isinstance(cause, KubeError) else cause
+            log.error("ended", error=f"{type(cause).__name__}: {cause}", exc_info=trace)
     return EXIT_FAILED
 
 

@@ -338,9 +338,16 @@ async def _load(configuration: Configuration, kubeconfig: str | None, context: s
     if kubeconfig is None and context is None and _in_cluster():
         config.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
         return None
+    _require(kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config"))
     return await config.load_kube_config(
         config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
     )
+
+
+def _require(paths: str) -> None:
+    """The library's own words for a file that is not there would be about a key in it."""
+    if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
+        raise FileNotFoundError(f"not in a cluster, and there is no kubeconfig {paths}")
 
 
 def _in_cluster() -> bool:

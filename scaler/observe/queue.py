@@ -43,8 +43,8 @@ class WorkQueue(Generic[K]):
         return len(self._dirty)
 
     def is_idle(self, key: K) -> bool:
-        """Whether nothing is known to be done for `key` at present."""
-        return key not in self._dirty and key not in self._processing
+        """Whether nothing is known to be done for `key`, neither now nor once a backoff is over."""
+        return key not in self._dirty and key not in self._processing and key not in self._failures
 
     def add(self, key: K) -> None:
         """Look at `key` again: in the next pass, or once more after the pass that processes it now."""

@@ -199,9 +199,12 @@ class Reporter:
         self._outbox.mark(_Letter(_Kind.LAST_VALID, *rule))
 
     def _forget_instances(self, before: ServiceReport | None, after: ServiceReport | None) -> None:
+        """A service may end late, when it has been waiting for its own writes: what has moved on by then stays."""
         kept = {instance.uid for instance in after.snapshot.instances} if after else set()
         for instance in before.snapshot.instances if before else ():
-            if instance.uid not in kept:
+            told = self._jobs.get(instance.uid)
+            moved_on = before is not None and told is not None and told[0].plan.key != before.plan.key
+            if instance.uid not in kept and not moved_on:
                 for memory in (self._jobs, self._written_jobs, self._reasons):
                     memory.pop(instance.uid, None)
 

@@ -129,6 +129,8 @@ class _Facade:
     # Reading.
 
     async def _read(self, request: web.Request, target: _Target) -> web.StreamResponse:
+        if target.subresource not in ("", "status"):
+            raise refusals.unknown_resource()
         if target.name:
             obj = await self._kube.get(target.resource, target.namespace, target.name)
             return _json(self._shown(request, target, [obj]) or obj)

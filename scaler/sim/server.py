@@ -81,12 +81,12 @@ class ApiServer:
         record = self._record(kind, key)
         if not obj["metadata"].get("name"):
             raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable")
+        deletion.check_preconditions(kind, record.object, DeleteOptions(uid=obj["metadata"].get("uid", "")))
         if not obj["metadata"].get("resourceVersion"):
             if not kind.unconditional_update:
                 words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
                 raise refusals.invalid(kind.resource, name, [words])
             obj["metadata"]["resourceVersion"] = record.object["metadata"]["resourceVersion"]
-        deletion.check_preconditions(kind, record.object, DeleteOptions(uid=obj["metadata"].get("uid", "")))
         return self._update(kind, key, record, obj, subresource)
 
     def patch(

@@ -21,8 +21,12 @@ _Column = tuple[str, int, _Print]
 
 
 def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = False) -> Object:
-    """A Table of meta.k8s.io. `whole` puts the objects into the rows, otherwise only their metadata."""
+    """A Table of meta.k8s.io. `whole` puts the objects into the rows, otherwise only their metadata.
+
+    An object in a row says its kind, also where those of a list need not: kubectl sorts no others.
+    """
     columns = [_NAME, *_columns(kind)]
+    named = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -33,7 +37,10 @@ def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = Fa
             for title, priority, _ in columns
         ],
         "rows": [
-            {"cells": [show(obj, now) for _, _, show in columns], "object": obj if whole else _partial(obj)}
+            {
+                "cells": [show(obj, now) for _, _, show in columns],
+                "object": {**named, **obj} if whole else _partial(obj),
+            }
             for obj in objects
         ],
     }  # fmt: skip

@@ -99,6 +99,8 @@ class Deeds:
             for pod in self._cluster.peek(PODS, namespace)
             if any(owner["name"] == event.subject for owner in pod["metadata"].get("ownerReferences", ()))
         ]
+        if event.what == "pod failed":
+            pods = [pod for pod in pods if objects.node_of(pod)]
         if not pods:
             raise NotFoundError(404, "NotFound", "no pods")
         chosen = pods if event.what == "instance killed" else [pods[int(event.amount) % len(pods)]]
@@ -162,7 +164,8 @@ class Deeds:
         with contextlib.suppress(NotFoundError):
             await self._to_cluster("operator goes")
         for service in self._world.services:
-            self._write_rule(service, None)
+            # A rule that is created again inherits its annotations, so it has to be said that it goes on.
+            self._write_rule(service, None, paused="false")
             for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
                 name = objects.name(job)
                 if name in service.job_names():

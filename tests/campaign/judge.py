@@ -20,13 +20,14 @@ from tests.campaign.witness import Witness, controller_of
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """One instance as its objects show it: pods that run on good nodes, pods bound, pods in all."""
+    """One instance as its objects show it: pods that run on good nodes, pods bound, pods ended, pods in all."""
 
     job: str
     group: str
     expected: int
     running: int
     bound: int
+    ended: int
     pods: int
 
     @property
@@ -91,9 +92,10 @@ class Judge:
             group = group_of(objects.name(job))
             running = [p for p in own if objects.phase(p) == "Running" and objects.node_of(p) in ready]
             bound = [p for p in own if objects.node_of(p)]
+            ended = [p for p in own if objects.ended(p)]
             expected = service.pods[GROUPS.index(group)]
             standings.append(
-                Standing(objects.name(job), group, expected, len(running), len(bound), len(own))
+                Standing(objects.name(job), group, expected, len(running), len(bound), len(ended), len(own))
             )  # fmt: skip
         return standings
 
@@ -158,7 +160,7 @@ class Judge:
             return []
         if self._mindie_should_have_helped(service, standings, ladder):
             self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {_words(standings)}")
-        return [f"{service.name} stays at {reached}, {could} would need a trade: {_words(standings)}"]
+        return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {_words(standings)}"]
 
     def _mindie_should_have_helped(
         self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]
@@ -190,10 +192,13 @@ def _covered(ratio: Ratio, standings: Sequence[Standing]) -> bool:
 
 
 def _attainable(ratio: Ratio, standings: Sequence[Standing], free: int) -> bool:
-    """With what is bound where it is, and the cheapest completions on what is free."""
+    """With what is bound where it is, and the cheapest completions on what is free.
+
+    A pod that ended and that nobody removed keeps its instance from ever being whole.
+    """
     cost = 0
     for group, number in zip(GROUPS, ratio, strict=True):
-        own = sorted(s.expected - s.bound for s in standings if s.group == group)
+        own = sorted(s.expected - s.bound for s in standings if s.group == group and not s.ended)
         if len(own) < number:
             return False
         cost += sum(own[:number])

@@ -16,6 +16,7 @@ from scaler.plan.invariants import violations
 from scaler.plan.model import Plan, Snapshot
 from scaler.settings import Settings
 from tests.campaign.client import Life, settled
+from tests.campaign.view import wrong
 from tests.campaign.witness import Witness
 
 RESTART = 3.0
@@ -110,7 +111,7 @@ class Replica:
         def observe(decided: Sequence[tuple[Snapshot, Plan]]) -> None:
             for snapshot, plan in decided:
                 self._witness.counts["decision"] += 1
-                for found in violations(snapshot, plan):
+                for found in (*violations(snapshot, plan), *wrong(snapshot, plan)):
                     self._witness.fail(f"{name} {plan.key}: {found}")
                 if plan.actions:
                     actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)

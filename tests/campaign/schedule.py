@@ -40,6 +40,8 @@ class Weather(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     status: int = 409
     retry_after: float | None = None
+    replica: int = -1
+    """Whose clients it befalls; -1: everybody's."""
 
     def rule(self, origin: float) -> Rule:
         return Rule(
@@ -79,7 +81,9 @@ def schedule(seed: int) -> Schedule:
         election=replicas > 1 or rng.random() < 0.5,
         storm=storm,
         events=_events(rng, world, replicas, storm),
-        weather=tuple(_weather(rng, storm) for _ in range(rng.choice([0, 1, 2, 3, 5]))),
+        weather=tuple(
+            _weather(rng, storm, rng.choice([-1, rng.randrange(replicas)])) for _ in range(rng.choice([0, 1, 2, 4, 7]))
+        ),
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
         lost_nodes=tuple(rng.sample(pool_nodes, rng.choice([0, 0, 0, 1, 2]) % (len(pool_nodes) + 1))),
@@ -126,10 +130,13 @@ def _ladder(rng: random.Random) -> tuple[Ratio, ...]:
 
 
 def _events(rng: random.Random, world: World, replicas: int, storm: float) -> tuple[Event, ...]:
-    makers = [maker for maker, weight in _MAKERS for _ in range(weight)]
-    made = []
-    for _ in range(rng.choice([2, 4, 8, 12])):
-        at = round(rng.uniform(0, storm), rng.choice([0, 3]))
+    """Up to twenty; troubles come in company, so that two of them often meet within a second or two."""
+    makers = [maker for maker, weight in EVENTS for _ in range(weight)]
+    made: list[Event] = []
+    for _ in range(rng.choice([2, 6, 12, 20])):
+        near = made[-1].at + rng.expovariate(1.0) if made and rng.random() < 0.4 else storm
+        at = near if near < storm else rng.uniform(0, storm)
+        at = round(at, rng.choice([0, 3]))
         made.append(rng.choice(makers)(rng, at, world, replicas))
     return tuple(sorted(made, key=lambda event: event.at))
 
@@ -161,7 +168,7 @@ def _plain(what: str) -> Maker:
     return lambda _rng, at, _world, _replicas: Event(at, what)
 
 
-_MAKERS: tuple[tuple[Maker, int], ...] = (
+EVENTS: tuple[tuple[Maker, int], ...] = (
     (_on_replica("crash", 0.0, 10.0), 4),
     (_on_replica("stop", 0.0, 10.0), 2),
     (_on_replica("freeze", 1.0, 30.0), 3),
@@ -209,6 +216,8 @@ _WEATHER: tuple[tuple[_Kind, dict[str, float]], ...] = (
     (("lost request", Fault.LOST_REQUEST, (), ()), {}),
     (("lost answer", Fault.LOST_ANSWER, (), ()), {}),
     (("lost answer of a write", Fault.LOST_ANSWER, WRITES, ()), {}),
+    (("lease out of reach", Fault.LOST_REQUEST, (), ("Lease",)), {}),
+    (("lease written, answer lost", Fault.LOST_ANSWER, WRITES, ("Lease",)), {}),
     (("delay", Fault.DELAY, (), ()), {"seconds": 3}),
     (("answer after the deadline", Fault.SLOW_ANSWER, (), ()), {"seconds": 12}),
     (("watch cut", Fault.CUT, ("watch",), ()), {}),
@@ -216,18 +225,18 @@ _WEATHER: tuple[tuple[_Kind, dict[str, float]], ...] = (
 )
 
 
-def _weather(rng: random.Random, storm: float) -> Weather:
+def _weather(rng: random.Random, storm: float, replica: int) -> Weather:
     start = round(rng.uniform(0, storm * 0.8), 1)
     lasting = round(rng.uniform(1, storm - start), 1)
     if rng.random() < 0.25:
         seconds = round(rng.uniform(0.1, 30), 1)
         kind = rng.choice(WATCHED)
-        return Weather(f"lag of {kind}", start, lasting, 1.0, Fault.LAG, ("watch",), (kind,), seconds)
+        return Weather(f"lag of {kind}", start, lasting, 1.0, Fault.LAG, ("watch",), (kind,), seconds, replica=replica)
     (what, fault, verbs, kinds), more = rng.choice(_WEATHER)
     return Weather(
         what, start, lasting, rng.choice([0.02, 0.1, 0.3, 1.0 if lasting < 30 else 0.5]), fault, verbs, kinds,
         seconds=float(more.get("seconds", 0)), status=int(more.get("status", 409)),
-        retry_after=more.get("retry_after"),
+        retry_after=more.get("retry_after"), replica=replica,
     )  # fmt: skip
 
 
@@ -245,6 +254,7 @@ def describe(made: Schedule) -> str:
     ]
     lines += [
         f"  {w.start:8.1f} s  for {w.lasting:g} s: {w.what} ({w.probability:.0%}, {w.seconds:g} s)"
+        f"{'' if w.replica < 0 else f', replica {w.replica} only'}"
         for w in made.weather
     ]
     lines += [f"  {e.at:8.3f} s  {e.what} {e.subject} {e.amount:g}" for e in made.events]

@@ -30,6 +30,7 @@ from tests.campaign.deeds import Deeds
 from tests.campaign.judge import Judge
 from tests.campaign.lives import Replica
 from tests.campaign.schedule import Schedule
+from tests.campaign.surgeon import Surgeon
 from tests.campaign.witness import Witness
 
 START = 1_790_000_000.0
@@ -39,8 +40,8 @@ PATIENCE = 3600.0
 """Seconds after the storm within which that must happen."""
 FRESH = 20.0
 """Seconds in which a fresh life has looked at everything."""
-STORM_WRITES = 400
-"""Write attempts in a minute that nobody needs for a dozen instances, whatever goes wrong."""
+STORM_WRITES = (100, 40)
+"""Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance."""
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
          "spec": {"weight": 1}}  # fmt: skip
@@ -58,18 +59,24 @@ class Result(msgspec.Struct):
     busiest: int
     rest_after: float
     """Seconds from the end of the storm to the last write."""
+    said: dict[str, dict[str, str]]
+    """Service -> instance -> reason, as the status says at rest."""
 
 
-def play(made: Schedule, *, keep_trace: bool = False) -> Result:
-    """Everything in virtual time; the same schedule gives the same result, trace and digest."""
-    return loop.run(Stage(made, keep_trace=keep_trace).play(), seed=made.seed)
+def play(made: Schedule, *, keep_trace: bool = False, surgeon: Surgeon | None = None) -> Result:
+    """Everything in virtual time; the same schedule gives the same result, trace and digest.
+
+    `surgeon` stands in for the weather; its `crash` ends the life of the first replica.
+    """
+    return loop.run(Stage(made, keep_trace=keep_trace, surgeon=surgeon).play(), seed=made.seed)
 
 
 class Stage:
     """One schedule under way."""
 
-    def __init__(self, made: Schedule, *, keep_trace: bool) -> None:
+    def __init__(self, made: Schedule, *, keep_trace: bool, surgeon: Surgeon | None) -> None:
         self._made = made
+        self._surgeon = surgeon
         self._keep_trace = keep_trace
 
     async def play(self) -> Result:
@@ -87,14 +94,16 @@ class Stage:
             await _end(actors, self.witness)
         return Result(
             self._made.seed, self.witness.failures, gaps, self._counts(), self.witness.digest,
-            self.witness.trace or [], self.witness.busiest, rest_after,
+            self.witness.trace or [], self.witness.busiest, rest_after, self.judge.said,
         )  # fmt: skip
 
     def _raise(self) -> None:
         """Set the stage; needs the running loop."""
         made = self._made
         self.clock = Clock(START)
-        self.witness = Witness(self.clock, storm_bound=STORM_WRITES, keep_trace=self._keep_trace)
+        instances = sum(len(service.job_names()) for service in made.world.services)
+        bound = STORM_WRITES[0] + STORM_WRITES[1] * instances
+        self.witness = Witness(self.clock, storm_bound=bound, keep_trace=self._keep_trace)
         self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY)
         self.cluster.observe(self.witness.see)
         self.weather: list[Faults] = []
@@ -103,6 +112,8 @@ class Stage:
             Replica(slot, self._born, self.clock, self.witness, election=elect, seed=made.seed)
             for slot in range(made.replicas)
         ]
+        if self._surgeon is not None:
+            self._surgeon.crash = self.replicas[0].crash
         self.deeds = Deeds(self.cluster, self.clock, made.world, self.replicas)
         self.judge = Judge(self.cluster, made.world, self.witness)
         self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), things.training_job()])
@@ -113,12 +124,16 @@ class Stage:
 
     def _born(self, name: str) -> Life:
         made = self._made
-        rules = [weather.rule(START) for weather in made.weather]
+        rules = [
+            weather.rule(START)
+            for weather in made.weather
+            if weather.replica < 0 or name.startswith(f"scaler-{weather.replica}.")
+        ]
         weather = Faults(self.clock, *rules, seed=made.seed + len(self.weather))
         self.weather.append(weather)
         raging = self.clock.now() < START + made.storm
         return Life(
-            self.cluster, name, self.witness, weather=weather, seed=made.seed,
+            self.cluster, name, self.witness, weather=self._surgeon or weather, seed=made.seed,
             linger=made.linger if raging else 0.0, stale=made.stale_lists if raging else 0.0,
         )  # fmt: skip
 

@@ -64,7 +64,8 @@ def server_job(service: Service, name: str) -> Object:
     group = group_of(name)
     pods = service.pods[GROUPS.index(group)]
     labels = {
-        "app": "mindie-ms-server", "jobID": MIDDLE, "fault-scheduling": "force", "fault-retry-times": "1000",
+        "app": "mindie-ms-server", "jobID": MIDDLE, "framework": "pytorch",
+        "fault-scheduling": "force", "fault-retry-times": "1000",
         "mind-cluster/scaling-rule": service.name, "mind-cluster/group-name": group,
     }  # fmt: skip
     replicas = {"Master": {"replicas": 1, "template": _npu_template(service)}}
@@ -75,7 +76,8 @@ def server_job(service: Service, name: str) -> Object:
 
 def mindie_job(service: Service) -> Object:
     """The AscendJob of MindIE's own controller: no rule, so it is created at once."""
-    labels = {"app": "mindie-ms-controller", "jobID": MIDDLE, "fault-scheduling": "force", "fault-retry-times": "1000"}
+    labels = {"app": "mindie-ms-controller", "jobID": MIDDLE, "framework": "pytorch"}
+    labels |= {"fault-scheduling": "force", "fault-retry-times": "1000"}
     container = {"name": "ascend", "image": "mindie:1", "resources": {"requests": {"cpu": "1"}}}
     template = {"metadata": {"labels": {"app": "mindie-ms-controller", "jobID": MIDDLE}},
                 "spec": {"containers": [container]}}  # fmt: skip

@@ -24,6 +24,7 @@ from scaler.kube.api import (
 )
 from scaler.sim.interceptor import Request
 from scaler.sim.store import Change
+from scaler.workloads.run_policy import ROUNDS_ANNOTATION
 
 MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
 OWN_SUFFIXES = ("-scaler-status", "-scaler-last-valid")
@@ -149,8 +150,8 @@ class Witness:
             self.fail(f"S8: {what}: a job that is not labelled")
         if change.before is None or change.type is EventType.DELETED:
             self.fail(f"S8: {what}: a job was made or removed")
-        elif _without_status(change.before.object) != _without_status(change.after.object):
-            self.fail(f"S8: {what}: more than its status")
+        elif _without_ours(change.before.object) != _without_ours(change.after.object):
+            self.fail(f"S8: {what}: more than its status and rounds")
 
     def _config_map(self, change: Change, what: str) -> None:
         if not change.key[1].endswith(OWN_SUFFIXES):
@@ -165,6 +166,8 @@ def controller_of(obj: Object) -> str:
     return ""
 
 
-def _without_status(obj: Object) -> Object:
+def _without_ours(obj: Object) -> Object:
+    """Without the status, and without the one annotation that the scaler may write beside it."""
     metadata = {k: v for k, v in obj["metadata"].items() if k not in ("resourceVersion", "managedFields")}
+    metadata["annotations"] = {k: v for k, v in metadata.get("annotations", {}).items() if k != ROUNDS_ANNOTATION}
     return {**obj, "metadata": metadata, "status": None}

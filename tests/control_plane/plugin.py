@@ -55,7 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in ours:
         version = _version_of(item)
         item.user_properties.append((_VERSION, version))
-        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{version}"))
+        if "plane" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{version}"))
 
 
 def _needs_plane(item: pytest.Item) -> bool:

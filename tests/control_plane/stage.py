@@ -44,10 +44,11 @@ class Stage:
         self.api = api
         self._specs: dict[str, NodeSpec] = {}
 
-    async def add_npu_nodes(self, count: int) -> None:
-        """Further machines with eight NPUs each: npu-0, npu-1, ..."""
+    async def add_npu_nodes(self, count: int, *, a3: bool = False) -> None:
+        """Further machines with eight NPUs each (sixteen of kind A3): npu-0, npu-1, ..."""
+        labels = _NPU_LABELS | ({"accelerator-type": "module-a3-16"} if a3 else {})
         for number in range(len(self._specs), len(self._specs) + count):
-            spec = NodeSpec(f"npu-{number}", labels=_NPU_LABELS)
+            spec = NodeSpec(f"npu-{number}", npu=16 if a3 else 8, labels=labels)
             self._specs[spec.name] = spec
             await add_node(self.api, spec)
 
@@ -77,6 +78,10 @@ class Stage:
 
     async def _runs(self, service: str, groups: dict[str, int]) -> bool:
         return await self.running(service) == groups
+
+    async def pods(self, namespace: str) -> list[str]:
+        """Names of the pods that are there."""
+        return [str(pod["metadata"]["name"]) for pod in (await self.api.list(PODS, namespace)).items]
 
     async def node_of(self, job: str, namespace: str = "mindie") -> str:
         """Where an instance of one pod runs."""

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from scaler.sim.crds import definitions
+from scaler.sim.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.scenario_file import load_scenario
 from scaler.sim.timeline import Timeline
 from scaler.sim.verdicts import judge
+from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.real_world import compressed, plane_options, play_really
+from tests.control_plane.scaler_process import install, scaler
+from tests.control_plane.stage import staged
+from tests.control_plane.witness import witnessed
+from tests.simulation.test_motor import SERVICES
 
 _SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios").glob("*.yaml"))
 _FACTORS = {"cold-start": 3.0, "crashing-pod": 4.0}
@@ -25,6 +32,38 @@ def test_the_scenario_does_in_reality_what_it_expects(path: Path, fresh_plane: F
     timeline = asyncio.run(play_really(fresh_plane(plane_options(scenario)), scenario, tmp_path, factor))
     wrong = [f"{verdict.expected}, but {verdict.found}" for verdict in judge(scenario, timeline) if not verdict.ok]
     assert not wrong, "\n".join([*wrong, *_story(timeline)])
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_a_service_of_mindie_motor_starts_loses_a_node_degrades_and_climbs(
+    real_data: Path, fresh_plane: FreshPlane, tmp_path: Path, name: str
+) -> None:
+    nodes, prefills, decodes = SERVICES[name]
+    plane = fresh_plane(PlaneOptions(crds=definitions()))
+    asyncio.run(_lose_and_regain(plane, tmp_path, real_data / "motor" / name, nodes, (prefills, decodes)))
+    jobs = plane.kubectl("get", "ascendjobs", "--namespace", "mindie", "--output", "name").split()
+    servers = [job for job in jobs if "mindie-server-" in job]
+    assert len(servers) == prefills + decodes
+    plane.kubectl("wait", "--for=condition=Running", "--timeout=30s", "--namespace", "mindie", *servers)
+
+
+async def _lose_and_regain(
+    plane: ControlPlane, folder: Path, manifests: Path, nodes: int, whole: tuple[int, int]
+) -> None:
+    kubeconfig = install(plane)
+    a3 = manifests.name.startswith("A3")
+    async with staged(plane) as stage, witnessed(stage.api), scaler(folder, kubeconfig) as process:
+        await stage.add_npu_nodes(nodes, a3=a3)
+        await add_node(stage.api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
+        for part in ("configmaps", "deployment"):
+            await stage.apply(manifests / part)
+        await stage.runs(group0=whole[0], group1=whole[1])
+        lost = await stage.node_of("mindie-server-p0")
+        await stage.node(lost, NodeFate.NOT_READY)
+        await stage.runs(group0=whole[0] - 1, group1=whole[1])
+        await stage.node(lost, NodeFate.READY)
+        await stage.runs(group0=whole[0], group1=whole[1])
+        assert process.errors() == []
 
 
 def _story(timeline: Timeline) -> list[str]:

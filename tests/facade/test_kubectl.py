@@ -136,6 +136,27 @@ def test_every_kind_of_the_demo_has_a_table(tmp_path: Path) -> None:
     with_person(act, tmp_path)
 
 
+def test_events_are_sorted_by_time(tmp_path: Path) -> None:
+    async def act(person: Person) -> None:
+        for name, second in (("late", 9), ("early", 3)):
+            happened = {"reason": name, "lastTimestamp": f"2026-01-01T00:00:0{second}Z"}
+            person.cluster.apply(
+                [{"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, **happened}], "default"
+            )
+        shown = await person.kubectl("get", "events", "--sort-by=.lastTimestamp")
+        assert [line.split()[0] for line in shown.splitlines()[1:]] == ["early", "late"], shown
+
+    with_person(act, tmp_path)
+
+
+def test_there_are_no_logs_to_read(tmp_path: Path) -> None:
+    async def act(person: Person) -> None:
+        await person.kubectl("apply", "-f", person.file("pod.yaml", _POD))
+        assert "could not find the requested resource" in await person.kubectl("logs", "p", code=1)
+
+    with_person(act, tmp_path)
+
+
 def test_apply_sees_what_changed(tmp_path: Path) -> None:
     async def act(person: Person) -> None:
         file = person.file("job.yaml", _JOB)

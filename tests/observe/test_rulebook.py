@@ -49,6 +49,7 @@ def test_a_broken_edit_leaves_the_last_valid_rule_in_force_and_says_where_it_is_
     assert found.rule == before
     assert found.problem is not None
     assert "line 2" in found.problem.message
+    assert "; ;" not in shelf.put(record('{"a" "b", "c": 1}', version=3)).problem.message  # type: ignore[union-attr]
 
 
 def test_a_deleted_rule_leaves_the_last_valid_one_in_force() -> None:

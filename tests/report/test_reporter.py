@@ -297,6 +297,21 @@ def test_a_job_that_moves_to_another_service_is_still_told_about() -> None:
     assert states(store) == {"p0": "Created", "p1": "Running"}
 
 
+def test_a_job_that_has_moved_on_survives_the_late_end_of_the_service_that_it_left() -> None:
+    store = cluster("p0")
+    left = report("1P", "p0 Held")
+    joined = msgspec.structs.replace(service("1P", "p0 Running"), key=ServiceKey("default", "rule", "other"))
+
+    async def script(reporter: Reporter) -> None:
+        reporter.note([left])
+        await asyncio.sleep(5)
+        reporter.note([report_of(joined)])
+        reporter.service_gone(left.plan.key)
+
+    play(store, script)
+    assert states(store) == {"p0": "Running"}
+
+
 async def _note_together(reporter: Reporter, batches: list[list[ServiceReport]]) -> None:
     for batch in batches:
         reporter.note(batch)

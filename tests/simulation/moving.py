@@ -30,6 +30,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.collector import GarbageCollector
 from scaler.sim.device_plugin import DevicePlugin
 from scaler.sim.faults import FaultActor
+from scaler.sim.interceptor import Interceptor, Request
 from scaler.sim.kubelet import Kubelet
 from scaler.sim.manifests import apply, read_manifests
 from scaler.sim.nodes import NodeLifecycle, NodeSpec, add_node
@@ -46,12 +47,27 @@ _QUEUE: Object = {
 }  # fmt: skip
 
 
+class _Guard(Interceptor):
+    """Notes every deletion of a pod that has a node: neither of the two may do that."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self.broken: list[str] = []
+        self._cluster = cluster
+
+    async def before(self, request: Request) -> None:
+        if request.verb == "delete" and request.resource == PODS:
+            for pod in self._cluster.peek(PODS, request.namespace):
+                if objects.name(pod) == request.name and objects.node_of(pod) and not objects.ended(pod):
+                    self.broken.append(f"{request.client} deletes {request.name}")
+
+
 class Moving:
     """The cluster, with the operator's Deployment at one replica. Every client is known to the audit by its name."""
 
     def __init__(self) -> None:
         self.clock = Clock(START)
         self.cluster = SimCluster(self.clock)
+        self.guard = _Guard(self.cluster)
         self._scaler: asyncio.Task[None] | None = None
 
     # what happens
@@ -73,7 +89,7 @@ class Moving:
 
     def start_scaler(self, **settings: Any) -> None:
         chosen = Settings(**{"leader_election": False, "http_port": 0, "mode": "auto", **settings})
-        api = self.cluster.client(SCALER)
+        api = self.cluster.client(SCALER, self.guard)
         self._scaler = asyncio.create_task(run_controller(api, chosen, self.clock, seed=0))
 
     async def stop_scaler(self) -> None:
@@ -146,7 +162,7 @@ async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: 
         FaultActor(api, on.clock),
         NodeLifecycle(api, on.clock),
         GarbageCollector(api),
-        DeployedOperator(on.cluster.client(OPERATOR), on.clock),
+        DeployedOperator(on.cluster.client(OPERATOR, on.guard), on.clock),
     ]
     tasks = [asyncio.create_task(actor.run()) for actor in actors]
     try:
@@ -159,3 +175,4 @@ async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: 
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
     assert [end for end in ended if isinstance(end, Exception)] == []
+    assert on.guard.broken == []

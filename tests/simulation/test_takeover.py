@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,69 @@ def test_too_many_instances_that_the_operator_let_start_at_once_are_not_touched_
             assert report.safe
             await to_the_scaler(on)
             assert on.uids() == before
+
+    run(story())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_between_moves_the_service_comes_back_and_neither_deletes_a_pod_with_a_node(
+    seed: int,
+) -> None:
+    dice = random.Random(seed)
+
+    async def fault(on: Moving) -> None:
+        node = f"npu-{dice.randrange(3)}"
+        await on.node(node, ready=False)
+        await asyncio.sleep(dice.uniform(0, 90))
+        await on.node(node, ready=True)
+        await asyncio.sleep(dice.uniform(0, 90))
+
+    async def story() -> None:
+        async with moving(3, EXAMPLE) as on:
+            for number in range(6):
+                await fault(on)
+                await (on.scale_operator(0) if number % 2 == 0 else on.stop_scaler())
+                if number % 2 == 0:
+                    on.start_scaler()
+                else:
+                    await on.scale_operator(1)
+                await asyncio.sleep(dice.uniform(0, 60))
+            await asyncio.sleep(400)
+            assert on.running() == WHOLE
+
+    run(story())
+
+
+def test_an_instance_that_the_operator_made_by_half_is_completed() -> None:
+    async def story() -> None:
+        async with moving(3, EXAMPLE) as on:
+            await on.scale_operator(0)
+            await on.cluster.delete(PODS, NAMESPACE, f"{DECODE}-master-0", grace_period_seconds=0)
+            await asyncio.sleep(10)
+            assert (await remarks(on, "does")).keys() == {DECODE}
+            await to_the_scaler(on)
+            assert on.running() == WHOLE
+
+    run(story())
+
+
+def test_a_running_job_that_the_operator_called_invalid_for_good_is_kept_and_its_status_mended() -> None:
+    """One failed look at its queue is enough there."""
+
+    async def story() -> None:
+        async with moving(3, EXAMPLE) as on:
+            await on.scale_operator(0)
+            failed = {"type": "Failed", "status": "True", "reason": "JobValidFailed", "message": "InvalidQueue: ..."}
+            patch = {"status": {"conditions": [failed]}}
+            await on.cluster.patch(
+                ASCEND_JOBS, NAMESPACE, DECODE, patch, patch_type=PatchType.MERGE, subresource="status"
+            )
+            before = on.uids()
+            assert (await checked(on)).safe
+            await to_the_scaler(on)
+            assert (on.uids(), on.last_condition(DECODE)) == (before, "Running JobRunning")
+            await lose_and_return(on, DECODE)
+            assert on.running() == WHOLE
 
     run(story())
 

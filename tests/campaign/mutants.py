@@ -1,0 +1,125 @@
+"""Breaks the controller on purpose, one mistake at a time, and counts the schedules until the campaign notices.
+
+    python -m tests.campaign.mutants [--most N] [WORDS ...]
+
+WORDS choose mutants by name. Not part of the suite: a survivor costs all N schedules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from scaler import app, controller, election
+from scaler.actuate import actuator, writer
+from scaler.observe import cache, expectations, queue, store, watch
+from scaler.plan import planner
+from scaler.report import outbox
+from tests.campaign.schedule import schedule
+from tests.campaign.stage import play
+
+
+class Mutant(NamedTuple):
+    """In `module`, the function `where` (`Class.method` or a plain name) has `new` instead of `old`."""
+
+    mistake: str
+    module: ModuleType
+    where: str
+    old: str
+    new: str
+
+
+NEVER = "if False and "
+
+MUTANTS = (
+    Mutant("own writes count as seen at once", expectations, "Expectations.settled", "key not in self._open", "True"),
+    Mutant("pods are deleted whatever their version", actuator, "Actuator._delete",
+           'meta["resourceVersion"] if exactly else ""', '""'),
+    Mutant("pods are deleted whatever their uid", actuator, "Actuator._delete", 'uid=meta["uid"]', 'uid=""'),
+    Mutant("410 never lists again", watch, "_Feed._delay", "self._must_list = True", "self._must_list = False"),
+    Mutant("a watch resumes at now", watch, "_Feed._watch", "self.watches += 1",
+           "page = await self._api.list(self._resource, self._scope, limit=1, decode=self._decode)\n"
+           "    self._store.advance(self._scope, version_of(page.resource_version))"),
+    Mutant("deletions are not heard", watch, "_Feed._take", "self._store.remove(*_identity(event.object))", "pass"),
+    Mutant("a new list forgets nothing", store, "Store.retain", "for name in gone:", "for name in ():"),
+    Mutant("a stale list is believed", watch, "_Feed._refuse_stale", "if version_of", f"{NEVER}version_of"),
+    Mutant("repeated events are taken in again", watch, "_Feed._take", "if version <=", f"{NEVER}version <="),
+    Mutant("an older record replaces a newer", store, "Store.apply", "if version and version <", f"{NEVER}version <"),
+    Mutant("decides before everything is listed", app, "App._synced", "await reflector.synced.wait()", "pass"),
+    Mutant("reclaims what is bound", planner, "_reclaim", "and not m.instance.bound", ""),
+    Mutant("deletes what is bound", actuator, "Actuator._take_back", "if not pod.node and", "if"),
+    Mutant("never reclaims", planner, "_act", "missing=missing and snapshot.policy.reclaim", "missing=False"),
+    Mutant("a PodGroup goes unseen pods or not", actuator, "Actuator._delete_group", "if pod:", f"{NEVER}pod:"),
+    Mutant("half-made instances stay", planner, "_is_incomplete", "return has_pods and", "return False and"),
+    Mutant("refused instances are not undone", actuator, "Actuator._make", "if undo and", "if True or"),
+    Mutant("failed actions are not tried again", controller, "Controller._act", "self._queue.add_after_backoff(key)",
+           "pass"),
+    Mutant("what is dirtied while processed is lost", queue, "WorkQueue.done", "if key in", f"{NEVER}key in"),
+    Mutant("rechecks never come", controller, "Controller._settle", "if made.recheck_at:", "if False:"),
+    Mutant("nodes that change are not looked at", cache, "Cache._on_node", "self.mark(uid)", "pass"),
+    Mutant("what waits counts as running", planner, "counts_as_running",
+           "if state is State.RUNNING:", "if state in (State.RUNNING, State.ADMITTED):"),
+    Mutant("the newest ratio is aimed at first", planner, "choose_target", "Target(satisfied_from - 1,",
+           "Target(reachable_from,"),
+    Mutant("writes after the deadline", writer, "Writer._until", "if now >= self._deadline():", "if False:"),
+    Mutant("leads for ever", election, "Election.deadline", "return self._deadline", "return math.inf"),
+    Mutant("takes the Lease without waiting", election, "Election._free_at", "return self._state_since + max",
+           "return self._state_since + 0 * max"),
+    Mutant("a failed report is not tried again", outbox, "Outbox._settle", "if pause or again:", "if again:"),
+    Mutant("an unknown outcome counts as refused", actuator, "Actuator._make", "if refusal is None:",
+           "refusal = refusal or errors[0]\n    if refusal is None:"),
+)  # fmt: skip
+
+
+@contextmanager
+def broken(mutant: Mutant) -> Iterator[None]:
+    """The controller with this mistake in it."""
+    owner: Any = mutant.module
+    *classes, name = mutant.where.split(".")
+    for part in classes:
+        owner = getattr(owner, part)
+    original = getattr(owner, name)
+    source = textwrap.dedent(inspect.getsource(original))
+    if mutant.old not in source:
+        raise ValueError(f"{mutant.mistake}: {mutant.where} has no {mutant.old!r} any more")
+    changed = source.replace(mutant.old, mutant.new)
+    made: dict[str, Any] = {}
+    exec(compile(f"from __future__ import annotations\n{changed}", name, "exec"), original.__globals__, made)  # noqa: S102
+    setattr(owner, name, made[name])
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def killed_by(mutant: Mutant, *, most: int, first: int = 0) -> tuple[int, str]:
+    """How many schedules it took and what was found; (0, "") for a survivor."""
+    with broken(mutant):
+        for number in range(most):
+            failures = play(schedule(first + number)).failures
+            if failures:
+                return number + 1, failures[0]
+    return 0, ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign.mutants")
+    parser.add_argument("--most", type=int, default=300, help="schedules for each mutant at most")
+    parser.add_argument("words", nargs="*")
+    args = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if all(word in mutant.mistake for word in args.words)]
+    for mutant in chosen:
+        began = time.perf_counter()
+        schedules, found = killed_by(mutant, most=args.most)
+        verdict = f"killed by schedule {schedules}: {found}" if schedules else f"SURVIVED {args.most} schedules"
+        print(f"{mutant.mistake}: {verdict[:160]} ({time.perf_counter() - began:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

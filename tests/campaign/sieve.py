@@ -1,0 +1,46 @@
+"""The systematic part: one reference history, and every write of it in turn goes wrong in every way.
+
+The reference is a cold start of 2P1D, a lost node, its return and the climb. A crash is followed by a fresh life. After
+each plan the world must be at rest where the reference ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scaler.sim.interceptor import Request
+from scaler.sim.nodes import NodeSpec
+from tests.campaign.schedule import Event, Schedule
+from tests.campaign.stage import Result, play
+from tests.campaign.surgeon import How, Plan, Surgeon
+from tests.campaign.things import CPU_NODE, Service, World
+
+SERVICE = Service("a", "mindie", "a", ladder=((2, 1), (1, 1)), jobs=(2, 1), pods=(2, 1), mindie=True)
+NODES = (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(f"a-{i}", labels={"pool": "a"}) for i in range(5)))
+STORY = (Event(30.0, "instance killed", "a-d0"), Event(45.0, "node gone", "a-0"), Event(75.0, "node back", "a-0"))
+REFERENCE = Schedule(
+    seed=0, world=World((SERVICE,), NODES), replicas=1, election=False, storm=100.0, events=STORY, weather=(),
+    linger=0.0, stale_lists=0.0, lost_nodes=(),
+)  # fmt: skip
+
+
+def reference() -> tuple[Result, list[Request]]:
+    """How it ends when nothing goes wrong but the story itself, and every write of it."""
+    surgeon = Surgeon(None)
+    return play(REFERENCE, surgeon=surgeon), surgeon.writes
+
+
+def plans(writes: list[Request], *, only: frozenset[str] = frozenset()) -> Iterator[Plan]:
+    """Every write (of these kinds of objects), wrong in every way."""
+    for number, request in enumerate(writes):
+        if not only or request.resource.kind in only:
+            yield from (Plan(number, how) for how in How)
+
+
+def differences(plan: Plan, expected: Result) -> list[str]:
+    """What is wrong after this plan."""
+    result = play(REFERENCE, surgeon=Surgeon(plan))
+    found = [f"{plan.how} of write {plan.number}: {failure}" for failure in result.failures]
+    if result.said != expected.said:
+        found.append(f"{plan.how} of write {plan.number}: ended with {result.said}, not {expected.said}")
+    return found

@@ -1,0 +1,70 @@
+"""One write of the controller goes wrong, in one way: weather made to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from scaler.kube.errors import UnknownOutcomeError, status_error
+from scaler.sim.interceptor import Interceptor, Request
+from tests.campaign.schedule import WRITES
+
+FRESH_LIFE = 2.0
+"""Seconds from a crash to the next life."""
+
+
+class How(StrEnum):
+    """What goes wrong with one write."""
+
+    CRASH_BEFORE = "crash before the effect"
+    CRASH_AFTER = "crash after the effect, before the answer"
+    LOST_REQUEST = "lost request"
+    LOST_ANSWER = "lost answer"
+    CONFLICT = "409"
+    TOO_MANY = "429"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The write with this number, counted over all lives from 0, goes wrong like this."""
+
+    number: int
+    how: How
+
+
+class Surgeon(Interceptor):
+    """Carries a plan out; `crash` ends the life that is writing. `writes` are all that were sent, in order."""
+
+    def __init__(self, plan: Plan | None) -> None:
+        self.writes: list[Request] = []
+        self.crash: Callable[[float], None] = lambda _pause: None
+        self._plan = plan
+        self._chosen: Request | None = None
+
+    async def before(self, request: Request) -> None:
+        if request.verb not in WRITES:
+            return
+        if self._plan is not None and len(self.writes) == self._plan.number:
+            self._chosen = request
+        self.writes.append(request)
+        if self._plan is not None and self._chosen is request:
+            self._harm_before(self._plan.how)
+
+    async def after(self, request: Request) -> None:
+        if self._plan is None or self._chosen is not request:
+            return
+        if self._plan.how is How.CRASH_AFTER:
+            self.crash(FRESH_LIFE)
+        elif self._plan.how is How.LOST_ANSWER:
+            raise UnknownOutcomeError("injected: lost answer")
+
+    def _harm_before(self, how: How) -> None:
+        if how is How.CRASH_BEFORE:
+            self.crash(FRESH_LIFE)
+        elif how is How.LOST_REQUEST:
+            raise UnknownOutcomeError("injected: lost request")
+        elif how is How.CONFLICT:
+            raise status_error(409, "Conflict", "injected")
+        elif how is How.TOO_MANY:
+            raise status_error(429, "TooManyRequests", "injected")

@@ -1,0 +1,89 @@
+"""A real control plane kept up for people: fake NPU nodes, the definitions, the scaler; `make dev-cluster`.
+
+docs/tutorial-dev-cluster.md walks through it. Ends with Ctrl-C and leaves nothing behind. Must not: do anything that
+the tests of the control plane do not do as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from scaler.sim.crds import definitions
+from scaler.sim.mindie import MindIEController
+from scaler.sim.nodes import NodeSpec, add_node
+from tests.control_plane.build import VERSIONS, BuildError, binaries
+from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.programs import ControlPlaneError
+from tests.control_plane.scaler_process import install, scaler
+from tests.control_plane.stage import EXAMPLE, staged, wall_clock
+
+_POD_START = 3.0
+"""Seconds: long enough to watch a pod start."""
+
+_WELCOME = """
+Kubernetes {version} is up with {nodes} fake NPU nodes, and the scaler runs beside it.
+
+  export KUBECONFIG={kubeconfig}
+  kubectl apply -f {example}
+  kubectl get ascendjobs,pods -n mindie -o wide
+  kubectl get configmap -n mindie scaling-rule-scaler-status -o jsonpath='{{.data.status\\.txt}}'
+  kubectl edit configmap -n mindie scaling-rule
+  kubectl patch node npu-0 --subresource=status --type=merge \\
+      -p '{{"status": {{"conditions": [{{"type": "Ready", "status": "False"}}]}}}}'
+
+Logs are in {folder}; the scaler's is scaler.log, its metrics are at {metrics}.
+Ctrl-C ends everything and leaves nothing behind.
+"""
+
+
+async def _keep_up(plane: ControlPlane, nodes: int) -> None:
+    kubeconfig = install(plane)
+    async with staged(plane, npu_nodes=nodes, detection=2.0) as stage, scaler(plane.folder, kubeconfig) as process:
+        await add_node(stage.api, NodeSpec("cpu-0", npu=0))
+        patience = asyncio.create_task(MindIEController(stage.api, wall_clock(), patience=20.0).run())
+        print(
+            _WELCOME.format(
+                version=plane.binaries.version, nodes=nodes, kubeconfig=plane.admin, example=EXAMPLE,
+                folder=plane.folder, metrics=process.url("/metrics"),
+            ),
+            flush=True,
+        )  # fmt: skip
+        try:
+            await _until_asked()
+        finally:
+            patience.cancel()
+
+
+async def _until_asked() -> None:
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    await asked.wait()
+    print("Stopping.", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Keep a control plane with fake NPU nodes and the scaler up.")
+    parser.add_argument("--nodes", type=int, default=3, help="with eight NPUs each (default: 3)")
+    parser.add_argument("--kubernetes", choices=VERSIONS, default=VERSIONS[0])
+    arguments = parser.parse_args()
+    try:
+        programs = binaries(arguments.kubernetes)
+        with tempfile.TemporaryDirectory(prefix="dev-cluster-") as name:
+            options = PlaneOptions(crds=definitions(), pod_start=_POD_START)
+            with suppress(KeyboardInterrupt), ControlPlane(Path(name), programs, options) as plane:
+                asyncio.run(_keep_up(plane, arguments.nodes))
+    except (BuildError, ControlPlaneError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
