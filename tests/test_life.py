@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, EVENTS, POD_GROUPS, Object
+from scaler.kube.api import ASCEND_JOBS, EVENTS, NODES, POD_GROUPS, Object, PatchType
 from scaler.sim.loop import run
-from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
 from tests.rig import START, Rig, controller, rig
 
 ONE_AND_ONE = rule_config_map(rule_document({"group0": 1, "group1": 1}))
@@ -168,6 +168,21 @@ def test_an_evicted_pod_is_the_clusters_doing_and_made_anew() -> None:
             await on.settle(40)
             assert versions(on, "p0") == {"1"}
             assert ("p0", "Finished") not in on.events()
+
+    run(story())
+
+
+def test_a_pod_that_died_of_its_node_is_made_anew() -> None:
+    async def story() -> None:
+        async with rig(ONE_AND_ONE, with_policy("p0", retries=False), job("d0"), node("other")) as on:
+            await on.start("d0")
+            await on.start("p0", node_name="other")
+            gone = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+            await on.cluster.patch(NODES, None, "other", gone, patch_type=PatchType.MERGE, subresource="status")
+            await on.settle()
+            await fail(on, on.pods_of("p0")[0], 1)
+            await on.settle(40)
+            assert versions(on, "p0") == {"1"}
 
     run(story())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from scaler.plan.life import FailedPod, Life
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 ENDED = ("Failed", "Succeeded")
 
 
-def life_of(cache: Cache, record: JobRecord, present: Sequence[PodRecord]) -> Life:
-    """`present` are the job's expected pods that are not terminating."""
+def life_of(cache: Cache, record: JobRecord, present: Sequence[PodRecord], faulty: Container[str]) -> Life:
+    """`present` are the job's expected pods that do not terminate, `faulty` names those on faulty hardware."""
     job = record.job
     unbound, running_on, over = _remains(cache, record) if job.finished else ((), (), ())
     workers = f"{job.name}-{WORKER.lower()}-"
@@ -25,7 +25,7 @@ def life_of(cache: Cache, record: JobRecord, present: Sequence[PodRecord]) -> Li
         policy=job.policy,
         version=max((pod.version for pod in present), default=-1),
         remaining=cache.retries_left(job.namespace, job.pod_group),
-        failed=tuple(_failed(pod, job) for pod in present if pod.phase == "Failed"),
+        failed=tuple(_failed(pod, job, pod.name in faulty) for pod in present if pod.phase == "Failed"),
         succeeded=sum(pod.phase == "Succeeded" for pod in present),
         workers=sum(name.startswith(workers) for name in job.pods) if job.policy.all_workers else 0,
         workers_succeeded=sum(pod.phase == "Succeeded" and pod.name.startswith(workers) for pod in present),
@@ -37,8 +37,10 @@ def life_of(cache: Cache, record: JobRecord, present: Sequence[PodRecord]) -> Li
     )
 
 
-def _failed(pod: PodRecord, job: Job) -> FailedPod:
-    return FailedPod(pod.name, pod.exit_code, pod.name.startswith(job.exit_code_pods), pod.disrupted)
+def _failed(pod: PodRecord, job: Job, faulty: bool) -> FailedPod:
+    """A process that dies of its hardware is no failure of the job; where Volcano retries, it also judges that."""
+    disrupted = pod.disrupted or (faulty and not job.policy.retries)
+    return FailedPod(pod.name, pod.exit_code, pod.name.startswith(job.exit_code_pods), disrupted)
 
 
 def _outgrown(cache: Cache, job: Job) -> bool:

@@ -76,7 +76,7 @@ def _build(cache: Cache, record: JobRecord) -> Instance:
         faults=job.faults,
         name_taken=next(_taken_names(cache, record), ""),
         trouble=job.ending or next(_troubles(record, pods, faulty), ""),
-        life=life_of(cache, record, present),
+        life=life_of(cache, record, present, faulty),
         warnings=tuple(_warnings(cache, record)),
     )
 
