@@ -14,6 +14,7 @@ from scaler.clock import Clock
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim import objects
+from scaler.sim.chips import host_address
 from scaler.sim.kubelet import pod_ready, write_status
 from scaler.sim.mirror import Mirror
 
@@ -50,7 +51,12 @@ def node_object(spec: NodeSpec) -> Object:
         "kind": "Node",
         "metadata": {"name": spec.name, "labels": {"kubernetes.io/hostname": spec.name, **spec.labels}},
         "spec": {},
-        "status": {"allocatable": amounts, "capacity": amounts, "conditions": [ready_condition(True)]},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": host_address(spec.name)}],
+            "allocatable": amounts,
+            "capacity": amounts,
+            "conditions": [ready_condition(True)],
+        },
     }
 
 
