@@ -42,9 +42,16 @@ from scaler.workloads.run_policy import has_failed
 
 PARALLEL_WRITES = 8
 MAX_EVENTS_WAITING = 10_000
-PASSING = frozenset({Warning.RULE_MISSING.value, Warning.TARGET_UNREACHABLE.value})
-"""Warnings that come and go while a deployer works: it applies jobs one by one, and replaces rules by deleting and
-creating them."""
+PASSING = frozenset(
+    {
+        Warning.RULE_MISSING.value,
+        Warning.TARGET_UNREACHABLE.value,
+        Warning.RANK_TABLE_MISSING.value,
+        Warning.DEVICE_DATA_INVALID.value,
+    }
+)
+"""Warnings that come and go while a deployer works: it applies jobs one by one, replaces rules by deleting and creating
+them, and deletes a job's ConfigMap before the job; or while chips are being given out."""
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
 _log = structlog.get_logger("report")
