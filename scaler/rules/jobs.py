@@ -47,7 +47,7 @@ def check_job(found: Object, find_rule: Callable[[Object], tuple[bool, Rule | No
     """All findings on one job. `find_rule` says whether its rule is among the files, and gives it if it is valid."""
     job = _Job(found)
     findings = [*metadata_findings(found), *_belonging(job), *_shape(job), *_makeable(job), *_scheduling(job)]
-    findings += [*_fault_scheduling(job), *_containers(job), *_super_pod(job)]
+    findings += [*_fault_scheduling(job), *_retries(job), *_containers(job), *_super_pod(job)]
     if rule_name(found):
         findings += _against_rule(job, *find_rule(found))
     return findings
@@ -126,6 +126,14 @@ def _fault_scheduling(job: _Job) -> Iterator[Finding]:
         path = ("metadata", "labels", "fault-scheduling")
         message = f"fault-scheduling {shown(value)} is not known and counts as off"
         yield job.finding(path, "FaultSchedulingUnknown", message, "write grace, force or off", "warning")
+
+
+def _retries(job: _Job) -> Iterator[Finding]:
+    value = job.label("fault-retry-times")
+    if value and not (value.isascii() and value.isdigit()):
+        path = ("metadata", "labels", "fault-retry-times")
+        message = f"fault-retry-times {shown(value)} is no number and counts as 0: a pod that fails ends the job"
+        yield job.finding(path, "RetryTimesInvalid", message, "write how many retries, in quotes", "warning")
 
 
 def _makeable(job: _Job) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ WORKERS_0 = "      replicas: 0\n"
 LABELS = "/metadata/labels"
 RULE_AT = f"{LABELS}/mind-cluster~1scaling-rule"
 GROUP_AT = f"{LABELS}/mind-cluster~1group-name"
+RETRIES = f"{LABELS}/fault-retry-times"
 FAULT = f"{LABELS}/fault-scheduling"
 BLOCK = "/metadata/annotations/sp-block"
 SPECS = "/spec/replicaSpecs"
@@ -43,6 +44,8 @@ NO_MASTER = [("error", "InvalidReplicaType", f"{SPECS}/Chief"), ("error", "Inval
         ({"job_id": "    jobID: a b\n"}, [("error", "LabelInvalid", f"{LABELS}/jobID")]),
         ({"framework": ""}, [("error", "InvalidFramework", f"{LABELS}/framework")]),
         ({"fault": "    fault-scheduling: Force\n"}, [("warning", "FaultSchedulingUnknown", FAULT)]),
+        ({"fault": "    fault-retry-times: 'many'\n"}, [("warning", "RetryTimesInvalid", RETRIES)]),
+        ({"fault": "    fault-retry-times: '10'\n"}, []),
         ({"version": "mindxdl.gitee.com/v1alpha1"}, [("error", "ApiVersionUnknown", "/apiVersion")]),
         ({"namespace": "namespace: other"}, [("warning", "RuleNotFound", RULE_AT)]),
         ({"workers": "      replicas: 2\n", "min": "minAvailable: 3"}, [("warning", "InstanceSizeMismatch", SPECS)]),
