@@ -189,7 +189,7 @@ def _climbs(notes: Sequence[Note], name: str, trigger: str, pods: int) -> list[C
     for note in notes:
         if note.what == "event" and note.verb == "MODIFIED" and note.name == trigger and not burst:
             event = note.at
-        if note.verb == "create" and note.name.startswith(name) and note.resource in ("pods", "podgroups", "services"):
+        if note.verb == "create" and note.name.startswith(name) and note.resource in ("pods", "podgroups"):
             burst.append(note)
         accepted = [n for n in burst if n.what == "answer" and n.resource == "pods"]
         if len(accepted) == pods:

@@ -40,9 +40,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One version per module's plane; the id of the test says which."""
     if "plane" not in metafunc.fixturenames:
         return
-    chosen = metafunc.config.getoption("--kubernetes") or VERSIONS
+    chosen = _chosen(metafunc.config)
     everywhere = any(mark.name == "every_kubernetes" for mark in metafunc.definition.iter_markers())
     metafunc.parametrize("plane", chosen if everywhere else chosen[:1], indirect=True, scope="module")
+
+
+def _chosen(config: pytest.Config) -> tuple[str, ...]:
+    """The versions to run against; what needs only one takes the first."""
+    return tuple(config.getoption("--kubernetes") or VERSIONS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -65,7 +70,8 @@ def _needs_plane(item: pytest.Item) -> bool:
 
 def _version_of(item: pytest.Item) -> str:
     call = getattr(item, "callspec", None)
-    return str(call.params.get("plane", VERSIONS[0])) if call else VERSIONS[0]
+    usual = _chosen(item.config)[0]
+    return str(call.params.get("plane", usual)) if call else usual
 
 
 @pytest.fixture(scope="session")
@@ -88,20 +94,21 @@ def plane(
 class FreshPlane:
     """Starts a control plane for one test; it ends with the test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, version: str) -> None:
         self._folder = folder
+        self._version = version
         self.started: list[ControlPlane] = []
 
     def __call__(self, options: PlaneOptions | None = None) -> ControlPlane:
-        plane = ControlPlane(self._folder / f"plane-{len(self.started)}", binaries(VERSIONS[0]), options)
+        plane = ControlPlane(self._folder / f"plane-{len(self.started)}", binaries(self._version), options)
         self.started.append(plane)
         return plane.__enter__()
 
 
 @pytest.fixture
-def fresh_plane(tmp_path: Path, programs_needed: None) -> Iterator[FreshPlane]:
-    """For tests that need a control plane of their own, of the default version."""
-    factory = FreshPlane(tmp_path)
+def fresh_plane(pytestconfig: pytest.Config, tmp_path: Path, programs_needed: None) -> Iterator[FreshPlane]:
+    """For tests that need a control plane of their own."""
+    factory = FreshPlane(tmp_path, _chosen(pytestconfig)[0])
     yield factory
     for started in factory.started:
         started.stop()
