@@ -82,18 +82,18 @@ def _scale_operator(plane: ControlPlane, replicas: int) -> None:
 
 
 async def _loses_its_node_and_regains_it(stage: Stage, job: str) -> None:
-    """Until the pod has been deleted, made anew, and runs again."""
+    """Until the pod has been deleted, made anew (which the operator does only when there is room), and runs again."""
     pod, node = f"pods {job}-master-0", await stage.node_of(job)
     before = (await _uids(stage))[pod]
     await stage.node(node, NodeFate.NOT_READY)
-    await until(lambda: _is_replaced(stage, pod, before), f"{pod} is made anew")
+    await until(lambda: _is_gone(stage, pod, before), f"{pod} is deleted")
     await stage.node(node, NodeFate.READY)
     await until(lambda: _whole(stage), "every pod runs", stage.views)
     await stage.runs(group0=2, group1=1)
 
 
-async def _is_replaced(stage: Stage, pod: str, before: str) -> bool:
-    return (await _uids(stage)).get(pod, before) != before
+async def _is_gone(stage: Stage, pod: str, uid: str) -> bool:
+    return (await _uids(stage)).get(pod) != uid
 
 
 async def _check(kubeconfig: Path) -> tuple[int, dict[str, Any]]:
