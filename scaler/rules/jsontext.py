@@ -359,5 +359,10 @@ def _is_odd_space(char: str) -> bool:
     return char in _INVISIBLE or (char.isspace() and char not in " \t\n\r")
 
 
+LONGEST_INTEGER = 4300
+"""Digits; the interpreter's own default bound."""
+
+
 def _number(text: str) -> int | float:
-    return int(text) if len(text) < 20 and text.lstrip("-").isdigit() else float(text)
+    """As json.loads reads it; beyond the digits that Python converts in linear time, a whole number is a float too."""
+    return int(text) if len(text) <= LONGEST_INTEGER and text.lstrip("-").isdigit() else float(text)
