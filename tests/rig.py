@@ -13,8 +13,8 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, POD_GROUPS, PODS, 
 from scaler.plan.invariants import violations
 from scaler.plan.model import Plan, Snapshot
 from scaler.settings import Settings
+from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.cluster import SimCluster
-from scaler.sim.interceptor import Interceptor
 from tests.jobs import NAMESPACE, node
 
 START = 1_700_000_000.0

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, PatchType
 from scaler.kube.errors import ForbiddenError
-from scaler.sim.interceptor import Interceptor, Request
+from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads import ascendjob_objects as objects
 from scaler.workloads.ascendjob import Job

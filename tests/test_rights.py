@@ -20,11 +20,11 @@ from scaler.kube.api import LEASES, PODS, KubeApi, Page, Resource, WatchEvent
 from scaler.kube.errors import ForbiddenError, status_error
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
-from scaler.sim.play import START
-from scaler.sim.scenario import Event, Scenario
-from scaler.sim.scenario_file import load_scenario
-from scaler.sim.timeline import MomentKind, Timeline
-from scaler.sim.world import Observer, World
+from scaler.sim.stories.play import START
+from scaler.sim.stories.scenario import Event, Scenario
+from scaler.sim.stories.scenario_file import load_scenario
+from scaler.sim.stories.timeline import MomentKind, Timeline
+from scaler.sim.stories.world import Observer, World
 from tests.test_manifests import ALLOWED, VARIANTS, Object, environment, of_kind
 
 SCENARIO = Path(__file__).parent / "scenarios" / "start-degrade-climb.yaml"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scaler.sim.scenario import Scenario
+    from scaler.sim.stories.scenario import Scenario
 
 HELP = """Play a scenario in virtual time: nodes, manifests as they are, timed faults and edits, expectations.
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, show, judge."""
-    from scaler.sim.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415 - see _play
+    from scaler.sim.stories.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415 - see _play
 
     try:
         scenario = load_scenario(args.scenario)
@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     # The controller and its simulation are loaded only when one is played: `scaler --help` reads this module too.
-    from scaler.sim import present  # noqa: PLC0415
-    from scaler.sim.picture import draw  # noqa: PLC0415
-    from scaler.sim.play import play, silence_logs  # noqa: PLC0415
-    from scaler.sim.verdicts import judge  # noqa: PLC0415
+    from scaler.sim.stories import present  # noqa: PLC0415
+    from scaler.sim.stories.picture import draw  # noqa: PLC0415
+    from scaler.sim.stories.play import play, silence_logs  # noqa: PLC0415
+    from scaler.sim.stories.verdicts import judge  # noqa: PLC0415
 
     silence_logs()
     listener = (lambda moment: _write(present.line(moment))) if args.format == "text" else None

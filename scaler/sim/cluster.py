@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from scaler.clock import Clock
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Object, Resource
 from scaler.kube.errors import AlreadyExistsError
-from scaler.sim.client import SimClient, Write
-from scaler.sim.crds import definitions
-from scaler.sim.interceptor import Interceptor
-from scaler.sim.reading import Query
-from scaler.sim.server import ApiServer
-from scaler.sim.store import Change
+from scaler.sim.apiserver.client import SimClient, Write
+from scaler.sim.apiserver.crds import definitions
+from scaler.sim.apiserver.interceptor import Interceptor
+from scaler.sim.apiserver.reading import Query
+from scaler.sim.apiserver.server import ApiServer
+from scaler.sim.apiserver.store import Change
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _AUDIT_LINES = 10_000

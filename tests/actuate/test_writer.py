@@ -21,8 +21,8 @@ from scaler.kube.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
+from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.cluster import SimCluster
-from scaler.sim.interceptor import Fault, Faults, Rule
 from scaler.sim.loop import run
 
 NS = "default"

@@ -1,6 +1,7 @@
 """One life of the controller's process at the API server: it can die, freeze, be told old lists, and write too late.
 
-What the API does to a request is the weather's (scaler.sim.interceptor.Faults); what becomes of the process is here.
+What the API does to a request is the weather's (scaler.sim.apiserver.interceptor.Faults); what becomes of the process
+is here.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 
 from scaler.kube.api import ASCEND_JOBS, EVENTS, LEASES, POD_GROUPS, PODS, SERVICES, Page, Resource
 from scaler.kube.errors import KubeError
-from scaler.sim.client import SimClient
+from scaler.sim.apiserver.client import SimClient
+from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.store import Record
+from scaler.sim.apiserver.watching import Seen
 from scaler.sim.cluster import SimCluster
-from scaler.sim.interceptor import Interceptor, Request
-from scaler.sim.store import Record
-from scaler.sim.watching import Seen
 from tests.campaign.witness import Witness
 
 LATENCY = 0.002

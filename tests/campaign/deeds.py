@@ -10,11 +10,11 @@ import contextlib
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, LEASES, PODS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.sim import objects
+from scaler.sim.actors import objects
+from scaler.sim.actors.kubelet import exit_pod
+from scaler.sim.actors.nodes import NodeFate, befall
+from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
-from scaler.sim.deletion import DeleteOptions
-from scaler.sim.kubelet import exit_pod
-from scaler.sim.nodes import NodeFate, befall
 from tests.campaign import things
 from tests.campaign.lives import Replica
 from tests.campaign.schedule import Event

@@ -13,7 +13,7 @@ import msgspec
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, SERVICES, Object
 from scaler.plan.model import Plan
-from scaler.sim import objects
+from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from tests.campaign.things import GROUPS, Ratio, Service, World, group_of, training_job
 from tests.campaign.witness import Witness, controller_of

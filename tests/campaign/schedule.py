@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from scaler.sim.interceptor import Fault, Rule
-from scaler.sim.nodes import NodeSpec
+from scaler.sim.actors.nodes import NodeSpec
+from scaler.sim.apiserver.interceptor import Fault, Rule
 from tests.campaign.things import CPU_NODE, Ratio, Service, World
 
 WATCHED = ("AscendJob", "Pod", "PodGroup", "Service", "ConfigMap", "Node", "Lease")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.sim.interceptor import Request
-from scaler.sim.nodes import NodeSpec
+from scaler.sim.actors.nodes import NodeSpec
+from scaler.sim.apiserver.interceptor import Request
 from tests.campaign.schedule import Event, Schedule
 from tests.campaign.stage import Result, play
 from tests.campaign.surgeon import How, Plan, Surgeon

@@ -16,14 +16,14 @@ from scaler.clock import Clock
 from scaler.plan.model import Plan, Snapshot
 from scaler.settings import Settings
 from scaler.sim import loop
+from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.mindie import MindIEController
+from scaler.sim.actors.nodes import NodeLifecycle, node_object
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.apiserver.interceptor import Faults
 from scaler.sim.cluster import SimCluster
-from scaler.sim.collector import GarbageCollector
-from scaler.sim.faults import FaultActor
-from scaler.sim.interceptor import Faults
-from scaler.sim.kubelet import Kubelet, KubeletTimings
-from scaler.sim.mindie import MindIEController
-from scaler.sim.nodes import NodeLifecycle, node_object
-from scaler.sim.scheduler import GangScheduler
 from tests.campaign import things
 from tests.campaign.client import LATENCY, Life
 from tests.campaign.deeds import Deeds

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.sim.interceptor import Fault
+from scaler.sim.apiserver.interceptor import Fault
 from tests.campaign import schedule as catalogue
 from tests.campaign.mutants import MUTANTS, killed_by
 from tests.campaign.schedule import schedule

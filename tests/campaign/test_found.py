@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from scaler.sim.interceptor import Interceptor, Request
+from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.watching import Seen
 from scaler.sim.loop import run
-from scaler.sim.watching import Seen
 from tests.jobs import job, rule_config_map, rule_document
 from tests.rig import rig
 

@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from scaler.kube.api import Object
-from scaler.sim.nodes import NodeSpec
+from scaler.sim.actors.nodes import NodeSpec
 
 MIDDLE = "mindie"
 """The jobID of every service; services differ by rule, and half of the time by namespace."""

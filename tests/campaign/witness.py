@@ -22,8 +22,8 @@ from scaler.kube.api import (
     EventType,
     Object,
 )
-from scaler.sim.interceptor import Request
-from scaler.sim.store import Change
+from scaler.sim.apiserver.interceptor import Request
+from scaler.sim.apiserver.store import Change
 from scaler.workloads.run_policy import ROUNDS_ANNOTATION
 
 MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)

@@ -14,8 +14,8 @@ from scaler.clock import Clock
 from scaler.commands.doctor import gather
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import status_error
+from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
-from scaler.sim.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads.doctor import Standing, diagnose
 from tests.actuate.test_ranktables import NAME, RULE, by_node, give_chips, rings, server

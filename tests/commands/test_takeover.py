@@ -14,7 +14,7 @@ from scaler.commands.takeover import text
 from scaler.commands.takeover_check import JobReport, NotReadableError, Report, check
 from scaler.kube.api import PODS
 from scaler.settings import Settings
-from scaler.sim.interceptor import Fault, Faults, Rule
+from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.loop import run
 from scaler.workloads.takeover import Remark, Weight
 from tests.jobs import job, rule_config_map

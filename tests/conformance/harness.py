@@ -22,7 +22,7 @@ from scaler.kube.api import (
     WatchEvent,
 )
 from scaler.kube.errors import KubeError
-from scaler.sim.kinds import BINDINGS
+from scaler.sim.apiserver.kinds import BINDINGS
 
 Case: TypeAlias = "Callable[[Cluster], Awaitable[None]]"
 

@@ -18,12 +18,12 @@ from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, KubeApi
 from scaler.kube.client import connect
 from scaler.kube.errors import AlreadyExistsError, KubeError
+from scaler.sim.actors.collector import WATCHED, GarbageCollector
+from scaler.sim.apiserver.crds import definitions
+from scaler.sim.apiserver.facade import kubeconfig, serve
+from scaler.sim.apiserver.watching import Watch
 from scaler.sim.cluster import SimCluster
-from scaler.sim.collector import WATCHED, GarbageCollector
-from scaler.sim.crds import definitions
-from scaler.sim.facade import kubeconfig, serve
 from scaler.sim.loop import run
-from scaler.sim.watching import Watch
 from tests.conformance.harness import Case, Cluster, eventually, manifest
 
 _REAL = "CONFORMANCE_KUBECONFIG"

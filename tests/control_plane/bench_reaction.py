@@ -24,10 +24,10 @@ import msgspec
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NAMESPACES, NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.sim.crds import definitions
-from scaler.sim.kinds import BINDINGS
-from scaler.sim.mindie import RULE_KEY
-from scaler.sim.nodes import NodeSpec, add_node
+from scaler.sim.actors.mindie import RULE_KEY
+from scaler.sim.actors.nodes import NodeSpec, add_node
+from scaler.sim.apiserver.crds import definitions
+from scaler.sim.apiserver.kinds import BINDINGS
 from tests.control_plane.build import VERSIONS, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.programs import Program

@@ -14,9 +14,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from scaler.sim.crds import definitions
-from scaler.sim.mindie import MindIEController
-from scaler.sim.nodes import NodeSpec, add_node
+from scaler.sim.actors.mindie import MindIEController
+from scaler.sim.actors.nodes import NodeSpec, add_node
+from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.build import VERSIONS, BuildError, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.programs import ControlPlaneError

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scaler.sim.crds import definitions
+from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 

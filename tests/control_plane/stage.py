@@ -15,11 +15,11 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError
-from scaler.sim.census import Condition, InstanceView, census
-from scaler.sim.faults import FaultActor
-from scaler.sim.manifests import apply, read_manifests
-from scaler.sim.nodes import NodeFate, NodeSpec, add_node, befall
-from scaler.sim.scheduler import GangScheduler
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node, befall
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.stories.census import Condition, InstanceView, census
+from scaler.sim.stories.manifests import apply, read_manifests
 from tests.control_plane.plane import ControlPlane
 
 EXAMPLE = Path(__file__).parents[2] / "manifests" / "examples" / "2p1d"

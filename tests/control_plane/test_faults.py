@@ -17,8 +17,8 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, LEASES, POD_GROUPS, PODS
 from scaler.kube.errors import NotFoundError
-from scaler.sim.crds import definitions
-from scaler.sim.nodes import NodeFate
+from scaler.sim.actors.nodes import NodeFate
+from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError

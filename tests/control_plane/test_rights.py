@@ -16,7 +16,7 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object
 from scaler.kube.errors import NotFoundError
-from scaler.sim.nodes import NodeFate
+from scaler.sim.actors.nodes import NodeFate
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.proxy import LOST, Fault, proxied, status
 from tests.control_plane.scaler_process import NAMESPACE, USER, install, scaler

@@ -6,10 +6,10 @@ import asyncio
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, PODS, Object, PatchType
+from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.sim.manifests import apply, read_manifests
-from scaler.sim.nodes import NodeSpec, add_node
+from scaler.sim.stories.manifests import apply, read_manifests
 from tests.control_plane.stage import EXAMPLE
 from tests.control_plane.witness import Witness
 

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, KubeApi, Object
-from scaler.sim.census import Condition, InstanceView, census
-from scaler.sim.mindie import RULE_KEY
-from scaler.sim.mirror import Mirror
+from scaler.sim.actors.mindie import RULE_KEY
+from scaler.sim.actors.mirror import Mirror
+from scaler.sim.stories.census import Condition, InstanceView, census
 
 WINDOW = 3.0
 """Seconds in which a decision becomes a pod that this watch shows."""

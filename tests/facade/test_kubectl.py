@@ -16,8 +16,8 @@ import pytest
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, SERVICES, PatchType
+from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
-from scaler.sim.facade import kubeconfig, serve
 
 _BESIDE_PYTHON = Path(sys.executable).with_name("kubectl")
 _KUBECTL = str(_BESIDE_PYTHON) if _BESIDE_PYTHON.exists() else shutil.which("kubectl")

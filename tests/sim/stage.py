@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from scaler.clock import Clock
 from scaler.kube.api import NODES, POD_GROUPS, PODS, Object, PatchType
-from scaler.sim import objects
+from scaler.sim.actors import objects
+from scaler.sim.actors.nodes import NodeSpec, add_node, ready_condition
 from scaler.sim.cluster import SimCluster
-from scaler.sim.nodes import NodeSpec, add_node, ready_condition
 
 NPU = "huawei.com/Ascend910"
 FORCE = {"fault-scheduling": "force", "fault-retry-times": "3"}

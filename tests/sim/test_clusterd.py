@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scaler.kube.api import Object
-from scaler.sim.clusterd import cluster_info, global_tables
+from scaler.sim.actors.clusterd import cluster_info, global_tables
 
 DONE = {"status": "completed", "server_list": [{"container_ip": "10.0.0.1"}]}
 

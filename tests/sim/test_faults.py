@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from scaler.sim.faults import FaultActor
-from scaler.sim.kubelet import Kubelet, KubeletTimings, exit_pod
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
+from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
-from scaler.sim.scheduler import GangScheduler
 from tests.sim.stage import FORCE, Stage
 
 TIMINGS = KubeletTimings(start=(1, 1), ready=(1, 1), stop=(2, 2))

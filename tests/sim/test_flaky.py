@@ -9,8 +9,8 @@ import pytest
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS
 from scaler.kube.errors import UnknownOutcomeError
+from scaler.sim.actors.flaky import FlakyApi
 from scaler.sim.cluster import SimCluster
-from scaler.sim.flaky import FlakyApi
 from scaler.sim.loop import run
 
 

@@ -11,9 +11,9 @@ from scaler.clock import Clock
 from scaler.kube import api
 from scaler.kube.api import KubeApi, PatchType, Resource
 from scaler.kube.errors import KubeError
-from scaler.sim import protobuf
+from scaler.sim.apiserver import protobuf
+from scaler.sim.apiserver.kinds import BINDINGS
 from scaler.sim.cluster import SimCluster
-from scaler.sim.kinds import BINDINGS
 from scaler.sim.loop import run
 
 _RESOURCES = (

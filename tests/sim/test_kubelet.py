@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scaler.kube.api import PODS
-from scaler.sim.kubelet import Kubelet, KubeletTimings, crash_looping, exit_pod, pod_ready, restarts
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, crash_looping, exit_pod, pod_ready, restarts
+from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, befall
+from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
-from scaler.sim.nodes import NodeFate, NodeLifecycle, NodeSpec, befall
-from scaler.sim.scheduler import GangScheduler
 from tests.sim.stage import Stage
 
 TIMINGS = KubeletTimings(start=(10, 10), ready=(20, 20), stop=(2, 2), crash_backoff=10)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, SERVICES, Object, PatchType
 from scaler.rules.rule import Rule
-from scaler.sim import objects
-from scaler.sim.device_plugin import DevicePlugin
-from scaler.sim.kubelet import Kubelet
+from scaler.sim.actors import objects
+from scaler.sim.actors.device_plugin import DevicePlugin
+from scaler.sim.actors.kubelet import Kubelet
+from scaler.sim.actors.operator import AscendOperator, DeployedOperator, deployment
+from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create, read_ratios
+from scaler.sim.actors.operator_status import Told, of_pods, updated
+from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
-from scaler.sim.operator import AscendOperator, DeployedOperator, deployment
-from scaler.sim.operator_gate import OperatorCrashError, Retries, may_create, read_ratios
-from scaler.sim.operator_status import Told, of_pods, updated
-from scaler.sim.scheduler import GangScheduler
 from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, rule_config_map, rule_document
 from tests.plan.test_gate import GateCrashError
 from tests.plan.test_gate import may_start as described

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.sim.census import Condition, InstanceView
-from scaler.sim.picture import draw
-from scaler.sim.timeline import Moment, MomentKind, Sample, Timeline
+from scaler.sim.stories.census import Condition, InstanceView
+from scaler.sim.stories.picture import draw
+from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 

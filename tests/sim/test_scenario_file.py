@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
-from scaler.sim.scenario import json_schema
-from scaler.sim.scenario_file import ScenarioError, check_inputs, load_scenario
+from scaler.sim.stories.scenario import json_schema
+from scaler.sim.stories.scenario_file import ScenarioError, check_inputs, load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [*sorted((ROOT / "tests" / "scenarios").glob("*.yaml")), ROOT / "manifests" / "examples" / "demo.yaml"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scaler.kube.api import NODES, PODS, PRIORITY_CLASSES, PatchType
+from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
-from scaler.sim.scheduler import GangScheduler
 from tests.sim.stage import Stage
 
 

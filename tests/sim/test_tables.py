@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scaler.clock import rfc3339
-from scaler.sim.tables import age, json_path
+from scaler.sim.apiserver.tables import age, json_path
 
 
 @pytest.mark.parametrize(

@@ -24,20 +24,20 @@ from scaler.kube.api import (
     PatchType,
 )
 from scaler.settings import Settings
-from scaler.sim import objects
-from scaler.sim.census import Condition, census
+from scaler.sim.actors import objects
+from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.device_plugin import DevicePlugin
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.kubelet import Kubelet
+from scaler.sim.actors.nodes import NodeLifecycle, NodeSpec, add_node
+from scaler.sim.actors.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
-from scaler.sim.collector import GarbageCollector
-from scaler.sim.device_plugin import DevicePlugin
-from scaler.sim.faults import FaultActor
-from scaler.sim.interceptor import Interceptor, Request
-from scaler.sim.kubelet import Kubelet
-from scaler.sim.manifests import apply, read_manifests
-from scaler.sim.nodes import NodeLifecycle, NodeSpec, add_node
-from scaler.sim.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
-from scaler.sim.play import START
-from scaler.sim.scheduler import GangScheduler
-from scaler.sim.world import Actor
+from scaler.sim.stories.census import Condition, census
+from scaler.sim.stories.manifests import apply, read_manifests
+from scaler.sim.stories.play import START
+from scaler.sim.stories.world import Actor
 from scaler.workloads.ranktable import KEY, PREFIX
 from tests.simulation.worlds import A2, A3
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
-from scaler.sim import objects
-from scaler.sim.mirror import Mirror
-from scaler.sim.play import START
+from scaler.sim.actors import objects
+from scaler.sim.actors.mirror import Mirror
+from scaler.sim.stories.play import START
 
 GRACE = 0.5
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.sim.timeline import Timeline
+from scaler.sim.stories.timeline import Timeline
 from tests.simulation.worlds import EXAMPLE, failures, occupied, played, scenario
 
 SERVICES = 20

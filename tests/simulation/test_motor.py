@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scaler.sim.census import Condition
-from scaler.sim.timeline import Timeline
+from scaler.sim.stories.census import Condition
+from scaler.sim.stories.timeline import Timeline
 from tests.simulation.worlds import played, scenario
 
 SERVICE = "mindie/scaling-rule/mindie"

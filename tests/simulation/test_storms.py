@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scaler.sim.play import play, silence_logs
+from scaler.sim.stories.play import play, silence_logs
 from tests.simulation.worlds import EXAMPLE, failures, scenario
 
 RULE = {"namespace": "mindie", "name": "scaling-rule"}

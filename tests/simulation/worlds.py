@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from scaler.sim.census import Condition
-from scaler.sim.play import play, silence_logs
-from scaler.sim.scenario import Scenario
-from scaler.sim.timeline import MomentKind, Sample, Timeline
-from scaler.sim.verdicts import judge
+from scaler.sim.stories.census import Condition
+from scaler.sim.stories.play import play, silence_logs
+from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.timeline import MomentKind, Sample, Timeline
+from scaler.sim.stories.verdicts import judge
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "manifests" / "examples" / "2p1d"

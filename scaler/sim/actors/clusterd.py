@@ -1,0 +1,136 @@
+"""A stand-in for ClusterD: gathers the reports of all nodes, and the rank tables of each service into a global one.
+
+A global rank table is published only as the real one is: every rank table of the service must be readable and carry
+exactly one `grt-*` label, at least one must be completed, and MindIE's controller and coordinator must have addresses.
+It takes completed tables only. Must not: write anything but its own ConfigMaps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from typing import Any
+
+from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object
+from scaler.kube.errors import KubeError
+from scaler.sim.actors import objects
+from scaler.sim.actors.fault_reports import DEVICE_NAMESPACE, DEVICE_PREFIX, NODE_NAMESPACE, NODE_PREFIX, put
+from scaler.sim.actors.mirror import Mirror
+
+RINGS_PREFIX = "rings-config-"
+GLOBAL_PREFIX = "global-ranktable-"
+GRT_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
+LABELS = {"mx-consumer-volcano": "true"}
+_ROLES = {"mindie-ms-coordinator": "0", "mindie-ms-controller": "1"}
+"""App of MindIE's own pods -> group id in the global rank table; servers are group 2."""
+_RETRY = 1.0  # seconds after a failed write
+
+Wanted = dict[tuple[str, str], dict[str, str]]
+"""(namespace, name) of a ConfigMap -> its data."""
+
+
+class ClusterD:
+    """Follows reports, rank tables and pods; publishes on every change."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._api = api
+        self._mirror = Mirror(api, CONFIG_MAPS, PODS)
+        self._published: Wanted = {}
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="clusterd mirror")
+            group.create_task(self._work(), name="clusterd work")
+
+    async def _work(self) -> None:
+        pause: float | None = None
+        while True:
+            await self._mirror.wait(pause)
+            pause = await self._round() if self._mirror.synced else None
+
+    async def _round(self) -> float | None:
+        config_maps, good = self._mirror.all(CONFIG_MAPS), True
+        wanted = {**cluster_info(config_maps), **global_tables(config_maps, self._mirror.all(PODS))}
+        for (namespace, name), data in wanted.items():
+            if self._published.get((namespace, name)) != data:
+                good = await self._publish(namespace, name, data) and good
+        return None if good else _RETRY
+
+    async def _publish(self, namespace: str, name: str, data: dict[str, str]) -> bool:
+        labels = LABELS if namespace == NODE_NAMESPACE else {}
+        try:
+            await put(self._api, namespace, name, data, labels)
+        except KubeError:
+            return False
+        self._published[namespace, name] = data
+        return True
+
+
+def cluster_info(config_maps: list[Object]) -> Wanted:
+    """The three documents in mindx-dl; none while no node has reported anything."""
+    devices: dict[str, Any] = {}
+    switches: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
+    for cm in config_maps:
+        name, data = objects.name(cm), cm.get("data") or {}
+        if objects.namespace(cm) == DEVICE_NAMESPACE and name.startswith(DEVICE_PREFIX):
+            devices[name] = {**json.loads(data["DeviceInfoCfg"])["DeviceInfo"], "CmName": name}
+            if "SwitchInfoCfg" in data:
+                node = name.removeprefix(DEVICE_PREFIX)
+                switches[f"mindx-dl-switchinfo-{node}"] = json.loads(data["SwitchInfoCfg"])
+        elif objects.namespace(cm) == NODE_NAMESPACE and name.startswith(NODE_PREFIX):
+            nodes[name] = {**json.loads(data["NodeInfo"])["NodeInfo"], "CmName": name}
+    found = {"cluster-info-device-0": devices, "cluster-info-node-cm": nodes, "cluster-info-switch-0": switches}
+    there = {objects.name(cm) for cm in config_maps if objects.namespace(cm) == NODE_NAMESPACE}
+    if not (devices or nodes or there & set(found)):
+        return {}
+    return {(NODE_NAMESPACE, name): {name: json.dumps(value) if value else ""} for name, value in found.items()}
+
+
+def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
+    """The global rank table of each service that fulfils the conditions now."""
+    services: dict[tuple[str, str], list[Object]] = defaultdict(list)
+    for cm in config_maps:
+        labels = objects.labels_of(cm)
+        if objects.name(cm).startswith(RINGS_PREFIX) and labels.get("mx-consumer-cim") == "true" and "jobID" in labels:
+            services[objects.namespace(cm), labels["jobID"]].append(cm)
+    tables = {service: _global_table(*service, tables, pods) for service, tables in services.items()}
+    return {
+        (namespace, GLOBAL_PREFIX + job_id): {"global_ranktable": json.dumps(table)}
+        for (namespace, job_id), table in tables.items()
+        if table is not None
+    }
+
+
+def _global_table(namespace: str, job_id: str, config_maps: list[Object], pods: list[Object]) -> Any:
+    groups = [_role_group(app, group, namespace, job_id, pods) for app, group in _ROLES.items()]
+    tables = [(cm, _content(cm)) for cm in config_maps]
+    labelled = all(sum(label in objects.labels_of(cm) for label in GRT_LABELS) == 1 for cm, _ in tables)
+    completed = [(cm, table) for cm, table in tables if table and table.get("status") == "completed"]
+    if not all(groups) or not labelled or not completed or not all(table is not None for _, table in tables):
+        return None
+    servers = [
+        {"group_id": "2", "job": objects.name(cm).removeprefix(RINGS_PREFIX), "server_list": table["server_list"]}
+        for cm, table in completed
+    ]
+    return {"version": "1.0", "status": "completed", "server_group_list": [*groups, *servers]}
+
+
+def _role_group(app: str, group: str, namespace: str, job_id: str, pods: list[Object]) -> Any:
+    """MindIE's own pods of one role; None without one that has both addresses."""
+    for pod in pods:
+        labels, status = objects.labels_of(pod), objects.status(pod)
+        ours = objects.namespace(pod) == namespace and (labels.get("app"), labels.get("jobID")) == (app, job_id)
+        if ours and status.get("hostIP") and status.get("podIP"):
+            return {"group_id": group, "server_list": [{"server_ip": status["podIP"], "host_ip": status["hostIP"]}]}
+    return None
+
+
+def _content(cm: Object) -> Any:
+    try:
+        content = json.loads((cm.get("data") or {}).get("hccl.json", ""))
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,75 @@
+"""A stand-in for what gives pods their chips: Volcano's NPU plugin and the device plugins of all nodes.
+
+A bound pod that asks for NPUs gets the first chips of its node that are neither taken nor reported faulty, and the
+annotations that say so. Must not: bind pods, report faults, or know of rules, jobs and rank tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from scaler.kube.api import CONFIG_MAPS, NODES, PODS, KubeApi, Object, PatchType
+from scaler.kube.errors import ConflictError, KubeError, NotFoundError
+from scaler.sim.actors import objects
+from scaler.sim.actors.chips import chip_name, chips_of, device_annotations, given_chips, wanted_chips
+from scaler.sim.actors.fault_reports import reported
+from scaler.sim.actors.mirror import Mirror
+
+_RETRY = 1.0  # seconds after a failed write
+
+
+class DevicePlugin:
+    """Follows pods and nodes. Driven by what the pods themselves say, so it may be restarted at any time."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._api = api
+        self._mirror = Mirror(api, PODS, NODES, CONFIG_MAPS)
+        self._given: dict[str, frozenset[str]] = {}
+        """Pod uid -> its chips, also before the mirror shows the annotation."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="device plugin mirror")
+            group.create_task(self._work(), name="device plugin work")
+
+    async def _work(self) -> None:
+        pause: float | None = None
+        while True:
+            await self._mirror.wait(pause)
+            pause = await self._round() if self._mirror.synced else None
+
+    async def _round(self) -> float | None:
+        pods = [pod for pod in self._mirror.all(PODS) if objects.node_of(pod) and not objects.ended(pod)]
+        known = {objects.uid(pod): given_chips(pod) or self._given.get(objects.uid(pod), frozenset()) for pod in pods}
+        self._given = known
+        good = True
+        for pod in pods:
+            if not known[objects.uid(pod)] and not objects.terminating(pod):
+                good = await self._serve(pod, pods) and good
+        return None if good else _RETRY
+
+    async def _serve(self, pod: Object, pods: list[Object]) -> bool:
+        """False when a write failed; a pod for which there are not enough chips waits for a change."""
+        node = objects.node_of(pod)
+        resource, number = wanted_chips(pod)
+        taken = {chip for other in pods if objects.node_of(other) == node for chip in self._given[objects.uid(other)]}
+        free = [chip for chip in self._usable(node, resource) if chip not in taken]
+        if not number or len(free) < number:
+            return True
+        chips = self._given[objects.uid(pod)] = frozenset(free[:number])
+        patch = {"metadata": {"uid": objects.uid(pod), "annotations": device_annotations(pod, node, chips)}}
+        try:
+            await self._api.patch(PODS, objects.namespace(pod), objects.name(pod), patch, patch_type=PatchType.MERGE)
+        except (NotFoundError, ConflictError):
+            return True  # gone, or another pod has its name by now
+        except KubeError:
+            self._given[objects.uid(pod)] = frozenset()
+            return False
+        return True
+
+    def _usable(self, node: str, resource: str) -> list[str]:
+        has, number = chips_of(self._mirror.get(NODES, "", node))
+        faults = reported(self._mirror.all(CONFIG_MAPS), node)
+        names = [chip_name(resource, index) for index in range(number)] if has == resource else []
+        return [name for name in names if name not in faults.chips]

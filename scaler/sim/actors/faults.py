@@ -1,0 +1,162 @@
+"""A stand-in for the fault handling of MindCluster's Volcano plugin: it deletes the pods of faulty instances.
+
+Only PodGroups in phase Running or Unknown are looked at. A pod is faulty when its node is missing or not Ready, when
+its node, switch or one of its chips is reported as faulty, when it is labelled `fault-type=Separate`, or when it failed
+and the PodGroup's `fault-retry-times` is not used up.
+Not modelled: sub-health faults, and the escalation of pod-level rescheduling.
+Must not: delete PodGroups, Services or jobs, or create anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from scaler.clock import Clock
+from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.kube.errors import ConflictError, KubeError, NotFoundError
+from scaler.sim.actors import objects
+from scaler.sim.actors.chips import given_chips
+from scaler.sim.actors.fault_reports import reported
+from scaler.sim.actors.mirror import Mirror, key_of
+
+_POD_LEVEL_APPS = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
+_RETRY = 1.0  # seconds after a failed write
+
+
+class FaultActor:
+    """`detection` is the time from a fault to the deletion; `grace_over_time` forces what `grace` did not end."""
+
+    def __init__(self, api: KubeApi, clock: Clock, *, detection: float = 5.0, grace_over_time: float = 900.0) -> None:
+        self._api = api
+        self._clock = clock
+        self._detection = detection
+        self._grace_over_time = grace_over_time
+        self._mirror = Mirror(api, PODS, NODES, POD_GROUPS, CONFIG_MAPS)
+        self._faulty_since: dict[str, float] = {}
+        self._retries_used: dict[str, int] = {}
+        self._evicted: dict[str, float] = {}
+        """Pod uid -> when its graceful deletion is forced."""
+
+    async def run(self) -> None:
+        """Act until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="fault actor mirror")
+            group.create_task(self._work(), name="fault actor work")
+
+    async def _work(self) -> None:
+        pause: float | None = None
+        while True:
+            await self._mirror.wait(pause)
+            pause = await self._round() if self._mirror.synced else None
+
+    async def _round(self) -> float | None:
+        members = self._members()
+        faults = [
+            (group, pod) for group in self._watched() for pod in members[key_of(group)] if self._faulty(group, pod)
+        ]
+        now = self._clock.now()
+        self._faulty_since = {objects.uid(pod): self._faulty_since.get(objects.uid(pod), now) for _, pod in faults}
+        pauses = [self._faulty_since[objects.uid(pod)] + self._detection - now for _, pod in faults]
+        due: dict[tuple[str, str], list[Object]] = defaultdict(list)
+        for (group, pod), pause in zip(faults, pauses, strict=True):
+            if pause <= 0:
+                due[key_of(group)].append(pod)
+        waits = [pause for pause in pauses if pause > 0]
+        waits += [w for key, pods in due.items() if (w := await self._act(key, pods, members[key])) is not None]
+        overdue = await self._force_overdue()
+        return min(waits if overdue is None else [*waits, overdue], default=None)
+
+    def _members(self) -> dict[tuple[str, str], list[Object]]:
+        members: dict[tuple[str, str], list[Object]] = defaultdict(list)
+        for pod in self._mirror.all(PODS):
+            group = objects.annotations_of(pod).get(objects.GROUP_NAME)
+            if group:
+                members[objects.namespace(pod), group].append(pod)
+        return members
+
+    def _watched(self) -> list[Object]:
+        groups = self._mirror.all(POD_GROUPS)
+        return [group for group in groups if objects.status(group).get("phase") in {"Running", "Unknown"}]
+
+    def _faulty(self, group: Object, pod: Object) -> bool:
+        if _strategy(group, pod) not in {"force", "grace"} or not objects.node_of(pod):
+            return False
+        return self._separated(pod) or self._failed(group, pod)
+
+    def _separated(self, pod: Object) -> bool:
+        node = self._mirror.get(NODES, "", objects.node_of(pod))
+        faults = reported(self._mirror.all(CONFIG_MAPS), objects.node_of(pod))
+        hurt = faults.whole or bool(faults.chips & given_chips(pod))
+        return hurt or not objects.node_ready(node) or objects.labels_of(pod).get("fault-type") == "Separate"
+
+    def _failed(self, group: Object, pod: Object) -> bool:
+        failed = objects.phase(pod) == "Failed" or objects.last_exit_code(pod) != 0
+        return failed and self._retries_left(group) > 0
+
+    def _retries_left(self, group: Object) -> int:
+        try:
+            retries = int(objects.labels_of(group).get("fault-retry-times", "0"))
+        except ValueError:
+            return 0
+        return abs(retries) - self._retries_used.get(objects.uid(group), 0)
+
+    async def _act(self, key: tuple[str, str], faulty: list[Object], members: list[Object]) -> float | None:
+        group = self._mirror.get(POD_GROUPS, *key)
+        if group is None:
+            return None
+        force = _strategy(group, faulty[0]) == "force"
+        doomed = [pod for pod in (faulty if _pod_level(group, faulty[0]) else members) if self._deletable(pod, force)]
+        if doomed and not any(self._separated(pod) for pod in faulty):
+            self._retries_used[objects.uid(group)] = self._retries_used.get(objects.uid(group), 0) + 1
+        good = [await self._delete(pod, force) for pod in doomed]
+        return None if all(good) else _RETRY
+
+    def _deletable(self, pod: Object, force: bool) -> bool:
+        """`force` also ends what is terminating already."""
+        return force or not objects.terminating(pod)
+
+    async def _force_overdue(self) -> float | None:
+        """End what `grace` did not end in time, whatever its PodGroup says by now."""
+        now = self._clock.now()
+        present = {objects.uid(pod): pod for pod in self._mirror.all(PODS)}
+        self._evicted = {uid: due for uid, due in self._evicted.items() if uid in present}
+        for uid, due in list(self._evicted.items()):
+            if due <= now and await self._delete(present[uid], force=True):
+                del self._evicted[uid]
+        waits = [max(due - now, _RETRY) for due in self._evicted.values()]
+        return min(waits, default=None)
+
+    async def _delete(self, pod: Object, force: bool) -> bool:
+        """True when the pod is on its way, or no longer there."""
+        if not force:
+            self._evicted.setdefault(objects.uid(pod), self._clock.now() + self._grace_over_time)
+        place = objects.namespace(pod), objects.name(pod)
+        try:
+            grace = 0 if force else None
+            await self._api.delete(PODS, *place, uid=objects.uid(pod), grace_period_seconds=grace)
+        except (NotFoundError, ConflictError):
+            return True  # gone, or another pod has its name by now
+        except KubeError:
+            return False
+        return True
+
+
+def _setting(group: Object, pod: Object, key: str) -> str:
+    """A label of the PodGroup, merged with the pod's labels."""
+    return objects.labels_of(group).get(key) or objects.labels_of(pod).get(key) or ""
+
+
+def _strategy(group: Object, pod: Object) -> str:
+    return _setting(group, pod, "fault-scheduling")
+
+
+def _pod_level(group: Object, pod: Object) -> bool:
+    """Only the faulty pod is deleted, not its whole instance."""
+    return (
+        _setting(group, pod, "app") in _POD_LEVEL_APPS
+        or _setting(group, pod, "pod-rescheduling") == "on"
+        or _setting(group, pod, "process-recover-enable") == "on"
+        or objects.annotations_of(group).get("huawei.com/recover_policy_path") == "pod"
+        or bool(_setting(group, pod, "ome.io/inferenceservice"))
+    )

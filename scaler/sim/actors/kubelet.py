@@ -1,0 +1,182 @@
+"""A stand-in for all kubelets: bound pods start, deleted ones stop, crashed ones back off and restart.
+
+Driven by what the pods themselves say, so it may be restarted at any time. A kubelet on a node that is missing or not
+Ready does nothing: its pods keep the status they had. Must not: create pods, or know of jobs and rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import zlib
+
+import msgspec
+
+from scaler.clock import Clock, rfc3339, seconds_of
+from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
+from scaler.kube.errors import KubeError
+from scaler.sim.actors import objects
+from scaler.sim.actors.chips import host_address, pod_address
+from scaler.sim.actors.mirror import Mirror
+
+_RETRY = 1.0  # seconds after a failed write
+
+
+class KubeletTimings(msgspec.Struct, frozen=True):
+    """How long things take on a node, in seconds; pairs are the least and the most, drawn once per pod."""
+
+    start: tuple[float, float] = (8.0, 12.0)
+    """From bound to phase Running: image and devices."""
+    ready: tuple[float, float] = (20.0, 40.0)
+    """From Running to Ready: loading the weights."""
+    stop: tuple[float, float] = (1.0, 3.0)
+    """From a graceful deletion to the end of the processes, at most the pod's grace period."""
+    crash_backoff: float = 10.0
+    """First pause of CrashLoopBackOff; doubles per restart up to 300."""
+
+
+class Kubelet:
+    """Follows pods and nodes. The same seed draws the same durations for the same pods."""
+
+    def __init__(self, api: KubeApi, clock: Clock, *, timings: KubeletTimings | None = None, seed: int = 0) -> None:
+        self._api = api
+        self._clock = clock
+        self._timings = timings or KubeletTimings()
+        self._seed = seed
+        self._mirror = Mirror(api, PODS, NODES)
+        self._since: dict[tuple[str, str], float] = {}
+        """When a pod (uid) was first seen at a stage: bound, running, stopping, crashed."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="kubelet mirror")
+            group.create_task(self._work(), name="kubelet work")
+
+    async def _work(self) -> None:
+        pause: float | None = None
+        while True:
+            await self._mirror.wait(pause)
+            pause = await self._round() if self._mirror.synced else None
+
+    async def _round(self) -> float | None:
+        """Do what is due; seconds until something else will be, None when nothing is waiting for time."""
+        pods = [pod for pod in self._mirror.all(PODS) if objects.node_of(pod)]
+        self._forget(pods)
+        pauses = [pause for pod in pods if self._reports(pod) and (pause := await self._step(pod)) is not None]
+        return min(pauses, default=None)
+
+    def _forget(self, pods: list[Object]) -> None:
+        present = {objects.uid(pod) for pod in pods}
+        self._since = {key: since for key, since in self._since.items() if key[0] in present}
+
+    def _reports(self, pod: Object) -> bool:
+        return objects.node_ready(self._mirror.get(NODES, "", objects.node_of(pod)))
+
+    async def _step(self, pod: Object) -> float | None:
+        stage, delay = self._next(pod)
+        if not stage:
+            return None
+        remaining = self._since.setdefault((objects.uid(pod), stage), self._clock.now()) + delay - self._clock.now()
+        if remaining > 0:
+            return remaining
+        try:
+            await self._perform(pod, stage)
+        except KubeError:
+            return _RETRY
+        return None
+
+    def _next(self, pod: Object) -> tuple[str, float]:
+        """The stage that the pod is in and how long it lasts; "" when it stays as it is."""
+        if objects.terminating(pod):
+            grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+            return "stopping", min(grace, self._draw(pod, self._timings.stop))
+        if objects.ended(pod):
+            return "", 0.0
+        if crash_looping(pod):
+            times = restarts(pod)
+            return f"crashed {times}", min(300.0, self._timings.crash_backoff * 2 ** max(0, times - 1))
+        if objects.phase(pod) != "Running":
+            return "bound", self._draw(pod, self._timings.start)
+        if not pod_ready(pod):
+            return f"running {restarts(pod)}", self._draw(pod, self._timings.ready)
+        return "", 0.0
+
+    def _draw(self, pod: Object, bounds: tuple[float, float]) -> float:
+        key = zlib.crc32(f"{objects.namespace(pod)}/{objects.name(pod)}/{bounds}".encode())
+        return random.Random(self._seed ^ key).uniform(*bounds)  # noqa: S311 - for delays, not for secrets
+
+    async def _perform(self, pod: Object, stage: str) -> None:
+        place = objects.namespace(pod), objects.name(pod)
+        if stage == "stopping":
+            await self._api.delete(PODS, *place, uid=objects.uid(pod), grace_period_seconds=0)
+            return
+        ready = stage.startswith("running")
+        await write_status(self._api, pod, running_status(pod, now=self._clock.now(), ready=ready))
+
+
+def restarts(pod: Object) -> int:
+    return sum(int(c.get("restartCount") or 0) for c in objects.status(pod).get("containerStatuses") or [])
+
+
+def crash_looping(pod: Object) -> bool:
+    containers = objects.status(pod).get("containerStatuses") or []
+    return any(((c.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff" for c in containers)
+
+
+def pod_ready(pod: Object) -> bool:
+    conditions = objects.status(pod).get("conditions") or []
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def running_status(pod: Object, *, now: float, ready: bool) -> Object:
+    """The status of a pod whose containers all run; counts and addresses that it had before stay."""
+    old = objects.status(pod)
+    count, started = restarts(pod), old.get("startTime") or rfc3339(now)
+    last: Object = next((c.get("lastState") for c in old.get("containerStatuses") or [] if c.get("lastState")), {})
+    return {
+        "phase": "Running",
+        "startTime": started,
+        "hostIP": host_address(objects.node_of(pod)),
+        "podIP": old.get("podIP") or pod_address(pod),
+        "conditions": [
+            _condition("PodScheduled", "True", seconds_of(started)),
+            _condition("Ready", str(ready), now),
+        ],
+        "containerStatuses": [
+            {"name": container.get("name", ""), "ready": ready, "restartCount": count if index == 0 else 0,
+             "state": {"running": {"startedAt": rfc3339(now)}}, "lastState": last if index == 0 else {}}
+            for index, container in enumerate(objects.spec(pod).get("containers") or [])
+        ],
+    }  # fmt: skip
+
+
+def exited_status(pod: Object, *, now: float, code: int) -> Object:
+    """The status of a pod whose first container just exited: CrashLoopBackOff where it restarts, else the end."""
+    policy = objects.spec(pod).get("restartPolicy") or "Always"
+    again = policy == "Always" or (policy == "OnFailure" and code != 0)
+    terminated = {
+        "terminated": {"exitCode": code, "finishedAt": rfc3339(now), "reason": "Error" if code else "Completed"}
+    }
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": f"exited with {code}"}}
+    status = running_status(pod, now=now, ready=False)
+    status["phase"] = "Running" if again else "Failed" if code else "Succeeded"
+    first = status["containerStatuses"][0]
+    first["restartCount"] = restarts(pod) + (1 if again else 0)
+    first["state"], first["lastState"] = (waiting, terminated) if again else (terminated, {})
+    return status
+
+
+async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
+    """Let the first container of a pod exit with this code, as its kubelet would report it."""
+    await write_status(api, pod, exited_status(pod, now=now, code=code))
+
+
+async def write_status(api: KubeApi, pod: Object, status: Object) -> None:
+    patch = {"metadata": {"uid": objects.uid(pod)}, "status": status}
+    place = objects.namespace(pod), objects.name(pod)
+    await api.patch(PODS, *place, patch, patch_type=PatchType.MERGE, subresource="status")
+
+
+def _condition(kind: str, value: str, since: float) -> Object:
+    return {"type": kind, "status": value, "lastTransitionTime": rfc3339(since)}

@@ -1,0 +1,145 @@
+"""A stand-in for MindIE Controller's one way of scaling down: a surplus prefill instance exits non-zero.
+
+Inside each service it watches for a decode instance whose pods find no node. When that has lasted `patience` seconds
+and more prefill instances run than the smallest ratio needs, the newest of them is told to exit; the fault actor then
+deletes its pods. Only a service whose controller pod runs does this, one instance per `patience`.
+Must not: delete anything, or read more of the rule than MindIE does (groups by position: prefill, then decode).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from typing import Any
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
+from scaler.kube.errors import KubeError
+from scaler.sim.actors import objects
+from scaler.sim.actors.kubelet import exit_pod
+from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.placement import natural
+
+RULE_LABEL = "mind-cluster/scaling-rule"
+GROUP_LABEL = "mind-cluster/group-name"
+RULE_KEY = "elastic_scaling.json"
+_RETRY = 1.0  # seconds after a failed write
+
+Service = tuple[str, str, str]
+"""(namespace, rule, jobID)"""
+
+
+class MindIEController:
+    """Follows all services at once, as one MindIE Controller per service would."""
+
+    def __init__(self, api: KubeApi, clock: Clock, *, patience: float = 60.0, exit_code: int = 1) -> None:
+        self._api = api
+        self._clock = clock
+        self._patience = patience
+        self._exit_code = exit_code
+        self._mirror = Mirror(api, PODS, ASCEND_JOBS, CONFIG_MAPS)
+        self._short_since: dict[Service, float] = {}
+
+    async def run(self) -> None:
+        """Act until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="mindie mirror")
+            group.create_task(self._work(), name="mindie work")
+
+    async def _work(self) -> None:
+        pause: float | None = None
+        while True:
+            await self._mirror.wait(pause)
+            pause = await self._round() if self._mirror.synced else None
+
+    async def _round(self) -> float | None:
+        pods = self._pods_by_owner()
+        short = {
+            service: surplus
+            for service, jobs in self._services().items()
+            if (surplus := self._surplus(service, jobs, pods))
+        }
+        now = self._clock.now()
+        self._short_since = {service: self._short_since.get(service, now) for service in short}
+        waits = [await self._release(service, surplus) for service, surplus in short.items()]
+        return min(waits, default=None)
+
+    async def _release(self, service: Service, surplus: list[Object]) -> float:
+        """Let the newest surplus instance exit when the time has come; seconds until the next look."""
+        now = self._clock.now()
+        remaining = self._short_since[service] + self._patience - now
+        if remaining > 0:
+            return remaining
+        self._short_since[service] = now
+        try:
+            await exit_pod(self._api, surplus[-1], now=now, code=self._exit_code)
+        except KubeError:
+            return _RETRY
+        return self._patience
+
+    def _services(self) -> dict[Service, list[Object]]:
+        services: dict[Service, list[Object]] = defaultdict(list)
+        for job in self._mirror.all(ASCEND_JOBS):
+            labels = objects.labels_of(job)
+            if labels.get(RULE_LABEL) and labels.get("jobID"):
+                services[objects.namespace(job), labels[RULE_LABEL], labels["jobID"]].append(job)
+        return services
+
+    def _pods_by_owner(self) -> dict[str, list[Object]]:
+        pods: dict[str, list[Object]] = defaultdict(list)
+        for pod in self._mirror.all(PODS):
+            pods[objects.owner_uid(pod)].append(pod)
+        return pods
+
+    def _surplus(self, service: Service, jobs: list[Object], pods: dict[str, list[Object]]) -> list[Object]:
+        """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
+        if not any(_waits(pods[objects.uid(job)]) for job in jobs):
+            return []
+        needed = self._smallest(service)
+        if needed is None or not self._controller_runs(service):
+            return []
+        (prefill, prefill_count), (decode, decode_count) = needed
+        decodes = [pods[objects.uid(job)] for job in _of_group(jobs, decode)]
+        if len([d for d in decodes if _runs(d)]) >= decode_count or not any(_waits(d) for d in decodes):
+            return []
+        prefills = [pods[objects.uid(job)] for job in _of_group(jobs, prefill)]
+        return [members[0] for members in [p for p in prefills if _runs(p)][prefill_count:]]
+
+    def _controller_runs(self, service: Service) -> bool:
+        namespace, _, job_id = service
+        return any(
+            objects.labels_of(pod).get("app") == "mindie-ms-controller"
+            and objects.labels_of(pod).get("jobID") == job_id
+            and objects.namespace(pod) == namespace
+            and objects.phase(pod) == "Running"
+            for pod in self._mirror.all(PODS)
+        )
+
+    def _smallest(self, service: Service) -> tuple[tuple[str, int], tuple[str, int]] | None:
+        """(prefill group, count), (decode group, count) of the smallest ratio; None when the rule is unreadable."""
+        rule = self._mirror.get(CONFIG_MAPS, service[0], service[1])
+        try:
+            document = json.loads(((rule or {}).get("data") or {})[RULE_KEY])
+            prefill, decode = document["elastic_scaling_list"][-1]["group_list"]
+            return _group(prefill), _group(decode)
+        except (KeyError, IndexError, TypeError, ValueError):
+            return None
+
+
+def _of_group(jobs: list[Object], group: str) -> list[Object]:
+    members = [job for job in jobs if objects.labels_of(job).get(GROUP_LABEL) == group]
+    return sorted(members, key=lambda job: natural(objects.name(job)))
+
+
+def _group(entry: Any) -> tuple[str, int]:
+    return str(entry["group_name"]), int(entry["group_num"])
+
+
+def _runs(pods: list[Object]) -> bool:
+    return bool(pods) and all(objects.phase(pod) == "Running" and not objects.terminating(pod) for pod in pods)
+
+
+def _waits(pods: list[Object]) -> bool:
+    """The instance has pods that no node has been found for."""
+    return any(not objects.node_of(pod) and not objects.gated(pod) and not objects.terminating(pod) for pod in pods)

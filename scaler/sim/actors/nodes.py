@@ -1,0 +1,162 @@
+"""Nodes of a simulated cluster: the objects, what may happen to them, and the control plane's care for their pods.
+
+Must not: schedule, or know of jobs and rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+
+import msgspec
+
+from scaler.clock import Clock
+from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
+from scaler.kube.errors import ConflictError, KubeError, NotFoundError
+from scaler.sim.actors import objects
+from scaler.sim.actors.chips import host_address
+from scaler.sim.actors.kubelet import pod_ready, write_status
+from scaler.sim.actors.mirror import Mirror
+
+_RETRY = 1.0  # seconds after a failed write
+
+
+class NodeSpec(msgspec.Struct, frozen=True):
+    """One machine. `memory` is a Kubernetes quantity."""
+
+    name: str
+    npu: int = 8
+    npu_resource: str = "huawei.com/Ascend910"
+    labels: dict[str, str] = {}
+    cpu: int = 192
+    memory: str = "2Ti"
+    pods: int = 110
+
+
+class NodeFate(StrEnum):
+    """What may happen to a node."""
+
+    NOT_READY = "not-ready"
+    GONE = "gone"
+    CORDONED = "cordoned"
+    READY = "ready"
+
+
+def node_object(spec: NodeSpec) -> Object:
+    amounts = {"cpu": str(spec.cpu), "memory": spec.memory, "pods": str(spec.pods)}
+    if spec.npu:
+        amounts[spec.npu_resource] = str(spec.npu)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": spec.name, "labels": {"kubernetes.io/hostname": spec.name, **spec.labels}},
+        "spec": {},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": host_address(spec.name)}],
+            "allocatable": amounts,
+            "capacity": amounts,
+            "conditions": [ready_condition(True)],
+        },
+    }
+
+
+def ready_condition(ready: bool) -> Object:
+    return {
+        "type": "Ready",
+        "status": "True" if ready else "Unknown",
+        "reason": "KubeletReady" if ready else "NodeStatusUnknown",
+    }
+
+
+async def add_node(api: KubeApi, spec: NodeSpec) -> None:
+    """Create the node with its status, whether or not the API keeps a status on create."""
+    body = node_object(spec)
+    await api.create(NODES, None, body)
+    await _patch_status(api, spec.name, body["status"])
+
+
+async def befall(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
+    """Let this happen to the node. A node that is gone comes back as a new object."""
+    if fate is NodeFate.GONE:
+        await api.delete(NODES, None, spec.name)
+    elif fate is NodeFate.READY:
+        await _return(api, spec)
+    elif fate is NodeFate.CORDONED:
+        await api.patch(NODES, None, spec.name, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE)
+    else:
+        await _patch_status(api, spec.name, {"conditions": [ready_condition(False)]})
+
+
+async def _return(api: KubeApi, spec: NodeSpec) -> None:
+    try:
+        await _patch_status(api, spec.name, {"conditions": [ready_condition(True)]})
+        await api.patch(NODES, None, spec.name, {"spec": {"unschedulable": None}}, patch_type=PatchType.MERGE)
+    except NotFoundError:
+        await add_node(api, spec)
+
+
+async def _patch_status(api: KubeApi, name: str, status: Object) -> None:
+    await api.patch(NODES, None, name, {"status": status}, patch_type=PatchType.MERGE, subresource="status")
+
+
+class NodeLifecycle:
+    """What the control plane does about pods on lost nodes: Ready turns False, and after a while they are deleted.
+
+    `eviction` is how long a node may be not Ready (the default toleration of 300 s); `orphan` how long pods of a
+    node that is gone stay. Both in seconds.
+    """
+
+    def __init__(self, api: KubeApi, clock: Clock, *, eviction: float = 300.0, orphan: float = 40.0) -> None:
+        self._api = api
+        self._clock = clock
+        self._eviction = eviction
+        self._orphan = orphan
+        self._mirror = Mirror(api, PODS, NODES)
+        self._lost_since: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="node lifecycle mirror")
+            group.create_task(self._work(), name="node lifecycle work")
+
+    async def _work(self) -> None:
+        pause: float | None = None
+        while True:
+            await self._mirror.wait(pause)
+            pause = await self._round() if self._mirror.synced else None
+
+    async def _round(self) -> float | None:
+        pods = [pod for pod in self._mirror.all(PODS) if objects.node_of(pod)]
+        used = dict.fromkeys(objects.node_of(pod) for pod in pods)
+        lost = {name for name in used if not objects.node_ready(self._mirror.get(NODES, "", name))}
+        now = self._clock.now()
+        self._lost_since = {name: self._lost_since.get(name, now) for name in used if name in lost}
+        pauses = [pause for pod in pods if objects.node_of(pod) in lost and (pause := await self._attend(pod))]
+        return min(pauses, default=None)
+
+    async def _attend(self, pod: Object) -> float | None:
+        """Look after one pod on a lost node; seconds until it needs more, None when there is nothing left to do."""
+        gone = self._mirror.get(NODES, "", objects.node_of(pod)) is None
+        due = self._lost_since[objects.node_of(pod)] + (self._orphan if gone else self._eviction)
+        try:
+            if pod_ready(pod):
+                await self._mark_unready(pod)
+            if due > self._clock.now():
+                return due - self._clock.now()
+            if gone or not objects.terminating(pod):
+                await self._delete(pod, gone)
+        except (NotFoundError, ConflictError):
+            return None
+        except KubeError:
+            return _RETRY
+        return None
+
+    async def _mark_unready(self, pod: Object) -> None:
+        conditions = [c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"]
+        await write_status(self._api, pod, {"conditions": [*conditions, {"type": "Ready", "status": "False"}]})
+
+    async def _delete(self, pod: Object, gone: bool) -> None:
+        grace = 0 if gone else None
+        place = objects.namespace(pod), objects.name(pod)
+        await self._api.delete(PODS, *place, uid=objects.uid(pod), grace_period_seconds=grace)

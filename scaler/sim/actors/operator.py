@@ -1,0 +1,339 @@
+"""A stand-in for Ascend Operator: makes the objects of AscendJobs as it does, as an ordinary client of KubeApi.
+
+    PodGroup -> its phase is neither "" nor Pending -> rank table -> Service -> gate -> pods of one replica type after
+    the other
+
+Like the original it decides for each job alone, looks at a refused job again by timers only, and keeps rounds in its
+memory. Not modelled: hot switching, restart policy ExitCode, and the wait for its caches.
+Must not: know of services or instances, look at nodes, or be better than the original.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
+from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from scaler.rules.jobspec import CONTAINER, read_replicas
+from scaler.sim.actors import objects
+from scaler.sim.actors import operator_status as status
+from scaler.sim.actors.mindie import GROUP_LABEL, RULE_KEY, RULE_LABEL
+from scaler.sim.actors.mirror import Key, Mirror, key_of
+from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create
+from scaler.sim.actors.operator_tables import OperatorTables
+from scaler.workloads import ascendjob_objects as made
+from scaler.workloads.ascendjob import read_job
+
+DEPLOYMENT = "ascend-operator-manager"
+NAMESPACE = "mindx-dl"
+CLUSTERD = "clusterd-grpc-svc"
+_DOMAIN = f"{CLUSTERD}.{NAMESPACE}.svc.cluster.local"
+_JOB_NAME = "training.kubeflow.org/job-name"
+
+
+class _RefusedError(Exception):
+    """The gate said no; `str()` is what the original writes into the job's condition."""
+
+
+class AscendOperator:
+    """One process of it. `crashes`: end with OperatorCrashError where the original does; else that is a refusal."""
+
+    def __init__(self, api: KubeApi, clock: Clock, *, crashes: bool = False) -> None:
+        self._api = api
+        self._clock = clock
+        self._crashes = crashes
+        self._mirror = Mirror(api, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DEPLOYMENTS)
+        self._tables = OperatorTables(api, clock)
+        self._retries = Retries()
+        self._due: dict[Key, float] = {}
+        """Job -> loop time at which it is looked at."""
+        self._looked_at: dict[Key, tuple[str, ...]] = {}
+        """Job -> versions of the job and of all that it owns, when it was last queued for a change."""
+        self._rounds: dict[str, int] = {}
+        """Job uid -> restarts that were counted; also the value of the pods' label `version`."""
+        self._pods: dict[str, tuple[str, str]] = {}
+        """Pod uid -> owner and label `version` of the pods that exist."""
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="operator mirror")
+            group.create_task(self._work(), name="operator work")
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            pause = min(self._due.values()) - loop.time() if self._due else None
+            if pause is None or pause > 0:
+                await self._mirror.wait(pause)
+            if self._mirror.synced:
+                self._count_lost_pods()
+                self._queue_changed_jobs()
+                await self._reconcile_next()
+
+    # what to look at
+
+    def _count_lost_pods(self) -> None:
+        """A pod of the present round that is gone, whoever deleted it, begins the next round."""
+        present = {objects.uid(pod): pod for pod in self._mirror.all(PODS)}
+        for uid in self._pods.keys() - present.keys():
+            owner, version = self._pods[uid]
+            if version == str(self._rounds.get(owner, 0)):
+                self._rounds[owner] = self._rounds.get(owner, 0) + 1
+        self._pods = {
+            uid: (objects.owner_uid(pod), objects.labels_of(pod).get("version", "")) for uid, pod in present.items()
+        }
+
+    def _queue_changed_jobs(self) -> None:
+        now = asyncio.get_running_loop().time()
+        owned: dict[str, list[str]] = {}
+        for resource in (PODS, POD_GROUPS, SERVICES):
+            for obj in self._mirror.all(resource):
+                owned.setdefault(objects.owner_uid(obj), []).append(obj["metadata"]["resourceVersion"])
+        for job in self._mirror.all(ASCEND_JOBS):
+            versions = (job["metadata"]["resourceVersion"], *owned.get(objects.uid(job), ()))
+            if self._looked_at.get(key_of(job)) != versions:
+                self._looked_at[key_of(job)] = versions
+                self._due[key_of(job)] = now
+
+    async def _reconcile_next(self) -> None:
+        """The original has one worker: a slow answer makes all jobs wait."""
+        now = asyncio.get_running_loop().time()
+        ready = [key for key, due in self._due.items() if due <= now]
+        if not ready:
+            return
+        key = min(ready, key=lambda key: (self._due[key], key))
+        del self._due[key]
+        job = self._mirror.get(ASCEND_JOBS, *key)
+        if job is None:
+            self._looked_at.pop(key, None)
+            return
+        try:
+            await self._reconcile(job)
+            self._retries.forget("/".join(key))
+        except (KubeError, _RefusedError):
+            self._due[key] = now + self._retries.delay("/".join(key), now)
+
+    # one job
+
+    async def _reconcile(self, job: Object) -> None:
+        place = key_of(job)
+        if self._mirror.get(DEPLOYMENTS, *place) is not None or objects.terminating(job):
+            return
+        faults = read_job(job).faults
+        if faults:
+            await self._tell(job, status.Told("Failed", "JobValidFailed", faults[0]))
+        elif status.finished(objects.status(job)):
+            await self._clean_up(job)
+        elif 0 < _limit(job) < self._rounds.get(objects.uid(job), 0):
+            words = f"Job {objects.name(job)} has failed because it has reached the specified backoff limit"
+            await self._tell(job, status.Told("Failed", "JobFailed", words))
+        else:
+            await self._keep(job)
+
+    async def _keep(self, job: Object) -> None:
+        phase = str(objects.status(await self._pod_group(job)).get("phase") or "")
+        if phase in ("", "Pending"):
+            await self._tell(job, status.not_scheduled(phase), lastReconcileTime=self._clock.timestamp())
+            return
+        await self._tables.keep(job, self._members(job))
+        await self._service(job)
+        try:
+            await self._pods_of_all_types(job)
+        except (KubeError, _RefusedError) as error:
+            await self._tell(job, status.Told("Created", "PodCreateFailed", str(error)))
+            raise
+        members = self._members(job)
+        pods = {kind: [pod for pod in members if _type_of(job, pod) == kind] for kind in read_replicas(job)}
+        told = status.of_pods(job, members, retries_left=_number(objects.labels_of(job).get("fault-retry-times")))
+        started = objects.status(job).get("startTime") or self._clock.timestamp()
+        await self._tell(job, told, startTime=started, replicaStatuses=status.replica_statuses(pods))
+
+    async def _pod_group(self, job: Object) -> Object:
+        """An existing one is taken as it is, whatever became of the job since."""
+        body = made.pod_group(read_job(job), job)
+        copied = objects.annotations_of(job)
+        if copied:
+            body["metadata"]["annotations"] = dict(copied)
+        try:
+            return await self._api.get(POD_GROUPS, objects.namespace(job), objects.name(body))
+        except NotFoundError:
+            return await self._api.create(POD_GROUPS, objects.namespace(job), body)
+
+    async def _service(self, job: Object) -> None:
+        body = made.service(read_job(job), job)
+        if self._mirror.get(SERVICES, *key_of(body)) is None:
+            await self._create_once(SERVICES, body)
+
+    async def _pods_of_all_types(self, job: Object) -> None:
+        clusterd = await self._clusterd()
+        present = {objects.name(pod) for pod in self._members(job)}
+        wanted = made.pods(read_job(job), job, clusterd)
+        for kind in read_replicas(job):
+            missing = [pod for name, pod in wanted.items() if _type_of(job, pod) == kind and name not in present]
+            if missing:
+                await self._ask_the_gate(job)
+            for pod in missing:
+                await self._create_once(PODS, self._as_made_here(job, pod, clusterd))
+
+    def _as_made_here(self, job: Object, pod: Object, clusterd: str) -> Object:
+        """Where the scaler differs on purpose: the round's number, and variables appended whatever is set already."""
+        pod["metadata"]["labels"]["version"] = str(self._rounds.get(objects.uid(job), 0))
+        kind = _type_of(job, pod)
+        given = job["spec"]["replicaSpecs"][kind]["template"]["spec"]["containers"]
+        added = [{"name": name, "value": value} for name, value in _environment(job, clusterd).items()]
+        for container, template in zip(pod["spec"]["containers"], given, strict=True):
+            if container["name"] == CONTAINER:
+                container["env"] = [*(template.get("env") or []), *added]
+        return pod
+
+    async def _ask_the_gate(self, job: Object) -> None:
+        """Reads the rule anew every time. Counts PodGroups, the job's own included, whatever their pods do."""
+        labels = objects.labels_of(job)
+        rule = labels.get(RULE_LABEL)
+        if rule is None:
+            return
+        config_map = await self._api.get(CONFIG_MAPS, objects.namespace(job), rule)
+        running: Counter[str] = Counter()
+        allowed = True
+        for group in self._groups_of_service(job):
+            allowed &= GROUP_LABEL in objects.labels_of(group)
+            if objects.status(group).get("phase") == "Running":
+                running[objects.labels_of(group).get(GROUP_LABEL, "")] += 1
+        try:
+            document = (config_map.get("data") or {}).get(RULE_KEY, "")
+            allowed = allowed and may_create(document, running, labels.get(GROUP_LABEL, ""))
+        except OperatorCrashError:
+            if self._crashes:
+                raise
+            allowed = False
+        if not allowed:
+            raise _RefusedError(f"job {'/'.join(key_of(job))} can't create pod, try later")
+
+    def _groups_of_service(self, job: Object) -> Iterator[Object]:
+        own = objects.labels_of(job)
+        for group in self._mirror.all(POD_GROUPS):
+            labels = objects.labels_of(group)
+            same = all(labels.get(label) == own.get(label) for label in (RULE_LABEL, "jobID"))
+            if same and objects.namespace(group) == objects.namespace(job):
+                yield group
+
+    def _members(self, job: Object) -> list[Object]:
+        """By label in the namespace, without a look at the owner."""
+        return [
+            pod
+            for pod in self._mirror.all(PODS)
+            if objects.labels_of(pod).get(_JOB_NAME) == objects.name(job)
+            and objects.namespace(pod) == objects.namespace(job)
+        ]
+
+    async def _clean_up(self, job: Object) -> None:
+        """Pending pods and the PodGroup go; pods that run stay."""
+        for pod in self._members(job):
+            if objects.phase(pod) == "Pending" and not objects.terminating(pod):
+                await self._delete(PODS, pod)
+        for group in self._mirror.all(POD_GROUPS):
+            if objects.owner_uid(group) == objects.uid(job):
+                await self._delete(POD_GROUPS, group)
+
+    # writing
+
+    async def _clusterd(self) -> str:
+        try:
+            found = await self._api.get(SERVICES, NAMESPACE, CLUSTERD)
+            return str(objects.spec(found)["clusterIP"])
+        except (KubeError, KeyError):
+            return _DOMAIN
+
+    async def _create_once(self, resource: Resource, body: Object) -> None:
+        try:
+            await self._api.create(resource, objects.namespace(body), body)
+        except AlreadyExistsError:
+            return
+
+    async def _delete(self, resource: Resource, obj: Object) -> None:
+        try:
+            await self._api.delete(resource, *key_of(obj), uid=objects.uid(obj))
+        except (NotFoundError, ConflictError):
+            return
+
+    async def _tell(self, job: Object, told: status.Told | None, **more: object) -> None:
+        """Written when it changed; a write that fails is lost, as in the original."""
+        before = objects.status(job)
+        after = {**status.updated(before, told, self._clock.timestamp()), **more}
+        if after == before:
+            return
+        try:
+            await self._api.replace(ASCEND_JOBS, *key_of(job), {**job, "status": after}, subresource="status")
+        except KubeError:
+            return
+
+
+class DeployedOperator:
+    """Runs an operator while its Deployment has replicas: `kubectl scale` starts and stops it, as in a cluster."""
+
+    def __init__(self, api: KubeApi, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._mirror = Mirror(api, DEPLOYMENTS)
+
+    async def run(self) -> None:
+        """Follow the Deployment until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="operator's kubelet mirror")
+            process: asyncio.Task[None] | None = None
+            while True:
+                await self._mirror.wait()
+                deployment = self._mirror.get(DEPLOYMENTS, NAMESPACE, DEPLOYMENT)
+                wanted = deployment is not None and objects.spec(deployment).get("replicas", 1) > 0
+                if wanted and process is None:
+                    process = group.create_task(AscendOperator(self._api, self._clock).run(), name="operator")
+                elif not wanted and process is not None:
+                    process.cancel()
+                    process = None
+
+
+def deployment(replicas: int = 1) -> Object:
+    """The operator's Deployment, as short as the scaler looks at it and an API server takes it."""
+    labels = {"app": "controller-manager"}
+    container = {"name": "manager", "image": "ascend-operator"}
+    return {
+        "apiVersion": DEPLOYMENTS.api_version,
+        "kind": DEPLOYMENTS.kind,
+        "metadata": {"name": DEPLOYMENT, "namespace": NAMESPACE, "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def _environment(job: Object, clusterd: str) -> dict[str, str]:
+    labels = objects.labels_of(job)
+    return {
+        "MINDX_TASK_ID": labels.get("jobID", ""),
+        "APP_TYPE": labels.get("app", ""),
+        "MINDX_SERVER_IP": clusterd,
+        "MINDX_SERVER_DOMAIN": _DOMAIN,
+    }
+
+
+def _type_of(job: Object, pod: Object) -> str:
+    """The replica type as the job spells it."""
+    label = objects.labels_of(pod).get("replica-type", "")
+    return next((kind for kind in read_replicas(job) if kind.lower() == label), "")
+
+
+def _limit(job: Object) -> int:
+    """Restarts that a job has; 0 = without end."""
+    given = (objects.spec(job).get("runPolicy") or {}).get("backoffLimit")
+    return _number(objects.labels_of(job).get("fault-retry-times") if given is None else given)
+
+
+def _number(value: object) -> int:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() else 0

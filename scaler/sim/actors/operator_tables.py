@@ -1,0 +1,75 @@
+"""How Ascend Operator keeps rank tables; the text of a completed one is what workloads.ranktable makes of the pods.
+
+Its weaknesses are kept: a table that comes late is never filled, a withdrawn one keeps its old servers, and `version`
+is the time of the write before. Must not: read tables back, or look at pods of other jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+
+from scaler.clock import Clock
+from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
+from scaler.kube.errors import KubeError, NotFoundError
+from scaler.observe.objects import PodObject, pod_record
+from scaler.observe.ranktables import member_of
+from scaler.sim.actors import objects
+from scaler.workloads.ascendjob import read_job
+from scaler.workloads.ranktable import KEY, PREFIX, VERSION_KEY, RankTable, Status, rank_table
+
+
+class _Generator:
+    """One job's table, in memory only."""
+
+    def __init__(self) -> None:
+        self.completed = False
+        self.pods: frozenset[str] = frozenset()
+        """Uids of the pods that the last completed table was made of."""
+        self.text = ""
+        self.saved = 0
+        self.absent = False
+        """The ConfigMap was not there when it was first looked for; that is never asked again."""
+
+
+class OperatorTables:
+    """One process of it: what it knows is gone when it ends."""
+
+    def __init__(self, api: KubeApi, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._generators: dict[str, _Generator] = {}
+
+    async def keep(self, job: Object, pods: Sequence[Object]) -> None:
+        """Write the table of `job` if its pods' chips are another set than before; a failed write is forgotten."""
+        generator = self._generators.setdefault(objects.uid(job), _Generator())
+        table = _table(job, pods)
+        uids = frozenset(objects.uid(pod) for pod in pods)
+        if table.status is Status.COMPLETED and uids != generator.pods:
+            generator.pods, generator.completed, generator.text = uids, True, table.text
+            await self._save(job, generator)
+        elif table.status is not Status.COMPLETED and generator.completed:
+            generator.pods, generator.completed = frozenset(), False
+            generator.text = json.dumps({**json.loads(generator.text), "status": Status.INITIALIZING.value})
+            await self._save(job, generator)
+
+    async def _save(self, job: Object, generator: _Generator) -> None:
+        if generator.absent:
+            return
+        place = objects.namespace(job), PREFIX + objects.name(job)
+        try:
+            found = await self._api.get(CONFIG_MAPS, *place)
+            data = {**(found.get("data") or {}), KEY: generator.text, VERSION_KEY: str(generator.saved)}
+            await self._api.replace(CONFIG_MAPS, *place, {**found, "data": data})
+        except NotFoundError:
+            generator.absent = generator.saved == 0
+        except KubeError:
+            return
+        generator.saved = int(self._clock.now())
+
+
+def _table(job: Object, pods: Sequence[Object]) -> RankTable:
+    members = [member_of(pod_record(msgspec.convert(pod, PodObject))) for pod in pods]
+    return rank_table(read_job(job), job, members)

@@ -1,0 +1,180 @@
+"""Where a pod fits: the predicates of a Kubernetes scheduler that MindIE's manifests use, as pure functions.
+
+Understood: readiness, cordon, taints, nodeSelector, required node affinity, required pod anti-affinity, resources.
+Must not: do I/O or know of gangs and phases (scaler.sim.actors.scheduler).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from scaler.kube.api import Object
+from scaler.sim.actors import objects
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A sort key in which node-2 comes before node-10."""
+    parts = re.findall(r"(\d+)|(\D+)", text)
+    return tuple((0, int(digits), "") if digits else (1, 0, other) for digits, other in parts)
+
+
+class Room:
+    """The nodes of a cluster, what is free on them, and which pods sit where."""
+
+    def __init__(self, nodes: Iterable[Object], pods: Iterable[Object]) -> None:
+        self._nodes = {objects.name(node): node for node in sorted(nodes, key=lambda n: natural(objects.name(n)))}
+        self._free = {name: objects.allocatable(node) for name, node in self._nodes.items()}
+        self._pods: dict[str, list[Object]] = {name: [] for name in self._nodes}
+        for pod in pods:
+            if objects.node_of(pod) in self._nodes and not objects.ended(pod):
+                self._take(objects.node_of(pod), pod)
+
+    def place(self, pods: Iterable[Object]) -> dict[str, str] | None:
+        """Seats for all of these pods at once (pod name -> node name), or None and nothing is taken."""
+        seats: list[tuple[str, Object]] = []
+        for pod in pods:
+            seat = self._best(pod)
+            if seat is None:
+                for node, seated in seats:
+                    self._give_back(node, seated)
+                return None
+            self._take(seat, pod)
+            seats.append((seat, pod))
+        return {objects.name(pod): node for node, pod in seats}
+
+    def idle(self, resource: str) -> float:
+        """What is free of a resource on all nodes that accept new pods."""
+        return sum(self._free[name].get(resource, 0.0) for name, node in self._nodes.items() if accepts(node, None))
+
+    def _best(self, pod: Object) -> str | None:
+        """The fullest node that still holds the pod, the first by name among equals."""
+        fitting = [name for name, node in self._nodes.items() if self._fits(name, node, pod)]
+        return min(fitting, key=lambda name: (self._free_devices(name), self._free[name].get("cpu", 0.0)), default=None)
+
+    def _free_devices(self, name: str) -> float:
+        return sum(free for resource, free in self._free[name].items() if "/" in resource)
+
+    def _fits(self, name: str, node: Object, pod: Object) -> bool:
+        free = self._free[name]
+        return (
+            accepts(node, pod)
+            and all(free.get(resource, 0.0) >= need for resource, need in objects.requests(pod).items() if need)
+            and not self._repelled(node, pod)
+        )
+
+    def _repelled(self, node: Object, pod: Object) -> bool:
+        """Some pod in a topology domain of this node and the pod refuse each other."""
+        for name, other_node in self._nodes.items():
+            for other in self._pods[name]:
+                keys = [*_repelling_keys(pod, other), *_repelling_keys(other, pod)]
+                if any(_domain(node, key) == _domain(other_node, key) for key in keys):
+                    return True
+        return False
+
+    def _take(self, name: str, pod: Object) -> None:
+        self._add(name, pod, -1.0)
+        self._pods[name].append(pod)
+
+    def _give_back(self, name: str, pod: Object) -> None:
+        self._add(name, pod, 1.0)
+        self._pods[name].remove(pod)
+
+    def _add(self, name: str, pod: Object, sign: float) -> None:
+        free = self._free[name]
+        for resource, amount in objects.requests(pod).items():
+            free[resource] = free.get(resource, 0.0) + sign * amount
+
+
+def accepts(node: Object, pod: Object | None) -> bool:
+    """The node takes new pods, and this one by its selector, affinity and tolerations (None = any pod)."""
+    if not objects.node_ready(node) or objects.spec(node).get("unschedulable"):
+        return False
+    if pod is None:
+        return True
+    return _selected(node, pod) and _has_affinity(node, pod) and _tolerated(node, pod)
+
+
+def matches(selector: Object | None, labels: dict[str, str]) -> bool:
+    """A label selector with matchLabels and matchExpressions; None selects nothing."""
+    if selector is None:
+        return False
+    wanted = selector.get("matchLabels") or {}
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _holds(expression, labels) for expression in selector.get("matchExpressions") or []
+    )
+
+
+def _selected(node: Object, pod: Object) -> bool:
+    wanted = objects.spec(pod).get("nodeSelector") or {}
+    labels = objects.labels_of(node)
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def _has_affinity(node: Object, pod: Object) -> bool:
+    affinity = (objects.spec(pod).get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return True
+    return any(_term(node, term) for term in required.get("nodeSelectorTerms") or [])
+
+
+def _term(node: Object, term: Object) -> bool:
+    labels, fields = objects.labels_of(node), {"metadata.name": objects.name(node)}
+    expressions, by_field = term.get("matchExpressions") or [], term.get("matchFields") or []
+    if not expressions and not by_field:
+        return False  # an empty term selects no node
+    return all(_holds(e, labels) for e in expressions) and all(_holds(e, fields) for e in by_field)
+
+
+def _holds(expression: Object, labels: dict[str, str]) -> bool:
+    key, values = expression.get("key", ""), expression.get("values") or []
+    value = labels.get(key)
+    match expression.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return value is not None and objects.quantity(value) > objects.quantity(values[0] if values else "")
+        case "Lt":
+            return value is not None and objects.quantity(value) < objects.quantity(values[0] if values else "")
+        case _:
+            return False
+
+
+def _tolerated(node: Object, pod: Object) -> bool:
+    tolerations = objects.spec(pod).get("tolerations") or []
+    taints = [t for t in objects.spec(node).get("taints") or [] if t.get("effect") in {"NoSchedule", "NoExecute"}]
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if not toleration.get("key"):
+        return toleration.get("operator") == "Exists"
+    if toleration["key"] != taint.get("key"):
+        return False
+    return toleration.get("operator") == "Exists" or (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _repelling_keys(pod: Object, other: Object) -> list[str]:
+    """Topology keys of the pod's required anti-affinity terms that select the other pod."""
+    anti = (objects.spec(pod).get("affinity") or {}).get("podAntiAffinity") or {}
+    terms = anti.get("requiredDuringSchedulingIgnoredDuringExecution") or []
+    return [
+        term.get("topologyKey", "")
+        for term in terms
+        if objects.namespace(other) in (term.get("namespaces") or [objects.namespace(pod)])
+        and matches(term.get("labelSelector"), objects.labels_of(other))
+    ]
+
+
+def _domain(node: Object, key: str) -> str:
+    default = objects.name(node) if key == "kubernetes.io/hostname" else ""
+    return objects.labels_of(node).get(key, default)

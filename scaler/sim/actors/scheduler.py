@@ -1,0 +1,178 @@
+"""A stand-in for Volcano: binds gangs whole and writes PodGroup phases, as an ordinary client of KubeApi.
+
+Sessions run one after another, at most one per period, and only when something has changed. In one session: enqueue
+(a PodGroup goes Inqueue when the idle NPUs of the cluster would do for its minResources), allocate (gangs in the
+order of priority, then age), phases. Must not: delete anything, or know of rules and instances.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from scaler.clock import Clock
+from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, KubeApi, Object, PatchType
+from scaler.kube.errors import KubeError
+from scaler.sim.actors import objects
+from scaler.sim.actors.mirror import Mirror, key_of
+from scaler.sim.actors.placement import Room
+from scaler.sim.apiserver.kinds import BINDINGS
+
+SCHEDULERS = frozenset({"volcano", "default-scheduler", ""})
+
+
+class Gang:
+    """The pods of one PodGroup (or one pod without any: `group` is None)."""
+
+    def __init__(self, group: Object | None, pods: list[Object]) -> None:
+        self.group = group
+        self.terminating = any(objects.terminating(pod) for pod in pods)
+        self.pods = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
+        self.unbound = [pod for pod in self.pods if not objects.node_of(pod) and not objects.ended(pod)]
+        self.min_member = int(objects.spec(group).get("minMember") or 1) if group else 1
+
+    @property
+    def complete(self) -> bool:
+        """All of the gang that must start together is there to be bound."""
+        return not self.terminating and len(self.pods) >= self.min_member
+
+    def phase(self, bound_now: int) -> str:
+        """The phase at the end of a session in which so many of its pods were bound (Volcano 1.12)."""
+        seated = len([pod for pod in self.pods if objects.node_of(pod)]) + bound_now
+        phases = [objects.phase(pod) for pod in self.pods]
+        if seated < self.min_member:
+            return "Unknown" if "Running" in phases else "Pending"
+        if self.pods and all(phase in {"Succeeded", "Failed"} for phase in phases):
+            return "Completed" if "Failed" not in phases else "Running"
+        return "Running"
+
+
+class GangScheduler:
+    """Follows pods, nodes and PodGroups; `period` is the least time between two sessions, in seconds."""
+
+    def __init__(self, api: KubeApi, clock: Clock, *, period: float = 1.0) -> None:
+        self._api = api
+        self._clock = clock
+        self._period = period
+        self._mirror = Mirror(api, PODS, NODES, POD_GROUPS, PRIORITY_CLASSES)
+        self._assumed: dict[str, str] = {}
+        """Pod uid -> node of bindings that the mirror has not shown yet."""
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="scheduler mirror")
+            group.create_task(self._sessions(), name="scheduler sessions")
+
+    async def _sessions(self) -> None:
+        retry = False
+        while True:
+            await self._mirror.wait(self._period if retry else None)
+            if self._mirror.synced:
+                retry = not await self._session()
+            await asyncio.sleep(self._period)
+
+    async def _session(self) -> bool:
+        """One session; False when a write failed and the next one must not wait for a change."""
+        pods = self._pods()
+        room = Room(self._mirror.all(NODES), pods)
+        good = True
+        for gang in self._gangs(pods):
+            phase = self._enqueue(gang, room)
+            seats = self._allocate(gang, room, phase) if phase != "Pending" else {}
+            bound = await self._bind(gang, seats)
+            good &= bound == len(seats)
+            good &= await self._write_phase(gang, self._closing_phase(gang, phase, bound))
+        return good
+
+    def _pods(self) -> list[Object]:
+        """All pods, with the bindings of earlier sessions in place even where the watch lags behind."""
+        seen = self._mirror.all(PODS)
+        waiting = {objects.uid(pod) for pod in seen if not objects.node_of(pod)}
+        self._assumed = {uid: node for uid, node in self._assumed.items() if uid in waiting}
+        return [_seated(pod, self._assumed.get(objects.uid(pod))) for pod in seen]
+
+    def _gangs(self, pods: list[Object]) -> list[Gang]:
+        members: dict[tuple[str, str], list[Object]] = defaultdict(list)
+        single = []
+        for pod in pods:
+            if (objects.spec(pod).get("schedulerName") or "") not in SCHEDULERS:
+                continue
+            group_name = objects.annotations_of(pod).get(objects.GROUP_NAME)
+            if group_name:
+                members[objects.namespace(pod), group_name].append(pod)
+            else:
+                single.append(Gang(None, [pod]))
+        grouped = [Gang(group, members.get(key_of(group), [])) for group in self._mirror.all(POD_GROUPS)]
+        return sorted([*grouped, *single], key=self._order)
+
+    def _order(self, gang: Gang) -> tuple[int, str, tuple[str, str]]:
+        subject = gang.group or next(iter(gang.pods), None)
+        if subject is None:
+            return 0, "", ("", "")
+        return -self._priority(gang), str(subject["metadata"].get("creationTimestamp", "")), key_of(subject)
+
+    def _priority(self, gang: Gang) -> int:
+        name = objects.spec(gang.group).get("priorityClassName") if gang.group else None
+        found = self._mirror.get(PRIORITY_CLASSES, "", str(name)) if name else None
+        return int(found.get("value") or 0) if found else 0
+
+    def _enqueue(self, gang: Gang, room: Room) -> str:
+        """The phase with which the gang enters the allocate step."""
+        if gang.group is None:
+            return "Inqueue"
+        phase = str(objects.status(gang.group).get("phase") or "Pending")
+        if phase == "Pending" and _devices_idle(gang.group, room):
+            return "Inqueue"
+        return phase
+
+    def _allocate(self, gang: Gang, room: Room, phase: str) -> dict[str, str]:
+        if phase == "Completed" or not gang.complete or not gang.unbound:
+            return {}
+        return room.place(sorted(gang.unbound, key=key_of)) or {}
+
+    def _closing_phase(self, gang: Gang, phase: str, bound: int) -> str:
+        closing = gang.phase(bound)
+        return "Inqueue" if closing == "Pending" and phase == "Inqueue" else closing
+
+    async def _bind(self, gang: Gang, seats: dict[str, str]) -> int:
+        bound = 0
+        for pod in gang.unbound:
+            node = seats.get(objects.name(pod))
+            bound += await self._bind_one(pod, node) if node else 0
+        return bound
+
+    async def _bind_one(self, pod: Object, node: str) -> int:
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": objects.name(pod), "namespace": objects.namespace(pod), "uid": objects.uid(pod)},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        try:
+            await self._api.create(BINDINGS, objects.namespace(pod), body)
+        except KubeError:
+            return 0  # deleted or gated meanwhile: the next session sees it
+        self._assumed[objects.uid(pod)] = node
+        return 1
+
+    async def _write_phase(self, gang: Gang, phase: str) -> bool:
+        if gang.group is None or objects.status(gang.group).get("phase") == phase:
+            return True
+        patch = {"metadata": {"uid": objects.uid(gang.group)}, "status": {"phase": phase}}
+        place = objects.namespace(gang.group), objects.name(gang.group)
+        try:
+            await self._api.patch(POD_GROUPS, *place, patch, patch_type=PatchType.MERGE)
+        except KubeError:
+            return False
+        return True
+
+
+def _seated(pod: Object, node: str | None) -> Object:
+    return {**pod, "spec": {**objects.spec(pod), "nodeName": node}} if node else pod
+
+
+def _devices_idle(group: Object, room: Room) -> bool:
+    """The enqueue check of MindCluster's plugin with forceEnqueue: only idle NPUs count, without accounting."""
+    needs = objects.spec(group).get("minResources") or {}
+    return all(room.idle(name) >= objects.quantity(need) for name, need in needs.items() if "/" in name)

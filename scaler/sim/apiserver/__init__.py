@@ -1,0 +1,1 @@
+"""The simulated API server: objects, versions, rules of the API, and its faults. No scheduler, no kubelet."""

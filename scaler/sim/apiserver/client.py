@@ -1,0 +1,195 @@
+"""KubeApi on the simulated API server, as one client sees it: with latency, faults and an audit of its writes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from scaler.kube.api import Object, Page, PatchType, Resource, WatchEvent
+from scaler.kube.errors import KubeError
+from scaler.sim.apiserver.deletion import DeleteOptions
+from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.reading import Query
+from scaler.sim.apiserver.server import ApiServer
+from scaler.sim.apiserver.store import Record
+from scaler.sim.apiserver.watching import Watch
+
+T = TypeVar("T")
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One line of the audit: who wrote what when. With an empty `error` it took effect and `version` is the new one."""
+
+    moment: float
+    client: str
+    verb: str
+    resource: Resource
+    namespace: str
+    name: str
+    version: str = ""
+    error: str = ""
+
+
+class SimClient:
+    """One client of an ApiServer. Half of `latency` seconds passes before the effect of a request and half after it.
+
+    With a seed other than 0 each half varies by up to one half, so that requests overtake each other.
+    """
+
+    def __init__(
+        self, server: ApiServer, name: str, *, latency: float, seed: int, audit: deque[Write],
+        interceptor: Interceptor | None = None,
+    ) -> None:  # fmt: skip
+        self.server = server
+        self.name = name
+        self.interceptor = interceptor or Interceptor()
+        self.audit = audit
+        self._latency = latency
+        self._random = random.Random(f"{name}-{seed}") if seed else None  # noqa: S311 - for order, not for secrets
+        self._watches: list[Watch] = []
+
+    async def list(  # noqa: PLR0913 - the signature of KubeApi
+        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
+        limit: int = 0, continue_token: str = "", resource_version: str = "", decode: Any = None,
+    ) -> Page[Any]:  # fmt: skip
+        """See KubeApi.list."""
+        query = Query(
+            label_selector=label_selector, field_selector=field_selector, limit=limit, continue_token=continue_token,
+            resource_version=resource_version,
+        )  # fmt: skip
+        request = Request(self.name, "list", resource, namespace or "")
+        page = await self._send(request, lambda: self.server.list(resource, namespace, query))
+        items = [item for item in (_decoded(record, decode) for record in page.records) if item is not None]
+        if decode is None and not self.server.catalog.find(resource).custom:
+            for item in items:
+                # In a list only custom resources say what they are, as from a real API server.
+                del item["apiVersion"], item["kind"]
+        return Page(items, str(page.version), page.continue_token)
+
+    async def watch(
+        self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
+        field_selector: str = "", timeout_seconds: int = 300, decode: Any = None,
+    ) -> AsyncIterator[WatchEvent[Any]]:  # fmt: skip
+        """See KubeApi.watch."""
+        query = Query(label_selector=label_selector, field_selector=field_selector, resource_version=resource_version)
+        request = Request(self.name, "watch", resource, namespace or "")
+        watch = await self._send(request, lambda: self._open(resource, namespace, query, timeout_seconds))
+        self._watches.append(watch)
+        try:
+            while events := await watch.next():
+                for event in events:
+                    if not await self.interceptor.deliver(request, event):
+                        return
+                    obj = None if event.record is None else _decoded(event.record, decode)
+                    if obj is not None or event.record is None:
+                        yield WatchEvent(event.type, obj, str(event.version))
+        finally:
+            self._watches.remove(watch)
+            watch.close()
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        """See KubeApi.get."""
+        request = Request(self.name, "get", resource, namespace or "", name)
+        record = await self._send(request, lambda: self.server.get(resource, namespace, name))
+        return record.copy()
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+        """See KubeApi.create. Creating one of kinds.BINDINGS binds the pod of that name."""
+        request = Request(self.name, "create", resource, namespace or "", _name_in(body), body=body)
+        return (await self._write(request, lambda: self.server.create(resource, namespace, body))).copy()
+
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
+    ) -> Object:
+        """See KubeApi.replace."""
+        request = Request(self.name, "replace", resource, namespace or "", name, subresource, body)
+        record = await self._write(
+            request, lambda: self.server.replace(resource, namespace, name, body, subresource=subresource)
+        )
+        return record.copy()
+
+    async def patch(
+        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
+        subresource: str = "",
+    ) -> Object:  # fmt: skip
+        """See KubeApi.patch."""
+        request = Request(self.name, "patch", resource, namespace or "", name, subresource, patch)
+        record = await self._write(
+            request, lambda: self.server.patch(resource, namespace, name, patch, patch_type, subresource)
+        )
+        return record.copy()
+
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
+        grace_period_seconds: int | None = None, propagation_policy: str = "",
+    ) -> None:  # fmt: skip
+        """See KubeApi.delete."""
+        options = DeleteOptions(
+            uid=uid, resource_version=resource_version, grace_period_seconds=grace_period_seconds,
+            propagation_policy=propagation_policy,
+        )  # fmt: skip
+        request = Request(self.name, "delete", resource, namespace or "", name)
+        await self._write(request, lambda: self.server.delete(resource, namespace, name, options))
+
+    def cut_watches(self, resource: Resource | None = None) -> int:
+        """Ends this client's open watches (of one resource) as a closed connection would; returns how many."""
+        cut = [watch for watch in self._watches if resource in (None, watch.kind.resource)]
+        for watch in cut:
+            watch.cut()
+        return len(cut)
+
+    def _open(self, resource: Resource, namespace: str | None, query: Query, timeout: float) -> Watch:
+        return Watch(self.server.store, self.server.catalog.find(resource), namespace, query, timeout)
+
+    async def _send(self, request: Request, effect: Callable[[], T]) -> T:
+        await self._travel()
+        await self.interceptor.before(request)
+        result = effect()
+        await self._travel()
+        await self.interceptor.after(request)
+        return result
+
+    async def _write(self, request: Request, effect: Callable[[], Record]) -> Record:
+        def audited() -> Record:
+            try:
+                record = effect()
+            except KubeError as error:
+                self._note(request, error=str(error))
+                raise
+            self._note(request, name=record.object["metadata"]["name"], version=str(record.version))
+            return record
+
+        return await self._send(request, audited)
+
+    def _note(self, request: Request, *, name: str = "", version: str = "", error: str = "") -> None:
+        moment = self.server.clock.now()
+        verb = f"{request.verb} {request.subresource}".strip()
+        name = request.name or name
+        self.audit.append(Write(moment, self.name, verb, request.resource, request.namespace, name, version, error))
+
+    async def _travel(self) -> None:
+        if self._latency:
+            factor = 0.5 if self._random is None else self._random.uniform(0.25, 0.75)
+            await asyncio.sleep(self._latency * factor)
+
+
+def _name_in(body: Any) -> str:
+    """The name in a body, of which nothing is known yet."""
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _decoded(record: Record, decode: Any) -> Any:
+    """The object as its reader wants it; None, as if it were not there, when it is not what `decode` says."""
+    if decode is None:
+        return record.copy()
+    try:
+        return record.decode(decode)
+    except msgspec.ValidationError:
+        return None

@@ -1,0 +1,116 @@
+"""How an object goes away: preconditions, grace periods and finalizers, in the order in which an API server takes them.
+
+Decides only; the server stores what comes out.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from scaler.clock import rfc3339, seconds_of
+from scaler.kube.api import Object
+from scaler.sim.apiserver import pods, refusals
+from scaler.sim.apiserver.kinds import Kind
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+
+_FINALIZER_OF = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+
+
+class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a DELETE asks for; the fields are those of KubeApi.delete."""
+
+    uid: str = ""
+    resource_version: str = ""
+    grace_period_seconds: int | None = None
+    propagation_policy: str = ""
+
+
+class Outcome(Enum):
+    """What a DELETE does to the object."""
+
+    NOTHING = "already on its way out"
+    MARK = "stays, marked"
+    REMOVE = "is removed"
+
+
+def check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None:
+    """ConflictError when uid or resourceVersion differ."""
+    metadata = obj["metadata"]
+    pairs = (("UID", options.uid, "uid"), ("ResourceVersion", options.resource_version, "resourceVersion"))
+    for words, wanted, field in pairs:
+        if wanted and wanted != metadata[field]:
+            raise refusals.precondition(kind.resource, metadata["name"], words, wanted, metadata[field])
+
+
+def decide(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> Outcome:
+    """What becomes of the object (a private copy), whose metadata is brought up to date in place."""
+    metadata = obj["metadata"]
+    graceful = False
+    if kind.resource.kind == "Pod" and not kind.custom:
+        if _pending(obj, options):
+            return Outcome.NOTHING
+        graceful = _set_grace(obj, options, now)
+    _set_propagation(metadata, options.propagation_policy)
+    if metadata.get("finalizers"):
+        _mark(metadata, now, metadata.get("deletionGracePeriodSeconds", 0))
+        return Outcome.MARK
+    if graceful and metadata["deletionGracePeriodSeconds"] > 0:
+        return Outcome.MARK
+    return Outcome.REMOVE
+
+
+def is_over(obj: Object) -> bool:
+    """Whether an object that was just changed has nothing left to wait for."""
+    metadata = obj["metadata"]
+    waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return bool(metadata.get("deletionTimestamp")) and not waits
+
+
+def _pending(pod: Object, options: DeleteOptions) -> bool:
+    """A grace period under way can only be shortened."""
+    running = pod["metadata"].get("deletionGracePeriodSeconds")
+    if not pod["metadata"].get("deletionTimestamp") or not running:
+        return False
+    wanted = options.grace_period_seconds
+    return wanted is None or wanted >= running
+
+
+def _set_grace(pod: Object, options: DeleteOptions, now: float) -> bool:
+    metadata = pod["metadata"]
+    running = metadata.get("deletionGracePeriodSeconds")
+    if metadata.get("deletionTimestamp"):
+        if not running:
+            return False
+        period = options.grace_period_seconds or 0
+        start = seconds_of(metadata["deletionTimestamp"]) - running
+        metadata["deletionTimestamp"] = rfc3339(start + period)
+        metadata["deletionGracePeriodSeconds"] = period
+        return True
+    _mark(metadata, now, pods.grace_period(pod, options.grace_period_seconds))
+    return True
+
+
+def _mark(metadata: Object, now: float, grace: int) -> None:
+    if metadata.get("deletionTimestamp"):
+        return
+    metadata["deletionTimestamp"] = rfc3339(now + grace)
+    metadata["deletionGracePeriodSeconds"] = grace
+    if "generation" in metadata:
+        metadata["generation"] += 1
+
+
+def _set_propagation(metadata: Object, policy: str) -> None:
+    if not policy:
+        return
+    finalizers = [name for name in metadata.get("finalizers") or () if name not in (FOREGROUND, ORPHAN)]
+    if policy in _FINALIZER_OF:
+        finalizers.append(_FINALIZER_OF[policy])
+    elif policy != "Background":
+        raise refusals.unprocessable(f'propagationPolicy: Unsupported value: "{policy}"')
+    metadata.pop("finalizers", None)
+    if finalizers:
+        metadata["finalizers"] = finalizers

@@ -1,0 +1,328 @@
+"""The simulated cluster over HTTP, well enough for a real kubectl and for the real client of scaler.kube.
+
+Server-side apply merges and owns no fields: what a later apply leaves out stays. There are no dry runs, no access
+control and no TLS; it listens where it is told to, on loopback by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from scaler.kube.api import EventType, KubeApi, Object, PatchType, Resource, WatchEvent
+from scaler.kube.errors import KubeError, NotFoundError, StatusError
+from scaler.sim.apiserver import discovery, protobuf, refusals, tables
+from scaler.sim.apiserver.kinds import BINDINGS, Kind
+from scaler.sim.cluster import SimCluster
+
+_APPLY = "application/apply-patch+yaml"
+_MAX_BODY = 3 * 1024 * 1024
+_SERVER_ERROR = re.compile(r"(5\d\d) (\w+): (.*)", re.DOTALL)
+
+
+@asynccontextmanager
+async def serve(cluster: SimCluster, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serves the cluster while the context lasts; gives the URL. Port 0 takes a free one. Needs a real-time loop."""
+    app = web.Application(client_max_size=_MAX_BODY)
+    app.router.add_route("*", "/{path:.*}", _Facade(cluster).handle)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        yield f"http://{host}:{runner.addresses[0][1]}"
+    finally:
+        cluster.cut_all_watches()
+        await runner.cleanup()
+
+
+def kubeconfig(url: str, namespace: str = "default") -> str:
+    """A kubeconfig (YAML) for kubectl and for the real client."""
+    name = "simulated"
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": {"server": url}}],
+            "users": [{"name": name, "user": {}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}],
+            "current-context": name,
+        }
+    )
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """What a path is about."""
+
+    kind: Kind
+    namespace: str | None
+    name: str
+    subresource: str
+
+    @property
+    def resource(self) -> Resource:
+        return self.kind.resource
+
+
+class _Facade:
+    """One handler for everything; each request is one call of KubeApi."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._client = cluster.client("http", latency=0)
+        self._kube: KubeApi = self._client
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._answer(request)
+        except KubeError as error:
+            return _refusal(error)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path.strip("/")
+        if path in ("healthz", "livez", "readyz"):
+            return web.Response(text="ok")
+        found = discovery.document(path, self._cluster.server.catalog)
+        if found is not None:
+            return _json(found)
+        if request.query.get("dryRun"):
+            raise refusals.bad_request("dry runs are not simulated")
+        if request.method == "POST" and path.endswith("/bindings"):
+            return await self._bind(path.split("/")[3], "", await _body(request))
+        target = self._target(path)
+        match request.method:
+            case "GET":
+                return await self._read(request, target)
+            case "POST":
+                return await self._create(target, await _body(request))
+            case "PUT":
+                return await self._replace(target, await _body(request))
+            case "PATCH":
+                return await self._patch(request, target)
+            case "DELETE":
+                return await self._delete(request, target)
+        raise refusals.method_not_allowed()
+
+    def _target(self, path: str) -> _Target:
+        """`api/v1/[namespaces/NS/]PLURAL[/NAME[/SUBRESOURCE]]`, or `apis/GROUP/...` likewise."""
+        parts = path.split("/")
+        if parts[0] == "api" and len(parts) > 2:
+            group, version, rest = "", parts[1], parts[2:]
+        elif parts[0] == "apis" and len(parts) > 3:
+            group, version, rest = parts[1], parts[2], parts[3:]
+        else:
+            raise refusals.unknown_resource()
+        namespace = None
+        if rest[0] == "namespaces" and len(rest) > 2 and rest[2] != "status":
+            namespace, rest = rest[1], rest[2:]
+        kind = self._cluster.server.catalog.named(group, version, rest[0])
+        name, subresource = ([*rest[1:], "", ""])[:2]
+        return _Target(kind, namespace, name, subresource)
+
+    # Reading.
+
+    async def _read(self, request: web.Request, target: _Target) -> web.StreamResponse:
+        if target.subresource not in ("", "status"):
+            raise refusals.unknown_resource()
+        if target.name:
+            obj = await self._kube.get(target.resource, target.namespace, target.name)
+            return _json(self._shown(request, target, [obj]) or obj)
+        if request.query.get("watch") in ("true", "1"):
+            return await self._watch(request, target)
+        page = await self._kube.list(
+            target.resource, target.namespace, **_selectors(request), limit=_number(request, "limit"),
+            continue_token=request.query.get("continue", ""),
+            resource_version=request.query.get("resourceVersion", ""),
+        )  # fmt: skip
+        metadata = {"resourceVersion": page.resource_version}
+        if page.continue_token:
+            metadata["continue"] = page.continue_token
+        shown = self._shown(request, target, page.items)
+        if shown is not None:
+            return _json({**shown, "metadata": metadata})
+        api_version, kind = target.resource.api_version, f"{target.resource.kind}List"
+        items = [_bare(target.kind, item) for item in page.items]
+        return _json({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
+
+    async def _watch(self, request: web.Request, target: _Target) -> web.StreamResponse:
+        if request.query.get("sendInitialEvents") == "true":
+            raise refusals.unprocessable("sendInitialEvents: Forbidden: lists come by listing here")
+        watch: Any = self._kube.watch(
+            target.resource, target.namespace, resource_version=request.query.get("resourceVersion", ""),
+            **_selectors(request), timeout_seconds=_number(request, "timeoutSeconds") or 1800,
+        )  # fmt: skip
+        async with aclosing(watch) as stream:
+            return await self._stream(request, target, stream)
+
+    async def _stream(
+        self, request: web.Request, target: _Target, stream: AsyncIterator[WatchEvent[Object]]
+    ) -> web.StreamResponse:
+        """Refusals of the watch itself come as errors, later ones within the stream, as from a real server."""
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        opening = asyncio.ensure_future(anext(stream, None))
+        # Whether a watch is refused shows at once; a watch that is not refused may be silent for long.
+        await asyncio.wait([opening], timeout=0.05)
+        if opening.done() and opening.exception() is not None:
+            opening.result()
+        await response.prepare(request)
+        bookmarks = request.query.get("allowWatchBookmarks") in ("true", "1")
+        try:
+            event = await opening
+            while event is not None:
+                if bookmarks or event.type is not EventType.BOOKMARK:
+                    line = {"type": event.type.value, "object": self._event_object(request, target, event)}
+                    await response.write(msgspec.json.encode(line) + b"\n")
+                event = await anext(stream, None)
+        except KubeError as error:
+            await response.write(msgspec.json.encode({"type": "ERROR", "object": _status(error)}) + b"\n")
+        except ConnectionResetError:
+            return response
+        finally:
+            opening.cancel()
+        return response
+
+    def _event_object(self, request: web.Request, target: _Target, event: WatchEvent[Object]) -> Object:
+        if event.object is None:
+            metadata = {"resourceVersion": event.resource_version, "creationTimestamp": None}
+            return {"kind": target.resource.kind, "apiVersion": target.resource.api_version, "metadata": metadata}
+        shown = self._shown(request, target, [event.object])
+        return event.object if shown is None else {**shown, "metadata": {"resourceVersion": event.resource_version}}
+
+    def _shown(self, request: web.Request, target: _Target, objects: list[Object]) -> Object | None:
+        """The objects as a Table if that is what the client wants to see."""
+        if "as=Table" not in request.headers.get("Accept", ""):
+            return None
+        whole = request.query.get("includeObject") == "Object"
+        return tables.table(target.kind, objects, self._cluster.server.clock.now(), whole=whole)
+
+    # Writing.
+
+    async def _create(self, target: _Target, body: Any) -> web.Response:
+        if target.subresource == "binding":
+            return await self._bind(target.namespace, target.name, body)
+        if target.name:
+            raise refusals.method_not_allowed()
+        return _json(await self._kube.create(target.resource, target.namespace, _object(body)), 201)
+
+    async def _bind(self, namespace: str | None, name: str, body: Any) -> web.Response:
+        metadata = {**(_object(body).get("metadata") or {})}
+        if name:
+            metadata["name"] = name
+        await self._kube.create(BINDINGS, namespace, {**body, "metadata": metadata})
+        return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+
+    async def _replace(self, target: _Target, body: Any) -> web.Response:
+        obj = await self._kube.replace(
+            target.resource, target.namespace, target.name, _object(body), subresource=target.subresource
+        )
+        return _json(obj)
+
+    async def _patch(self, request: web.Request, target: _Target) -> web.Response:
+        body = await _body(request)
+        if request.content_type == _APPLY:
+            return await self._apply(target, _object(body))
+        try:
+            patch_type = PatchType(request.content_type)
+        except ValueError:
+            raise refusals.unsupported_media_type([*PatchType, _APPLY]) from None
+        obj = await self._kube.patch(
+            target.resource, target.namespace, target.name, body, patch_type=patch_type, subresource=target.subresource
+        )
+        return _json(obj)
+
+    async def _apply(self, target: _Target, body: Object) -> web.Response:
+        patch_type = PatchType.MERGE if target.kind.custom else PatchType.STRATEGIC
+        try:
+            obj = await self._kube.patch(
+                target.resource, target.namespace, target.name, body, patch_type=patch_type,
+                subresource=target.subresource,
+            )  # fmt: skip
+        except NotFoundError:
+            if target.subresource:
+                raise
+            return _json(await self._kube.create(target.resource, target.namespace, body), 201)
+        return _json(obj)
+
+    async def _delete(self, request: web.Request, target: _Target) -> web.Response:
+        if not target.name or target.subresource:
+            raise refusals.method_not_allowed()
+        options = await _body(request) if request.can_read_body else {}
+        options = {**dict(request.query), **(options if isinstance(options, dict) else {})}
+        preconditions = options.get("preconditions") or {}
+        grace = options.get("gracePeriodSeconds")
+        before = await self._kube.get(target.resource, target.namespace, target.name)
+        await self._kube.delete(
+            target.resource, target.namespace, target.name,
+            uid=preconditions.get("uid", ""), resource_version=preconditions.get("resourceVersion", ""),
+            grace_period_seconds=None if grace is None else int(grace),
+            propagation_policy=options.get("propagationPolicy", ""),
+        )  # fmt: skip
+        details = {"name": target.name, "kind": target.resource.plural, "uid": before["metadata"]["uid"]}
+        return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+
+
+def _selectors(request: web.Request) -> dict[str, str]:
+    names = {"label_selector": "labelSelector", "field_selector": "fieldSelector"}
+    return {name: request.query.get(parameter, "") for name, parameter in names.items()}
+
+
+def _number(request: web.Request, parameter: str) -> int:
+    text = request.query.get(parameter, "0")
+    if not (text.isascii() and text.isdigit()):
+        raise refusals.bad_request(f"{parameter}: a number is wanted, not {text!r}")
+    return int(text)
+
+
+def _bare(kind: Kind, obj: Object) -> Object:
+    """Items of a list of built-in objects say neither apiVersion nor kind."""
+    if kind.custom:
+        return obj
+    return {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
+
+
+async def _body(request: web.Request) -> Any:
+    """JSON, YAML for apply, or the little protobuf that kubectl sends; BadRequestError when it cannot be read."""
+    data = await request.read()
+    try:
+        if request.content_type == protobuf.CONTENT_TYPE:
+            return protobuf.decode(data)
+        return yaml.safe_load(data) if request.content_type == _APPLY else msgspec.json.decode(data)
+    except (ValueError, yaml.YAMLError) as error:
+        raise refusals.bad_request(f"the body cannot be read: {error}") from None
+
+
+def _object(body: Any) -> Object:
+    if not isinstance(body, dict):
+        raise refusals.bad_request("the body is not an object")
+    return body
+
+
+def _json(body: Object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
+
+
+def _refusal(error: KubeError) -> web.Response:
+    status = _status(error)
+    response = _json(status, status["code"])
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(int(error.retry_after))
+    return response
+
+
+def _status(error: KubeError) -> Object:
+    code, reason, message = 500, "InternalError", str(error)
+    if isinstance(error, StatusError):
+        code, reason, message = error.status, error.reason, error.message
+    elif found := _SERVER_ERROR.fullmatch(message):
+        code, reason, message = int(found[1]), found[2], found[3]
+    return {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+        "reason": reason, "code": code,
+    }  # fmt: skip

@@ -1,0 +1,154 @@
+"""Which resources the simulated API server serves, and how each of them behaves.
+
+Built-in kinds are one table; custom ones follow from their CustomResourceDefinition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from scaler.kube import api
+from scaler.kube.api import Object, Resource
+from scaler.sim.apiserver.refusals import unknown_resource
+
+BINDINGS = Resource("", "v1", "bindings", "Binding")
+"""Create one of these, named like a pod, to bind the pod to `target.name`; works on a real API server as well."""
+
+POD_BINDINGS = Resource("", "v1", "pods/binding", "Binding")
+"""The same by the name of the subresource."""
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """One served resource. `schema` and `columns` are set for custom resources only."""
+
+    resource: Resource
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    custom: bool = False
+    status: bool = False
+    """Whether `status` can be written through the subresource only."""
+    generation: bool = False
+    """Whether `metadata.generation` counts changes of what the user wants."""
+    unconditional_update: bool = True
+    """Whether a PUT without resourceVersion is accepted."""
+    create_on_update: bool = False
+    """Whether a PUT of what is not there creates it."""
+    schema: dict[str, Any] | None = None
+    columns: tuple[dict[str, Any], ...] = ()
+
+
+def _builtin(resource: Resource, *short_names: str, **behaviour: Any) -> Kind:
+    return Kind(resource=resource, singular=resource.kind.lower(), short_names=short_names, **behaviour)
+
+
+def _other(group: str, plural: str, kind: str, *short_names: str, namespaced: bool = True, **behaviour: Any) -> Kind:
+    return _builtin(Resource(group, "v1", plural, kind, namespaced), *short_names, **behaviour)
+
+
+_RBAC = "rbac.authorization.k8s.io"
+_CONTROLLED = {"status": True, "generation": True}
+
+BUILT_IN: tuple[Kind, ...] = (
+    _builtin(api.PODS, "po", **_CONTROLLED),
+    _builtin(api.SERVICES, "svc", status=True),
+    _builtin(api.CONFIG_MAPS, "cm"),
+    _builtin(api.EVENTS, "ev", create_on_update=True),
+    _builtin(api.NODES, "no", status=True),
+    _builtin(api.NAMESPACES, "ns", status=True),
+    _builtin(api.DEPLOYMENTS, "deploy", **_CONTROLLED),
+    _builtin(api.LEASES, unconditional_update=False, create_on_update=True),
+    _builtin(api.PRIORITY_CLASSES, "pc"),
+    _builtin(api.CUSTOM_RESOURCE_DEFINITIONS, "crd", "crds", unconditional_update=False, **_CONTROLLED),
+    _other("", "secrets", "Secret"),
+    _other("", "serviceaccounts", "ServiceAccount", "sa"),
+    _other("", "endpoints", "Endpoints", "ep"),
+    _other("", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", status=True),
+    _other("", "persistentvolumes", "PersistentVolume", "pv", namespaced=False, status=True),
+    _other("", "resourcequotas", "ResourceQuota", "quota", status=True),
+    _other("apps", "replicasets", "ReplicaSet", "rs", **_CONTROLLED),
+    _other("apps", "statefulsets", "StatefulSet", "sts", **_CONTROLLED),
+    _other("apps", "daemonsets", "DaemonSet", "ds", **_CONTROLLED),
+    _other("batch", "jobs", "Job", **_CONTROLLED),
+    _other("policy", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", **_CONTROLLED),
+    _other("networking.k8s.io", "networkpolicies", "NetworkPolicy", "netpol", generation=True),
+    _other(_RBAC, "roles", "Role"),
+    _other(_RBAC, "rolebindings", "RoleBinding"),
+    _other(_RBAC, "clusterroles", "ClusterRole", namespaced=False),
+    _other(_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+)
+
+
+def kind_of(definition: Object) -> Kind:
+    """What a (validated) CustomResourceDefinition serves: its storage version, since nothing here converts versions."""
+    spec = definition["spec"]
+    names = spec["names"]
+    version = next(version for version in spec["versions"] if version.get("storage"))
+    namespaced = spec["scope"] == "Namespaced"
+    return Kind(
+        resource=Resource(spec["group"], version["name"], names["plural"], names["kind"], namespaced),
+        singular=names.get("singular") or names["kind"].lower(),
+        short_names=tuple(names.get("shortNames") or ()),
+        custom=True,
+        status="status" in (version.get("subresources") or {}),
+        generation=True,
+        unconditional_update=False,
+        schema=(version.get("schema") or {}).get("openAPIV3Schema"),
+        columns=tuple(version.get("additionalPrinterColumns") or ()),
+    )
+
+
+class Catalog:
+    """What is served at the moment."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, str, str], Kind] = {}
+        self._definitions: dict[str, Kind] = {}
+        for kind in BUILT_IN:
+            self._add(kind)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(tuple(self._kinds.values()))
+
+    def find(self, resource: Resource) -> Kind:
+        """The served kind of that group, version and plural; NotFoundError when there is none."""
+        return self.named(resource.group, resource.version, resource.plural)
+
+    def named(self, group: str, version: str, plural: str) -> Kind:
+        kind = self._kinds.get((group, version, plural))
+        if kind is None:
+            raise unknown_resource()
+        return kind
+
+    def of(self, obj: Object) -> Kind:
+        """The kind that an object says it is; NotFoundError when it is not served."""
+        for kind in self._kinds.values():
+            if kind.resource.kind == obj.get("kind") and kind.resource.api_version == obj.get("apiVersion"):
+                return kind
+        raise unknown_resource()
+
+    def define(self, definition: Object) -> None:
+        """Starts serving a CustomResourceDefinition, or serves its new form."""
+        name = definition["metadata"]["name"]
+        self.undefine(name)
+        self._definitions[name] = kind_of(definition)
+        self._add(self._definitions[name])
+
+    def of_definition(self, name: str) -> Kind:
+        """What a CustomResourceDefinition of that name serves."""
+        return self._definitions[name]
+
+    def undefine(self, name: str) -> None:
+        """Stops serving what a CustomResourceDefinition served, if it did."""
+        kind = self._definitions.pop(name, None)
+        if kind is not None:
+            del self._kinds[_key(kind.resource)]
+
+    def _add(self, kind: Kind) -> None:
+        self._kinds[_key(kind.resource)] = kind
+
+
+def _key(resource: Resource) -> tuple[str, str, str]:
+    return resource.group, resource.version, resource.plural

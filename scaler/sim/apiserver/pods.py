@@ -1,0 +1,203 @@
+"""What an API server does to pods: defaults, scheduling gates, binding, and which parts of the spec may ever change.
+
+Defaults stop at what a controller or a scheduler reads; they are not the whole of Kubernetes' defaulting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scaler.kube.api import PODS, Object
+from scaler.kube.errors import KubeError
+from scaler.sim.apiserver import refusals
+
+_SPEC_DEFAULTS: dict[str, Any] = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+}
+_CONTAINER_DEFAULTS: dict[str, Any] = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+_IMMUTABLE = (
+    "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
+    "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_NO_GATES_AFTER_CREATION = (
+    "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate '{}'"
+)
+
+
+def prepare(pod: Object) -> None:
+    """Fills in defaults and the status of a pod about to be created, in place."""
+    fill_defaults(pod)
+    spec = pod["spec"]
+    pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    if spec.get("schedulingGates"):
+        pod["status"]["conditions"] = [_gated_condition()]
+
+
+def fill_defaults(pod: Object) -> None:
+    """What a create and a PUT alike may leave out of the spec, in place."""
+    spec = pod.setdefault("spec", {})
+    if not spec.get("schedulingGates"):
+        spec.pop("schedulingGates", None)
+    for name, value in _SPEC_DEFAULTS.items():
+        spec.setdefault(name, value.copy() if isinstance(value, dict) else value)
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        _prepare_container(container)
+
+
+def _gated_condition() -> Object:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+
+
+def _prepare_container(container: Object) -> None:
+    for name, value in _CONTAINER_DEFAULTS.items():
+        container.setdefault(name, value)
+    image = str(container.get("image", ""))
+    latest = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
+    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+    for port in container.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+    resources = container.setdefault("resources", {})
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    for variable in container.get("env") or ():
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference:
+            reference.setdefault("apiVersion", "v1")
+
+
+def _qos_class(spec: Object) -> str:
+    resources = [container["resources"] for container in spec.get("containers") or ()]
+    computed = [
+        {kind: {name: amount for name, amount in (entry.get(kind) or {}).items() if name in ("cpu", "memory")}
+         for kind in ("limits", "requests")}
+        for entry in resources
+    ]  # fmt: skip
+    if not any(entry["limits"] or entry["requests"] for entry in computed):
+        return "BestEffort"
+    guaranteed = all(len(entry["limits"]) == 2 and entry["limits"] == entry["requests"] for entry in computed)
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def create_problems(pod: Object) -> Iterator[str]:
+    """Why a pod must not be created."""
+    spec = pod["spec"]
+    if not spec.get("containers"):
+        yield "spec.containers: Required value"
+    seen: set[str] = set()
+    for index, container in enumerate(spec.get("containers") or ()):
+        name = container.get("name")
+        if not isinstance(name, str) or not name:
+            yield f"spec.containers[{index}].name: Required value"
+        elif name in seen:
+            yield f'spec.containers[{index}].name: Duplicate value: "{name}"'
+        else:
+            seen.add(name)
+        if not container.get("image"):
+            yield f"spec.containers[{index}].image: Required value"
+        for place, variable in enumerate(container.get("env") or ()):
+            if not variable.get("name"):
+                yield f"spec.containers[{index}].env[{place}].name: Required value"
+    yield from _gate_problems(spec)
+
+
+def _gate_problems(spec: Object) -> Iterator[str]:
+    gates = spec.get("schedulingGates") or ()
+    if gates and spec.get("nodeName"):
+        yield "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
+    names = [gate.get("name") for gate in gates]
+    for index, name in enumerate(names):
+        if not name:
+            yield f"spec.schedulingGates[{index}]: Required value"
+        elif name in names[:index]:
+            yield f'spec.schedulingGates[{index}]: Duplicate value: "{name}"'
+
+
+def update_problems(old: Object, new: Object) -> Iterator[str]:
+    """Why a pod must not change like this."""
+    before, after = dict(old["spec"]), dict(new["spec"])
+    gates_before = {gate.get("name") for gate in before.pop("schedulingGates", None) or ()}
+    for gate in after.pop("schedulingGates", None) or ():
+        if gate.get("name") not in gates_before:
+            yield _NO_GATES_AFTER_CREATION.format(gate.get("name"))
+    tolerations = after.pop("tolerations", None) or []
+    if any(toleration not in tolerations for toleration in before.pop("tolerations", None) or ()):
+        yield _IMMUTABLE
+        return
+    for spec in (before, after):
+        spec.pop("activeDeadlineSeconds", None)
+        spec["containers"] = _without_images(spec.get("containers"))
+        spec["initContainers"] = _without_images(spec.get("initContainers"))
+    if gates_before:
+        _forgive_narrowing(before, after)
+    if before != after:
+        yield _IMMUTABLE
+
+
+def _without_images(containers: Any) -> list[Any]:
+    return [{**container, "image": ""} for container in containers or ()]
+
+
+def _forgive_narrowing(before: Object, after: Object) -> None:
+    """A gated pod may get additional node selectors."""
+    wider, narrower = before.get("nodeSelector") or {}, after.get("nodeSelector") or {}
+    if all(narrower.get(key) == value for key, value in wider.items()):
+        before.pop("nodeSelector", None)
+        after.pop("nodeSelector", None)
+
+
+def grace_period(pod: Object, wanted: int | None) -> int:
+    """Seconds between deletion and the end, as the API server decides: none without a node or after the end."""
+    spec, phase = pod.get("spec") or {}, (pod.get("status") or {}).get("phase")
+    if not spec.get("nodeName") or phase in ("Failed", "Succeeded"):
+        return 0
+    seconds = spec.get("terminationGracePeriodSeconds", 30) if wanted is None else wanted
+    return max(1, seconds) if seconds < 0 else seconds
+
+
+def bind(pod: Object, binding: Object, now: str) -> None:
+    """Puts a pod (a private copy) on a node; ConflictError when it is bound, gated or on its way out."""
+    problem = _bind_problem(pod)
+    if problem is not None:
+        raise problem
+    target = binding.get("target")
+    node = target.get("name") if isinstance(target, dict) and target.get("kind", "Node") in ("", "Node") else None
+    if not node:
+        raise refusals.internal("target.name: Required value")
+    pod["spec"]["nodeName"] = node
+    for field in ("labels", "annotations"):
+        extra = binding.get("metadata", {}).get(field)
+        if extra:
+            pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **extra}
+    set_condition(pod, {"type": "PodScheduled", "status": "True", "lastTransitionTime": now})
+
+
+def _bind_problem(pod: Object) -> KubeError | None:
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    if pod["metadata"].get("deletionTimestamp"):
+        return refusals.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        return refusals.conflict(PODS, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        return refusals.conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
+    return None
+
+
+def set_condition(obj: Object, condition: Object) -> None:
+    """Adds or replaces the condition of that type in `status.conditions`, in place."""
+    conditions = obj.setdefault("status", {}).setdefault("conditions", [])
+    conditions[:] = [old for old in conditions if old.get("type") != condition["type"]] + [condition]

@@ -1,0 +1,343 @@
+"""The simulated API server: every verb, synchronously, on the versioned store. No asyncio, no latency, no faults.
+
+What a client sees of it (time, faults, watches) is in client.py; what is particular about a kind in strategies.py.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from scaler.clock import Clock, rfc3339
+from scaler.kube.api import NAMESPACES, PODS, Object, PatchType, Resource
+from scaler.kube.errors import BadRequestError
+from scaler.sim.apiserver import deletion, pods, reading, refusals, schema, shapes, strategies, validation
+from scaler.sim.apiserver.deletion import DeleteOptions, Outcome
+from scaler.sim.apiserver.kinds import BINDINGS, POD_BINDINGS, Catalog, Kind
+from scaler.sim.apiserver.patches import json_patch, merge_patch
+from scaler.sim.apiserver.reading import Query, RecordPage
+from scaler.sim.apiserver.store import Key, Record, Store
+from scaler.sim.apiserver.strategic import strategic_merge
+
+# The server's own fields of metadata: what a client sends is ignored.
+_SYSTEM_FIELDS = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+                  "generation", "generateName")  # fmt: skip
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+_NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
+
+
+class ApiServer:
+    """All objects of one cluster. Raises kube.errors only.
+
+    Namespaces that nobody created come into being when they are used, unless `strict_namespaces`.
+    """
+
+    def __init__(self, clock: Clock, *, seed: int = 0, history: int = 4096, strict_namespaces: bool = False) -> None:
+        self.clock = clock
+        self.store = Store(history=history)
+        self.catalog = Catalog()
+        self._random = random.Random(f"objects-{seed}")  # noqa: S311 - for uids, not for secrets
+        self._cluster_ips = 0
+        self._strict_namespaces = strict_namespaces
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> Record:
+        kind, key = self._locate(resource, namespace, name)
+        return self._record(kind, key)
+
+    def list(self, resource: Resource, namespace: str | None, query: Query) -> RecordPage:
+        return reading.list_page(self.store, self.catalog.find(resource), namespace, query)
+
+    def create(self, resource: Resource, namespace: str | None, body: Object) -> Record:
+        if resource.plural in (BINDINGS.plural, POD_BINDINGS.plural):
+            return self._bind(namespace, body)
+        kind = self.catalog.find(resource)
+        obj = self._accept(kind, _private(body))
+        self._start_metadata(kind, namespace, obj)
+        self._ensure_namespace(obj["metadata"].get("namespace", ""))
+        self._allocate(obj)
+        strategies.prepare(kind, obj)
+        name = obj["metadata"]["name"]
+        problems = strategies.create_problems(kind, obj)
+        if problems:
+            raise refusals.invalid(kind.resource, name, problems)
+        key = (obj["metadata"].get("namespace", ""), name)
+        if key in self.store.table(kind.resource).records:
+            raise refusals.already_exists(kind.resource, name)
+        return self._put(kind, key, obj)
+
+    def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
+    ) -> Record:  # fmt: skip
+        kind, key = self._locate(resource, namespace, name)
+        obj = self._accept(kind, _private(body))
+        if kind.create_on_update and key not in self.store.table(kind.resource).records:
+            obj["metadata"].pop("resourceVersion", None)
+            return self.create(resource, namespace, obj)
+        record = self._record(kind, key)
+        if not obj["metadata"].get("name"):
+            raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable")
+        deletion.check_preconditions(kind, record.object, DeleteOptions(uid=obj["metadata"].get("uid", "")))
+        if not obj["metadata"].get("resourceVersion"):
+            if not kind.unconditional_update:
+                words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+                raise refusals.invalid(kind.resource, name, [words])
+            obj["metadata"]["resourceVersion"] = record.object["metadata"]["resourceVersion"]
+        return self._update(kind, key, record, obj, subresource)
+
+    def patch(
+        self, resource: Resource, namespace: str | None, name: str, patch: Any, patch_type: PatchType,
+        subresource: str = "",
+    ) -> Record:  # fmt: skip
+        kind, key = self._locate(resource, namespace, name)
+        record = self._record(kind, key)
+        patched = _patched(kind, record.copy(), _private(patch), patch_type)
+        try:
+            obj = self._accept(kind, patched)
+        except BadRequestError as error:
+            raise refusals.unprocessable(f'"" is invalid: patch: {error.message}') from None
+        if not subresource or not kind.custom:
+            _check_same(kind, record.object, obj)
+        return self._update(kind, key, record, obj, subresource)
+
+    def delete(self, resource: Resource, namespace: str | None, name: str, options: DeleteOptions) -> Record:
+        """Returns the object as it is after the call, or its last words."""
+        kind, key = self._locate(resource, namespace, name)
+        record = self._record(kind, key)
+        deletion.check_preconditions(kind, record.object, options)
+        obj = record.copy()
+        outcome = deletion.decide(kind, obj, options, self.clock.now())
+        if outcome is Outcome.NOTHING:
+            return record
+        if obj != record.object:
+            record = self._put(kind, key, obj)
+        return self._remove(kind, key) if outcome is Outcome.REMOVE else record
+
+    # Where things are.
+
+    def _locate(self, resource: Resource, namespace: str | None, name: str) -> tuple[Kind, Key]:
+        kind = self.catalog.find(resource)
+        if kind.resource.namespaced and not namespace:
+            raise refusals.bad_request("an empty namespace may not be set when a resource name is provided")
+        return kind, (namespace or "" if kind.resource.namespaced else "", name)
+
+    def _record(self, kind: Kind, key: Key) -> Record:
+        record = self.store.table(kind.resource).records.get(key)
+        if record is None:
+            raise refusals.not_found(kind.resource, key[1])
+        return record
+
+    def _put(self, kind: Kind, key: Key, obj: Object) -> Record:
+        if kind.resource.kind == "CustomResourceDefinition":
+            self.catalog.define(obj)
+        return self.store.put(kind.resource, key, obj, self.clock.now())
+
+    def _remove(self, kind: Kind, key: Key) -> Record:
+        """The end of an object, and of what cannot be without it."""
+        record = self.store.delete(kind.resource, key, self.clock.now())
+        if kind.resource.kind == "CustomResourceDefinition":
+            self._empty(self.catalog.of_definition(key[1]), "")
+            self.catalog.undefine(key[1])
+        elif kind.resource == NAMESPACES:
+            for other in self.catalog:
+                if other.resource.namespaced:
+                    self._empty(other, key[1])
+        return record
+
+    def _empty(self, kind: Kind, namespace: str) -> None:
+        for key in tuple(self.store.table(kind.resource).keys):
+            if namespace in ("", key[0]):
+                self.store.delete(kind.resource, key, self.clock.now())
+
+    # What goes in.
+
+    def _accept(self, kind: Kind, body: Any) -> Object:
+        """The body as an object of that kind, pruned and with its fields in order; BadRequestError when it is none."""
+        if not isinstance(body, dict):
+            raise refusals.bad_request("the body is not an object")
+        api_version, name = kind.resource.api_version, kind.resource.kind
+        if kind.custom and not (body.get("kind") and body.get("apiVersion")):
+            raise refusals.bad_request("Object 'Kind' or 'apiVersion' is missing")
+        found = (body.get("apiVersion") or api_version, body.get("kind") or name)
+        if found != (api_version, name):
+            raise refusals.bad_request(f"the API version in the data {found} does not match the expected {api_version}")
+        problem = shapes.problem(kind, body)
+        if problem:
+            raise refusals.bad_request(f"{name} in version {kind.resource.version!r} cannot be handled: {problem}")
+        if not kind.custom:
+            body = shapes.without_nulls(body)
+        rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
+        metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value not in _EMPTY}
+        metadata.pop("managedFields", None)
+        obj = {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
+        return schema.prune(obj, kind.schema)
+
+    def _start_metadata(self, kind: Kind, namespace: str | None, obj: Object) -> None:
+        sent = obj["metadata"]
+        if sent.get("resourceVersion"):
+            raise refusals.internal("resourceVersion should not be set on objects to be created")
+        own: Object = {"name": sent.get("name") or self._generate_name(kind, sent)}
+        if sent.get("generateName"):
+            own["generateName"] = sent["generateName"]
+        if kind.resource.namespaced:
+            own["namespace"] = _namespace_of(namespace, sent)
+        own["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
+        own["resourceVersion"] = ""
+        if kind.generation:
+            own["generation"] = 1
+        own["creationTimestamp"] = rfc3339(self.clock.now())
+        rest = {key: value for key, value in sent.items() if key not in own and key not in _SYSTEM_FIELDS}
+        obj["metadata"] = own | rest
+
+    def _generate_name(self, kind: Kind, metadata: Object) -> str:
+        prefix = metadata.get("generateName")
+        if not prefix:
+            raise refusals.invalid(
+                kind.resource, "", ["metadata.name: Required value: name or generateName is required"]
+            )
+        return str(prefix)[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))
+
+    def _allocate(self, obj: Object) -> None:
+        spec = obj.get("spec") or {}
+        if obj["kind"] != "Service" or spec.get("type") == "ExternalName":
+            return
+        if not spec.get("clusterIP"):
+            self._cluster_ips += 1
+            spec["clusterIP"] = str(ipaddress.IPv4Address(_FIRST_CLUSTER_IP + self._cluster_ips))
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        obj["spec"] = spec
+
+    def _ensure_namespace(self, name: str) -> None:
+        if not name or ("", name) in self.store.table(NAMESPACES).records:
+            return
+        if self._strict_namespaces or any(validation.name_problems(NAMESPACES, name)):
+            raise refusals.not_found(NAMESPACES, name)
+        self.create(NAMESPACES, None, {"metadata": {"name": name}})
+
+    # What changes.
+
+    def _update(self, kind: Kind, key: Key, record: Record, new: Object, subresource: str) -> Record:
+        if subresource not in ("", "status") or (subresource and not kind.status):
+            raise refusals.unknown_resource()
+        old = record.object
+        _check_identity(kind, old, new)
+        result = _merge_update(kind, old, new, subresource)
+        problems = strategies.update_problems(kind, old, result)
+        if problems:
+            raise refusals.invalid(kind.resource, key[1], problems)
+        if result == old:
+            return record
+        if kind.generation and _wants(kind, result) != _wants(kind, old):
+            result["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        record = self._put(kind, key, result)
+        return self._remove(kind, key) if deletion.is_over(result) else record
+
+    def _bind(self, namespace: str | None, body: Object) -> Record:
+        binding = _private(body)
+        problem = shapes.binding_problem(binding)
+        if problem:
+            raise refusals.bad_request(f"the body is no Binding: {problem}")
+        metadata = binding.get("metadata") or {}
+        kind, key = self._locate(PODS, namespace, str(metadata.get("name", "")))
+        record = self._record(kind, key)
+        deletion.check_preconditions(kind, record.object, DeleteOptions(uid=metadata.get("uid", "")))
+        pod = record.copy()
+        pods.bind(pod, binding, self.clock.timestamp())
+        pod["metadata"]["generation"] += 1
+        return self._put(kind, key, pod)
+
+
+def _private(body: Any) -> Any:
+    """A copy that shares nothing with the caller, which also proves that it is JSON."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(body))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise refusals.bad_request(f"the body is not JSON: {error}") from None
+
+
+def _namespace_of(namespace: str | None, metadata: Object) -> str:
+    named = metadata.get("namespace") or namespace
+    if not namespace or named != namespace:
+        raise refusals.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return namespace
+
+
+def _patched(kind: Kind, document: Object, patch: Any, patch_type: PatchType) -> Any:
+    if patch_type is PatchType.JSON:
+        return json_patch(document, patch)
+    if not isinstance(patch, dict):
+        raise refusals.bad_request("the patch is not an object")
+    if patch_type is PatchType.MERGE:
+        return merge_patch(document, patch)
+    if kind.custom:
+        raise refusals.unsupported_media_type((PatchType.JSON, PatchType.MERGE, "application/apply-patch+yaml"))
+    return strategic_merge(document, patch)
+
+
+def _check_identity(kind: Kind, old: Object, new: Object) -> None:
+    before, after = old["metadata"], new["metadata"]
+    name = before["name"]
+    if after.get("name") not in (None, "", name):
+        words = f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
+        raise refusals.bad_request(words)
+    if after.get("namespace") not in (None, "", before.get("namespace")):
+        raise refusals.bad_request("the namespace of the object does not match the namespace on the request")
+    version = after.get("resourceVersion") or "0"
+    if not (version.isascii() and version.isdigit()):
+        raise refusals.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+    if version not in ("0", before["resourceVersion"]):
+        raise refusals.stale(kind.resource, name)
+
+
+def _check_same(kind: Kind, old: Object, new: Object) -> None:
+    """A patch cannot turn an object into another; the status of a custom resource does not even look at the uid."""
+    wanted = new["metadata"].get("uid")
+    if wanted not in (None, old["metadata"]["uid"]):
+        problem = f'metadata.uid: Invalid value: "{wanted}": field is immutable'
+        raise refusals.invalid(kind.resource, old["metadata"]["name"], [problem])
+
+
+def _merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
+    """The new object with the parts that this request must not touch taken from the old one."""
+    metadata = {name: old["metadata"][name] for name in _SYSTEM_FIELDS if name in old["metadata"]}
+    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+    metadata |= {name: value for name, value in new["metadata"].items() if name not in _SYSTEM_FIELDS}
+    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+    if subresource == "status":
+        # A custom resource's metadata cannot be changed through its status, a pod's and a node's can.
+        result = {**old, "metadata": {**old["metadata"]} if kind.custom else metadata}
+        return _with_status(result, new)
+    result = {**new, "metadata": metadata}
+    if kind.status:
+        result = _with_status(result, old)
+    _keep_allocated(kind, old, result)
+    return result
+
+
+def _with_status(obj: Object, source: Object) -> Object:
+    result = {name: value for name, value in obj.items() if name != "status"}
+    return result | ({"status": source["status"]} if "status" in source else {})
+
+
+def _keep_allocated(kind: Kind, old: Object, new: Object) -> None:
+    if kind.resource.kind == "Pod" and not kind.custom:
+        pods.fill_defaults(new)
+    elif kind.resource.kind == "Service" and not kind.custom:
+        new["spec"] = {**(new.get("spec") or {})}
+        for field in ("clusterIP", "clusterIPs"):
+            if field in old["spec"]:
+                new["spec"].setdefault(field, old["spec"][field])
+
+
+def _wants(kind: Kind, obj: Object) -> Any:
+    """The part of an object that generation counts: what the user wants."""
+    if not kind.custom:
+        return obj.get("spec")
+    ignored = ("metadata", "status") if kind.status else ("metadata",)
+    return {name: value for name, value in obj.items() if name not in ignored}

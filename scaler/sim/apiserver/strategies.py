@@ -1,0 +1,160 @@
+"""What is particular about each kind when it is created or changed: defaults, and what is refused.
+
+A strategy gets a private object and changes it in place; problems go out as `path: what`. Pods have a module of their
+own, custom resources are judged by their schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from scaler.kube.api import Object
+from scaler.sim.apiserver import pods, schema, validation
+from scaler.sim.apiserver.kinds import Kind
+
+_Prepare = Callable[[Object], None]
+_Check = Callable[[Object], Iterator[str]]
+
+
+def _prepare_namespace(obj: Object) -> None:
+    obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
+    obj["status"] = {"phase": "Active"}
+    labels = obj["metadata"].get("labels") or {}
+    obj["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": obj["metadata"]["name"]}
+
+
+def _prepare_node(obj: Object) -> None:
+    obj.setdefault("spec", {})
+    status = obj.setdefault("status", {})
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
+    if status.get("allocatable") and not status.get("capacity"):
+        status["capacity"] = dict(status["allocatable"])
+
+
+def _prepare_service(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+    obj["status"] = {"loadBalancer": {}}
+
+
+def _prepare_priority_class(obj: Object) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    obj["metadata"]["generation"] = 1
+
+
+def _prepare_definition(obj: Object) -> None:
+    names = obj["spec"]["names"]
+    names.setdefault("singular", str(names["kind"]).lower())
+    names.setdefault("listKind", f"{names['kind']}List")
+    obj["spec"].setdefault("conversion", {"strategy": "None"})
+    condition = {"status": "True", "reason": "NoConflicts", "message": "no conflicts found"}
+    established = {
+        "status": "True",
+        "reason": "InitialNamesAccepted",
+        "message": "the initial names have been accepted",
+    }
+    obj["status"] = {
+        "acceptedNames": names,
+        "conditions": [{"type": "NamesAccepted", **condition}, {"type": "Established", **established}],
+        "storedVersions": [version["name"] for version in obj["spec"]["versions"] if version.get("storage")],
+    }
+
+
+def _definition_problems(obj: Object) -> Iterator[str]:
+    spec = obj["spec"]
+    wanted = f"{spec['names']['plural']}.{spec['group']}"
+    if obj["metadata"]["name"] != wanted:
+        yield f'metadata.name: Invalid value: "{obj["metadata"]["name"]}": must be spec.names.plural+"."+spec.group'
+    if spec["scope"] not in ("Namespaced", "Cluster"):
+        yield f'spec.scope: Unsupported value: "{spec["scope"]}": supported values: "Cluster", "Namespaced"'
+    if sum(1 for version in spec["versions"] if version.get("storage")) != 1:
+        yield "spec.versions: Invalid value: must have exactly one version marked as storage version"
+
+
+def _service_problems(obj: Object) -> Iterator[str]:
+    spec = obj["spec"]
+    if not spec.get("ports") and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
+        yield "spec.ports: Required value"
+    for index, port in enumerate(spec.get("ports") or ()):
+        number = port.get("port")
+        if not isinstance(number, int) or not 0 < number < 65536:
+            yield f"spec.ports[{index}].port: Invalid value: {number}: must be between 1 and 65535, inclusive"
+
+
+def _event_problems(obj: Object) -> Iterator[str]:
+    about = (obj.get("involvedObject") or {}).get("namespace") or "default"
+    if about != obj["metadata"].get("namespace"):
+        yield 'involvedObject.namespace: Invalid value: "": does not match event.namespace'
+
+
+def _lease_problems(obj: Object) -> Iterator[str]:
+    spec = obj.get("spec") or {}
+    for field in ("leaseDurationSeconds", "leaseTransitions"):
+        value = spec.get(field)
+        if value is not None and (not isinstance(value, int) or value < (field == "leaseDurationSeconds")):
+            yield f"spec.{field}: Invalid value: {value}: must be greater than 0"
+
+
+_PREPARE: dict[str, _Prepare] = {
+    "Pod": pods.prepare,
+    "Namespace": _prepare_namespace,
+    "Node": _prepare_node,
+    "Service": _prepare_service,
+    "PriorityClass": _prepare_priority_class,
+    "CustomResourceDefinition": _prepare_definition,
+}
+_CHECK_CREATE: dict[str, _Check] = {"Pod": pods.create_problems, "Event": _event_problems}
+_CHECK: dict[str, _Check] = {
+    "ConfigMap": validation.config_map_problems,
+    "Service": _service_problems,
+    "Lease": _lease_problems,
+    "CustomResourceDefinition": _definition_problems,
+}
+
+
+def prepare(kind: Kind, obj: Object) -> None:
+    """Defaults and first status of an object about to be created, in place."""
+    if kind.custom:
+        if kind.status:
+            obj.pop("status", None)
+    elif kind.resource.kind in _PREPARE:
+        _PREPARE[kind.resource.kind](obj)
+
+
+def create_problems(kind: Kind, obj: Object) -> list[str]:
+    """Why the object must not be created."""
+    name = obj["metadata"]["name"]
+    found = chain(validation.name_problems(kind.resource, name), _problems(kind, obj))
+    check = None if kind.custom else _CHECK_CREATE.get(kind.resource.kind)
+    return list(chain(found, check(obj) if check else ()))
+
+
+def update_problems(kind: Kind, old: Object, new: Object) -> list[str]:
+    """Why the object must not change like this."""
+    found = list(_problems(kind, new))
+    if kind.resource.kind == "Pod" and not kind.custom:
+        found += pods.update_problems(old, new)
+    if old["metadata"].get("deletionTimestamp"):
+        before = old["metadata"].get("finalizers") or ()
+        added = [name for name in new["metadata"].get("finalizers") or () if name not in before]
+        if added:
+            words = "no new finalizers can be added if the object is being deleted, found new finalizers"
+            found.append(f"metadata.finalizers: Forbidden: {words} {added}")
+    return found
+
+
+def _problems(kind: Kind, obj: Object) -> Iterator[str]:
+    yield from validation.metadata_problems(obj["metadata"])
+    if kind.custom:
+        yield from schema.problems(obj, kind.schema)
+    elif kind.resource.kind in _CHECK:
+        yield from _CHECK[kind.resource.kind](obj)

@@ -1,0 +1,189 @@
+"""Objects as the rows that `kubectl get` prints: the server's side of printing.
+
+The columns of custom resources come from their definition, those of a few built-in kinds from here; every other kind
+shows its name and age. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from scaler.clock import seconds_of
+from scaler.kube.api import Object
+from scaler.sim.apiserver.kinds import Kind
+
+Cell = Any
+_Print = Callable[[Object, float], Cell]
+_Column = tuple[str, int, _Print]
+"""Title, priority (0 is always shown, 1 with -o wide) and what to print of an object at a time."""
+
+
+def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = False) -> Object:
+    """A Table of meta.k8s.io. `whole` puts the objects into the rows, otherwise only their metadata.
+
+    An object in a row says its kind, also where those of a list need not: kubectl sorts no others.
+    """
+    columns = [_NAME, *_columns(kind)]
+    named = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {},
+        "columnDefinitions": [
+            {"name": title, "type": "string", "format": "name" if title == "Name" else "", "description": title,
+             "priority": priority}
+            for title, priority, _ in columns
+        ],
+        "rows": [
+            {
+                "cells": [show(obj, now) for _, _, show in columns],
+                "object": {**named, **obj} if whole else _partial(obj),
+            }
+            for obj in objects
+        ],
+    }  # fmt: skip
+
+
+def _partial(obj: Object) -> Object:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
+def _columns(kind: Kind) -> list[_Column]:
+    if kind.columns:
+        return [_custom_column(column) for column in kind.columns]
+    if not kind.custom and kind.resource.kind in _BUILT_IN:
+        return _BUILT_IN[kind.resource.kind]
+    return [_AGE]
+
+
+def _custom_column(column: dict[str, Any]) -> _Column:
+    path, is_date = str(column["jsonPath"]), column.get("type") == "date"
+
+    def show(obj: Object, now: float) -> Cell:
+        value = json_path(obj, path)
+        if is_date:
+            return age(value if isinstance(value, str) else None, now)
+        return "" if value is None else value
+
+    return str(column["name"]), int(column.get("priority", 0)), show
+
+
+_STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(-?\d+):?\]|\['([^']+)'\]")
+
+
+def json_path(obj: Any, path: str) -> Any:
+    """The value at a path such as `.status.conditions[-1:].type`; None when there is none. No filters, no wildcards."""
+    for name, index, quoted in _STEP.findall(path):
+        if index:
+            obj = obj[int(index)] if isinstance(obj, list) and -len(obj) <= int(index) < len(obj) else None
+        else:
+            obj = obj.get(quoted or name.replace("\\", "")) if isinstance(obj, dict) else None
+    return obj
+
+
+def age(timestamp: str | None, now: float) -> str:
+    """How long ago, as kubectl writes it: 5s, 3m10s, 2h, 4d."""
+    if not timestamp:
+        return "<unknown>"
+    seconds = max(0, int(now - seconds_of(timestamp)))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 10:
+        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
+    if hours < 3:
+        return f"{minutes}m"
+    if hours < 8:
+        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
+    if days < 2:
+        return f"{hours}h"
+    return f"{days}d{hours % 24}h" if days < 8 and hours % 24 else f"{days}d"
+
+
+def _at(path: str, default: Cell = "<none>") -> _Print:
+    def show(obj: Object, _: float) -> Cell:
+        value = json_path(obj, path)
+        return default if value is None or value == "" else value
+
+    return show
+
+
+def _ready(pod: Object, _: float) -> str:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    ready = sum(1 for status in statuses if status.get("ready"))
+    return f"{ready}/{len(pod['spec'].get('containers') or ())}"
+
+
+def _pod_status(pod: Object, _: float) -> str:
+    status = pod.get("status") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    if pod["spec"].get("schedulingGates"):
+        return "SchedulingGated"
+    for container in status.get("containerStatuses") or ():
+        for how in ("waiting", "terminated"):
+            reason = ((container.get("state") or {}).get(how) or {}).get("reason")
+            if reason:
+                return str(reason)
+    return str(status.get("reason") or status.get("phase") or "")
+
+
+def _restarts(pod: Object, _: float) -> str:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    return str(sum(int(status.get("restartCount") or 0) for status in statuses))
+
+
+def _node_status(node: Object, _: float) -> str:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    ready = next((entry.get("status") for entry in conditions if entry.get("type") == "Ready"), None)
+    words = "Ready" if ready == "True" else "NotReady" if conditions else "Unknown"
+    return words + (",SchedulingDisabled" if (node.get("spec") or {}).get("unschedulable") else "")
+
+
+def _ports(service: Object, _: float) -> str:
+    ports = (service.get("spec") or {}).get("ports") or []
+    return ",".join(f"{port.get('port')}/{port.get('protocol', 'TCP')}" for port in ports) or "<none>"
+
+
+def _data_count(obj: Object, _: float) -> str:
+    return str(len(obj.get("data") or {}) + len(obj.get("binaryData") or {}))
+
+
+def _last_seen(event: Object, now: float) -> str:
+    seen = event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
+    return age(seen or event["metadata"].get("creationTimestamp"), now)
+
+
+def _about(event: Object, _: float) -> str:
+    involved = event.get("involvedObject") or {}
+    return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
+
+
+def _age_of(obj: Object, now: float) -> str:
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
+_NAME: _Column = ("Name", 0, lambda obj, _: obj["metadata"]["name"])
+_AGE: _Column = ("Age", 0, _age_of)
+_BUILT_IN: dict[str, list[_Column]] = {
+    "Pod": [
+        ("Ready", 0, _ready), ("Status", 0, _pod_status), ("Restarts", 0, _restarts), _AGE,
+        ("IP", 1, _at(".status.podIP")), ("Node", 1, _at(".spec.nodeName")),
+        ("Nominated Node", 1, _at(".status.nominatedNodeName")),
+    ],
+    "Node": [("Status", 0, _node_status), _AGE, ("Internal-IP", 1, _at(".status.addresses[0].address"))],
+    "ConfigMap": [("Data", 0, _data_count), _AGE],
+    "Namespace": [("Status", 0, _at(".status.phase", "")), _AGE],
+    "Service": [
+        ("Type", 0, _at(".spec.type")), ("Cluster-IP", 0, _at(".spec.clusterIP")),
+        ("External-IP", 0, lambda *_: "<none>"), ("Port(s)", 0, _ports), _AGE,
+    ],
+    "Event": [
+        ("Last Seen", 0, _last_seen), ("Type", 0, _at(".type", "")), ("Reason", 0, _at(".reason", "")),
+        ("Object", 0, _about), ("Message", 0, _at(".message", "")),
+    ],
+    "Lease": [("Holder", 0, _at(".spec.holderIdentity", "")), _AGE],
+    "PriorityClass": [("Value", 0, _at(".value", 0)), _AGE],
+}  # fmt: skip

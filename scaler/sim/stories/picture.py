@@ -1,0 +1,251 @@
+"""A simulation as one SVG: per service what runs in each group, the target, every instance's life, and the faults.
+
+Self-contained, readable on light and dark ground. Must not: need a library, a font or a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from scaler.sim.actors.placement import natural
+from scaler.sim.stories.census import Condition
+from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
+
+_WIDTH = 1000
+_LEFT = 190
+_RIGHT = 28
+_UNIT = 16  # height of one instance in a step chart
+_LANE = 13  # height of one instance's lane
+
+_LIGHT = {
+    "ink": "#1f2328", "soft": "#59636e", "line": "#d1d9e0", "paper": "#ffffff", "panel": "#f6f8fa",
+    "target": "#8250df", "running": "#2da44e", "starting": "#d4a72c", "waiting": "#54aeff", "broken": "#cf222e",
+    "empty": "#d1d9e0",
+}  # fmt: skip
+_DARK = {
+    "ink": "#e6edf3", "soft": "#9198a1", "line": "#3d444d", "paper": "#0d1117", "panel": "#151b23",
+    "target": "#ab7df8", "running": "#3fb950", "starting": "#d29922", "waiting": "#388bfd", "broken": "#f85149",
+    "empty": "#2a313c",
+}  # fmt: skip
+_SHAPES = """
+  text { font: 12px system-ui, "Segoe UI", "Noto Sans", "Noto Sans CJK SC", sans-serif; }
+  .soft { font-size: 11px; } .title { font-size: 17px; font-weight: 600; }
+  .service { font-size: 13px; font-weight: 600; }
+  .number { fill: #ffffff; font-size: 10px; font-weight: 600; text-anchor: middle; }
+  .steps { fill-opacity: .22; } .edge { fill: none; stroke-width: 2; }
+  .target { fill: none; stroke-width: 1.5; stroke-dasharray: 5 3; }
+  .event { stroke-width: 1; stroke-dasharray: 2 3; opacity: .75; }
+  .end { text-anchor: end; } .mid { text-anchor: middle; }
+"""
+
+
+def _colours(of: dict[str, str]) -> str:
+    """Plain rules instead of CSS variables: not every viewer of SVG knows those."""
+    fills = {"paper": "paper", "panel": "panel", "steps": "running", "badge": "broken", "soft": "soft"}
+    fills |= {str(condition): str(condition) for condition in Condition}
+    strokes = {"grid": "line", "edge": "running", "target": "target", "event": "broken"}
+    rules = [f"text {{ fill: {of['ink']}; }}", *(f".{css} {{ fill: {of[name]}; }}" for css, name in fills.items())]
+    rules += [f".{css} {{ stroke: {of[name]}; }}" for css, name in strokes.items()]
+    return " ".join(rules)
+
+
+_STYLE = f"\n  {_colours(_LIGHT)}\n  @media (prefers-color-scheme: dark) {{ {_colours(_DARK)} }}{_SHAPES}"
+
+
+def draw(timeline: Timeline, title: str) -> str:
+    """The picture as SVG text."""
+    return _Picture(timeline, title).text()
+
+
+class _Picture:
+    def __init__(self, timeline: Timeline, title: str) -> None:
+        self._timeline = timeline
+        self._title = title
+        self._end = max(timeline.end, 1.0)
+        self._events = _marks(timeline)
+        self._parts: list[str] = []
+        self._y = 0.0
+
+    def text(self) -> str:
+        self._heading()
+        top = self._y
+        for service in self._timeline.samples:
+            self._service(service)
+        self._event_lines(top, self._y)
+        self._axis()
+        self._legend()
+        self._event_list()
+        height = self._y + 16
+        body = "\n".join(self._parts)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}" '
+            f'viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(_printable(self._title))}">\n'
+            f"<style>{_STYLE}</style>\n"
+            f'<rect class="paper" width="{_WIDTH}" height="{height:.0f}"/>\n{body}\n</svg>\n'
+        )
+
+    def _heading(self) -> None:
+        self._write(20, 34, self._title, "title")
+        self._y = 76.0
+
+    def _service(self, service: str) -> None:
+        samples = self._timeline.samples[service]
+        self._write(20, self._y + 4, service, "service")
+        self._y += 18
+        for group in _groups(samples):
+            self._steps(service, group)
+            self._lanes(service, group)
+            self._y += 12
+        self._y += 10
+
+    def _steps(self, service: str, group: str) -> None:
+        spans = list(self._timeline.spans(service))
+        running = [(start, end, sample.running.get(group, 0)) for start, end, sample in spans]
+        target = [(start, end, sample.target.get(group, 0)) for start, end, sample in spans]
+        most = max(1, *(count for _, _, count in running), *(count for _, _, count in target))
+        base = self._y + most * _UNIT
+        self._rect("panel", _LEFT, self._y - 4, _WIDTH - _LEFT - _RIGHT, base - self._y + 4)
+        for count in range(most + 1):
+            self._line("grid", _LEFT, base - count * _UNIT, _WIDTH - _RIGHT, base - count * _UNIT)
+            self._write(_LEFT - 8, base - count * _UNIT + 4, str(count), "soft end")
+        self._write(20, base - (base - self._y) / 2 + 4, group)
+        points = self._points(running, base)
+        if points:
+            first, last = points[0][0], points[-1][0]
+            area = [(first, base), *points, (last, base)]
+            self._parts.append(f'<polygon class="steps" points="{_joined(area)}"/>')
+            self._parts.append(f'<polyline class="edge" points="{_joined(points)}"/>')
+            self._parts.append(f'<polyline class="target" points="{_joined(self._points(target, base))}"/>')
+        self._y = base + 6
+
+    def _points(self, spans: Iterable[tuple[float, float, int]], base: float) -> list[tuple[float, float]]:
+        return [
+            (self._x(moment), base - count * _UNIT) for start, end, count in spans for moment in (start, end)
+        ]  # a step: the value at both ends of its span
+
+    def _lanes(self, service: str, group: str) -> None:
+        spans = list(self._timeline.spans(service))
+        names = dict.fromkeys(view.name for _, _, sample in spans for view in sample.instances if view.group == group)
+        for name in sorted(names, key=natural):
+            self._write(_LEFT - 8, self._y + 9, _short(name), "soft end")
+            self._lane([(start, end, _condition(sample, name)) for start, end, sample in spans], name)
+            self._y += _LANE
+
+    def _lane(self, spans: Iterable[tuple[float, float, Condition | None]], name: str) -> None:
+        for start, end, condition in _merged(spans):
+            if condition is not None and end > start:
+                about = f"{name}: {condition} {start:.0f} s to {end:.0f} s"
+                self._rect(condition, self._x(start), self._y, self._x(end) - self._x(start), _LANE - 4, about)
+
+    def _event_lines(self, top: float, bottom: float) -> None:
+        for number, (at, _) in enumerate(self._events, start=1):
+            x = self._x(at)
+            self._line("event", x, top - 16, x, bottom)
+            self._parts.append(f'<circle class="badge" cx="{x:.1f}" cy="{top - 22:.1f}" r="8"/>')
+            self._write(x, top - 18.5, str(number), "number")
+
+    def _axis(self) -> None:
+        self._line("grid", _LEFT, self._y, _WIDTH - _RIGHT, self._y)
+        step = _tick(self._end)
+        for index in range(int(self._end // step) + 1):
+            self._line("grid", self._x(index * step), self._y, self._x(index * step), self._y + 5)
+            self._write(self._x(index * step), self._y + 18, _time(index * step), "soft mid")
+        self._y += 40
+
+    def _legend(self) -> None:
+        x = float(_LEFT)
+        for condition in (Condition.RUNNING, Condition.STARTING, Condition.WAITING, Condition.BROKEN, Condition.EMPTY):
+            label = "held or none" if condition is Condition.EMPTY else str(condition)
+            self._rect(condition, x, self._y - 9, 12, 9)
+            self._write(x + 17, self._y, label, "soft")
+            x += 34 + 6.2 * len(label)
+        self._line("target", x, self._y - 4, x + 24, self._y - 4)
+        self._write(x + 30, self._y, "target", "soft")
+        self._y += 22
+
+    def _event_list(self) -> None:
+        for number, (at, words) in enumerate(self._events, start=1):
+            self._parts.append(f'<circle class="badge" cx="{_LEFT + 7}" cy="{self._y - 4:.1f}" r="8"/>')
+            self._write(_LEFT + 7, self._y - 0.5, str(number), "number")
+            self._write(_LEFT + 24, self._y, _time(at), "soft")
+            self._write(_LEFT + 84, self._y, words, "soft")
+            self._y += 19
+
+    def _x(self, moment: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * min(1.0, moment / self._end)
+
+    def _write(self, x: float, y: float, text: str, css: str = "") -> None:
+        self._parts.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{css}">{escape(_printable(text))}</text>')
+
+    def _line(self, css: str, x1: float, y1: float, x2: float, y2: float) -> None:
+        self._parts.append(f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>')
+
+    def _rect(self, css: str, x: float, y: float, width: float, height: float, about: str = "") -> None:
+        hint = f"<title>{escape(_printable(about))}</title>" if about else ""
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2"'
+        self._parts.append(f'<rect class="{css}" {place}>{hint}</rect>')
+
+
+def _marks(timeline: Timeline) -> list[tuple[float, str]]:
+    """(time, words) of what the scenario did; what happened in the same second is one mark."""
+    seconds: dict[int, list[Moment]] = {}
+    for moment in timeline.moments:
+        if moment.kind is MomentKind.EVENT:
+            seconds.setdefault(int(moment.at), []).append(moment)
+    return [(events[0].at, _together([event.text for event in events])) for events in seconds.values()]
+
+
+def _together(texts: list[str]) -> str:
+    shown = "; ".join(texts[:3])
+    return f"{shown}; and {len(texts) - 3} more" if len(texts) > 3 else shown
+
+
+def _groups(samples: Sequence[Sample]) -> list[str]:
+    groups = dict.fromkeys(view.group for sample in samples for view in sample.instances)
+    return sorted(groups | dict.fromkeys(group for sample in samples for group in sample.target), key=natural)
+
+
+def _condition(sample: Sample, name: str) -> Condition | None:
+    return next((view.condition for view in sample.instances if view.name == name), None)
+
+
+def _merged(
+    spans: Iterable[tuple[float, float, Condition | None]],
+) -> list[tuple[float, float, Condition | None]]:
+    """Neighbouring spans of one condition as one."""
+    merged: list[tuple[float, float, Condition | None]] = []
+    for start, end, condition in spans:
+        if merged and merged[-1][2] == condition:
+            merged[-1] = (merged[-1][0], end, condition)
+        else:
+            merged.append((start, end, condition))
+    return merged
+
+
+def _joined(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 24 else f"{name[:10]}...{name[-11:]}"
+
+
+def _printable(text: str) -> str:
+    """Without the control characters that XML does not allow."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _tick(end: float) -> float:
+    steps = (10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+    return float(next((step for step in steps if end / step <= 12), steps[-1]))
+
+
+def _time(seconds: float) -> str:
+    """`0 s`, `90 s`, `5 min`, `2:30 min`, `1:05 h`."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min" if whole % 60 == 0 else f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"

@@ -1,0 +1,71 @@
+"""Plays a scenario in virtual time: the simulated cluster, the stand-ins and the real controller on one loop.
+
+One seed gives one history. Must not: touch files (scaler.commands does) or import an HTTP or Kubernetes client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from scaler.app import run_controller
+from scaler.clock import Clock
+from scaler.kube.api import KubeApi
+from scaler.plan.model import Plan, Snapshot
+from scaler.settings import Mode, Settings
+from scaler.sim import loop
+from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.timeline import Moment, Timeline
+from scaler.sim.stories.world import Observer, RunController, World
+
+START = 1_790_000_000.0
+"""Seconds since the epoch at which every simulation begins: a day in September 2026."""
+
+SIMULATED = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": Mode.CREATE})
+"""One process, nobody to serve: the rest of the settings is as it is delivered."""
+
+
+def play(
+    scenario: Scenario,
+    *,
+    seed: int,
+    listener: Callable[[Moment], None] | None = None,
+    record: Callable[[Snapshot, Plan], None] | None = None,
+) -> Timeline:
+    """Run the scenario to its end. `listener` hears every moment as it happens, `record` every decision."""
+    timeline = Timeline(listener)
+    loop.run(play_on(timeline, scenario, seed=seed, record=record), seed=seed)
+    return timeline
+
+
+async def play_on(
+    timeline: Timeline, scenario: Scenario, *, seed: int, record: Callable[[Snapshot, Plan], None] | None = None
+) -> None:
+    """The same inside a running virtual loop; `timeline` grows meanwhile."""
+    clock = Clock(START)
+    cluster = SimCluster(clock, seed=seed)
+    world = World(cluster, clock, scenario, controller=real_controller(seed, record), timeline=timeline, seed=seed)
+    await world.play()
+
+
+def real_controller(seed: int, record: Callable[[Snapshot, Plan], None] | None = None) -> RunController:
+    """The controller as `scaler run` builds it, without leader election and health server."""
+
+    async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
+        def observer(decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
+            observe(decisions)
+            if record is not None:
+                for snapshot, plan in decisions:
+                    record(snapshot, plan)
+
+        await run_controller(api, SIMULATED, clock, observer=observer, seed=seed)
+
+    return controller
+
+
+def silence_logs() -> None:
+    """The timeline tells the story; the controller's own log lines would only be in its way."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

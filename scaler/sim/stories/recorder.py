@@ -1,0 +1,134 @@
+"""Keeps the timeline of a simulation: what the census sees of the cluster, and what the controller's plans say.
+
+Must not: influence anything; it only reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, NODES, PODS, KubeApi
+from scaler.plan import explain
+from scaler.plan.invariants import violations
+from scaler.plan.model import Plan, Snapshot
+from scaler.sim.actors import objects
+from scaler.sim.actors.mirror import Mirror
+from scaler.sim.stories.census import census, service_of
+from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
+
+_MAX_FAILURES = 20
+
+
+class Recorder:
+    """`observe` is the controller's observer; `run` follows the cluster. Times count from `start()`."""
+
+    def __init__(self, api: KubeApi, clock: Clock, timeline: Timeline) -> None:
+        self._clock = clock
+        self._timeline = timeline
+        self._mirror = Mirror(api, PODS, ASCEND_JOBS, NODES)
+        self._start = 0.0
+        self._owned: dict[str, str] = {}
+        """Pod uid -> service, of every pod that is there."""
+        self._notes: dict[str, tuple[str, ...]] = {}
+        self._failures = 0
+        self._counted = -1
+
+    def start(self) -> None:
+        """Time zero of the timeline is now."""
+        self._start = self._clock.now()
+
+    @property
+    def elapsed(self) -> float:
+        return self._clock.now() - self._start
+
+    def say(self, kind: MomentKind, text: str, service: str = "", subject: str = "") -> None:
+        self._timeline.say(Moment(self.elapsed, kind, text, service, subject))
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mirror.run(), name="recorder mirror")
+            group.create_task(self._follow(), name="recorder")
+
+    async def _follow(self) -> None:
+        while True:
+            await self._mirror.wait()
+            self._take_census()
+
+    def _take_census(self) -> None:
+        """Count anew, unless nothing has changed since the last time."""
+        if not self._mirror.synced or self._mirror.revision == self._counted:
+            return
+        self._counted = self._mirror.revision
+        jobs, pods = self._mirror.all(ASCEND_JOBS), self._mirror.all(PODS)
+        lost = self._count_lost_pods({objects.uid(job): service_of(job) for job in jobs})
+        found = census(jobs, pods, self._mirror.all(NODES))
+        for service in sorted({*found, *self._timeline.samples}):
+            last = self._timeline.last(service)
+            deleted = last.pods_deleted + lost.get(service, 0)
+            views = tuple(found.get(service, ()))
+            self._timeline.add(
+                service, msgspec.structs.replace(last, at=self.elapsed, instances=views, pods_deleted=deleted)
+            )
+
+    def _count_lost_pods(self, services: dict[str, str]) -> dict[str, int]:
+        """Pods that are gone since the last look, per service."""
+        present = {objects.uid(pod): objects.owner_uid(pod) for pod in self._mirror.all(PODS)}
+        lost: dict[str, int] = {}
+        for uid, service in self._owned.items():
+            if uid not in present:
+                lost[service] = lost.get(service, 0) + 1
+        kept = {uid: service for uid, service in self._owned.items() if uid in present}
+        self._owned = {uid: services[owner] for uid, owner in present.items() if services.get(owner)} | kept
+        return lost
+
+    def observe(self, decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
+        """Take in what one pass of the controller decided, and check what must always hold."""
+        self._timeline.passes += 1
+        self._take_census()  # so that what is told is told beside what is there
+        for snapshot, plan in decisions:
+            self._check(snapshot, plan)
+            if plan.key.rule:
+                self._tell(plan)
+
+    def _check(self, snapshot: Snapshot, plan: Plan) -> None:
+        for violation in violations(snapshot, plan):
+            self._failures += 1
+            if self._failures <= _MAX_FAILURES:
+                self.say(MomentKind.FAILURE, f"invariant broken: {violation}", str(plan.key))
+
+    def _tell(self, plan: Plan) -> None:
+        service = str(plan.key)
+        before = self._timeline.last(service)
+        reasons = {verdict.name: str(verdict.reason) for verdict in plan.verdicts}
+        after = msgspec.structs.replace(
+            before, at=self.elapsed, target=plan.target, complete=plan.complete, reasons=reasons
+        )
+        self._timeline.add(service, after)
+        self._tell_target(service, before, after)
+        for verdict in plan.verdicts:
+            if before.reasons.get(verdict.name) != verdict.reason:
+                text = f"{verdict.reason}: {explain.words(verdict, plan)}"
+                self.say(MomentKind.INSTANCE, text, service, verdict.name)
+        self._tell_notes(service, plan)
+
+    def _tell_target(self, service: str, before: Sample, after: Sample) -> None:
+        if before.target != after.target:
+            self.say(MomentKind.TARGET, f"target {counts_text(after.target)}", service)
+        if after.complete and not before.complete:
+            self.say(MomentKind.TARGET, f"complete at {counts_text(after.target)}", service)
+
+    def _tell_notes(self, service: str, plan: Plan) -> None:
+        notes = tuple(dict.fromkeys(f"{note.warning}: {note.message}" for note in plan.notes))
+        before = self._notes.get(service, ())
+        for note in notes:
+            if note not in before:
+                self.say(MomentKind.WARNING, note, service)
+        for note in before:
+            if note not in notes:
+                self.say(MomentKind.WARNING, f"over: {note.partition(':')[0]}", service)
+        self._notes[service] = notes

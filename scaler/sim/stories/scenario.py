@@ -1,0 +1,267 @@
+"""A scenario: nodes, manifests, timed events and what is expected of them. The model behind the YAML files.
+
+schemas/scenario.schema.json is generated from this model (`scaler schema scenario`).
+Must not: run anything (scaler.sim.stories.world) or touch the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from scaler.sim.actors.nodes import NodeFate
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+_MAX_TIME = 7 * 24 * 3600.0
+
+
+def _seconds(value: Any) -> Any:
+    """`90`, `90s`, `2m30s` or `1h` as seconds; anything else is left for pydantic to refuse."""
+    if isinstance(value, str) and value and (found := _DURATION.fullmatch(value)):
+        hours, minutes, seconds = found.groups()
+        return float(hours or 0) * 3600 + float(minutes or 0) * 60 + float(seconds or 0)
+    if isinstance(value, str):
+        raise ValueError(f"{value!r} is not a duration; write seconds (90) or 90s, 2m30s, 1h")
+    return value
+
+
+_DURATION_SCHEMA = {
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": _MAX_TIME},
+        {"type": "string", "pattern": r"^(?=.)(\d+h)?(\d+m)?(\d+(\.\d+)?s)?$"},
+    ],
+    "description": "Seconds, or text such as 90s, 2m30s, 1h.",
+}
+Seconds = Annotated[
+    float, BeforeValidator(_seconds), Field(ge=0, le=_MAX_TIME, allow_inf_nan=False), WithJsonSchema(_DURATION_SCHEMA)
+]
+Range = tuple[Seconds, Seconds]
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+Counts = dict[str, Annotated[int, Field(ge=0)]]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NodeGroup(_Model):
+    """A number of equal nodes."""
+
+    name: Name = Field("node-{}", description="Name pattern; {} is replaced by the number of the node.")
+    count: int = Field(1, ge=1, le=10_000)
+    first: int = Field(0, ge=0, description="Number of the first node.")
+    npu: int = Field(8, ge=0, le=1024, description="NPUs per node; 0 = a node for CPU pods.")
+    npu_resource: str = "huawei.com/Ascend910"
+    labels: dict[str, str] = {}
+    cpu: int = Field(192, ge=0)
+    memory: str = Field("2Ti", description="A Kubernetes quantity.")
+    pods: int = Field(110, ge=1)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> NodeGroup:
+        if self.count > 1 and "{}" not in self.name:
+            raise ValueError("several nodes need {} in their name, for example node-{}")
+        return self
+
+
+class Timing(_Model):
+    """How long the stand-ins take. A pair is the least and the most; each pod draws its own from the seed."""
+
+    start: Range = Field((8.0, 12.0), description="From bound to Running.")
+    ready: Range = Field((20.0, 40.0), description="From Running to Ready.")
+    stop: Range = Field((1.0, 3.0), description="From a graceful deletion to the end.")
+    crash_backoff: Seconds = Field(10.0, description="First pause of CrashLoopBackOff.")
+    schedule_period: Seconds = Field(1.0, description="Least time between two scheduler sessions.")
+    fault_detection: Seconds = Field(5.0, description="From a fault to the deletion of the pods.")
+    mindie_patience: Seconds = Field(
+        60.0, description="How long a decode instance may lack nodes before a surplus prefill instance exits."
+    )
+    eviction: Seconds = Field(300.0, description="Time on a node that is not Ready before other pods are evicted.")
+
+
+class ObjectRef(_Model):
+    kind: Literal["AscendJob", "ConfigMap", "Pod", "PodGroup", "Service", "Node", "Deployment"]
+    name: Name
+    namespace: Name = "default"
+
+
+class NodeEvent(_Model):
+    """Something happens to nodes, given by name or by the instance that runs on them."""
+
+    becomes: NodeFate
+    names: list[Name] = Field([], description="Node names; empty with `ready` means every node.")
+    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
+    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
+
+    @model_validator(mode="after")
+    def _named(self) -> NodeEvent:
+        if bool(self.names) == bool(self.of_job) and (self.names or self.becomes is not NodeFate.READY):
+            raise ValueError("say which nodes: either names or of_job")
+        return self
+
+
+class FaultEvent(_Model):
+    """MindCluster reports a fault of chips, of whole nodes, or of their switches; or that it is over."""
+
+    what: Literal["chip", "node", "switch"]
+    becomes: Literal["faulty", "healthy"] = "faulty"
+    names: list[Name] = Field([], description="Node names.")
+    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
+    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
+    chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field([0], description="With chip: their numbers on the node.")
+
+    @model_validator(mode="after")
+    def _named(self) -> FaultEvent:
+        if bool(self.names) == bool(self.of_job):
+            raise ValueError("say which nodes: either names or of_job")
+        return self
+
+
+class RuleEvent(_Model):
+    """Write the rule: the ConfigMap is created, or its document replaced."""
+
+    namespace: Name
+    name: Name
+    text: str | None = Field(None, description="The new document.")
+    file: Path | None = Field(None, description="A file with the new document, relative to the scenario.")
+    replace: dict[str, str] = Field({}, description="Texts to replace in the document that is there.")
+
+    @model_validator(mode="after")
+    def _one(self) -> RuleEvent:
+        if [self.text is not None, self.file is not None, bool(self.replace)].count(True) != 1:
+            raise ValueError("give exactly one of text, file, replace")
+        return self
+
+
+class PatchEvent(_Model):
+    """A JSON merge patch, for labels, annotations or anything else."""
+
+    object: ObjectRef
+    merge: dict[str, Any]
+
+
+class PodExit(_Model):
+    """The first container of a pod exits."""
+
+    namespace: Name
+    pod: Name
+    code: int = Field(1, ge=0, le=255)
+
+
+class ControllerEvent(StrEnum):
+    STOP = "stop"
+    START = "start"
+    RESTART = "restart"
+
+
+class ApiFault(_Model):
+    """The controller's requests fail; the stand-ins' do not."""
+
+    kind: Literal["errors", "watches-cut"]
+    lasting: Seconds = 0.0
+    share: float = Field(1.0, gt=0, le=1, description="Share of the requests that fail.")
+
+
+_ACTIONS = ("node", "apply", "delete", "delete_file", "rule", "patch", "pod_exit", "fault", "controller", "api_fault")
+
+
+def _exactly_one(schema: dict[str, Any]) -> None:
+    schema["oneOf"] = [{"required": [action]} for action in _ACTIONS]
+
+
+class Event(_Model):
+    """One thing that happens at a time: exactly one of the actions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_exactly_one)
+
+    at: Seconds
+    name: str = Field("", description="For `after:` in expectations.")
+    note: str = Field("", description="Said in the timeline instead of the generated words.")
+    node: NodeEvent | None = Field(None, description="Nodes fail, are cordoned, vanish or return.")
+    fault: FaultEvent | None = Field(None, description="Chips, nodes or switches are reported as faulty.")
+    apply: Path | None = Field(None, description="A file or folder of manifests.")
+    delete: ObjectRef | None = Field(None, description="One object.")
+    delete_file: Path | None = Field(None, description="What a file contains.")
+    rule: RuleEvent | None = Field(None, description="Create or edit a rule.")
+    patch: PatchEvent | None = Field(None, description="Change an object.")
+    pod_exit: PodExit | None = Field(None, description="A pod crashes.")
+    controller: ControllerEvent | None = Field(None, description="The scaler itself dies or starts.")
+    api_fault: ApiFault | None = Field(None, description="The API server fails the scaler.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one(cls, data: Any) -> Any:
+        given = [action for action in _ACTIONS if isinstance(data, dict) and data.get(action) is not None]
+        if len(given) != 1:
+            raise ValueError(f"an event needs exactly one of {', '.join(_ACTIONS)}; found {', '.join(given) or 'none'}")
+        return data
+
+    @property
+    def action(self) -> str:
+        return next(action for action in _ACTIONS if getattr(self, action) is not None)
+
+
+_CONDITIONS = ("running", "running_at_least", "target", "complete", "reasons", "pods_deleted")
+
+
+class Expectation(_Model):
+    """Conditions that must hold together: at a time, within a time, for good until the end, or never for long.
+
+    Without at, within and never_for they must hold at the end.
+    """
+
+    at: Seconds | None = Field(None, description="They hold at this time.")
+    within: Seconds | None = Field(None, description="They hold at some moment of this time, from `after` on.")
+    never_for: Seconds | None = Field(None, description="They never hold for longer than this, from `after` on.")
+    after: str = Field("", description="Name of an event; default is the start.")
+    service: str = Field("", description="namespace/rule/jobID; not needed while there is one service.")
+    running: Counts | None = Field(None, description="Exactly so many instances of each group run.")
+    running_at_least: Counts | None = Field(None, description="So many instances of each group run, or more.")
+    target: Counts | None = Field(None, description="The ratio that the scaler works towards.")
+    complete: bool | None = Field(None, description="The largest attainable ratio is reached.")
+    reasons: dict[str, str] | None = Field(None, description="Job name -> its reason.")
+    pods_deleted: int | None = Field(None, ge=0, description="So many pods of the service were deleted since `after`.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Expectation:
+        when = [key for key in ("at", "within", "never_for") if getattr(self, key) is not None]
+        if len(when) > 1:
+            raise ValueError(f"give only one of {', '.join(when)}")
+        if all(getattr(self, key) is None for key in _CONDITIONS):
+            raise ValueError(f"nothing is expected; give one of {', '.join(_CONDITIONS)}")
+        return self
+
+
+class Scenario(_Model):
+    """A what-if: it runs in virtual time against the real controller."""
+
+    title: str = ""
+    seed: int = Field(0, ge=0, description="One seed gives one history; --seed overrides it.")
+    nodes: list[NodeGroup] = Field(min_length=1)
+    manifests: list[Path] = Field([], description="Files and folders, applied in this order at the start.")
+    timing: Timing = Field(default_factory=lambda: Timing.model_validate({}))
+    events: list[Event] = []
+    expect: list[Expectation] = []
+    until: Seconds = Field(600.0, description="When the run ends.")
+
+    @model_validator(mode="after")
+    def _known_events(self) -> Scenario:
+        names = [event.name for event in self.events if event.name]
+        unknown = [e.after for e in self.expect if e.after and e.after not in names]
+        if unknown:
+            raise ValueError(f"no event is named {unknown[0]!r}; there are: {', '.join(names) or 'none'}")
+        late = [event.at for event in self.events if event.at > self.until]
+        late += [e.at for e in self.expect if e.at is not None and e.at > self.until]
+        if late:
+            raise ValueError(f"{late[0]:g} s is after the end of the scenario (until: {self.until:g} s)")
+        return self
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of scenario files, for editors: `scaler schema scenario`."""
+    schema = Scenario.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "scaler scenario"}

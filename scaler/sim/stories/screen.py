@@ -1,0 +1,142 @@
+"""The demo's screen: one line per happening, and below them a board with every instance as a glyph.
+
+On a terminal the board is redrawn in place and the story is paced; elsewhere it is plain lines, as fast as they come.
+Must not: influence the simulation.
+"""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from scaler.sim.stories.census import Condition, InstanceView
+from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
+
+GLYPHS = {
+    Condition.RUNNING: ("●", "32"),
+    Condition.STARTING: ("◐", "33"),
+    Condition.WAITING: ("◌", "34"),
+    Condition.BROKEN: ("✗", "31"),
+    Condition.EMPTY: ("○", "2"),
+}
+_MARKS = {
+    MomentKind.EVENT: ("▶", "1;35"),
+    MomentKind.INSTANCE: ("·", "0"),
+    MomentKind.TARGET: ("◆", "1;36"),
+    MomentKind.WARNING: ("▲", "1;33"),
+    MomentKind.FAILURE: ("✗", "1;31"),
+}
+_PLAIN = {
+    "Running": "runs",
+    "Starting": "starts, all its pods are bound",
+    "WaitingForScheduler": "admitted, waits for the scheduler",
+}
+"""Reasons whose whole explanation a story can do without."""
+
+_PAUSE_EVENT = 2.2  # seconds of real time before something happens to the cluster
+_PAUSE_MOMENT = 0.25
+_PAUSE_MOST = 0.9
+_PER_SECOND = 0.03  # seconds of real time per second of the simulation
+
+
+class Screen:
+    """Hears moments (`tell`) and shows them. `pace` waits between them; `colour` and `board` need a terminal."""
+
+    def __init__(self, out: TextIO, timeline: Timeline, *, live: bool, paced: bool) -> None:
+        self._out = out
+        self._timeline = timeline
+        self._live = live
+        self._paced = paced
+        self._board_height = 0
+        self._last = 0.0
+        self._sleep: Callable[[float], None] = time.sleep  # the story waits for its reader, in real time
+
+    def tell(self, moment: Moment) -> None:
+        """Show one moment, after a pause that people can follow."""
+        if self._paced:
+            self._pause(moment)
+        self._clear_board()
+        for line in self._lines(moment):
+            self._out.write(f"{line}\n")
+        self._draw_board(moment.at)
+        self._out.flush()
+
+    def close(self) -> None:
+        """Leave the last board where it is, below the story."""
+        self._clear_board()
+        self._draw_board(self._timeline.end or self._last)
+        self._board_height = 0
+        self._out.flush()
+
+    def paint(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._live and code != "0" else text
+
+    def _pause(self, moment: Moment) -> None:
+        gap, self._last = moment.at - self._last, moment.at
+        pause = _PAUSE_EVENT if moment.kind is MomentKind.EVENT else min(_PAUSE_MOST, _PAUSE_MOMENT + gap * _PER_SECOND)
+        self._sleep(pause)
+
+    def _lines(self, moment: Moment) -> list[str]:
+        mark, code = _MARKS[moment.kind]
+        subject = f"{short(moment.subject)} " if moment.kind is MomentKind.INSTANCE else ""
+        text = _PLAIN.get(moment.text.partition(":")[0], moment.text) if subject else moment.text
+        indent = " " * 10
+        width = max(40, self._width() - 1)
+        body = textwrap.wrap(subject + text, width - len(indent), break_long_words=False) or [""]
+        first, *rest = body
+        lines = [f"{clock(moment.at)}  {self.paint(f'{mark} {first}', code)}"]
+        lines += [f"{indent}{self.paint(line, code)}" for line in rest]
+        return ["", *lines] if moment.kind is MomentKind.EVENT else lines
+
+    def _width(self) -> int:
+        """Where lines are broken: at the terminal's edge, and not at all in a file."""
+        return min(120, shutil.get_terminal_size().columns) if self._live else 10_000
+
+    def _clear_board(self) -> None:
+        if self._live and self._board_height:
+            self._out.write(f"\x1b[{self._board_height}F\x1b[J")
+        self._board_height = 0
+
+    def _draw_board(self, now: float) -> None:
+        if not self._live:
+            return
+        lines = ["", *(line for service in self._timeline.samples for line in self.board(service, now))]
+        for line in lines:
+            self._out.write(f"{line}\n")
+        self._board_height = len(lines)
+
+    def board(self, service: str, now: float) -> list[str]:
+        """A service at a glance: groups as rows, instances as glyphs, running against target."""
+        sample = self._timeline.last(service)
+        rows = [self.paint(f" {clock(now)}  {service}", "1") + "  " + self._standing(sample)]
+        groups = sorted({view.group for view in sample.instances} | set(sample.target))
+        rows += [self._row(sample, group) for group in groups]
+        return rows
+
+    def _standing(self, sample: Sample) -> str:
+        return self.paint("complete", "32") if sample.complete else self.paint("on its way", "33")
+
+    def _row(self, sample: Sample, group: str) -> str:
+        views = [view for view in sample.instances if view.group == group]
+        running, target = sample.running.get(group, 0), sample.target.get(group, 0)
+        glyphs = "   ".join(self._glyph(view) for view in views)
+        return f"        {group}  {running} of {target}   {glyphs}"
+
+    def _glyph(self, view: InstanceView) -> str:
+        glyph, code = GLYPHS[view.condition]
+        where = f" on {', '.join(view.nodes)}" if view.nodes else ""
+        return self.paint(f"{glyph} {short(view.name)}{where}", code)
+
+
+def short(name: str) -> str:
+    """`p0` for `mindie-server-p0`: what people say."""
+    return name.removeprefix("mindie-server-")
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds: `04:05`."""
+    whole = int(seconds)
+    return f"{whole // 60:02}:{whole % 60:02}"

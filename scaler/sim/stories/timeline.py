@@ -1,0 +1,103 @@
+"""What happened in a simulation: moments for people, samples for expectations and pictures.
+
+Must not: judge (scaler.sim.stories.verdicts) or draw (scaler.sim.stories.picture).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from scaler.sim.stories.census import InstanceView, running
+
+
+class MomentKind(StrEnum):
+    """What kind of thing happened; decides colour and marks."""
+
+    EVENT = "event"
+    """The scenario did something."""
+    INSTANCE = "instance"
+    TARGET = "target"
+    WARNING = "warning"
+    FAILURE = "failure"
+    """The controller died, or an invariant broke."""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One line of the timeline. `at` is seconds since the start; `service` is "" for the whole cluster."""
+
+    at: float
+    kind: MomentKind
+    text: str
+    service: str = ""
+    subject: str = ""
+    """The instance, or the event's name."""
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """The state of one service from `at` until the next sample."""
+
+    at: float
+    instances: tuple[InstanceView, ...] = ()
+    target: dict[str, int] = {}
+    complete: bool = False
+    reasons: dict[str, str] = {}
+    """Job name -> reason, as the controller's last plan says."""
+    pods_deleted: int = 0
+
+    @property
+    def running(self) -> dict[str, int]:
+        return running(self.instances)
+
+
+class Timeline:
+    """Grows while the simulation runs. `listener` is told each moment as it happens."""
+
+    def __init__(self, listener: Callable[[Moment], None] | None = None) -> None:
+        self.moments: list[Moment] = []
+        self.samples: dict[str, list[Sample]] = {}
+        self.passes = 0
+        self.end = 0.0
+        self.listener = listener
+
+    def say(self, moment: Moment) -> None:
+        self.moments.append(moment)
+        if self.listener:
+            self.listener(moment)
+
+    def last(self, service: str) -> Sample:
+        """The service's newest sample; an empty one before the first."""
+        return self.samples[service][-1] if service in self.samples else Sample(at=0.0)
+
+    def add(self, service: str, sample: Sample) -> None:
+        """Append the sample unless it says nothing new; of one instant only the last stays."""
+        samples = self.samples.setdefault(service, [])
+        if samples and msgspec.structs.replace(samples[-1], at=sample.at) == sample:
+            return
+        if samples and samples[-1].at == sample.at:
+            samples[-1] = sample
+        else:
+            samples.append(sample)
+
+    def spans(self, service: str, start: float = 0.0) -> Iterator[tuple[float, float, Sample]]:
+        """(from, to, sample) over the time from `start` to the end; the last span includes the end."""
+        samples = self.samples.get(service, [])
+        ends = [*(sample.at for sample in samples[1:]), self.end]
+        for sample, end in zip(samples, ends, strict=False):
+            if end > start or sample is samples[-1]:
+                yield max(sample.at, start), end, sample
+
+    def at_time(self, service: str, when: float) -> Sample:
+        """The state at a time; what changed at that very instant counts."""
+        found = Sample(at=0.0)
+        for sample in self.samples.get(service, []):
+            if sample.at <= when:
+                found = sample
+        return found
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """`group0=2 group1=1`."""
+    return " ".join(f"{group}={count}" for group, count in sorted(counts.items())) or "nothing"

@@ -1,0 +1,132 @@
+"""Whether a simulation did what its scenario expects. Pure: a timeline in, one verdict per expectation out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from scaler.sim.stories.scenario import Expectation, Scenario
+from scaler.sim.stories.timeline import MomentKind, Sample, Timeline, counts_text
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """One expectation and what became of it."""
+
+    expected: str
+    ok: bool
+    found: str = ""
+    """What was there instead; "" when the expectation holds."""
+
+
+def judge(scenario: Scenario, timeline: Timeline) -> list[Verdict]:
+    """All expectations in the scenario's order, and last that nothing broke on the way."""
+    return [*(_judge(expectation, scenario, timeline) for expectation in scenario.expect), _soundness(timeline)]
+
+
+def _soundness(timeline: Timeline) -> Verdict:
+    expected = f"nothing breaks: events, controller, and every invariant in {timeline.passes} passes"
+    broken = [moment.text for moment in timeline.moments if moment.kind is MomentKind.FAILURE]
+    if not timeline.passes:
+        broken.append("the controller never made a pass")
+    return Verdict(expected, not broken, "; ".join(broken[:3]))
+
+
+def _judge(expectation: Expectation, scenario: Scenario, timeline: Timeline) -> Verdict:
+    words = _words(expectation)
+    service = expectation.service or _only_service(timeline)
+    if service not in timeline.samples:
+        return Verdict(words, ok=False, found=f"no such service; there are: {', '.join(timeline.samples) or 'none'}")
+    start = next((event.at for event in scenario.events if event.name == expectation.after), 0.0)
+    if expectation.never_for is not None:
+        found = _longest(expectation, timeline, service, start)
+    elif expectation.within is not None:
+        found = _soonest(expectation, timeline, service, start)
+    else:
+        when = timeline.end if expectation.at is None else expectation.at
+        found = _mismatch(expectation, timeline.at_time(service, when), timeline.at_time(service, start))
+    return Verdict(words, ok=not found, found=found)
+
+
+def _only_service(timeline: Timeline) -> str:
+    return next(iter(timeline.samples)) if len(timeline.samples) == 1 else ""
+
+
+def _longest(expectation: Expectation, timeline: Timeline, service: str, start: float) -> str:
+    """ "" when the conditions never held for longer than `never_for`, else since when and how long."""
+    base = timeline.at_time(service, start)
+    since, longest, longest_at = None, -1.0, 0.0
+    for begin, end, sample in timeline.spans(service, start):
+        if _mismatch(expectation, sample, base):
+            since = None
+            continue
+        since = begin if since is None else since
+        if end - since > longest:
+            longest, longest_at = end - since, since
+    if longest < 0 or (longest <= (expectation.never_for or 0.0) and expectation.never_for):
+        return ""
+    return f"held for {longest:.0f} s from {longest_at:.0f} s on"
+
+
+def _soonest(expectation: Expectation, timeline: Timeline, service: str, start: float) -> str:
+    """ "" when the conditions held at some moment of the window, else what was there at its end."""
+    base, deadline = timeline.at_time(service, start), start + (expectation.within or 0.0)
+    for begin, _, sample in timeline.spans(service, start):
+        if begin <= deadline and not _mismatch(expectation, sample, base):
+            return ""
+    return f"at {deadline:.0f} s: " + _mismatch(expectation, timeline.at_time(service, deadline), base)
+
+
+def _mismatch(expectation: Expectation, sample: Sample, base: Sample) -> str:
+    """What differs from the expectation; "" when nothing does."""
+    counted = sample.running
+    found = []
+    if expectation.running is not None and not _equal(expectation.running, counted):
+        found.append(f"running {counts_text(counted)}")
+    if expectation.running_at_least is not None and any(
+        counted.get(group, 0) < count for group, count in expectation.running_at_least.items()
+    ):
+        found.append(f"running {counts_text(counted)}")
+    if expectation.target is not None and not _equal(expectation.target, sample.target):
+        found.append(f"target {counts_text(sample.target)}")
+    if expectation.complete is not None and sample.complete != expectation.complete:
+        found.append("complete" if sample.complete else "not complete")
+    for job, reason in (expectation.reasons or {}).items():
+        if sample.reasons.get(job) != reason:
+            found.append(f"{job} is {sample.reasons.get(job, 'unknown')}")
+    deleted = sample.pods_deleted - base.pods_deleted
+    if expectation.pods_deleted is not None and deleted != expectation.pods_deleted:
+        found.append(f"{deleted} pods deleted")
+    return ", ".join(found)
+
+
+def _equal(expected: Mapping[str, int], counted: Mapping[str, int]) -> bool:
+    """Equal in every group that the expectation names."""
+    return all(counted.get(group, 0) == count for group, count in expected.items())
+
+
+def _words(expectation: Expectation) -> str:
+    what = []
+    if expectation.running is not None:
+        what.append(f"running {counts_text(expectation.running)}")
+    if expectation.running_at_least is not None:
+        what.append(f"running at least {counts_text(expectation.running_at_least)}")
+    if expectation.target is not None:
+        what.append(f"target {counts_text(expectation.target)}")
+    if expectation.complete is not None:
+        what.append("complete" if expectation.complete else "not complete")
+    what += [f"{job} is {reason}" for job, reason in (expectation.reasons or {}).items()]
+    if expectation.pods_deleted is not None:
+        what.append(f"{expectation.pods_deleted} pods deleted")
+    service = f" ({expectation.service})" if expectation.service else ""
+    return f"{_when(expectation)}: {', '.join(what)}{service}"
+
+
+def _when(expectation: Expectation) -> str:
+    after = f" after {expectation.after}" if expectation.after else ""
+    if expectation.never_for is not None:
+        lasting = f" for more than {expectation.never_for:g} s" if expectation.never_for else ""
+        return f"never{lasting}{after}"
+    if expectation.within is not None:
+        return f"within {expectation.within:g} s{after or ' of the start'}"
+    return f"at {expectation.at:g} s{after and f', counted{after}'}" if expectation.at is not None else "at the end"

@@ -1,0 +1,187 @@
+"""A world to try the controller in: a cluster, the stand-ins, the controller itself, and a scenario that unfolds.
+
+Must not: decide, judge (scaler.sim.stories.verdicts) or know which implementation of KubeApi it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from scaler.clock import Clock
+from scaler.kube.api import QUEUES, KubeApi, Object
+from scaler.kube.errors import AlreadyExistsError, KubeError
+from scaler.plan.model import Plan, Snapshot
+from scaler.sim.actors.clusterd import ClusterD
+from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.device_plugin import DevicePlugin
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.mindie import MindIEController
+from scaler.sim.actors.nodes import NodeLifecycle, add_node
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.stories.happenings import EventError, Happenings, node_specs
+from scaler.sim.stories.manifests import ManifestError, read_manifests
+from scaler.sim.stories.recorder import Recorder
+from scaler.sim.stories.scenario import ControllerEvent, Event, Scenario
+from scaler.sim.stories.timeline import MomentKind, Timeline
+
+Observer = Callable[[Sequence[tuple[Snapshot, Plan]]], None]
+RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
+"""Runs the controller until cancelled; raises when it dies."""
+
+
+class Actor(Protocol):
+    """A stand-in: an ordinary client of KubeApi that works until cancelled."""
+
+    async def run(self) -> None: ...
+
+
+_DEFAULT_QUEUE: Object = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
+    "spec": {"weight": 1},
+}  # fmt: skip
+
+
+class World:
+    """One scenario on one cluster. `seed` decides every duration that a stand-in draws.
+
+    `controller_api` is what the scenario's API faults befall; by default a view of `api` that the controller is given.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        scenario: Scenario,
+        *,
+        controller: RunController,
+        timeline: Timeline,
+        seed: int,
+        controller_api: FlakyApi | None = None,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._scenario = scenario
+        self._controller = controller
+        self._seed = seed
+        self._flaky = controller_api or FlakyApi(api, seed=seed)
+        self._timeline = timeline
+        self._recorder = Recorder(api, clock, timeline)
+        self._running: asyncio.Task[None] | None = None
+        self._event: Event | None = None
+        self._happenings = Happenings(
+            api,
+            clock,
+            node_specs(scenario.nodes),
+            controller_api=self._flaky,
+            steer=self._steer,
+            announce=self._announce,
+        )
+
+    async def play(self) -> None:
+        """Everything from the empty cluster to the end of the scenario; `timeline` is complete afterwards."""
+        async with asyncio.TaskGroup() as group:
+            self._recorder.start()
+            actors = [group.create_task(actor.run(), name=type(actor).__name__) for actor in self._actors()]
+            try:
+                await self.begin()
+                await self._unfold()
+            finally:
+                await self._steer(ControllerEvent.STOP)
+                for task in actors:
+                    task.cancel()
+        self._timeline.end = self._scenario.until
+
+    async def live(self) -> None:
+        """Like `play`, but it goes on until cancelled: for a cluster that somebody looks at."""
+        async with asyncio.TaskGroup() as group:
+            self._recorder.start()
+            for actor in self._actors():
+                group.create_task(actor.run(), name=type(actor).__name__)
+            try:
+                await self.begin()
+                await asyncio.Event().wait()
+            finally:
+                await self._steer(ControllerEvent.STOP)
+
+    async def begin(self) -> None:
+        """Nodes, controller, manifests, in this order. What is refused is said as a failure."""
+        await self._furnish()
+        await self._steer(ControllerEvent.START)
+        for path in self._scenario.manifests:
+            await self._apply(path)
+
+    def _actors(self) -> Sequence[Actor]:
+        timing = self._scenario.timing
+        kubelet = KubeletTimings(
+            start=timing.start, ready=timing.ready, stop=timing.stop, crash_backoff=timing.crash_backoff
+        )
+        api, clock = self._api, self._clock
+        return [
+            self._recorder,
+            GangScheduler(api, clock, period=timing.schedule_period),
+            DevicePlugin(api),
+            Kubelet(api, clock, timings=kubelet, seed=self._seed),
+            ClusterD(api),
+            FaultActor(api, clock, detection=timing.fault_detection),
+            MindIEController(api, clock, patience=timing.mindie_patience),
+            NodeLifecycle(api, clock, eviction=timing.eviction),
+            GarbageCollector(api),
+        ]
+
+    async def _furnish(self) -> None:
+        for spec in node_specs(self._scenario.nodes).values():
+            await add_node(self._api, spec)
+        with contextlib.suppress(AlreadyExistsError):
+            await self._api.create(QUEUES, None, _DEFAULT_QUEUE)
+
+    async def _apply(self, path: Path) -> None:
+        self._recorder.say(MomentKind.EVENT, f"kubectl apply -f {path.name}")
+        try:
+            skipped = await self._happenings.apply_all(read_manifests(path))
+        except (ManifestError, KubeError) as error:
+            self._recorder.say(MomentKind.FAILURE, f"kubectl apply -f {path.name} failed: {error}")
+            return
+        if skipped:
+            self._recorder.say(MomentKind.WARNING, f"left out, not known to the simulation: {', '.join(skipped)}")
+
+    async def _unfold(self) -> None:
+        for event in sorted(self._scenario.events, key=lambda event: event.at):
+            await self._sleep_until(event.at)
+            await self._perform(event)
+        await self._sleep_until(self._scenario.until)
+
+    async def _sleep_until(self, moment: float) -> None:
+        await asyncio.sleep(max(0.0, moment - self._recorder.elapsed))
+
+    async def _perform(self, event: Event) -> None:
+        self._event = event
+        try:
+            await self._happenings.perform(event)
+        except (EventError, ManifestError, KubeError) as error:
+            self._recorder.say(MomentKind.FAILURE, f"the event at {event.at:g} s failed: {error}", subject=event.name)
+
+    def _announce(self, words: str) -> None:
+        event = self._event
+        self._recorder.say(MomentKind.EVENT, (event and event.note) or words, subject=event.name if event else "")
+
+    async def _steer(self, what: ControllerEvent) -> None:
+        if what is not ControllerEvent.START and self._running is not None:
+            task, self._running = self._running, None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if what is not ControllerEvent.STOP and self._running is None:
+            self._running = asyncio.create_task(self._run_controller(), name="controller")
+
+    async def _run_controller(self) -> None:
+        try:
+            await self._controller(self._flaky, self._clock, self._recorder.observe)
+            why = "it returned"
+        except Exception as error:  # whatever kills the controller is a finding of the simulation
+            why = f"{type(error).__name__}: {error}"
+        self._recorder.say(MomentKind.FAILURE, f"the controller died: {why}")
