@@ -111,6 +111,7 @@ class App:
         self.stand_back = StandBack(self.cache, for_good=settings.mode is Mode.AUTO)
         _follow(metrics, self.reflectors, expectations)
         reporter = Reporter(writer, self._api, self.clock, settings, metrics)
+        self.cache.on_own_gone = reporter.lost
         controller = Controller(
             cache=self.cache,
             queue=self.queue,

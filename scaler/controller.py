@@ -113,7 +113,7 @@ class Controller:
         for snapshot, made in decided:
             self._settle(snapshot, made)
             if made.actions:
-                acting.create_task(self._act(made))
+                acting.create_task(self._act(snapshot, made))
         self._reporter.note([report_of(self._cache, snapshot, made) for snapshot, made in decided])
         self._metrics.passed(plan_seconds=planned - started, pass_seconds=loop.time() - started)
 
@@ -147,9 +147,7 @@ class Controller:
         if made.recheck_at:
             delay = max(0.0, made.recheck_at - snapshot.now)
             self._queue.add_at(key, asyncio.get_running_loop().time() + delay)
-        if made.actions:
-            _log.info("plan", **plan_line(snapshot, made))
-        else:
+        if not made.actions:
             self._queue.forget(key)
             self._queue.done(key)
 
@@ -164,13 +162,15 @@ class Controller:
             self._reporter.forget(RuleKey(key.namespace, key.rule))
         self._queue.done(key)
 
-    async def _act(self, made: Plan) -> None:
-        """Perform one plan and remember what was refused."""
+    async def _act(self, snapshot: Snapshot, made: Plan) -> None:
+        """Perform one plan, log plan and outcome in one line, and remember what was refused."""
         key = made.key
         outcomes = await self._actuator.perform(made)
         seconds = asyncio.get_running_loop().time() - self._queue.dirty_since(key)
         self._metrics.reaction_seconds.observe(seconds)
-        _log.info("acted", service=str(key), seconds=round(seconds, 6), actions=len(outcomes))
+        wrong = any(outcome.failed or outcome.refused for outcome in outcomes)
+        log = _log.warning if wrong else _log.info
+        log("pass", **plan_line(snapshot, made), **outcome_line(made, outcomes), seconds=round(seconds, 6))
         if any(outcome.failed for outcome in outcomes):
             self._queue.add_after_backoff(key)
         else:
@@ -178,9 +178,6 @@ class Controller:
         if any(outcome.refused for outcome in outcomes):
             self._remember_refusals(key, outcomes)
             self._queue.add(key)
-        for outcome in outcomes:
-            if outcome.failed or outcome.refused:
-                _log.warning("action not done", service=str(key), **_outcome_line(outcome))
         self._queue.done(key)
 
     def _remember_refusals(self, key: ServiceKey, outcomes: Sequence[Outcome]) -> None:
@@ -209,7 +206,7 @@ class Controller:
 
 
 def plan_line(snapshot: Snapshot, made: Plan) -> dict[str, object]:
-    """One log line per decision that acts: what was seen, what is done."""
+    """The plan's part of the log line: what was seen, and what is done about it."""
     names = {verdict.uid: verdict.name for verdict in made.verdicts}
     doing: dict[str, list[str]] = {}
     for action in made.actions:
@@ -226,5 +223,10 @@ def plan_line(snapshot: Snapshot, made: Plan) -> dict[str, object]:
     }
 
 
-def _outcome_line(outcome: Outcome) -> dict[str, str]:
-    return {"uid": outcome.uid, "refused": outcome.refused, "failed": outcome.failed}
+def outcome_line(made: Plan, outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """What became of a plan's actions: how many were done, and the words about each that was not."""
+    names = {verdict.uid: verdict.name for verdict in made.verdicts}
+    refused = {names.get(outcome.uid, outcome.uid): outcome.refused for outcome in outcomes if outcome.refused}
+    failed = {names.get(outcome.uid, outcome.uid): outcome.failed for outcome in outcomes if outcome.failed}
+    line: dict[str, object] = {"done": len(outcomes) - len(refused) - len(failed)}
+    return line | ({"refused": refused} if refused else {}) | ({"failed": failed} if failed else {})

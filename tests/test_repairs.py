@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, SERVICES, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
@@ -209,5 +209,20 @@ def test_a_foreign_gate_holds_the_pods_back_and_not_their_slot() -> None:
             assert len(on.decisions) == decided
             assert on.reason("p0") == "WaitingForScheduler"
             assert on.decisions[-1][1].groups["group0"].in_flight == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("name", ["rule-scaler-status", "rule-scaler-last-valid"])
+def test_what_somebody_deletes_of_the_scalers_own_comes_back(name: str) -> None:
+    async def story() -> None:
+        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+            await on.settle(3)
+            await on.cluster.delete(CONFIG_MAPS, NAMESPACE, name)
+            await on.settle(3)
+            assert on.config_map(name) is not None
+            before = len(on.cluster.audit)
+            await on.settle(100)
+            assert len(on.cluster.audit) == before
 
     run(story())

@@ -47,6 +47,8 @@ class Cache:
         self.nodes: Store[NodeRecord] = Store(self._on_node)
         self.deployments: Store[DeploymentRecord] = Store(self._on_deployment)
         self.rules = RuleBook(self.config_maps.get, self._stored_rule)
+        self.on_own_gone: Callable[[str, str], None] = lambda _namespace, _rule: None
+        """Called with the rule when a ConfigMap that the scaler keeps about it is gone, whoever deleted it."""
         self.instances: dict[str, Instance] = {}
         """Instances by owner uid as last built; whatever changes one drops it here (see observe.snapshot)."""
         self.rank_tables: dict[str, JobTable] = {}
@@ -207,6 +209,8 @@ class Cache:
         record = new or old
         if record is not None:
             self._on_report(old, new)
+            if new is None and record.own:
+                self.on_own_gone(record.namespace, rule_of(record.own))
             for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
                 self._dirty(key)
             if record.retries is not None:

@@ -55,9 +55,13 @@ class OwnConfigMaps:
         uid = str(metadata.get("uid", "")) if is_ours(after) else _FOREIGN
         self._written[key] = _Written(digest, uid, str(metadata.get("resourceVersion", "")))
 
+    def forget(self, namespace: str, name: str) -> None:
+        """Somebody deleted it: what was written last says nothing any more."""
+        self._written.pop((namespace, name), None)
+
     async def remove(self, namespace: str, name: str) -> None:
         """Delete it when it is there and ours."""
-        self._written.pop((namespace, name), None)
+        self.forget(namespace, name)
         try:
             existing = await self._reader.get(CONFIG_MAPS, namespace, name)
             if is_ours(existing):

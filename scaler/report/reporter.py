@@ -143,6 +143,14 @@ class Reporter:
         self._services.pop(rule, None)
         self._mark_rule(rule)
 
+    def lost(self, namespace: str, name: str) -> None:
+        """A ConfigMap kept about the rule is gone: it is written again while some job names the rule."""
+        rule = RuleKey(namespace, name)
+        if rule in self._services:
+            self._config_maps.forget(namespace, status_name(name))
+            self._config_maps.forget(namespace, last_valid_name(name))
+            self._mark_rule(rule)
+
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
         await self._outbox.run()
