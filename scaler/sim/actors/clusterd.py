@@ -7,7 +7,6 @@ It takes completed tables only. Must not: write anything but its own ConfigMaps.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import defaultdict
 from typing import Any
@@ -40,15 +39,7 @@ class ClusterD:
 
     async def run(self) -> None:
         """Publish until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="clusterd mirror")
-            group.create_task(self._work(), name="clusterd work")
-
-    async def _work(self) -> None:
-        pause: float | None = None
-        while True:
-            await self._mirror.wait(pause)
-            pause = await self._round() if self._mirror.synced else None
+        await self._mirror.drive(self._round, "clusterd")
 
     async def _round(self) -> float | None:
         config_maps, good = self._mirror.all(CONFIG_MAPS), True

@@ -6,8 +6,6 @@ annotations that say so. Must not: bind pods, report faults, or know of rules, j
 
 from __future__ import annotations
 
-import asyncio
-
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim.actors import objects
@@ -29,15 +27,7 @@ class DevicePlugin:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="device plugin mirror")
-            group.create_task(self._work(), name="device plugin work")
-
-    async def _work(self) -> None:
-        pause: float | None = None
-        while True:
-            await self._mirror.wait(pause)
-            pause = await self._round() if self._mirror.synced else None
+        await self._mirror.drive(self._round, "device plugin")
 
     async def _round(self) -> float | None:
         pods = [pod for pod in self._mirror.all(PODS) if objects.node_of(pod) and not objects.ended(pod)]

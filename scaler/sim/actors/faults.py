@@ -9,7 +9,6 @@ Must not: delete PodGroups, Services or jobs, or create anything.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 
 from scaler.clock import Clock
@@ -40,15 +39,7 @@ class FaultActor:
 
     async def run(self) -> None:
         """Act until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="fault actor mirror")
-            group.create_task(self._work(), name="fault actor work")
-
-    async def _work(self) -> None:
-        pause: float | None = None
-        while True:
-            await self._mirror.wait(pause)
-            pause = await self._round() if self._mirror.synced else None
+        await self._mirror.drive(self._round, "fault actor")
 
     async def _round(self) -> float | None:
         members = self._members()

@@ -6,7 +6,6 @@ Ready does nothing: its pods keep the status they had. Must not: create pods, or
 
 from __future__ import annotations
 
-import asyncio
 import random
 import zlib
 
@@ -49,15 +48,7 @@ class Kubelet:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="kubelet mirror")
-            group.create_task(self._work(), name="kubelet work")
-
-    async def _work(self) -> None:
-        pause: float | None = None
-        while True:
-            await self._mirror.wait(pause)
-            pause = await self._round() if self._mirror.synced else None
+        await self._mirror.drive(self._round, "kubelet")
 
     async def _round(self) -> float | None:
         """Do what is due; seconds until something else will be, None when nothing is waiting for time."""

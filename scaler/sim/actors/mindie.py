@@ -8,7 +8,6 @@ Must not: delete anything, or read more of the rule than MindIE does (groups by 
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import defaultdict
 from typing import Any
@@ -43,15 +42,7 @@ class MindIEController:
 
     async def run(self) -> None:
         """Act until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="mindie mirror")
-            group.create_task(self._work(), name="mindie work")
-
-    async def _work(self) -> None:
-        pause: float | None = None
-        while True:
-            await self._mirror.wait(pause)
-            pause = await self._round() if self._mirror.synced else None
+        await self._mirror.drive(self._round, "mindie")
 
     async def _round(self) -> float | None:
         pods = self._pods_by_owner()

@@ -7,7 +7,7 @@ Must not: know what the objects mean, or talk to anything but KubeApi.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from scaler.kube.api import EventType, KubeApi, Object, Resource
 from scaler.kube.errors import KubeError
@@ -54,6 +54,21 @@ class Mirror:
         async with asyncio.TaskGroup() as group:
             for resource in self._objects:
                 group.create_task(self._follow(resource), name=f"mirror {resource.plural}")
+
+    async def drive(self, react: Callable[[], Awaitable[float | None]], name: str) -> None:
+        """The life of a stand-in: follow the cluster and call `react` after changes, until cancelled.
+
+        `react` returns the seconds after which it wants to be called although nothing changed, None for never.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.run(), name=f"{name} mirror")
+            group.create_task(self._react(react), name=name)
+
+    async def _react(self, react: Callable[[], Awaitable[float | None]]) -> None:
+        pause: float | None = None
+        while True:
+            await self.wait(pause)
+            pause = await react() if self.synced else None
 
     async def wait(self, timeout_seconds: float | None = None) -> bool:
         """Until something changed since the last call (True), or the timeout passed (False)."""

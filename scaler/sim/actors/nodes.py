@@ -5,7 +5,6 @@ Must not: schedule, or know of jobs and rules.
 
 from __future__ import annotations
 
-import asyncio
 from enum import StrEnum
 
 import msgspec
@@ -116,15 +115,7 @@ class NodeLifecycle:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="node lifecycle mirror")
-            group.create_task(self._work(), name="node lifecycle work")
-
-    async def _work(self) -> None:
-        pause: float | None = None
-        while True:
-            await self._mirror.wait(pause)
-            pause = await self._round() if self._mirror.synced else None
+        await self._mirror.drive(self._round, "node lifecycle")
 
     async def _round(self) -> float | None:
         pods = [pod for pod in self._mirror.all(PODS) if objects.node_of(pod)]
