@@ -1,5 +1,7 @@
 """pytest and the real control plane: options, the `plane` fixture, the logs of a failure, and what ran against what.
 
+These tests run in real time, on machines that others use too: one that fails is run once more, and the last lines count
+how often that was needed. A test that fails twice has failed.
 A test that takes `plane` runs against the default Kubernetes version; a module with
 `pytestmark = pytest.mark.every_kubernetes` runs against all of them. Nothing is left out without a line about it.
 """
@@ -60,6 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in ours:
         version = _version_of(item)
         item.user_properties.append((_VERSION, version))
+        item.add_marker(pytest.mark.flaky(reruns=1))
         if "plane" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{version}"))
 
@@ -143,5 +146,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         found = [f"{counts[version, outcome]} {outcome}" for _, outcome in sorted(counts) if counts[version, outcome]]
         words = ", ".join(dict.fromkeys(found)) or "no test was selected"
         terminalreporter.write_line(f"control plane: Kubernetes {version}: {words}")
+    again = [report.nodeid for report in terminalreporter.stats.get("rerun", [])]
+    for nodeid in again:
+        terminalreporter.write_line(f"control plane: failed once and was run again: {nodeid}")
     source = f"from {given_folder()}" if given_folder() else f"with etcd {ETCD.version}, kwok {KWOK.version}"
     terminalreporter.write_line(f"control plane: {source}")
