@@ -71,7 +71,6 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
     JOB_INVALID = "JobInvalid"
     RULE_MISSING = "RuleMissing"
     RULE_INVALID = "RuleInvalid"
-    RULE_WARNING = "RuleWarning"
     RANK_TABLE_MISSING = "RankTableMissing"
     RANK_TABLE_NOT_OURS = "RankTableNotOurs"
     RANK_TABLE_IMMUTABLE = "RankTableImmutable"

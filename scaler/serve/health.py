@@ -24,10 +24,6 @@ class HealthState:
         """`loop` is alive now, and from now on has to be."""
         self._beats[loop] = self._clock.now()
 
-    def retire(self, loop: str) -> None:
-        """`loop` ended as it should, e.g. with a term of leadership."""
-        self._beats.pop(loop, None)
-
     def wait_for(self, what: str, words: str) -> None:
         """Not ready because of `what`, e.g. ("ascendjobs.mindxdl.gitee.com", "CRD not installed")."""
         self._waiting[what] = words

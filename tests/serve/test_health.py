@@ -23,17 +23,6 @@ def test_a_loop_that_stops_is_named_after_a_while_and_forgiven_when_it_beats_aga
     assert run(main()) == [[], ["decision loop: no sign of life for 31 s"], []]
 
 
-def test_a_loop_that_ended_as_it_should_is_not_missed() -> None:
-    async def main() -> list[str]:
-        health = HealthState(Clock(0))
-        health.beat("decision loop")
-        health.retire("decision loop")
-        await asyncio.sleep(1000)
-        return health.stalled()
-
-    assert run(main()) == []
-
-
 def test_everything_waited_for_is_named() -> None:
     health = HealthState(Clock(0))
     health.wait_for("pods", "not listed yet")
