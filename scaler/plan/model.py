@@ -91,6 +91,14 @@ class ServiceKey(msgspec.Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.rule or '-'}/{self.job_id or '-'}"
 
 
+class RestartBudget(msgspec.Struct, frozen=True):
+    """Of an instance whose every lost pod counts as a restart with the operator that makes it."""
+
+    limit: int
+    """Restarts after which that operator gives the instance up."""
+    used: int = 0
+
+
 class Instance(msgspec.Struct, frozen=True):
     """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts.
 
@@ -144,6 +152,16 @@ class Instance(msgspec.Struct, frozen=True):
     """How it restarts and ends."""
     warnings: tuple[tuple[Warning, str], ...] = ()
     """What people should know of it besides, with words; nothing of it is decided on."""
+    made_by_us: bool = True
+    """False: somebody else makes its pods and objects. They can be released and taken back here, never made."""
+    owner: str = ""
+    """What makes this instance and its like (uid of the Deployment, LeaderWorkerSet, ...); "" = it stands alone."""
+    revision: str = ""
+    """Of its owner's template; instances are compared within one owner only. For people."""
+    outdated: bool = False
+    """Its owner makes instances of a newer revision now."""
+    budget: RestartBudget | None = None
+    """What a taking back is paid from; None when it costs nothing."""
 
 
 class InstanceMemory(msgspec.Struct, frozen=True):
@@ -175,6 +193,8 @@ class Policy(msgspec.Struct, frozen=True):
     broken_grace: float = 60.0
     stable_after: float = 30.0
     reclaim: bool = True
+    restart_reserve: int = -1
+    """Restarts that a taking back never touches; -1 = half the limit, at least 2."""
 
 
 class RuleProblem(msgspec.Struct, frozen=True):
@@ -255,6 +275,8 @@ class GroupPlan(msgspec.Struct, frozen=True):
     live: int
     admit: int = 0
     reclaim: int = 0
+    paired: int = 0
+    """Instances of the newest revision that stand beside a running outdated one; the two count once, as running."""
 
 
 class Plan(msgspec.Struct, frozen=True):
