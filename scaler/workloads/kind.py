@@ -1,0 +1,106 @@
+"""What a workload kind is: how a pod tells which instance it belongs to. Values and one Protocol only.
+
+One module per kind implements it (workloads/deployment.py, ...), workloads/kinds.py lists them. Must not raise on any
+pod, must not do I/O, and never looks at anything but the pod: what its owners know arrives as OwnerFacts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from scaler.plan.model import Reason, ServiceKey
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False):
+    """The controlling owner reference of a pod; empty strings without one."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class PodFacts(msgspec.Struct, frozen=True, gc=False):
+    """What a kind may look at. `labels` and `annotations` have text only."""
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    owner: Owner = Owner()
+
+
+class Ask(msgspec.Struct, frozen=True, gc=False):
+    """An object of the pod's namespace that knows more of the instance: its kind and name."""
+
+    kind: str
+    name: str
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a pod belongs, as far as the pod itself tells."""
+
+    instance: str
+    """Identity of the instance within the cluster; the same after its pods were made anew, where the kind can tell."""
+    name: str
+    """The instance's name for people, and the second key of the order of admission."""
+    size: int = 0
+    """Pods of the instance; 0 = its `asks` know."""
+    mortal: bool = False
+    """The instance ends with its pods: what comes instead is another one."""
+    maker: str = ""
+    """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet); "" without any."""
+    revision: str = ""
+    """Of the pod's template."""
+    asks: tuple[Ask, ...] = ()
+    """Whom to ask for size, newest revision and age, the most important first."""
+    shares_pod_group: bool = False
+    """Left alone, its pods share a PodGroup with other instances, or are spread over several."""
+
+
+class Membership(msgspec.Struct, frozen=True, gc=False):
+    """A pod's instance and service."""
+
+    kind: str
+    key: ServiceKey
+    group: str | None
+    place: Place
+    label_problem: Reason | None = None
+
+
+class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
+    """What an object that makes pods, or makes their makers, tells of their instances."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    created: float
+    maker: str = ""
+    """Identity as in Place.maker; "" when it tells nothing of revisions."""
+    revision: str = ""
+    """The revision it stands for."""
+    rank: int = 0
+    """Of several objects of one maker, the one with the highest rank stands for the newest revision."""
+    size: int = 0
+    """Pods of one instance; 0 when it does not tell."""
+    leader_first: bool = False
+    """The other pods of an instance are made only when its leader is ready."""
+
+
+class Kind(Protocol):
+    """One workload kind."""
+
+    @property
+    def name(self) -> str:
+        """As in status, logs and docs: the Kubernetes kind of the user's object."""
+        ...
+
+    def place(self, pod: PodFacts) -> Place | None:
+        """None for a pod of another kind."""
+        ...
