@@ -6,13 +6,14 @@ It has no scheduler, kubelet or garbage collector of its own: those are ordinary
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from scaler.clock import Clock
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Object, Resource
 from scaler.kube.errors import AlreadyExistsError
+from scaler.sim.apiserver.admission import Hook
 from scaler.sim.apiserver.client import SimClient, Write
-from scaler.sim.apiserver.crds import definitions
+from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.apiserver.reading import Query
 from scaler.sim.apiserver.server import ApiServer
@@ -25,22 +26,25 @@ _AUDIT_LINES = 10_000
 class SimCluster(SimClient):
     """A cluster to be made inside a running loop. Implements KubeApi; `client` gives further, independent clients.
 
-    `crds` installs the definitions of AscendJob, PodGroup and Queue; `latency` is the round trip of a request in
-    seconds; `history` is how many changes per resource can be watched again. Namespaces that nobody created come into
-    being when something is created in them, unless `strict_namespaces`: then that is refused, as a real cluster does.
+    `crds` installs the definitions of AscendJob, PodGroup, Queue and of the kinds whose pods others make; `latency`
+    is the round trip of a request in seconds; `history` is how many changes per resource can be watched again.
+    Namespaces that nobody created come into being when something is created in them, unless `strict_namespaces`: then
+    that is refused, as a real cluster does. `admission` are the webhooks of the cluster (sim.apiserver.admission).
     """
 
     def __init__(
         self, clock: Clock, *, seed: int = 0, crds: bool = True, latency: float = 0.002, history: int = 4096,
-        strict_namespaces: bool = False,
+        strict_namespaces: bool = False, admission: Sequence[Hook] = (),
     ) -> None:  # fmt: skip
-        server = ApiServer(clock, seed=seed, history=history, strict_namespaces=strict_namespaces)
+        server = ApiServer(
+            clock, seed=seed, history=history, strict_namespaces=strict_namespaces, admission=admission
+        )  # fmt: skip
         super().__init__(server, "cluster", latency=latency, seed=seed, audit=deque(maxlen=_AUDIT_LINES))
         self._seed = seed
         self._clients: dict[str, SimClient] = {"cluster": self}
         for name in _NAMESPACES:
             server.create(NAMESPACES, None, {"metadata": {"name": name}})
-        for definition in definitions() if crds else ():
+        for definition in (*definitions(), *workload_definitions()) if crds else ():
             server.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
 
     def client(self, name: str, interceptor: Interceptor | None = None, *, latency: float | None = None) -> SimClient:

@@ -1,14 +1,22 @@
-"""Minimal CustomResourceDefinitions of our own for what the scaler works with: AscendJob, PodGroup and Queue.
+"""Minimal CustomResourceDefinitions of our own: AscendJob, PodGroup and Queue, and the kinds whose pods others make.
 
 They keep what matters to a controller: names, scope, status subresource, printer columns, and that the pod template of
-an AscendJob is pruned to an old PodSpec, without scheduling gates.
+an AscendJob is pruned to an old PodSpec, without scheduling gates. What others work with is open: any spec passes.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, Object
+from scaler.kube.api import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    LEADER_WORKER_SETS,
+    POD_SETS,
+    VOLCANO_JOBS,
+    Object,
+    Resource,
+)
+from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, ROLE_SETS, STORM_SERVICES
 
 _ANYTHING = {"x-kubernetes-preserve-unknown-fields": True}
 _OPEN_OBJECT: dict[str, Any] = {"type": "object", **_ANYTHING}
@@ -120,3 +128,29 @@ def _queue() -> Object:
 def definitions() -> list[Object]:
     """The three definitions, ready to be created in any cluster, simulated or real."""
     return [_ascend_job(), _pod_group(), _queue()]
+
+
+_WORKLOADS: tuple[tuple[Resource, tuple[str, ...]], ...] = (
+    (VOLCANO_JOBS, ("vcjob", "vj")),
+    (LEADER_WORKER_SETS, ("lws",)),
+    (STORM_SERVICES, ()),
+    (ROLE_SETS, ()),
+    (POD_SETS, ()),
+    (INFER_SERVICE_SETS, ()),
+    (INFER_SERVICES, ()),
+    (INSTANCE_SETS, ()),
+)
+
+
+def workload_definitions() -> list[Object]:
+    """Of Volcano Job, LeaderWorkerSet, and what AIBrix and Infer Operator work with; for clusters without the real."""
+    return [_workload(resource, short_names) for resource, short_names in _WORKLOADS]
+
+
+def _workload(resource: Resource, short_names: tuple[str, ...]) -> Object:
+    schema = _object(
+        apiVersion=_STRING, kind=_STRING, metadata={"type": "object"}, spec=_OPEN_OBJECT, status=_OPEN_OBJECT
+    )
+    names = {"kind": resource.kind, **({"shortNames": list(short_names)} if short_names else {})}
+    version = _version(resource.version, schema, [_AGE], status=True)
+    return _crd(f"{resource.plural}.{resource.group}", names, "Namespaced", version)

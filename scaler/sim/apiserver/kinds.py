@@ -20,6 +20,12 @@ BINDINGS = Resource("", "v1", "bindings", "Binding")
 POD_BINDINGS = Resource("", "v1", "pods/binding", "Binding")
 """The same by the name of the subresource."""
 
+STORM_SERVICES = Resource("orchestration.aibrix.ai", "v1alpha1", "stormservices", "StormService")
+ROLE_SETS = Resource("orchestration.aibrix.ai", "v1alpha1", "rolesets", "RoleSet")
+INFER_SERVICE_SETS = Resource("mindcluster.huawei.com", "v1", "inferservicesets", "InferServiceSet")
+INFER_SERVICES = Resource("mindcluster.huawei.com", "v1", "inferservices", "InferService")
+INSTANCE_SETS = Resource("mindcluster.huawei.com", "v1", "instancesets", "InstanceSet")
+
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One served resource. `schema` and `columns` are set for custom resources only."""
@@ -68,8 +74,8 @@ BUILT_IN: tuple[Kind, ...] = (
     _other("", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", status=True),
     _other("", "persistentvolumes", "PersistentVolume", "pv", namespaced=False, status=True),
     _other("", "resourcequotas", "ResourceQuota", "quota", status=True),
-    _other("apps", "replicasets", "ReplicaSet", "rs", **_CONTROLLED),
-    _other("apps", "statefulsets", "StatefulSet", "sts", **_CONTROLLED),
+    _builtin(api.REPLICA_SETS, "rs", **_CONTROLLED),
+    _builtin(api.STATEFUL_SETS, "sts", **_CONTROLLED),
     _other("apps", "daemonsets", "DaemonSet", "ds", **_CONTROLLED),
     _other("batch", "jobs", "Job", **_CONTROLLED),
     _other("policy", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", **_CONTROLLED),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import random
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -16,6 +17,7 @@ from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import deletion, pods, reading, refusals, schema, shapes, strategies, validation
+from scaler.sim.apiserver.admission import Hook, Review, admit
 from scaler.sim.apiserver.deletion import DeleteOptions, Outcome
 from scaler.sim.apiserver.kinds import BINDINGS, POD_BINDINGS, Catalog, Kind
 from scaler.sim.apiserver.patches import json_patch, merge_patch
@@ -34,16 +36,21 @@ _FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
 class ApiServer:
     """All objects of one cluster. Raises kube.errors only.
 
-    Namespaces that nobody created come into being when they are used, unless `strict_namespaces`.
+    Namespaces that nobody created come into being when they are used, unless `strict_namespaces`. `admission` are
+    the hooks that every create and update passes, in this order.
     """
 
-    def __init__(self, clock: Clock, *, seed: int = 0, history: int = 4096, strict_namespaces: bool = False) -> None:
+    def __init__(
+        self, clock: Clock, *, seed: int = 0, history: int = 4096, strict_namespaces: bool = False,
+        admission: Sequence[Hook] = (),
+    ) -> None:  # fmt: skip
         self.clock = clock
         self.store = Store(history=history)
         self.catalog = Catalog()
         self._random = random.Random(f"objects-{seed}")  # noqa: S311 - for uids, not for secrets
         self._cluster_ips = 0
         self._strict_namespaces = strict_namespaces
+        self._admission = tuple(admission)
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Record:
         kind, key = self._locate(resource, namespace, name)
@@ -56,7 +63,7 @@ class ApiServer:
         if resource.plural in (BINDINGS.plural, POD_BINDINGS.plural):
             return self._bind(namespace, body)
         kind = self.catalog.find(resource)
-        obj = self._accept(kind, _private(body))
+        obj = self._admitted(kind, "CREATE", namespace, self._accept(kind, _private(body)))
         self._start_metadata(kind, namespace, obj)
         self._ensure_namespace(obj["metadata"].get("namespace", ""))
         self._allocate(obj)
@@ -176,6 +183,24 @@ class ApiServer:
         obj = {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
         return schema.prune(obj, kind.schema)
 
+    def _admitted(
+        self, kind: Kind, operation: Literal["CREATE", "UPDATE"], namespace: str | None, obj: Object,
+        old: Object | None = None,
+    ) -> Object:  # fmt: skip
+        """The object as the hooks leave it, pruned again."""
+        if not self._admission:
+            return obj
+        record = self.store.table(NAMESPACES).records.get(("", namespace or ""))
+        review = Review(
+            operation=operation,
+            resource=kind.resource,
+            namespace=namespace or "",
+            namespace_labels=(record.object["metadata"].get("labels") or {}) if record else {},
+            object=obj,
+            old=old,
+        )
+        return self._accept(kind, _private(admit(self._admission, review)))
+
     def _start_metadata(self, kind: Kind, namespace: str | None, obj: Object) -> None:
         sent = obj["metadata"]
         if sent.get("resourceVersion"):
@@ -225,6 +250,8 @@ class ApiServer:
             raise refusals.unknown_resource()
         old = record.object
         _check_identity(kind, old, new)
+        if not subresource:
+            new = self._admitted(kind, "UPDATE", key[0], new, old)
         result = _merge_update(kind, old, new, subresource)
         problems = strategies.update_problems(kind, old, result)
         if problems:
