@@ -1,0 +1,93 @@
+"""What ReplicaSets, StatefulSets, LeaderWorkerSets and PodSets tell of the instances they make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.kube.api import Object
+from scaler.workloads.kind import OwnerFacts
+from scaler.workloads.owners import OwnerObject, owner_facts
+from tests.workloads.test_run_policy import JSON
+
+KINDS = ("ReplicaSet", "StatefulSet", "Deployment", "LeaderWorkerSet", "PodSet", "Banana")
+LWS = "leaderworkerset.sigs.k8s.io"
+
+
+def obj(name: str, spec: Any = None, *, controller: tuple[str, str] | None = None, **metadata: Any) -> Object:
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "7", **metadata}
+    meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    if controller is not None:
+        meta["ownerReferences"] = [{"kind": controller[0], "name": controller[1], "controller": True}]
+    return {"metadata": meta, "spec": spec}
+
+
+def facts(kind: str, found: Object) -> OwnerFacts:
+    return owner_facts(kind, msgspec.json.decode(msgspec.json.encode(found), type=OwnerObject))
+
+
+def test_a_replica_set_stands_for_the_revision_of_its_deployment() -> None:
+    found = facts(
+        "ReplicaSet",
+        obj(
+            "p-5d9c",
+            {"replicas": 3},
+            controller=("Deployment", "p"),
+            labels={"pod-template-hash": "5d9c"},
+            annotations={"deployment.kubernetes.io/revision": "12"},
+        ),
+    )
+    assert (found.maker, found.revision, found.rank, found.size) == ("Deployment/ns/p", "5d9c", 12, 0)
+    assert (found.name, found.uid, found.resource_version, found.created) == ("p-5d9c", "uid-p-5d9c", "7", 1767225600.0)
+
+
+def test_a_replica_set_without_a_deployment_tells_nothing_of_revisions() -> None:
+    assert facts("ReplicaSet", obj("p", labels={"pod-template-hash": "5d9c"})).maker == ""
+
+
+def test_the_leaders_stateful_set_tells_the_newest_revision_and_no_size() -> None:
+    labels = {f"{LWS}/name": "d", f"{LWS}/template-revision-hash": "r2"}
+    found = facts("StatefulSet", obj("d", {"replicas": 3}, labels=labels, controller=("LeaderWorkerSet", "d")))
+    assert (found.maker, found.revision, found.size) == ("LeaderWorkerSet/ns/d", "r2", 0)
+
+
+def test_a_workers_stateful_set_tells_neither_revision_nor_size() -> None:
+    labels = {f"{LWS}/name": "d", f"{LWS}/template-revision-hash": "r1", f"{LWS}/group-index": "0"}
+    found = facts("StatefulSet", obj("d-0", {"replicas": 3}, labels=labels, controller=("Pod", "d-0")))
+    assert (found.maker, found.revision, found.size) == ("", "", 0)
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
+def test_a_workload_that_is_one_instance_tells_its_size(kind: str) -> None:
+    assert facts(kind, obj("svc-prefill-0", {"replicas": 4})).size == 4
+
+
+@pytest.mark.parametrize(("policy", "first"), [("LeaderReady", True), ("LeaderCreated", False), (None, False)])
+def test_a_leader_worker_set_tells_its_size_and_who_comes_first(policy: str | None, first: bool) -> None:
+    found = facts("LeaderWorkerSet", obj("d", {"startupPolicy": policy, "leaderWorkerTemplate": {"size": 2}}))
+    assert (found.size, found.leader_first) == (2, first)
+
+
+def test_the_pod_set_made_last_stands_for_the_newest_template_of_its_role() -> None:
+    labels = {"storm-service-name": "s", "role-name": "prefill", "role-template-hash": "abc"}
+    found = facts("PodSet", obj("s-roleset-x-prefill-abc-0", {"podGroupSize": 2}, labels=labels))
+    assert (found.maker, found.revision, found.size) == ("StormService/ns/s/prefill", "abc", 2)
+    assert found.rank == int(found.created) > 0
+
+
+@given(kind=st.sampled_from(KINDS), spec=JSON, labels=JSON, annotations=JSON, size=JSON)
+def test_an_odd_object_is_still_seen(kind: str, spec: Any, labels: Any, annotations: Any, size: Any) -> None:
+    odd = obj("a", spec, labels=labels, annotations=annotations)
+    assert facts(kind, odd).name == "a"
+    template = {"replicas": size, "podGroupSize": size, "startupPolicy": size, "leaderWorkerTemplate": {"size": size}}
+    assert facts(kind, obj("a", template, labels={f"{LWS}/name": size, "pod-template-hash": size})).uid == "uid-a"
+
+
+@given(kind=st.sampled_from(KINDS), value=st.sampled_from([True, -1, 0, "3", 2.0, 10**9, None]))
+def test_a_number_that_makes_no_sense_is_not_told(kind: str, value: Any) -> None:
+    spec = {"replicas": value, "podGroupSize": value, "leaderWorkerTemplate": {"size": value}}
+    assert facts(kind, obj("a", spec)).size == 0
