@@ -19,7 +19,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 MODULES = Path(__file__).with_name("modules")
@@ -43,6 +43,8 @@ class Project:
     upstream: str
     programs: dict[str, str]
     """File name -> package."""
+    files: dict[str, str] = field(default_factory=dict)
+    """File name -> path in the upstream module: what is to lie beside the programs and is too large to be ours."""
 
     @property
     def folder(self) -> Path:
@@ -68,6 +70,13 @@ class Project:
 
 ETCD = Project("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
 KWOK = Project("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
+LWS = Project(
+    "lws",
+    "sigs.k8s.io/lws",
+    {"lws-manager": "sigs.k8s.io/lws/cmd"},
+    {"lws-crd.yaml": "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"},
+)
+"""LeaderWorkerSet's manager and its CustomResourceDefinition. Not part of every control plane."""
 
 
 def kubernetes(version: str) -> Project:
@@ -210,26 +219,46 @@ def _unpack(wheel: Path, folder: Path) -> None:
 
 def _key(project: Project, toolchain: Toolchain) -> str:
     texts = [(project.folder / name).read_text() for name in ("go.mod", "go.sum")]
-    return hashlib.sha256("\0".join([*texts, *project.flags, toolchain.version]).encode()).hexdigest()[:12]
+    parts = [*texts, *project.flags, toolchain.version, *project.files.values()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def _build(project: Project, toolchain: Toolchain, folder: Path) -> None:
     sys.stderr.write(f"Building {', '.join(project.programs)} {project.version} with {toolchain.version}\n")
     started = time.monotonic()
     log = folder.with_suffix(".log")
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     with _fresh(folder) as fresh, log.open("w") as output:
         for name, package in project.programs.items():
             command = [str(toolchain.go), "build", *project.flags, "-o", str(fresh / name), package]
             done = subprocess.run(
-                command, cwd=project.folder, env=environment, stdout=output, stderr=output, check=False
+                command, cwd=project.folder, env=_environment(), stdout=output, stderr=output, check=False
             )
             if done.returncode:
                 raise BuildError(
                     f"{name} {project.version} could not be built ({toolchain.version}); the Go module proxy that "
                     f"`go env GOPROXY` names must be reachable. The end of {log}:\n{_tail(log.read_text())}"
                 )
+        _copy_files(project, toolchain, fresh)
     sys.stderr.write(f"Built in {time.monotonic() - started:.0f} s\n")
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+
+def _copy_files(project: Project, toolchain: Toolchain, folder: Path) -> None:
+    """Out of Go's module cache, where the build has just put the upstream module."""
+    if not project.files:
+        return
+    command = [str(toolchain.go), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", project.upstream]
+    answer = subprocess.run(
+        command, cwd=project.folder, env=_environment(), capture_output=True, text=True, check=False
+    )
+    for name, path in project.files.items():
+        source = Path(answer.stdout.strip()) / path
+        if answer.returncode or not source.is_file():
+            raise BuildError(f"{project.upstream} {project.version} has no {path}\n{_tail(answer.stderr)}")
+        shutil.copyfile(source, folder / name)
 
 
 @contextmanager
@@ -263,6 +292,7 @@ def main() -> int:
     try:
         for version in parser.parse_args().versions:
             print(f"Kubernetes {version}: {binaries(version).kube_apiserver.parent}")
+        print(f"LeaderWorkerSet {LWS.version}: {ensure(LWS)}")
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1

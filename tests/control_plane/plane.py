@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from typing import Any, Self
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
 from tests.control_plane.build import Binaries
+from tests.control_plane.lws import LwsManager, definition
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports, post_json
 
 _STAGES = Path(__file__).with_name("stages.yaml")
@@ -44,6 +46,8 @@ class PlaneOptions:
     crds: Sequence[Object] = ()
     scheduler: bool = False
     """kube-scheduler beside it; the gang scheduler's stand-in is a client and started by the test."""
+    lws: bool = False
+    """LeaderWorkerSet's manager and definition."""
     audit: bool = False
     """Log every answered request (`audit_events`)."""
     pod_start: float = 0.3
@@ -125,11 +129,22 @@ class ControlPlane:
         apiserver.wait_for(self._apiserver_ready)
         self.admin = self.kubeconfig("admin", self._admin_token)
         self.install(self.options.crds)  # before the garbage collector starts: it learns of new kinds every 30 s only
+        if self.options.lws:
+            self._create_definitions(definition())
         self._launch("kube-controller-manager", self._controller_manager_command())
         if self.options.scheduler:
             self._launch("kube-scheduler", self._scheduler_command())
         kwok = self._launch("kwok", self._kwok_command())
         kwok.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['kwok']}/healthz"))
+        if self.options.lws:
+            self._start_lws()
+
+    def _start_lws(self) -> None:
+        manager = LwsManager(self.folder, self.admin)
+        self.programs[manager.name] = manager
+        manager.start()
+        manager.wait_for(manager.serves)
+        self.kubectl("create", "-f", "-", text=json.dumps(manager.webhooks))
 
     def _launch(self, name: str, command: Sequence[str | Path]) -> Program:
         self.programs[name] = Program(name, command, self.folder)
@@ -220,11 +235,19 @@ class ControlPlane:
 
     def install(self, crds: Sequence[Object]) -> None:
         """Create definitions (not apply: large ones exceed what its annotation may hold) and wait for their kinds."""
-        if not crds:
-            return
-        names = [f"crd/{crd['metadata']['name']}" for crd in crds]
-        self.kubectl("create", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(crds)}))
-        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+        if crds:
+            document = {"apiVersion": "v1", "kind": "List", "items": list(crds)}
+            self._create_definitions("-", text=json.dumps(document))
+
+    def _create_definitions(self, file: str | Path, text: str = "") -> None:
+        names = self.kubectl("create", "--output=name", "-f", file, text=text).split()
+        for last in (False, True):
+            try:
+                self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+            except ControlPlaneError as error:  # kubectl gives up on one that has no conditions yet
+                if last or "accessor error" not in str(error):
+                    raise
+                time.sleep(0.5)
 
     def kubectl(self, *arguments: str | Path, text: str = "", kubeconfig: Path | None = None) -> str:
         """What the real kubectl prints. Raises ControlPlaneError with its words when it fails."""

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.control_plane import build
-from tests.control_plane.build import ETCD, BuildError
+from tests.control_plane.build import ETCD, LWS, BuildError
 
 _GO = """#!/bin/sh
 case "$1" in
 version) echo "go version go{version} linux/amd64" ;;
+list) echo "{folder}/module" ;;
 build)
     echo "$@" >>"{calls}"
     {build}
@@ -31,7 +32,7 @@ class Pretend:
         self._go = folder / "go"
 
     def go(self, *, version: str = "1.26.1", does: str = ":") -> None:
-        self._go.write_text(_GO.format(version=version, calls=self.calls, build=does))
+        self._go.write_text(_GO.format(version=version, calls=self.calls, build=does, folder=self.calls.parent))
         self._go.chmod(0o755)
 
     def builds(self) -> int:
@@ -53,6 +54,20 @@ def test_a_second_call_builds_nothing(pretend: Pretend) -> None:
     assert build.ensure(ETCD) == build.ensure(ETCD)
     assert (build.ensure(ETCD) / "etcd").read_text() == "program\n"
     assert pretend.builds() == 1
+
+
+def test_what_lies_beside_a_program_comes_from_its_module(pretend: Pretend, tmp_path: Path) -> None:
+    source = tmp_path / "module" / next(iter(LWS.files.values()))
+    source.parent.mkdir(parents=True)
+    source.write_text("kind: CustomResourceDefinition\n")
+    pretend.go()
+    assert (build.ensure(LWS) / "lws-crd.yaml").read_text() == source.read_text()
+
+
+def test_a_file_that_the_module_does_not_have_is_named(pretend: Pretend) -> None:
+    pretend.go()
+    with pytest.raises(BuildError, match=r"sigs\.k8s\.io/lws \S+ has no config/crd/"):
+        build.ensure(LWS)
 
 
 def test_another_toolchain_builds_anew(pretend: Pretend) -> None:

@@ -1,0 +1,120 @@
+"""LeaderWorkerSet's real manager for a test's control plane (`PlaneOptions(lws=True)`): with its gang provider Volcano.
+
+It serves its admission webhooks on loopback, with a certificate of its own, and the webhook configurations point there.
+Must not: know of the scaler.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import ipaddress
+import json
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from scaler.kube.api import Object, Resource
+from tests.control_plane.build import LWS, ensure
+from tests.control_plane.programs import Program, answers_ok, free_ports
+
+LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
+NAME = "leaderworkerset.sigs.k8s.io/name"
+"""Label of every pod of a LeaderWorkerSet; its manager looks at no other pods."""
+_SETS = "leaderworkerset-x-k8s-io-v1-leaderworkerset"
+_HOST = "127.0.0.1"
+
+
+def definition() -> Path:
+    """The upstream CustomResourceDefinition; too large for `kubectl apply`. Raises BuildError."""
+    return ensure(LWS) / "lws-crd.yaml"
+
+
+class LwsManager(Program):
+    """The manager. `webhooks` are to be created when it `serves`, not before."""
+
+    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+        port, self._health = free_ports(2)
+        certificates = folder / "lws-certificates"
+        self.webhooks = _webhooks(port, _certify(certificates))
+        configuration = folder / "lws.json"
+        configuration.write_text(json.dumps(_configuration(port, self._health, certificates)))
+        program = ensure(LWS) / "lws-manager"
+        super().__init__("lws-manager", [program, f"--kubeconfig={kubeconfig}", f"--config={configuration}"], folder)
+
+    def serves(self) -> bool:
+        """Readiness alone says nothing about its webhooks: it registers them later, that of pods last."""
+        ready = answers_ok(f"http://{_HOST}:{self._health}/readyz")
+        return ready and "/validate--v1-pod" in self.log.read_text(errors="replace")
+
+
+def _configuration(port: int, health: int, certificates: Path) -> Object:
+    return {
+        "apiVersion": "config.lws.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "metrics": {"bindAddress": "0"},
+        "health": {"healthProbeBindAddress": f"{_HOST}:{health}"},
+        "webhook": {"host": _HOST, "port": port, "certDir": str(certificates)},
+        "gangSchedulingManagement": {"schedulerProvider": "volcano"},
+    }
+
+
+def _webhooks(port: int, authority: bytes) -> Object:
+    """The two configurations that its own installation brings, with an address instead of a Service."""
+
+    def webhook(verb: str, what: str, resources: tuple[str, str], operations: list[str]) -> Object:
+        group, plural = resources
+        rule = {"apiGroups": [group], "apiVersions": ["v1"], "operations": operations, "resources": [plural]}
+        client = {"url": f"https://{_HOST}:{port}/{verb}-{what}", "caBundle": base64.b64encode(authority).decode()}
+        selector = {} if group else {"matchExpressions": [{"key": NAME, "operator": "Exists"}]}
+        return {
+            "name": f"{verb[0]}{plural[:-1]}.kb.io",
+            "clientConfig": client,
+            "rules": [rule],
+            "objectSelector": selector,
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+
+    sets, pods = ("leaderworkerset.x-k8s.io", "leaderworkersets"), ("", "pods")
+    both = ["CREATE", "UPDATE"]
+    mutating = [webhook("mutate", _SETS, sets, both), webhook("mutate", "-v1-pod", pods, ["CREATE"])]
+    validating = [webhook("validate", _SETS, sets, both), webhook("validate", "-v1-pod", pods, both)]
+    version = "admissionregistration.k8s.io/v1"
+    items = [
+        {
+            "apiVersion": version,
+            "kind": f"{kind}WebhookConfiguration",
+            "metadata": {"name": "lws"},
+            "webhooks": webhooks,
+        }
+        for kind, webhooks in (("Mutating", mutating), ("Validating", validating))
+    ]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _certify(folder: Path) -> bytes:
+    """Key and self-signed certificate of a server on loopback; the certificate as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lws-manager")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(_HOST))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    folder.mkdir()
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    (folder / "tls.crt").write_bytes(pem)
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "tls.key").write_bytes(secret)
+    return pem
