@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -22,35 +22,22 @@ from scaler.actuate.writer import Writer
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
 from scaler.election import Election, LeaseTiming
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    SERVICES,
-    KubeApi,
-    Resource,
-)
-from scaler.observe import objects
+from scaler.kube.api import KubeApi, Resource
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
-from scaler.observe.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE, Source
+from scaler.observe.faults import Source
+from scaler.observe.mode import ModeNow
 from scaler.observe.queue import WorkQueue
-from scaler.observe.stand_back import StandBack
-from scaler.observe.store import Store
 from scaler.observe.watch import Reflector
+from scaler.observe.watched import OPTIONAL, reflectors, report_reflectors
 from scaler.plan.model import Policy, ServiceKey
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
-from scaler.settings import Mode, Settings
-from scaler.workloads.ascendjob_objects import OPERATOR_NAME
+from scaler.settings import Settings
 
 _log = structlog.get_logger("app")
 
-OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for fault reports, which this process may have no right to read."""
 PULSE = 5.0
@@ -89,8 +76,8 @@ class App:
         self.health = HealthState(clock)
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.cache = Cache(self.queue.add)
-        self.reflectors = _reflectors(api, self.cache, settings, rng)
-        self.reports = _reports(api, self.cache, settings, rng)
+        self.reflectors = reflectors(api, self.cache, settings.namespaces, rng)
+        self.reports = report_reflectors(api, self.cache, settings.namespaces, rng)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self._api = api
         self._rng = rng
@@ -108,7 +95,7 @@ class App:
             on_write=lambda verb, resource, outcome: metrics.write(verb, resource.plural, outcome),
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
-        self.stand_back = StandBack(self.cache, for_good=settings.mode is Mode.AUTO)
+        self.mode = ModeNow(self.cache, settings.mode)
         _follow(metrics, self.reflectors, expectations)
         reporter = Reporter(writer, self._api, self.clock, settings, metrics)
         self.cache.on_own_gone = reporter.lost
@@ -120,11 +107,16 @@ class App:
             reporter=reporter,
             metrics=metrics,
             clock=self.clock,
-            policy=Policy(settings.broken_grace, settings.stable_after, settings.reclaim),
-            stand_back=self.stand_back,
+            policy=Policy(
+                broken_grace=settings.broken_grace,
+                stable_after=settings.stable_after,
+                reclaim=settings.reclaim,
+                restart_reserve=settings.restart_reserve,
+            ),
+            mode=self.mode,
             observer=observer,
         )
-        tables = RankTables(writer, self._api, self.cache, self.clock, stand_back=self.stand_back)
+        tables = RankTables(writer, self._api, self.cache, self.clock, elsewhere=lambda: not self.mode.makes_pods)
         return controller, reporter, tables
 
     async def run(self) -> None:
@@ -145,7 +137,7 @@ class App:
             self.health.wait_for(_name(resource), "not listed yet")
         self.health.has("start")
         for resource, reflector in self.reflectors.items():
-            await reflector.synced.wait()
+            await (reflector.synced_or_absent if resource in OPTIONAL else reflector.synced).wait()
             self.health.has(_name(resource))
         await self._fault_data()
         self._on_synced()
@@ -198,7 +190,7 @@ class App:
         """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
         while True:
             for resource, reflector in self.reflectors.items():
-                if reflector.synced.is_set():
+                if reflector.synced.is_set() or resource in OPTIONAL:
                     self.health.has(_name(resource))
                 else:
                     self.health.wait_for(_name(resource), reflector.problem or "not listed yet")
@@ -207,57 +199,12 @@ class App:
             await asyncio.sleep(PULSE)
 
 
-def _reflectors(
-    api: KubeApi, cache: Cache, settings: Settings, rng: random.Random
-) -> dict[Resource, Reflector[Any, Any]]:
-    """What is watched, and what is kept of it. Nodes have no namespace; the operator may be in any."""
-    namespaces = settings.namespaces or None
-
-    def watch(
-        resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
-    ) -> Reflector[Any, Any]:
-        scope = {"namespaces": namespaces, **options}
-        return Reflector(api, resource, store, decode=decode, record=record, rng=rng, **scope)
-
-    return {
-        ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, dict, objects.job_record),
-        PODS: watch(PODS, cache.pods, objects.PodObject, objects.pod_record),
-        POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, objects.PodGroupObject, objects.pod_group_record),
-        SERVICES: watch(SERVICES, cache.services, objects.OwnedObject, objects.owned_record, label_selector=OURS),
-        CONFIG_MAPS: watch(CONFIG_MAPS, cache.config_maps, objects.ConfigMapObject, objects.config_map_record),
-        NODES: watch(NODES, cache.nodes, objects.NodeObject, objects.node_record, namespaces=None),
-        DEPLOYMENTS: watch(
-            DEPLOYMENTS, cache.deployments, objects.DeploymentObject, objects.deployment_record, namespaces=None
-        ),
-    }
-
-
-def _reports(
-    api: KubeApi, cache: Cache, settings: Settings, rng: random.Random
-) -> tuple[Reflector[objects.ConfigMapObject, objects.ConfigMapRecord], ...]:
-    """MindCluster's namespaces, unless all namespaces are watched anyway. Nothing depends on being allowed to."""
-    if not settings.namespaces:
-        return ()
-    return tuple(
-        Reflector(
-            api,
-            CONFIG_MAPS,
-            cache.reports,
-            decode=objects.ConfigMapObject,
-            record=objects.config_map_record,
-            namespaces=(namespace,),
-            rng=rng,
-        )
-        for namespace in (DEVICE_NAMESPACE, CLUSTER_NAMESPACE)
-    )
-
-
 def _follow(
-    metrics: Metrics, reflectors: dict[Resource, Reflector[Any, Any]], expectations: Expectations[ServiceKey]
+    metrics: Metrics, watched: Mapping[Resource, Reflector[Any, Any]], expectations: Expectations[ServiceKey]
 ) -> None:
     """Let the metrics read what others count."""
     metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
-    for resource, reflector in reflectors.items():
+    for resource, reflector in watched.items():
         metrics.lists.follow(partial(getattr, reflector, "lists"), _name(resource))
         metrics.watches.follow(partial(getattr, reflector, "watches"), _name(resource))
         metrics.watch_events.follow(partial(getattr, reflector, "events"), _name(resource))

@@ -17,10 +17,10 @@ from scaler.actuate.actuator import Actuator, Outcome
 from scaler.clock import Clock
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
+from scaler.observe.mode import Acting, ModeNow
 from scaler.observe.queue import WorkQueue
 from scaler.observe.reports import report_of
 from scaler.observe.snapshot import take_snapshot
-from scaler.observe.stand_back import StandBack
 from scaler.plan.arbiter import arbitrate
 from scaler.plan.model import Memory, Plan, Policy, ServiceKey, Snapshot
 from scaler.plan.planner import plan
@@ -49,7 +49,7 @@ class Controller:
         metrics: Metrics,
         clock: Clock,
         policy: Policy,
-        stand_back: StandBack,
+        mode: ModeNow,
         observer: Observer | None = None,
     ) -> None:
         self._cache = cache
@@ -60,7 +60,7 @@ class Controller:
         self._metrics = metrics
         self._clock = clock
         self._policy = policy
-        self._stand_back = stand_back
+        self._mode = mode
         self._observer = observer
         self._memory: dict[ServiceKey, Memory] = {}
         self._loop: asyncio.Task[None] | None = None
@@ -69,9 +69,10 @@ class Controller:
 
     async def run(self) -> None:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
+        idle = self._mode() is Acting.STANDS_BACK
         for key in self._cache.service_keys():
             self._queue.add(key)
-        for name in () if self._stand_back() else self._cache.orphaned_rules():
+        for name in () if idle else self._cache.orphaned_rules():
             self._reporter.forget(RuleKey(*name))
         async with asyncio.TaskGroup() as acting:
             self._loop = acting.create_task(self._decide_for_ever(acting))
@@ -89,7 +90,7 @@ class Controller:
     async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
         while True:
             keys = await self._queue.take()
-            if self._stand_back():
+            if self._mode() is Acting.STANDS_BACK:
                 for key in keys:
                     self._queue.done(key)
             else:
@@ -122,7 +123,7 @@ class Controller:
         if not self._expectations.settled(key):
             self._queue.done(key)
             return None
-        if not self._cache.jobs_of(key):
+        if not self._cache.has_instances(key):
             self._forget(key)
             return None
         memory = self._memory.get(key, Memory())
@@ -182,17 +183,19 @@ class Controller:
 
     def _remember_refusals(self, key: ServiceKey, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
+            if not outcome.refused:
+                continue
             record = self._cache.job(outcome.uid)
-            if outcome.refused and record is not None:
-                memory = self._memory.get(key, Memory())
-                self._memory[key] = refuse(
-                    memory, outcome.uid, outcome.refused, now=self._clock.now(), generation=record.job.generation
-                )
+            generation = record.job.generation if record is not None else 0
+            memory = self._memory.get(key, Memory())
+            self._memory[key] = refuse(
+                memory, outcome.uid, outcome.refused, now=self._clock.now(), generation=generation
+            )
 
     def resync(self) -> None:
         """Look at every service that is at rest anew, from the records alone; what is found was a missed event."""
         self._cache.instances.clear()
-        if self._stand_back():
+        if self._mode() is Acting.STANDS_BACK:
             return
         for key in self._cache.service_keys():
             if not (self._queue.is_idle(key) and self._expectations.settled(key)):

@@ -54,12 +54,6 @@ def _split(value: object) -> object:
     return value
 
 
-def _served(mode: Mode) -> Mode:
-    if mode is Mode.GATES:
-        raise ValueError("mode gates is not there yet; use create, or auto")
-    return mode
-
-
 def _seconds(default: float, meaning: str, least: float = 0.05, most: float = 86_400) -> Any:
     return Field(
         float(default), ge=least, le=most, allow_inf_nan=False, description=meaning, json_schema_extra={"unit": "s"}
@@ -83,9 +77,10 @@ class Settings(BaseModel):
     namespaces: Annotated[tuple[_Name, ...], BeforeValidator(_split)] = Field(
         (), max_length=1000, description="Namespaces to look after, separated by commas; empty means all."
     )
-    mode: Annotated[Mode, pydantic.AfterValidator(_served)] = Field(
+    mode: Mode = Field(
         Mode.CREATE,
-        description="Who creates the pods: `create` = the scaler; `auto` = it stands back from an Ascend Operator.",
+        description="Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the scaler "
+        "releases them; `auto` = gates beside an Ascend Operator, else create.",
     )
     kubeconfig: str = Field(
         "",
@@ -117,6 +112,13 @@ class Settings(BaseModel):
 
     broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)
     stable_after: float = _seconds(30, "An instance that restarted counts as running again after this long.", 0)
+    restart_reserve: int = Field(
+        -1,
+        ge=-1,
+        le=1_000_000,
+        description="Restarts of a job that taking back must leave, where it costs one; -1 = half, at least 2.",
+        json_schema_extra={"unit": "restarts"},
+    )
     reclaim: bool = Field(True, description="Take an admission back when another group needs it and no pod is bound.")
 
     status_interval: float = _seconds(1, "Least time between two writes of the same status object.", 0.1, 600)

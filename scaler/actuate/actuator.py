@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 import structlog
 
+from scaler.actuate.gates import Gates
 from scaler.actuate.steps import Steps
 from scaler.actuate.writer import Writer, controller_uid
 from scaler.clock import Clock
-from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object, Resource
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Resource
 from scaler.kube.errors import (
     AlreadyExistsError,
     BadRequestError,
@@ -60,6 +61,7 @@ class Actuator:
         self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey], *, clusterd: str, clock: Clock
     ) -> None:
         self._steps = Steps(writer, cache, expectations, clock)
+        self._gates = Gates(writer, cache, expectations)
         self._writer = writer
         self._cache = cache
         self._expectations = expectations
@@ -78,8 +80,8 @@ class Actuator:
 
     async def _perform(self, key: ServiceKey, action: Action) -> Outcome:
         record = self._cache.job(action.uid)
-        if record is None:
-            return Outcome(action.uid)
+        if record is None or not self._is_made_here(record):
+            return await self._let_go(key, action)
         match action:
             case Admit():
                 return await self._make(key, record, undo=True)
@@ -89,6 +91,25 @@ class Actuator:
                 return await self._take_back(key, record)
             case _:
                 return await self._step(key, record, action)
+
+    def _is_made_here(self, record: JobRecord) -> bool:
+        return self._cache.makes_pods and record.kind == ASCEND_JOBS.kind
+
+    async def _let_go(self, key: ServiceKey, action: Action) -> Outcome:
+        """An instance whose pods others make: all that can be done is to release it or to take it back."""
+        try:
+            match action:
+                case Admit() | Complete():
+                    await self._gates.release(key, action.uid)
+                case Reclaim():
+                    await self._gates.take_back(key, action.uid)
+                case _:
+                    pass  # whoever makes its pods looks after its life
+        except REFUSALS as error:
+            return Outcome(action.uid, refused=_words(error))
+        except KubeError as error:
+            return Outcome(action.uid, failed=str(error))
+        return Outcome(action.uid)
 
     async def _step(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> Outcome:
         """Whatever goes wrong, the decision is made anew: there is nothing to undo."""
@@ -114,13 +135,17 @@ class Actuator:
             if errors:
                 break
         if not errors:
-            return Outcome(record.uid)
+            return await self._let_go(key, Complete(record.uid)) if self._is_gated(record) else Outcome(record.uid)
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
             return Outcome(record.uid, failed=str(errors[0]))
         if undo and await self._undo(key, made):
             return Outcome(record.uid, refused=_words(refusal))
         return Outcome(record.uid, failed=str(refusal))
+
+    def _is_gated(self, record: JobRecord) -> bool:
+        """Admission put our gate onto pods that we made, because their template names the rule."""
+        return any(pod.gated for pod in self._cache.pods_of(record.uid).values())
 
     def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
         """What the cache does not have yet, in batches that may be created together."""

@@ -24,7 +24,7 @@ from scaler.kube.errors import (
     UnknownOutcomeError,
 )
 from scaler.observe.cache import Cache
-from scaler.observe.objects import read_rings
+from scaler.observe.config_maps import read_rings
 from scaler.observe.ranktables import rings_of, table_of
 from scaler.observe.store import Name, version_of
 from scaler.report.outbox import Outbox
@@ -43,16 +43,16 @@ _log = structlog.get_logger(__name__)
 
 
 class RankTables:
-    """One per process. `stand_back` says whether somebody else writes the tables now."""
+    """One per process. `elsewhere` says whether somebody else writes the tables now."""
 
     def __init__(
-        self, writer: Writer, reader: KubeApi, cache: Cache, clock: Clock, *, stand_back: Callable[[], bool]
+        self, writer: Writer, reader: KubeApi, cache: Cache, clock: Clock, *, elsewhere: Callable[[], bool]
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._cache = cache
         self._clock = clock
-        self._stand_back = stand_back
+        self._elsewhere = elsewhere
         self._outbox: Outbox[Name] = Outbox(self._write, interval=0.0, parallel=PARALLEL_WRITES)
         self._dirty: set[str] = set()
         self._wake = asyncio.Event()
@@ -80,7 +80,7 @@ class RankTables:
     def _withdraw_orphans(self) -> None:
         """Tables of services under a rule whose jobs went while nobody looked: withdrawn, as if it was seen now."""
         for record in list(self._cache.config_maps.values()):
-            if record.rings is not None and RULE_LABEL in record.rings.labels and not self._stand_back():
+            if record.rings is not None and RULE_LABEL in record.rings.labels and not self._elsewhere():
                 job = record.name.removeprefix(PREFIX)
                 if self._cache.jobs.get(record.namespace, job) is None:
                     self._outbox.mark((record.namespace, job))
@@ -96,7 +96,7 @@ class RankTables:
             await self._wake.wait()
             self._wake.clear()
             dirty, self._dirty = self._dirty, set()
-            if not self._stand_back():
+            if not self._elsewhere():
                 for uid in sorted(dirty):
                     self._look(uid)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scaler.kube.api import KubeApi, Object
-    from scaler.observe.objects import JobRecord, PodRecord
+    from scaler.observe.objects import JobRecord
+    from scaler.observe.pods import PodRecord
     from scaler.workloads.doctor import Check, Evidence, RolePod, Server
     from scaler.workloads.rings import Rings
 
@@ -85,7 +86,8 @@ def _json(checks: Sequence[Check]) -> str:
 async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
     """What the cluster has of one service. Raises KubeError."""
     from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS  # noqa: PLC0415
-    from scaler.observe.objects import job_record, read_rings  # noqa: PLC0415
+    from scaler.observe.config_maps import read_rings  # noqa: PLC0415
+    from scaler.observe.objects import job_record  # noqa: PLC0415
     from scaler.workloads.doctor import Evidence  # noqa: PLC0415
     from scaler.workloads.ranktable import PREFIX  # noqa: PLC0415
 
@@ -119,7 +121,7 @@ def _server(record: JobRecord, rings: Rings | None, pods: Iterable[Object]) -> S
 def _pod(pod: Object) -> PodRecord:
     import msgspec  # noqa: PLC0415
 
-    from scaler.observe.objects import PodObject, pod_record  # noqa: PLC0415
+    from scaler.observe.pods import PodObject, pod_record  # noqa: PLC0415
 
     return pod_record(msgspec.convert(pod, PodObject))
 

@@ -15,13 +15,15 @@ from contextlib import suppress
 
 import msgspec
 
-from scaler.app import OURS, REPORTS_PATIENCE, App
+from scaler.app import REPORTS_PATIENCE, App
 from scaler.clock import Clock
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.observe.cache import Cache
 from scaler.observe.objects import JobRecord
 from scaler.observe.ranktables import table_of
-from scaler.observe.snapshot import instance_of, take_snapshot
+from scaler.observe.instances import instance_of
+from scaler.observe.snapshot import take_snapshot
+from scaler.observe.watched import OURS
 from scaler.plan.arbiter import arbitrate
 from scaler.plan.model import Action, Memory, Plan, Policy, Verdict
 from scaler.plan.planner import plan
@@ -168,7 +170,7 @@ def _job(
     cache: Cache, record: JobRecord, verdict: Verdict, actions: list[Action], there: tuple[Found, str]
 ) -> JobReport:
     found, clusterd = there
-    instance = instance_of(cache, record)
+    instance = instance_of(cache, record.uid)
     remarks = [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]
     if instance.name_taken:
         remarks.append(Remark(Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"))

@@ -8,17 +8,14 @@ Reflectors write it, snapshots are built from it. It decides nothing and never t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from scaler.observe.faults import FaultData
-from scaler.observe.objects import (
-    ConfigMapRecord,
-    DeploymentRecord,
-    JobRecord,
-    NodeRecord,
-    OwnedRecord,
-    PodRecord,
-)
+from scaler.observe.config_maps import ConfigMapRecord
+from scaler.observe.objects import JobRecord, NodeRecord, OwnedRecord
+from scaler.observe.owners import OwnerName, Owners
+from scaler.observe.pod_instances import PodInstances, instance_of
+from scaler.observe.pods import PodRecord
 from scaler.observe.ranktables import JobTable, MadeTable
 from scaler.observe.rulebook import RuleBook
 from scaler.observe.store import Name, Store
@@ -37,6 +34,7 @@ class Cache:
     def __init__(self, dirty: Callable[[ServiceKey], None]) -> None:
         self._dirty = dirty
         self.jobs: Store[JobRecord] = Store(self._on_job)
+        self.volcano_jobs: Store[JobRecord] = Store(self._on_job)
         self.pods: Store[PodRecord] = Store(self._on_pod)
         self.pod_groups: Store[OwnedRecord] = Store(self._on_owned)
         self.services: Store[OwnedRecord] = Store(self._on_owned)
@@ -45,12 +43,16 @@ class Cache:
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
         self.faults = FaultData(self._on_faults)
         self.nodes: Store[NodeRecord] = Store(self._on_node)
-        self.deployments: Store[DeploymentRecord] = Store(self._on_deployment)
+        self.owners = Owners(self._on_owner)
+        self.told = PodInstances()
+        """The instances that pods tell of themselves."""
+        self.makes_pods = True
+        """Whether the pods of AscendJobs are made here; see `set_maker`."""
         self.rules = RuleBook(self.config_maps.get, self._stored_rule)
         self.on_own_gone: Callable[[str, str], None] = lambda _namespace, _rule: None
         """Called with the rule when a ConfigMap that the scaler keeps about it is gone, whoever deleted it."""
         self.instances: dict[str, Instance] = {}
-        """Instances by owner uid as last built; whatever changes one drops it here (see observe.snapshot)."""
+        """Instances by uid as last built; whatever changes one drops it here (see observe.instances)."""
         self.rank_tables: dict[str, JobTable] = {}
         """The same for rank tables (see observe.ranktables)."""
         self.made_tables: dict[str, MadeTable] = {}
@@ -63,13 +65,24 @@ class Cache:
         self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
         self._services_by_rule: defaultdict[Name, set[ServiceKey]] = defaultdict(set)
         self._pods_by_owner: defaultdict[str, dict[str, PodRecord]] = defaultdict(dict)
-        self._owners_by_node: defaultdict[str, set[str]] = defaultdict(set)
+        self._instances_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        """Node -> instances with pods on it, and how many."""
         self._job_of_pod_name: dict[Name, str] = {}
 
     # reading
 
     def service_keys(self) -> list[ServiceKey]:
-        return sorted(self._jobs_by_service)
+        """Everything to decide about. Jobs that name no rule are somebody else's where their pods are."""
+        return sorted(key for key in {*self._jobs_by_service, *self.told.services()} if key.rule or self.makes_pods)
+
+    def has_instances(self, key: ServiceKey) -> bool:
+        jobs = key in self._jobs_by_service and bool(key.rule or self.makes_pods)
+        return jobs or bool(self.told.of_service(key))
+
+    def instance_uids(self, key: ServiceKey) -> list[str]:
+        """The instances of a service in a fixed order."""
+        jobs = [job.uid for job in self.jobs_of(key)] if key.rule or self.makes_pods else []
+        return [*jobs, *sorted(self.told.of_service(key))]
 
     def jobs_of(self, key: ServiceKey) -> list[JobRecord]:
         """The jobs of a service in a fixed order."""
@@ -78,9 +91,9 @@ class Cache:
     def job(self, uid: str) -> JobRecord | None:
         return self._jobs_by_uid.get(uid)
 
-    def pods_of(self, uid: str) -> dict[str, PodRecord]:
-        """The pods that the owner with this uid controls, by name."""
-        return self._pods_by_owner.get(uid, {})
+    def pods_of(self, uid: str) -> Mapping[str, PodRecord]:
+        """The pods of this instance by name: those that its job controls, or that tell so themselves."""
+        return self._pods_by_owner.get(uid) or self.told.pods_of(uid)
 
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
         """What Volcano says about the job of this PodGroup; None when it says nothing."""
@@ -89,19 +102,26 @@ class Cache:
         return counts.get(f"{namespace}/{pod_group}") if counts else None
 
     def rule_is_named(self, namespace: str, rule: str) -> bool:
-        """Whether some job names the rule."""
+        """Whether some job or pod names the rule."""
         return bool(self._services_by_rule.get((namespace, rule)))
 
     def ascend_operator(self) -> str:
         """`namespace/name` of an Ascend Operator that has replicas, "" when there is none."""
         found = sorted(
             f"{deployment.namespace}/{deployment.name}"
-            for deployment in self.deployments.values()
-            if deployment.name == OPERATOR_DEPLOYMENT and deployment.replicas > 0
+            for deployment in self.owners.stores["Deployment"].values()
+            if deployment.name == OPERATOR_DEPLOYMENT and deployment.size > 0
         )
         return found[0] if found else ""
 
     # following changes
+
+    def set_maker(self, *, makes_pods: bool) -> None:
+        """Who makes the pods of AscendJobs has changed: every job means something else now."""
+        if makes_pods != self.makes_pods:
+            self.makes_pods = makes_pods
+            for uid in sorted(self._jobs_by_uid):
+                self.mark(uid)
 
     def mark(self, uid: str) -> None:
         """Something about this instance changed: build it anew, and look at its service again."""
@@ -109,6 +129,8 @@ class Cache:
         job = self._jobs_by_uid.get(uid)
         if job is not None:
             self._dirty(job.job.key)
+        elif (told := self.told.membership_of(uid)) is not None:
+            self._dirty(told.key)
 
     def _drop(self, uid: str) -> None:
         """Forget what was made of this instance, and tell those who follow it."""
@@ -133,8 +155,7 @@ class Cache:
         key = record.job.key
         self._jobs_by_uid[record.uid] = record
         self._jobs_by_service[key][record.uid] = record
-        if key.rule:
-            self._services_by_rule[key.namespace, key.rule].add(key)
+        self._remember_service(key)
         for pod in record.job.pods:
             self._job_of_pod_name[record.namespace, pod] = record.uid
 
@@ -150,7 +171,14 @@ class Cache:
             if self._job_of_pod_name.get((record.namespace, pod)) == record.uid:
                 del self._job_of_pod_name[record.namespace, pod]
 
+    def _remember_service(self, key: ServiceKey) -> None:
+        if key.rule:
+            self._services_by_rule[key.namespace, key.rule].add(key)
+
     def _forget_service(self, key: ServiceKey) -> None:
+        """Unless something else of it is left."""
+        if key in self._jobs_by_service or self.told.of_service(key):
+            return
         services = self._services_by_rule.get((key.namespace, key.rule))
         if services is not None:
             services.discard(key)
@@ -164,24 +192,52 @@ class Cache:
             self._index_pod(record, exists=record is new)
             for uid in {record.owner_uid, self._job_of_pod_name.get((record.namespace, record.name), "")} - {""}:
                 self.mark(uid)
+        if (old is not None and old.claim is not None) or (new is not None and new.claim is not None):
+            self._on_claim(old, new)
+
+    def _on_claim(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """A pod that names a rule itself."""
+        if old is None and new is not None and self.pods.version and not new.gated:
+            self.told.ungated[new.uid] = new.name
+        if new is None and old is not None:
+            self.told.ungated.pop(old.uid, None)
+        for instance, key in self.told.change(old, new):
+            self._drop(instance)
+            if self.told.of_service(key):
+                self._remember_service(key)
+            else:
+                self._forget_service(key)
+            self._dirty(key)
+
+    def _on_owner(self, names: Iterable[OwnerName], maker: str) -> None:
+        """What instances ask for size, age or newest revision has changed."""
+        if any(name[0] == "Deployment" and name[2] == OPERATOR_DEPLOYMENT for name in names):
+            asking = set(self._jobs_by_uid)
+        else:
+            asking = {uid for name in names for uid in self.told.of_owner(*name)}
+        for uid in sorted(asking.union(self.told.of_maker(maker) if maker else ())):
+            self.mark(uid)
 
     def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
         uid = record.owner_uid
-        if not uid:
-            return
-        if exists:
-            self._pods_by_owner[uid][record.name] = record
-            if record.node:
-                self._owners_by_node[record.node].add(uid)
-            return
-        owned = self._pods_by_owner[uid]
-        owned.pop(record.name, None)
-        if not owned:
-            del self._pods_by_owner[uid]
-        if record.node and all(pod.node != record.node for pod in owned.values()):
-            self._owners_by_node[record.node].discard(uid)
-            if not self._owners_by_node[record.node]:
-                del self._owners_by_node[record.node]
+        if uid:
+            if exists:
+                self._pods_by_owner[uid][record.name] = record
+            else:
+                self._pods_by_owner[uid].pop(record.name, None)
+                if not self._pods_by_owner[uid]:
+                    del self._pods_by_owner[uid]
+        instance = uid or instance_of(record)
+        if instance and record.node:
+            self._index_node(record.node, instance, 1 if exists else -1)
+
+    def _index_node(self, node: str, instance: str, change: int) -> None:
+        counts = self._instances_by_node[node]
+        counts[instance] = counts.get(instance, 0) + change
+        if counts[instance] <= 0:
+            del counts[instance]
+        if not counts:
+            del self._instances_by_node[node]
 
     def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
         """A Service has the name of its leader pod, and a job may wait for one of another owner to go."""
@@ -197,7 +253,7 @@ class Cache:
         self._on_faults((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
 
     def _on_faults(self, node: str) -> None:
-        for uid in sorted(self._owners_by_node.get(node, ())):
+        for uid in sorted(self._instances_by_node.get(node, ())):
             self.mark(uid)
 
     def _on_report(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
@@ -225,11 +281,6 @@ class Cache:
             known = self.instances.get(uid)
             left = self.retries_left(record.namespace, record.job.pod_group)
             if known is not None and known.life.remaining != left:
-                self.mark(uid)
-
-    def _on_deployment(self, old: DeploymentRecord | None, new: DeploymentRecord | None) -> None:
-        if any(record is not None and record.name == OPERATOR_DEPLOYMENT for record in (old, new)):
-            for uid in sorted(self._jobs_by_uid):
                 self.mark(uid)
 
     # what the scaler itself left in the cluster

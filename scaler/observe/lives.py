@@ -10,7 +10,8 @@ from scaler.rules.jobspec import LEADER, WORKER
 
 if TYPE_CHECKING:
     from scaler.observe.cache import Cache
-    from scaler.observe.objects import JobRecord, PodRecord
+    from scaler.observe.objects import JobRecord
+    from scaler.observe.pods import PodRecord
     from scaler.workloads.ascendjob import Job
 
 ENDED = ("Failed", "Succeeded")

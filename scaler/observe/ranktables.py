@@ -13,7 +13,8 @@ from scaler.workloads.rings import Obstacle, Rings, obstacle, servers_of
 
 if TYPE_CHECKING:
     from scaler.observe.cache import Cache
-    from scaler.observe.objects import JobRecord, PodRecord
+    from scaler.observe.objects import JobRecord
+    from scaler.observe.pods import PodRecord
 
 
 class JobTable(msgspec.Struct, frozen=True):

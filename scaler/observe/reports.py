@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scaler.kube.api import Object
+from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
 from scaler.observe.cache import Cache
-from scaler.observe.objects import JobRecord, PodRecord
+from scaler.observe.objects import JobRecord
+from scaler.observe.pods import PodRecord
 from scaler.plan.model import Plan, Snapshot
-from scaler.report.values import ReplicaCounts, ServiceReport
+from scaler.report.values import ReplicaCounts, ServiceReport, Subject
 from scaler.rules.jobspec import LEADER, WORKER
 
 
@@ -16,18 +17,30 @@ def report_of(cache: Cache, snapshot: Snapshot, plan: Plan) -> ServiceReport:
     """What was decided about one service, with the objects that it was decided about."""
     jobs = cache.jobs_of(snapshot.key)
     rule = cache.rules.in_force(snapshot.key.namespace, snapshot.key.rule) if snapshot.key.rule else None
+    ours = {instance.uid for instance in snapshot.instances if instance.made_by_us}
     return ServiceReport(
         snapshot=snapshot,
         plan=plan,
-        jobs=_objects(jobs),
-        replicas={job.uid: _replicas(job, cache.pods_of(job.uid)) for job in jobs},
+        jobs={job.uid: job.object for job in jobs if job.uid in ours},
+        subjects={
+            instance.uid: subject
+            for instance in snapshot.instances
+            if not instance.made_by_us and (subject := _subject(cache, instance.uid)) is not None
+        },
+        replicas={job.uid: _replicas(job, cache.pods_of(job.uid)) for job in jobs if job.uid in ours},
         rule_uid=rule.uid if rule else "",
         last_valid=rule.last_valid if rule else None,
     )
 
 
-def _objects(jobs: list[JobRecord]) -> Mapping[str, Object]:
-    return {job.uid: job.object for job in jobs}
+def _subject(cache: Cache, uid: str) -> Subject | None:
+    """The job, or the first pod of an instance that only its pods tell of."""
+    job = cache.job(uid)
+    if job is not None:
+        resource = ASCEND_JOBS if job.kind == ASCEND_JOBS.kind else VOLCANO_JOBS
+        return Subject(resource.api_version, resource.kind, job.namespace, job.name, job.uid)
+    first = min(cache.pods_of(uid).values(), key=lambda pod: pod.name, default=None)
+    return Subject(PODS.api_version, PODS.kind, first.namespace, first.name, first.uid) if first is not None else None
 
 
 def _replicas(record: JobRecord, pods: Mapping[str, PodRecord]) -> Mapping[str, ReplicaCounts]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from scaler.observe.objects import ConfigMapRecord
+from scaler.observe.config_maps import ConfigMapRecord
 from scaler.plan.model import RuleProblem, Warning
 from scaler.report.last_valid import LastValid
 from scaler.rules.document import RuleReading, read_rule

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from scaler.kube.api import EventType, KubeApi, Resource, WatchEvent
-from scaler.kube.errors import ExpiredError, KubeError, NotFoundError, UnknownOutcomeError
+from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.observe.store import Name, R, Store, version_of
 
 T = TypeVar("T")
@@ -58,6 +58,8 @@ class Reflector(Generic[T, R]):
     ) -> None:
         self.synced = asyncio.Event()
         """Set once everything has been listed, for ever after."""
+        self.synced_or_absent = asyncio.Event()
+        """Set as well when the resource is not installed, or may not be read."""
         self._feeds = [
             _Feed(
                 self, api, resource, scope, store=store, record=record, decode=decode, selector=label_selector, rng=rng
@@ -95,6 +97,7 @@ class Reflector(Generic[T, R]):
         """One of the feeds has listed everything of its scope."""
         if all(feed.lists for feed in self._feeds):
             self.synced.set()
+            self.synced_or_absent.set()
 
 
 class _Feed(Generic[T, R]):
@@ -252,6 +255,8 @@ class _Feed(Generic[T, R]):
     def _complain(self, error: KubeError, lived: float) -> None:
         what = self._resource.plural + (f".{self._resource.group}" if self._resource.group else "")
         where = f" in {self._scope}" if self._scope else ""
+        if self._must_list and isinstance(error, NotFoundError | ForbiddenError):
+            self._parent.synced_or_absent.set()
         if isinstance(error, NotFoundError):
             self.problem = f"{what} are not installed in the cluster"
         else:

@@ -14,6 +14,7 @@ from scaler.clock import rfc3339
 from scaler.kube.api import Object
 from scaler.plan.model import Reason
 from scaler.report.objects import object_name
+from scaler.report.values import Subject
 
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0
@@ -38,16 +39,6 @@ NEEDS_ATTENTION = frozenset(
     }
 )
 """Reasons that give an event of type Warning; every other reason is Normal, every note is a Warning."""
-
-
-class Subject(NamedTuple):
-    """The object that an event is about."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str = ""
 
 
 class Happening(NamedTuple):

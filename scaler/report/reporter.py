@@ -26,17 +26,17 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.plan import explain
-from scaler.plan.model import Plan, Reason, ServiceKey, Verdict, Warning
+from scaler.plan.model import Plan, Reason, ServiceKey, State, Verdict, Warning
 from scaler.report import events
 from scaler.report.conditions import Told, already_told, status_patch
 from scaler.report.config_maps import OwnConfigMaps
-from scaler.report.events import Happening, Subject
+from scaler.report.events import Happening
 from scaler.report.last_valid import encode
 from scaler.report.metrics import Metrics
 from scaler.report.objects import last_valid_name, status_name
 from scaler.report.outbox import Outbox
 from scaler.report.status import status_config_map
-from scaler.report.values import Reader, RuleKey, ServiceReport, Words, Writer
+from scaler.report.values import Reader, RuleKey, ServiceReport, Subject, Words, Writer
 from scaler.settings import Settings
 from scaler.workloads.run_policy import has_failed
 
@@ -76,7 +76,8 @@ class _Letter(NamedTuple):
 class _Change(NamedTuple):
     """An instance's (state, reason) became another; put into words only when the event is written."""
 
-    job: Object
+    subject: Subject
+    job: Object | None
     verdict: Verdict
     plan: Plan
 
@@ -162,10 +163,12 @@ class Reporter:
 
     def _note_jobs(self, report: ServiceReport, changed: bool) -> None:
         for verdict in report.plan.verdicts:
-            job = report.jobs.get(verdict.uid)
+            subject, job = _subject_of(report, verdict.uid), report.jobs.get(verdict.uid)
+            if subject is not None:
+                self._note_change(subject, job, verdict, report.plan)
             if job is None:
+                self._jobs.pop(verdict.uid, None)
                 continue
-            self._note_change(job, verdict, report.plan)
             known = self._jobs.get(verdict.uid)
             if verdict.reason is Reason.NOT_SERVED:
                 self._jobs.pop(verdict.uid, None)
@@ -173,14 +176,14 @@ class Reporter:
                 self._jobs[verdict.uid] = (report, verdict)
                 self._outbox.mark(_Letter(_Kind.CONDITIONS, verdict.name, verdict.uid))
 
-    def _note_change(self, job: Object, verdict: Verdict, plan: Plan) -> None:
+    def _note_change(self, subject: Subject, job: Object | None, verdict: Verdict, plan: Plan) -> None:
         """An event when (state, reason) is news; after a failover the job's own status says what was told."""
         now = (verdict.state.value, verdict.reason.value)
         before = self._reasons.get(verdict.uid)
         self._reasons[verdict.uid] = now
-        if before == now or (before is None and already_told(job, verdict)) or not _is_served(job, verdict):
+        if before == now or (before is None and _is_old_news(job, verdict)) or not _is_served(job, verdict):
             return
-        self._tell(_Change(job, verdict, plan), verdict.name)
+        self._tell(_Change(subject, job, verdict, plan), verdict.name)
 
     def _note_warnings(self, report: ServiceReport) -> None:
         before = self._notes.get(report.plan.key, frozenset())
@@ -299,8 +302,8 @@ class Reporter:
             return news.happening if news.happening in self._notes.get(news.key, ()) else None
         verdict = news.verdict
         words = self._words(verdict, news.plan)
-        warning = verdict.reason in events.NEEDS_ATTENTION or has_failed(news.job)
-        return Happening(_subject(news.job), verdict.reason.value, words, warning)
+        warning = verdict.reason in events.NEEDS_ATTENTION or (news.job is not None and has_failed(news.job))
+        return Happening(news.subject, verdict.reason.value, words, warning)
 
     async def _write_happening(self, happening: Happening) -> None:
         try:
@@ -335,6 +338,11 @@ def _subject(job: Object) -> Subject:
     return Subject(ASCEND_JOBS.api_version, ASCEND_JOBS.kind, namespace, name, uid)
 
 
+def _subject_of(report: ServiceReport, uid: str) -> Subject | None:
+    job = report.jobs.get(uid)
+    return _subject(job) if job is not None else report.subjects.get(uid)
+
+
 def _metadata(obj: Object, key: str) -> str:
     return str((obj.get("metadata") or {}).get(key) or "")
 
@@ -353,9 +361,14 @@ def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
     return _metadata(old, version) != _metadata(new, version) or before.replicas.get(uid) != after.replicas.get(uid)
 
 
-def _is_served(job: Object, verdict: Verdict) -> bool:
+def _is_old_news(job: Object | None, verdict: Verdict) -> bool:
+    """Whether the leader before us has told this. Where no status says so, that it runs is not worth telling twice."""
+    return already_told(job, verdict) if job is not None else verdict.state is State.RUNNING
+
+
+def _is_served(job: Object | None, verdict: Verdict) -> bool:
     """Training jobs hear nothing from us; a job that asked for a rule by its labels does."""
-    if verdict.reason is not Reason.NOT_SERVED:
+    if job is None or verdict.reason is not Reason.NOT_SERVED:
         return True
     labels = (job.get("metadata") or {}).get("labels") or {}
     return any(label in labels for label in _SERVING_LABELS)
@@ -366,8 +379,8 @@ def _warnings(report: ServiceReport) -> Iterable[Happening]:
     key = report.plan.key
     rule = Subject("v1", "ConfigMap", key.namespace, key.rule, report.rule_uid)
     for note in report.plan.notes:
-        job = report.jobs.get(note.uid)
-        if job is not None:
-            yield Happening(_subject(job), note.warning.value, note.message, warning=True)
+        subject = _subject_of(report, note.uid)
+        if subject is not None:
+            yield Happening(subject, note.warning.value, note.message, warning=True)
         elif not note.uid and key.rule:
             yield Happening(rule, note.warning.value, note.message, warning=True)

@@ -30,13 +30,25 @@ class ReplicaCounts(msgspec.Struct, frozen=True):
     failed: int = 0
 
 
+class Subject(NamedTuple):
+    """The object that an event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
 class ServiceReport(msgspec.Struct, frozen=True):
     """One service after one pass. Objects are read, never changed."""
 
     snapshot: Snapshot
     plan: Plan
     jobs: Mapping[str, Object] = {}
-    """Owner uid -> AscendJob as the cache has it. Owners that are not in it get no status and no events."""
+    """Owner uid -> AscendJob as the cache has it, where its status is ours to write."""
+    subjects: Mapping[str, Subject] = {}
+    """Instance uid -> whom events about it are about; where it is not in `jobs` either, there are none."""
     replicas: Mapping[str, Mapping[str, ReplicaCounts]] = {}
     """Owner uid -> replica type -> pods; a uid that is not in it keeps the counts that its job has."""
     rule_uid: str = ""

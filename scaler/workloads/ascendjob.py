@@ -50,6 +50,10 @@ class Job(msgspec.Struct, frozen=True):
     """How the names of pods begin whose replica type has restartPolicy ExitCode."""
     ending: str = ""
     """Why it has finished, in the words of its condition; "" when it has not or does not say."""
+    restart_limit: int | None = None
+    """Restarts after which whoever makes its pods gives it up; None = never."""
+    restarts: int = 0
+    """How many of them are used up, where the job itself tells."""
     label_problem: Reason | None = None
     faults: tuple[str, ...] = ()
     """All that keeps pods from being made of it, each as `InvalidReplicaSpec: what was found`; empty when nothing."""

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from scaler.kube.api import PODS
 from scaler.kube.client import connect
-from scaler.observe.objects import PodObject, PodRecord, pod_record
+from scaler.observe.pods import PodObject, PodRecord, pod_record
 from scaler.observe.store import Store
 from scaler.observe.watch import Reflector
 

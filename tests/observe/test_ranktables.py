@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.observe import objects
+from scaler.observe import objects, pods
 from scaler.observe.cache import Cache
 from scaler.observe.objects import JobRecord
 from scaler.observe.ranktables import table_of
@@ -38,12 +38,18 @@ class Seen:
 
     def pod(self, name: str, number: int, *, text: str = "", phase: str = "Running") -> None:
         key = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
-        owner = {"kind": "AscendJob", "uid": "u1", "name": "p0", "controller": True}
+        owner = {
+            "apiVersion": "mindxdl.gitee.com/v1",
+            "kind": "AscendJob",
+            "uid": "u1",
+            "name": "p0",
+            "controller": True,
+        }
         meta = {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": self.next_version(),
                 "ownerReferences": [owner], "annotations": {key: text or configuration(number)}}  # fmt: skip
         status = {"phase": phase, "podIP": f"10.0.0.{number}"}
         raw = {"metadata": meta, "spec": {"nodeName": f"n{number}"}, "status": status}
-        self.cache.pods.apply(objects.pod_record(msgspec.convert(raw, objects.PodObject)))
+        self.cache.pods.apply(pods.pod_record(msgspec.convert(raw, pods.PodObject)))
 
     @property
     def record(self) -> JobRecord:
@@ -88,4 +94,4 @@ def test_jobs_that_are_not_ours_have_no_table() -> None:
 
 def test_pods_of_others_carry_no_device_data() -> None:
     raw = {"metadata": {"name": "x", "annotations": {"huawei.com/AscendReal": "Ascend910-1"}}}
-    assert objects.pod_record(msgspec.convert(raw, objects.PodObject)).devices is None
+    assert pods.pod_record(msgspec.convert(raw, pods.PodObject)).devices is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaler.observe.objects import ConfigMapRecord
+from scaler.observe.config_maps import ConfigMapRecord
 from scaler.observe.rulebook import RuleBook, RuleInForce
 from scaler.plan.model import Warning
 from scaler.report.last_valid import LastValid

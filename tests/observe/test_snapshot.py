@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.observe import objects
+from scaler.observe import objects, pods
 from scaler.observe.cache import Cache
 from scaler.observe.snapshot import take_snapshot
 from scaler.plan.model import Instance, Memory, Policy, ServiceKey, Snapshot
@@ -35,13 +35,19 @@ class Seen:
         self.cache.jobs.apply(record)
 
     def pod(self, name: str, owner: str = "p0", *, node: str = "", deleted: bool = False, **status: Any) -> None:
-        reference = {"kind": "AscendJob", "uid": f"uid-{owner}", "name": owner, "controller": True}
+        reference = {
+            "apiVersion": "mindxdl.gitee.com/v1",
+            "kind": "AscendJob",
+            "uid": f"uid-{owner}",
+            "name": owner,
+            "controller": True,
+        }
         meta = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "ownerReferences": [reference],
                 "resourceVersion": self.version(), "creationTimestamp": "2026-01-01T00:00:00Z"}  # fmt: skip
         if deleted:
             meta["deletionTimestamp"] = "2026-01-01T00:01:00Z"
         raw = {"metadata": meta, "spec": {"nodeName": node}, "status": status}
-        self.cache.pods.apply(objects.pod_record(msgspec.convert(raw, objects.PodObject)))
+        self.cache.pods.apply(pods.pod_record(msgspec.convert(raw, pods.PodObject)))
 
     def node(self, name: str, *, ready: bool) -> None:
         self.cache.nodes.apply(objects.NodeRecord(name, name, self.version(), ready))

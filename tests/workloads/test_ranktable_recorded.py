@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.observe.objects import PodObject, pod_record
+from scaler.observe.pods import PodObject, pod_record
 from scaler.observe.ranktables import member_of
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ranktable import KEY, PREFIX, Status, rank_table

@@ -14,7 +14,7 @@ import msgspec
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.observe.objects import PodObject, pod_record
+from scaler.observe.pods import PodObject, pod_record
 from scaler.observe.ranktables import member_of
 from scaler.sim.actors import objects
 from scaler.workloads.ascendjob import read_job

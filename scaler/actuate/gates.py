@@ -1,0 +1,102 @@
+"""Lets instances go whose pods others make: takes our gate off, nothing else. And takes an admission back. Decides nothing.
+
+A pod that would share its PodGroup with other instances gets one of its instance first (docs/explanation/
+holding-by-gates.md). Every write names the uid that it means: names are used again. What a crash leaves half released
+is released by the next pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from scaler.actuate.writer import Writer
+from scaler.kube.api import POD_GROUPS, PODS, PatchType
+from scaler.kube.errors import BadRequestError, ConflictError, ForbiddenError, InvalidError, KubeError, NotFoundError
+from scaler.observe.cache import Cache
+from scaler.observe.expectations import Expectations
+from scaler.observe.pods import PodRecord
+from scaler.plan.model import ServiceKey
+from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
+from scaler.workloads.podgroups import own_pod_group, own_pod_group_name
+
+REFUSALS = (ForbiddenError, InvalidError, BadRequestError)
+
+
+class Gates:
+    """Raises errors of the seam: the caller tells a refusal from what is tried again."""
+
+    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey]) -> None:
+        self._writer = writer
+        self._cache = cache
+        self._expectations = expectations
+
+    async def release(self, key: ServiceKey, uid: str) -> None:
+        """Take our gate off all pods of the instance, in parallel; those that are gone meanwhile are not missed."""
+        pods = sorted(self._cache.pods_of(uid).values(), key=lambda pod: pod.name)
+        gated = [pod for pod in pods if pod.gated and not pod.terminating]
+        group = await self._own_group(key, uid, pods, gated)
+        if group:
+            await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: group})}) for pod in gated])
+        await _all([self._patch(key, pod, _release(pod)) for pod in gated])
+
+    async def take_back(self, key: ServiceKey, uid: str) -> None:
+        """Delete its pods, exactly as the decision saw them: one that got bound meanwhile stays."""
+        unbound = [pod for pod in self._cache.pods_of(uid).values() if not pod.node and not pod.terminating]
+        await _all([self._delete(key, pod) for pod in unbound if not pod.gated])
+
+    async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
+        try:
+            after = await self._writer.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC)
+        except (NotFoundError, ConflictError):
+            return  # deleted, and perhaps made anew: the watch will show it
+        version = str(after["metadata"]["resourceVersion"])
+        self._expectations.expect(key, self._cache.pods, pod.namespace, pod.name, pod.uid, version)
+
+    async def _delete(self, key: ServiceKey, pod: PodRecord) -> None:
+        await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid, resource_version=pod.resource_version)
+        self._expectations.expect_gone(key, self._cache.pods, pod.namespace, pod.name, pod.uid)
+
+    # a PodGroup of its own
+
+    async def _own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord], gated: Sequence[PodRecord]) -> str:
+        """The PodGroup that the gated pods must be moved to, made if it is not there; "" when they may stay."""
+        membership = self._cache.told.membership_of(uid)
+        moving = [pod for pod in gated if pod.claim is not None and pod.claim.volcano]
+        if membership is None or not membership.place.shares_pod_group or not moving:
+            return ""
+        free = {pod.claim.pod_group for pod in pods if not pod.gated and pod.claim is not None} - {""}
+        if free:  # members that come later join those that were let go before
+            return min(free)
+        first = pods[0]
+        name = own_pod_group_name(membership.place.name, first.uid)
+        if self._cache.pod_groups.get(first.namespace, name) is None:
+            size = self._cache.instances[uid].expected if uid in self._cache.instances else len(pods)
+            body = own_pod_group(name, membership, await self._writer.get(PODS, first.namespace, first.name), size=size)
+            made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
+            store = self._cache.pod_groups
+            self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])
+        return name
+
+
+def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]:
+    return {"uid": pod.uid, "annotations": annotations}
+
+
+def _release(pod: PodRecord) -> dict[str, Any]:
+    """Strategic merge patch: our gate only, foreign ones stay; and the deletion cost that held pods have."""
+    discounted = pod.claim is not None and pod.claim.discounted
+    meta = _named(pod, {DELETION_COST: None}) if discounted else {"uid": pod.uid}
+    return {"metadata": meta, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
+
+
+async def _all(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run all to their end, then raise the gravest error: one that asking again would not mend comes first."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [result for result in results if isinstance(result, BaseException)]
+    for error in errors:
+        if not isinstance(error, KubeError):
+            raise error
+    if errors:
+        raise next((error for error in errors if isinstance(error, REFUSALS)), errors[0])

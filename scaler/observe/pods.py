@@ -1,0 +1,179 @@
+"""Pods as the cache keeps them: a cluster has 50,000, so a record is small and never needs a second look at the pod."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from scaler.clock import seconds_of
+from scaler.observe.objects import Condition, Metadata, Owner, controller_of, job_uid
+from scaler.rules.jobspec import CONTAINER
+from scaler.workloads import devices, kind
+from scaler.workloads.ascendjob import RULE_LABEL
+from scaler.workloads.devices import PodDevices
+from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
+from scaler.workloads.kind import Membership, PodFacts
+from scaler.workloads.kinds import membership_of
+
+VOLCANO = "volcano"
+
+_DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "UnexpectedAdmissionError"})
+"""Values of a pod's status.reason that the kubelet gives to pods which it ends or refuses."""
+
+
+class _Waiting(msgspec.Struct, frozen=True, gc=False):
+    reason: str = ""
+
+
+class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    exit_code: int = 0
+
+
+class _ContainerState(msgspec.Struct, frozen=True, gc=False):
+    waiting: _Waiting | None = None
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    restart_count: int = 0
+    state: _ContainerState = _ContainerState()
+
+
+class _Gate(msgspec.Struct, gc=False):
+    name: str = ""
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    node_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: list[_Gate] = []
+
+
+class _PodMetadata(Metadata):
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+
+
+class _PodStatus(msgspec.Struct, frozen=True, gc=False):
+    phase: str = ""
+    reason: str = ""
+    conditions: list[Condition] = []
+    container_statuses: list[_ContainerStatus] = msgspec.field(name="containerStatuses", default_factory=list)
+    pod_ip: str = msgspec.field(name="podIP", default="")
+
+
+class PodObject(msgspec.Struct, gc=False):
+    """The part of a Pod that the scaler reads."""
+
+    metadata: _PodMetadata
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """What a pod says that names a rule itself."""
+
+    membership: Membership | None
+    """None for a pod of a job that is an instance by itself."""
+    pod_group: str
+    """Whose member it is for Volcano, "" as long as nobody said."""
+    volcano: bool
+    """Volcano schedules it."""
+    discounted: bool
+    """It has the deletion cost of a held pod."""
+
+
+class PodRecord(msgspec.Struct, frozen=True, gc=False):
+    """One pod. `owner_uid` is that of its controlling AscendJob or Volcano Job, "" for pods of others."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner_uid: str
+    node: str
+    phase: str
+    created: float
+    gated: bool
+    """By a gate of our own: one of somebody else's is a matter between them and the scheduler."""
+    terminating: bool
+    ready: bool
+    crashing: bool
+    restarts: int
+    version: int = 0
+    """The round of its job that it belongs to."""
+    exit_code: int = -1
+    """Of its container `ascend` once that has ended; -1 before, or when it left none."""
+    disrupted: bool = False
+    """It was ended by the cluster, and not by itself."""
+    devices: PodDevices | None = None
+    """Its chips; None for pods of others, which are most and must stay small."""
+    claim: Claim | None = None
+    """None for pods that name no rule."""
+
+
+def pod_record(pod: PodObject) -> PodRecord:
+    """The record of any pod; strings that repeat are shared."""
+    meta, status = pod.metadata, pod.status
+    owner = controller_of(meta)
+    owner_uid = job_uid(owner)
+    claim = _claim(pod, owner, owner_uid) if RULE_LABEL in meta.labels else None
+    version = meta.labels.get("version", "")
+    return PodRecord(
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        owner_uid=sys.intern(owner_uid),
+        node=sys.intern(pod.spec.node_name),
+        phase=sys.intern(status.phase),
+        created=seconds_of(meta.creation_timestamp),
+        gated=any(gate.name == GATE for gate in pod.spec.scheduling_gates),
+        terminating=meta.deletion_timestamp is not None,
+        ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
+        crashing=any(
+            c.state.waiting is not None and c.state.waiting.reason == "CrashLoopBackOff"
+            for c in status.container_statuses
+        ),
+        restarts=sum(c.restart_count for c in status.container_statuses),
+        version=int(version) if len(version) < 10 and version.isdecimal() else 0,
+        exit_code=next((_exit_code(c) for c in status.container_statuses if c.name == CONTAINER), -1),
+        disrupted=status.reason in _DISRUPTIONS
+        or any(c.type == "DisruptionTarget" and c.status == "True" for c in status.conditions),
+        devices=_devices(pod) if owner_uid or claim is not None else None,
+        claim=claim,
+    )
+
+
+def _exit_code(container: _ContainerStatus) -> int:
+    return container.state.terminated.exit_code if container.state.terminated is not None else -1
+
+
+def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
+    meta = pod.metadata
+    facts = PodFacts(meta.namespace, meta.name, meta.uid, meta.labels, meta.annotations, _owner(owner))
+    return Claim(
+        membership=None if job else membership_of(facts),
+        pod_group=meta.annotations.get(GROUP_NAME, ""),
+        volcano=pod.spec.scheduler_name == VOLCANO,
+        discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
+    )
+
+
+def _owner(owner: Owner) -> kind.Owner:
+    return kind.Owner(owner.api_version, owner.kind, owner.name, owner.uid)
+
+
+def _devices(pod: PodObject) -> PodDevices:
+    told = pod.metadata.annotations.get
+    return PodDevices(
+        rank_index=told(devices.RANK_INDEX, ""),
+        configuration=told(devices.CONFIGURATION, "") or told(devices.CONFIGURATION_NPU, ""),
+        real=told(devices.REAL, ""),
+        hardware_type=sys.intern(told(devices.HARDWARE_TYPE, "")),
+        super_pod=sys.intern(told(devices.SUPER_POD, "")),
+        ip=pod.status.pod_ip,
+        separated=pod.metadata.labels.get("fault-type", "") == "Separate",
+    )
