@@ -19,9 +19,9 @@ from scaler.app import REPORTS_PATIENCE, App
 from scaler.clock import Clock
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.observe.cache import Cache
+from scaler.observe.instances import instance_of
 from scaler.observe.objects import JobRecord
 from scaler.observe.ranktables import table_of
-from scaler.observe.instances import instance_of
 from scaler.observe.snapshot import take_snapshot
 from scaler.observe.watched import OURS
 from scaler.plan.arbiter import arbitrate

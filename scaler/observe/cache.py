@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from scaler.observe.faults import FaultData
 from scaler.observe.config_maps import ConfigMapRecord
+from scaler.observe.faults import FaultData
 from scaler.observe.objects import JobRecord, NodeRecord, OwnedRecord
 from scaler.observe.owners import OwnerName, Owners
 from scaler.observe.pod_instances import PodInstances, instance_of

@@ -1,4 +1,4 @@
-"""ConfigMaps as the cache keeps them: rules, our own, rank tables, fault reports. All else of them is dropped at once."""
+"""ConfigMaps as the cache keeps them: rules, our own, rank tables, fault reports; all else is dropped at once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ANNOTATION_PREFIX = "mind-cluster/"
 
 
 class _ConfigMapMetadata(Metadata):
-    annotations: dict[str, str] = {}
-    labels: dict[str, str] = {}
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ConfigMapObject(msgspec.Struct, rename="camel"):

@@ -14,7 +14,7 @@ from scaler.observe.lives import life_of
 from scaler.observe.objects import JobRecord
 from scaler.observe.pods import PodRecord
 from scaler.observe.ranktables import table_of
-from scaler.plan.model import Instance, Reason, RestartBudget, ServiceKey, Warning
+from scaler.plan.model import Instance, RestartBudget, ServiceKey, Warning
 from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
 

@@ -52,8 +52,8 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class _PodMetadata(Metadata):
-    annotations: dict[str, str] = {}
-    labels: dict[str, str] = {}
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _PodStatus(msgspec.Struct, frozen=True, gc=False):
