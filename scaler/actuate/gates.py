@@ -1,4 +1,4 @@
-"""Lets instances go whose pods others make: takes our gate off, nothing else. And takes an admission back. Decides nothing.
+"""Releases instances whose pods others make: takes our gate off. And takes an admission back. Decides nothing.
 
 A pod that would share its PodGroup with other instances gets one of its instance first (docs/explanation/
 holding-by-gates.md). Every write names the uid that it means: names are used again. What a crash leaves half released

@@ -103,8 +103,8 @@ def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Itera
         yield (
             Warning.HOLD_NOT_POSSIBLE,
             (
-                f"label {RULE_LABEL} is on the job itself, so Ascend Operator decides by its own gate; let admission move it "
-                "(namespace labels, see docs/howto/beside-ascend-operator.md)"
+                f"label {RULE_LABEL} is on the job itself, so Ascend Operator decides by its own gate; let admission "
+                "move it (namespace labels, see docs/howto/beside-ascend-operator.md)"
             ),
         )
     yield from _arrived_ungated(cache, pods)

@@ -132,7 +132,7 @@ def job_uid(owner: Owner) -> str:
 
 
 class JobRecord(msgspec.Struct, frozen=True):
-    """An AscendJob or Volcano Job: what was read from it, and the object itself, of which an AscendJob's pods are made."""
+    """An AscendJob or Volcano Job: what was read from it, and the object itself: an AscendJob's pods are made of it."""
 
     namespace: str
     name: str
