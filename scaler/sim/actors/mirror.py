@@ -33,6 +33,7 @@ class Mirror:
         self._synced = dict.fromkeys(resources, False)
         self._changed = asyncio.Event()
         self._sorted: dict[Resource, list[Object]] = {}
+        self._versions: dict[Resource, str] = {}
         self.revision = 0
         """Grows with every change."""
 
@@ -44,6 +45,14 @@ class Mirror:
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         return self._objects[resource].get((namespace, name))
+
+    def __contains__(self, resource: Resource) -> bool:
+        return resource in self._objects
+
+    def version(self, resource: Resource) -> int:
+        """How far it has come: every change up to this version is in it."""
+        version = self._versions.get(resource, "")
+        return int(version) if version.isdecimal() else 0
 
     @property
     def synced(self) -> bool:
@@ -92,6 +101,7 @@ class Mirror:
 
     async def _list(self, resource: Resource) -> str:
         page = await self._api.list(resource)
+        self._versions[resource] = page.resource_version
         self._replace(resource, page.items)
         return page.resource_version
 
@@ -102,7 +112,7 @@ class Mirror:
 
     async def _watch(self, resource: Resource, version: str) -> str:
         async for event in self._api.watch(resource, resource_version=version):
-            version = event.resource_version
+            version = self._versions[resource] = event.resource_version
             if event.object is not None:
                 self._apply(resource, event.type, event.object)
         return version

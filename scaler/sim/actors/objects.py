@@ -58,6 +58,12 @@ def owner_uid(obj: Object) -> str:
     return next((str(ref.get("uid", "")) for ref in owners if ref.get("controller")), "")
 
 
+def owner_kind(obj: Object) -> str:
+    """The kind of the controlling owner, "" without one."""
+    owners = obj["metadata"].get("ownerReferences") or []
+    return next((str(ref.get("kind", "")) for ref in owners if ref.get("controller")), "")
+
+
 def terminating(obj: Object) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
 

@@ -7,7 +7,7 @@ Must not: do I/O or know of gangs and phases (scaler.sim.actors.scheduler).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from scaler.kube.api import Object
 from scaler.sim.actors import objects
@@ -30,17 +30,23 @@ class Room:
             if objects.node_of(pod) in self._nodes and not objects.ended(pod):
                 self._take(objects.node_of(pod), pod)
 
-    def place(self, pods: Iterable[Object]) -> dict[str, str] | None:
-        """Seats for all of these pods at once (pod name -> node name), or None and nothing is taken."""
+    def place(self, pods: Sequence[Object], at_least: int) -> dict[str, str]:
+        """Seats (pod name -> node name) for as many of these pods as fit; for fewer than `at_least` none is taken."""
         seats: list[tuple[str, Object]] = []
+        misfits = 0
         for pod in pods:
             seat = self._best(pod)
-            if seat is None:
-                for node, seated in seats:
-                    self._give_back(node, seated)
-                return None
-            self._take(seat, pod)
-            seats.append((seat, pod))
+            if seat is not None:
+                self._take(seat, pod)
+                seats.append((seat, pod))
+                continue
+            misfits += 1
+            if len(pods) - misfits < at_least:
+                break
+        if len(seats) < at_least:
+            for node, seated in seats:
+                self._give_back(node, seated)
+            return {}
         return {objects.name(pod): node for node, pod in seats}
 
     def idle(self, resource: str) -> float:

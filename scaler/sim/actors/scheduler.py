@@ -1,8 +1,11 @@
-"""A stand-in for Volcano: binds gangs whole and writes PodGroup phases, as an ordinary client of KubeApi.
+"""A stand-in for Volcano (1.10 and newer): binds gangs whole and writes PodGroup phases, as a client of KubeApi.
 
 Sessions run one after another, at most one per period, and only when something has changed. In one session: enqueue
 (a PodGroup goes Inqueue when the idle NPUs of the cluster would do for its minResources), allocate (gangs in the
-order of priority, then age), phases. Must not: delete anything, or know of rules and instances.
+order of priority, then age), phases. Gated pods keep a gang valid, but not ready: with fewer released pods than it
+needs nothing of it is bound, with enough of them they go ahead. MindCluster's plugin is in it: it raises what a
+PodGroup of a ReplicaSet needs to all replicas (see `_needed`). Without gangs it stands in for kube-scheduler.
+Must not: delete anything, or know of rules and instances.
 """
 
 from __future__ import annotations
@@ -11,7 +14,16 @@ import asyncio
 from collections import defaultdict
 
 from scaler.clock import Clock
-from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, KubeApi, Object, PatchType
+from scaler.kube.api import (
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    KubeApi,
+    Object,
+    PatchType,
+)
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror, key_of
@@ -19,22 +31,24 @@ from scaler.sim.actors.placement import Room
 from scaler.sim.apiserver.kinds import BINDINGS
 
 SCHEDULERS = frozenset({"volcano", "default-scheduler", ""})
+_MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 
 
 class Gang:
-    """The pods of one PodGroup (or one pod without any: `group` is None)."""
+    """The pods of one PodGroup (or one pod without any: `group` is None); `needed` of them must start together."""
 
-    def __init__(self, group: Object | None, pods: list[Object]) -> None:
+    def __init__(self, group: Object | None, pods: list[Object], needed: int = 1) -> None:
         self.group = group
         self.terminating = any(objects.terminating(pod) for pod in pods)
         self.pods = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
         self.unbound = [pod for pod in self.pods if not objects.node_of(pod) and not objects.ended(pod)]
-        self.min_member = int(objects.spec(group).get("minMember") or 1) if group else 1
+        self.min_member = _min_member(group)
+        self.needed = max(needed, self.min_member)
 
     @property
     def complete(self) -> bool:
         """All of the gang that must start together is there to be bound."""
-        return not self.terminating and len(self.pods) >= self.min_member
+        return not self.terminating and len(self.pods) >= self.needed
 
     def phase(self, bound_now: int) -> str:
         """The phase at the end of a session in which so many of its pods were bound (Volcano 1.12)."""
@@ -48,13 +62,18 @@ class Gang:
 
 
 class GangScheduler:
-    """Follows pods, nodes and PodGroups; `period` is the least time between two sessions, in seconds."""
+    """Follows pods, nodes and PodGroups; `period` is the least time between two sessions, in seconds.
 
-    def __init__(self, api: KubeApi, clock: Clock, *, period: float = 1.0) -> None:
+    `gangs=False`: every pod for itself, and PodGroups mean nothing.
+    """
+
+    def __init__(self, api: KubeApi, clock: Clock, *, period: float = 1.0, gangs: bool = True) -> None:
         self._api = api
         self._clock = clock
         self._period = period
-        self._mirror = Mirror(api, PODS, NODES, POD_GROUPS, PRIORITY_CLASSES)
+        self._by_group = gangs
+        known = (POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS) if gangs else ()
+        self._mirror = Mirror(api, PODS, NODES, *known)
         self._assumed: dict[str, str] = {}
         """Pod uid -> node of bindings that the mirror has not shown yet."""
 
@@ -99,12 +118,26 @@ class GangScheduler:
             if (objects.spec(pod).get("schedulerName") or "") not in SCHEDULERS:
                 continue
             group_name = objects.annotations_of(pod).get(objects.GROUP_NAME)
-            if group_name:
+            if group_name and self._by_group:
                 members[objects.namespace(pod), group_name].append(pod)
             else:
                 single.append(Gang(None, [pod]))
-        grouped = [Gang(group, members.get(key_of(group), [])) for group in self._mirror.all(POD_GROUPS)]
+        groups = self._mirror.all(POD_GROUPS) if self._by_group else []
+        grouped = [self._grouped(group, members.get(key_of(group), [])) for group in groups]
         return sorted([*grouped, *single], key=self._order)
+
+    def _grouped(self, group: Object, pods: list[Object]) -> Gang:
+        """What MindCluster's plugin asks for goes beyond the PodGroup where pods share it."""
+        stated = _stated(group, pods)
+        if stated is not None:
+            return Gang(group, pods, stated if _min_member(group) == 1 else 1)
+        owner = objects.owner_uid(group)
+        replicas = [
+            int(objects.spec(replica_set).get("replicas") or 0)
+            for replica_set in self._mirror.all(REPLICA_SETS)
+            if objects.uid(replica_set) == owner
+        ]
+        return Gang(group, pods, max(replicas, default=1))
 
     def _order(self, gang: Gang) -> tuple[int, str, tuple[str, str]]:
         subject = gang.group or next(iter(gang.pods), None)
@@ -127,9 +160,11 @@ class GangScheduler:
         return phase
 
     def _allocate(self, gang: Gang, room: Room, phase: str) -> dict[str, str]:
+        """Seats for as many as fit, if with those that sit already they are as many as must start together."""
         if phase == "Completed" or not gang.complete or not gang.unbound:
             return {}
-        return room.place(sorted(gang.unbound, key=key_of)) or {}
+        seated = len(gang.pods) - len(gang.unbound)
+        return room.place(sorted(gang.unbound, key=key_of), gang.needed - seated)
 
     def _closing_phase(self, gang: Gang, phase: str, bound: int) -> str:
         closing = gang.phase(bound)
@@ -166,6 +201,19 @@ class GangScheduler:
         except KubeError:
             return False
         return True
+
+
+def _min_member(group: Object | None) -> int:
+    return int(objects.spec(group).get("minMember") or 1) if group else 1
+
+
+def _stated(group: Object, pods: list[Object]) -> int | None:
+    """The annotation with which users say what must start together: on the PodGroup, else on its first pod."""
+    for obj in (group, *sorted(pods, key=key_of)[:1]):
+        value = objects.annotations_of(obj).get(_MIN_AVAILABLE, "")
+        if value.isascii() and value.isdecimal():
+            return int(value)
+    return None
 
 
 def _seated(pod: Object, node: str | None) -> Object:

@@ -1,0 +1,246 @@
+"""A stand-in for the Deployment controller: a ReplicaSet per pod template, scaling, updates within their fence posts.
+
+One step per round, as the original writes one thing and waits for what comes of it. Not modelled: history, rollback,
+progress deadlines and hash collisions. Must not: touch pods (sim.actors.replica_sets), or know of rules.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import msgspec
+
+from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, KubeApi, Object
+from scaler.sim.actors import making, objects
+from scaler.sim.actors.making import Hands
+from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.placement import matches
+
+HASH = "pod-template-hash"
+_DESIRED = "deployment.kubernetes.io/desired-replicas"
+_MOST = "deployment.kubernetes.io/max-replicas"
+_REVISION = "deployment.kubernetes.io/revision"
+_NOT_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration", _DESIRED, _MOST, _REVISION})
+_QUARTER = "25%"
+
+
+class Rollout(msgspec.Struct, frozen=True):
+    """A Deployment with its ReplicaSets: `new` has the present template, `old` are the others, oldest first."""
+
+    deployment: Object
+    new: Object | None
+    old: tuple[Object, ...]
+
+    @property
+    def replicas(self) -> int:
+        return making.number(self.deployment, "replicas")
+
+    @property
+    def all(self) -> tuple[Object, ...]:
+        return (*self.old, self.new) if self.new is not None else self.old
+
+    @property
+    def recreates(self) -> bool:
+        return (objects.spec(self.deployment).get("strategy") or {}).get("type") == "Recreate"
+
+    @property
+    def fence_posts(self) -> tuple[int, int]:
+        """(maxSurge, maxUnavailable) in pods."""
+        if self.recreates:
+            return 0, 0
+        given = (objects.spec(self.deployment).get("strategy") or {}).get("rollingUpdate") or {}
+        surge, unavailable = given.get("maxSurge", _QUARTER), given.get("maxUnavailable", _QUARTER)
+        return making.fence_posts(surge, unavailable, self.replicas)
+
+    @property
+    def most(self) -> int:
+        """So many pods there may be at once."""
+        return self.replicas + self.fence_posts[0] if self.replicas else 0
+
+
+Sizes = dict[str, int]
+"""ReplicaSet name -> its new number of replicas."""
+
+
+class Deployments:
+    """Follows all Deployments and their ReplicaSets; pods only to see when those of a Recreate are gone."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._mirror = Mirror(api, DEPLOYMENTS, REPLICA_SETS, PODS)
+        self._hands = Hands(api, self._mirror)
+
+    async def run(self) -> None:
+        """Roll out until cancelled."""
+        await self._mirror.drive(self._round, "deployments")
+
+    async def _round(self) -> float | None:
+        if self._hands.settled:
+            sets = making.by_owner(self._mirror.all(REPLICA_SETS))
+            for deployment in self._mirror.all(DEPLOYMENTS):
+                if not objects.terminating(deployment):
+                    await self._step(_rollout(deployment, sets[objects.uid(deployment)]))
+        return self._hands.pause
+
+    async def _step(self, rollout: Rollout) -> None:
+        await self._hands.status(DEPLOYMENTS, rollout.deployment, _status(rollout))
+        if _resized(rollout) or objects.spec(rollout.deployment).get("paused"):
+            await self._resize(rollout, scale(rollout))
+        elif rollout.recreates and not self._all_gone(rollout):
+            await self._resize(rollout, {objects.name(old): 0 for old in rollout.old})
+        elif rollout.new is None:
+            await self._hands.create(REPLICA_SETS, _replica_set(rollout, grown(rollout, 0)))
+        else:
+            await self._resize(rollout, roll(rollout))
+
+    def _all_gone(self, rollout: Rollout) -> bool:
+        """No pod of an old template is left, those that terminate included."""
+        owners = {objects.uid(old) for old in rollout.old}
+        return not any(
+            objects.owner_uid(pod) in owners and not objects.ended(pod) for pod in self._mirror.all(PODS)
+        )  # fmt: skip
+
+    async def _resize(self, rollout: Rollout, sizes: Sizes) -> None:
+        marks = {_DESIRED: str(rollout.replicas), _MOST: str(rollout.most)}
+        for replica_set in rollout.all:
+            size = sizes.get(objects.name(replica_set), making.number(replica_set, "replicas"))
+            marked = {**objects.annotations_of(replica_set), **marks}
+            if size != making.number(replica_set, "replicas") or marked != objects.annotations_of(replica_set):
+                patch: Object = {"spec": {"replicas": size}, "metadata": {"annotations": marks}}
+                await self._hands.patch(REPLICA_SETS, replica_set, patch)
+
+
+# what changes, as pure functions
+
+
+def scale(rollout: Rollout) -> Sizes:
+    """The ReplicaSets' sizes after the Deployment's replicas changed: all to one, or in proportion during a rollout."""
+    living = [found for found in rollout.all if making.number(found, "replicas") > 0]
+    if len(living) <= 1:
+        only = living[0] if living else rollout.new or next(reversed(rollout.old), None)
+        return {objects.name(only): rollout.replicas} if only is not None else {}
+    if rollout.new is not None and _saturated(rollout):
+        return {objects.name(old): 0 for old in rollout.old}
+    return _in_proportion(rollout, living) if not rollout.recreates else {}
+
+
+def roll(rollout: Rollout) -> Sizes:
+    """The next step of an update: first the new ReplicaSet grows, then the old ones shrink; {} when nothing is due."""
+    if rollout.new is None:
+        return {}
+    size = making.number(rollout.new, "replicas")
+    wanted = grown(rollout, size)
+    if wanted != size:
+        return {objects.name(rollout.new): wanted}
+    return _shrunk(rollout)
+
+
+def grown(rollout: Rollout, size: int) -> int:
+    """The size of the new ReplicaSet, now `size`, as far as the surge allows."""
+    if rollout.recreates or size > rollout.replicas:
+        return rollout.replicas
+    room = rollout.replicas + rollout.fence_posts[0] - sum(making.number(found, "replicas") for found in rollout.all)
+    return size + max(0, min(room, rollout.replicas - size))
+
+
+def _shrunk(rollout: Rollout) -> Sizes:
+    """Old ReplicaSets lose first what is not available, then what the available ones can spare."""
+    least = rollout.replicas - rollout.fence_posts[1]
+    starting = making.number(rollout.new or {}, "replicas") - _available(rollout.new)
+    spare = sum(making.number(found, "replicas") for found in rollout.all) - least - starting
+    sizes = {objects.name(old): making.number(old, "replicas") for old in rollout.old}
+    if spare <= 0 or not any(sizes.values()):
+        return {}
+    for old in rollout.old:  # cleanupUnhealthyReplicas
+        unhealthy = min(max(0, sizes[objects.name(old)] - _available(old)), spare)
+        sizes[objects.name(old)] -= unhealthy
+        spare -= unhealthy
+    spare = sum(map(_available, rollout.all)) - least
+    for old in rollout.old:
+        taken = min(sizes[objects.name(old)], max(0, spare))
+        sizes[objects.name(old)] -= taken
+        spare -= taken
+    return sizes
+
+
+def _in_proportion(rollout: Rollout, living: list[Object]) -> Sizes:
+    """The difference is shared out by size; what rounding leaves goes to the largest."""
+    sizes = {objects.name(found): making.number(found, "replicas") for found in living}
+    missing = rollout.most - sum(sizes.values())
+    newest_first = list(reversed(living)) if missing > 0 else living
+    ordered = sorted(newest_first, key=lambda found: -sizes[objects.name(found)])
+    left = missing
+    for found in ordered:
+        size = sizes[objects.name(found)]
+        before = int(objects.annotations_of(found).get(_MOST) or rollout.replicas) or 1
+        share = round(size * rollout.most / before) - size
+        share = max(0, min(share, left)) if missing > 0 else min(0, max(share, left))
+        sizes[objects.name(found)] = size + share
+        left -= share
+    sizes[objects.name(ordered[0])] = max(0, sizes[objects.name(ordered[0])] + left)
+    return sizes
+
+
+# reading and making
+
+
+def _rollout(deployment: Object, found: list[Object]) -> Rollout:
+    selector = objects.spec(deployment).get("selector")
+    own = [one for one in found if matches(selector, objects.labels_of(one)) and not objects.terminating(one)]
+    own.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), objects.name(one)))
+    template = objects.spec(deployment).get("template") or {}
+    new = next((one for one in own if _plain(objects.spec(one).get("template") or {}) == _plain(template)), None)
+    return Rollout(deployment, new, tuple(one for one in own if one is not new))
+
+
+def _plain(template: Object) -> Object:
+    """A pod template without the label that the controller added."""
+    metadata = template.get("metadata") or {}
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH}
+    return {"labels": labels, "annotations": metadata.get("annotations") or {}, "spec": template.get("spec")}
+
+
+def _resized(rollout: Rollout) -> bool:
+    """Its replicas were changed since a ReplicaSet with pods was last marked."""
+    living = [found for found in rollout.all if making.number(found, "replicas") > 0]
+    marks = [objects.annotations_of(found).get(_DESIRED) for found in living]
+    return any(mark is not None and mark != str(rollout.replicas) for mark in marks)
+
+
+def _saturated(rollout: Rollout) -> bool:
+    size = making.number(rollout.new or {}, "replicas")
+    marked = objects.annotations_of(rollout.new).get(_DESIRED) if rollout.new is not None else None
+    return size == rollout.replicas == _available(rollout.new) and marked == str(rollout.replicas)
+
+
+def _available(replica_set: Object | None) -> int:
+    return int(objects.status(replica_set or {}).get("availableReplicas") or 0)
+
+
+def _replica_set(rollout: Rollout, size: int) -> Object:
+    spec = objects.spec(rollout.deployment)
+    template = copy.deepcopy(spec.get("template") or {})
+    mark = {HASH: making.digest(_plain(template))}
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), **mark}
+    template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
+    selector = spec.get("selector") or {}
+    selector = {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **mark}}
+    copied = {k: v for k, v in objects.annotations_of(rollout.deployment).items() if k not in _NOT_COPIED}
+    marks = {_DESIRED: str(rollout.replicas), _MOST: str(rollout.most), _REVISION: str(len(rollout.old) + 1)}
+    return making.body_of(
+        REPLICA_SETS, f"{objects.name(rollout.deployment)}-{mark[HASH]}", rollout.deployment, DEPLOYMENTS,
+        labels=labels, annotations={**copied, **marks},
+        spec={"replicas": size, "selector": selector, "template": template},
+    )  # fmt: skip
+
+
+def _status(rollout: Rollout) -> Object:
+    total = sum(int(objects.status(found).get("replicas") or 0) for found in rollout.all)
+    available = sum(map(_available, rollout.all))
+    return {
+        "replicas": total,
+        "updatedReplicas": int(objects.status(rollout.new or {}).get("replicas") or 0),
+        "readyReplicas": available,
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, max(rollout.replicas, total) - available),
+        "observedGeneration": rollout.deployment["metadata"].get("generation", 0),
+    }

@@ -1,0 +1,156 @@
+"""A stand-in for the StatefulSet controller: pods by ordinal, one after the other or all at once, updates from the top.
+
+Pod templates of earlier revisions are kept in memory only. Not modelled: volume claims, and more than one unavailable
+pod during an update. Must not: know whose StatefulSets these are, or of rules.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import msgspec
+
+from scaler.kube.api import PODS, STATEFUL_SETS, KubeApi, Object
+from scaler.sim.actors import making, objects
+from scaler.sim.actors.making import Hands
+from scaler.sim.actors.mirror import Mirror
+
+REVISION = "controller-revision-hash"
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+POD_INDEX = "apps.kubernetes.io/pod-index"
+
+
+class Replicas(msgspec.Struct, frozen=True):
+    """The pods of one StatefulSet by ordinal: those it wants and those too many."""
+
+    wanted: dict[int, Object | None]
+    condemned: dict[int, Object]
+
+
+class StatefulSets:
+    """Follows all StatefulSets and their pods."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._mirror = Mirror(api, STATEFUL_SETS, PODS)
+        self._hands = Hands(api, self._mirror)
+        self._templates: dict[str, Object] = {}
+        """Revision -> pod template."""
+
+    async def run(self) -> None:
+        """Keep the pods until cancelled."""
+        await self._mirror.drive(self._round, "stateful sets")
+
+    async def _round(self) -> float | None:
+        if self._hands.settled:
+            pods = making.by_owner(self._mirror.all(PODS))
+            for stateful_set in self._mirror.all(STATEFUL_SETS):
+                if not objects.terminating(stateful_set):
+                    await self._keep(stateful_set, pods[objects.uid(stateful_set)])
+        return self._hands.pause
+
+    async def _keep(self, stateful_set: Object, pods: list[Object]) -> None:
+        update = revision_of(stateful_set)
+        self._templates.setdefault(update, copy.deepcopy(objects.spec(stateful_set).get("template") or {}))
+        replicas = _replicas(stateful_set, pods)
+        await self._hands.status(STATEFUL_SETS, stateful_set, _status(stateful_set, replicas, update))
+        in_order = objects.spec(stateful_set).get("podManagementPolicy", "OrderedReady") == "OrderedReady"
+        if await self._fill(stateful_set, replicas, update, in_order=in_order):
+            return
+        if await self._shrink(replicas, in_order=in_order):
+            return
+        outdated = next_outdated(stateful_set, replicas, update)
+        if outdated is not None:
+            await self._hands.delete(PODS, outdated)
+
+    async def _fill(self, stateful_set: Object, replicas: Replicas, update: str, *, in_order: bool) -> bool:
+        """Makes what is missing; True when those in order have to wait for one of them."""
+        for ordinal, pod in replicas.wanted.items():
+            if pod is None:
+                await self._hands.create(PODS, self._pod(stateful_set, ordinal, update))
+            elif objects.ended(pod) and not objects.terminating(pod):
+                await self._hands.delete(PODS, pod)
+            if in_order and (pod is None or not making.ready(pod)):
+                return True
+        return False
+
+    async def _shrink(self, replicas: Replicas, *, in_order: bool) -> bool:
+        """Deletes what is too many, the highest first; True while those in order have to wait."""
+        for _, pod in sorted(replicas.condemned.items(), reverse=True):
+            if not objects.terminating(pod):
+                await self._hands.delete(PODS, pod)
+            if in_order:
+                return True
+        return False
+
+    def _pod(self, stateful_set: Object, ordinal: int, update: str) -> Object:
+        """Below the partition it is made from the present revision, from the partition on from the new one."""
+        current = str(objects.status(stateful_set).get("currentRevision") or update)
+        revision = update if ordinal >= _partition(stateful_set) else current
+        template = self._templates.get(revision) or self._templates[update]
+        pod_name = f"{objects.name(stateful_set)}-{ordinal}"
+        identity = {POD_NAME: pod_name, POD_INDEX: str(ordinal), REVISION: revision}
+        host: Object = {"hostname": pod_name, "subdomain": str(objects.spec(stateful_set).get("serviceName") or "")}
+        return making.pod_of(template, pod_name, stateful_set, STATEFUL_SETS, labels=identity, **host)
+
+
+def revision_of(stateful_set: Object) -> str:
+    """The name of the revision that its pod template is."""
+    return f"{objects.name(stateful_set)}-{making.digest(objects.spec(stateful_set).get('template'))}"
+
+
+def ordinal_of(pod: Object) -> int:
+    """The number at the end of a pod's name; -1 without one."""
+    digits = objects.name(pod).rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else -1
+
+
+def next_outdated(stateful_set: Object, replicas: Replicas, update: str) -> Object | None:
+    """The pod that an update deletes next: the highest of an old revision, while all above it are ready."""
+    strategy = objects.spec(stateful_set).get("updateStrategy") or {}
+    if strategy.get("type") == "OnDelete":
+        return None
+    for ordinal, pod in sorted(replicas.wanted.items(), reverse=True):
+        if ordinal < _partition(stateful_set):
+            return None
+        if pod is not None and objects.labels_of(pod).get(REVISION) != update and not objects.terminating(pod):
+            return pod
+        if pod is None or not making.ready(pod):
+            return None
+    return None
+
+
+def _partition(stateful_set: Object) -> int:
+    rolling = (objects.spec(stateful_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return _first(stateful_set) + int(rolling.get("partition") or 0)
+
+
+def _first(stateful_set: Object) -> int:
+    return int((objects.spec(stateful_set).get("ordinals") or {}).get("start") or 0)
+
+
+def _replicas(stateful_set: Object, pods: list[Object]) -> Replicas:
+    present = {ordinal_of(pod): pod for pod in pods}
+    first = _first(stateful_set)
+    ordinals = range(first, first + making.number(stateful_set, "replicas"))
+    condemned = {ordinal: pod for ordinal, pod in present.items() if ordinal not in ordinals}
+    return Replicas({ordinal: present.get(ordinal) for ordinal in ordinals}, condemned)
+
+
+def _status(stateful_set: Object, replicas: Replicas, update: str) -> Object:
+    """The present revision becomes the new one when every pod is of it and ready."""
+    pods = [pod for pod in (*replicas.wanted.values(), *replicas.condemned.values()) if pod is not None]
+    before = str(objects.status(stateful_set).get("currentRevision") or update)
+    updated = sum(objects.labels_of(pod).get(REVISION) == update for pod in pods)
+    serving = sum(map(making.ready, pods))
+    done = updated == serving == making.number(stateful_set, "replicas") and not _partition(stateful_set)
+    current = update if done else before
+    return {
+        "replicas": len(pods),
+        "readyReplicas": serving,
+        "availableReplicas": serving,
+        "currentReplicas": sum(objects.labels_of(pod).get(REVISION) == current for pod in pods),
+        "updatedReplicas": updated,
+        "currentRevision": current,
+        "updateRevision": update,
+        "observedGeneration": stateful_set["metadata"].get("generation", 0),
+    }

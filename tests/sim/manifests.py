@@ -1,0 +1,35 @@
+"""Manifests of the kinds whose pods others make, as short as a test needs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scaler.kube.api import Object
+
+NPU = "huawei.com/Ascend910"
+
+
+def template(*, npu: int = 0, labels: dict[str, str] | None = None, **spec: Any) -> Object:
+    """A pod template with one container that asks for so many NPUs."""
+    resources = {"requests": {"cpu": "1", NPU: str(npu)}, "limits": {NPU: str(npu)}} if npu else {}
+    container = {"name": "server", "image": "server:1", "resources": resources}
+    return {"metadata": {"labels": labels or {}}, "spec": {"containers": [container], **spec}}
+
+
+def workload(api_version: str, kind: str, name: str, spec: Object, **metadata: Any) -> Object:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def deployment(name: str = "web", replicas: int = 3, *, pod: Object | None = None, **spec: Any) -> Object:
+    made = pod or template()
+    made["metadata"]["labels"] = {"app": name, **made["metadata"]["labels"]}
+    whole = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": made, **spec}
+    return workload("apps/v1", "Deployment", name, whole)
+
+
+def stateful_set(name: str = "db", replicas: int = 3, *, pod: Object | None = None, **spec: Any) -> Object:
+    made = pod or template()
+    made["metadata"]["labels"] = {"app": name, **made["metadata"]["labels"]}
+    selector = {"matchLabels": {"app": name}}
+    whole = {"replicas": replicas, "serviceName": name, "selector": selector, "template": made, **spec}
+    return workload("apps/v1", "StatefulSet", name, whole)

@@ -1,0 +1,224 @@
+"""The stand-ins for Deployments and ReplicaSets: numbers, victims, and updates that stay within their fence posts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, Object, PatchType
+from scaler.sim.actors import objects
+from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.deployments import Deployments
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.making import fence_posts, ready
+from scaler.sim.actors.replica_sets import ReplicaSets, victims
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.loop import run
+from tests.sim.manifests import deployment, template
+from tests.sim.stage import Stage
+
+QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
+
+
+def controllers(stage: Stage) -> list[Any]:
+    return [Deployments(stage.cluster), ReplicaSets(stage.cluster), GarbageCollector(stage.cluster)]
+
+
+def everybody(stage: Stage) -> list[Any]:
+    api = stage.cluster
+    return [*controllers(stage), GangScheduler(api, stage.clock), Kubelet(api, stage.clock, timings=QUICK)]
+
+
+def images(stage: Stage) -> list[str]:
+    return sorted(pod["spec"]["containers"][0]["image"] for pod in stage.cluster.peek(PODS))
+
+
+async def update(stage: Stage, **spec: Any) -> None:
+    await stage.cluster.patch(DEPLOYMENTS, "default", "web", {"spec": spec}, patch_type=PatchType.MERGE)
+
+
+def new_image() -> Object:
+    return {"spec": {"containers": [{"name": "server", "image": "server:2"}]}}
+
+
+def test_pods_carry_the_hash_of_their_template_and_belong_to_its_replica_set() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([deployment(pod=template(labels={"role": "prefill"}))])
+        await stage.play(5, *controllers(stage))
+        (made,) = stage.cluster.peek(REPLICA_SETS)
+        mark = objects.labels_of(made)["pod-template-hash"]
+        assert objects.name(made) == f"web-{mark}"
+        pods = stage.cluster.peek(PODS)
+        assert [objects.owner_uid(pod) for pod in pods] == [objects.uid(made)] * 3
+        assert all(objects.labels_of(p) == {"app": "web", "role": "prefill", "pod-template-hash": mark} for p in pods)
+        assert all(objects.name(pod).startswith(f"web-{mark}-") for pod in pods)
+
+    run(main())
+
+
+def test_a_pod_that_is_deleted_or_failed_is_replaced_under_a_new_name() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([deployment(replicas=2)])
+        lost: list[str] = []
+
+        async def lose() -> None:
+            await asyncio.sleep(3)
+            first, second = sorted(stage.phases())
+            lost.extend((first, second))
+            await stage.cluster.delete(PODS, "default", first)
+            failed = {"status": {"phase": "Failed"}}
+            await stage.cluster.patch(PODS, "default", second, failed, patch_type=PatchType.MERGE, subresource="status")
+
+        await stage.play(8, *controllers(stage), script=lose())
+        living = {name for name, phase in stage.phases().items() if phase == "Pending"}
+        assert len(living) == 2
+        assert not living & set(lost)
+
+    run(main())
+
+
+def test_an_update_keeps_three_quarters_available_and_ends_with_the_new_template_alone() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        stage.cluster.apply([deployment(replicas=4)])
+        seen: list[tuple[int, int]] = []
+
+        async def watch() -> None:
+            await asyncio.sleep(20)
+            await update(stage, template=new_image())
+            for _ in range(400):
+                await asyncio.sleep(0.1)
+                pods = stage.cluster.peek(PODS)
+                alive = [pod for pod in pods if not objects.terminating(pod)]
+                seen.append((len(alive), sum(map(ready, alive))))
+
+        await stage.play(65, *everybody(stage), script=watch())
+        assert images(stage) == ["server:2"] * 4
+        assert (max(total for total, _ in seen), min(serving for _, serving in seen)) == (5, 3)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("held_again", "expected"), [(False, {"server:2": 4}), (True, {"server:1": 3, "server:2": 2})])
+def test_held_pods_of_the_old_template_make_way_as_far_as_the_new_ones_come_up(
+    held_again: bool, expected: dict[str, int]
+) -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        stage.cluster.apply([deployment(replicas=4, pod=template(schedulingGates=[{"name": "hold"}]))])
+
+        async def change() -> None:
+            await asyncio.sleep(5)
+            gates = [{"name": "hold"}] if held_again else None
+            await update(stage, template={"spec": {**new_image()["spec"], "schedulingGates": gates}})
+
+        await stage.play(40, *everybody(stage), script=change())
+        assert Counter(images(stage)) == expected
+
+    run(main())
+
+
+def test_a_recreate_starts_nothing_before_the_old_pods_are_gone() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        stage.cluster.apply([deployment(replicas=2, strategy={"type": "Recreate"})])
+        mixed: list[bool] = []
+
+        async def watch() -> None:
+            await asyncio.sleep(10)
+            await update(stage, template=new_image())
+            for _ in range(100):
+                await asyncio.sleep(0.1)
+                mixed.append(len(set(images(stage))) > 1)
+
+        await stage.play(30, *everybody(stage), script=watch())
+        assert (images(stage), any(mixed)) == (["server:2"] * 2, False)
+
+    run(main())
+
+
+def test_scaling_down_takes_held_pods_first_and_the_update_goes_on_when_scaled_during_it() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        stage.cluster.apply([deployment(replicas=3)])
+        kept: set[str] = set()
+
+        async def scale() -> None:
+            await asyncio.sleep(10)
+            kept.update(stage.seats())
+            await update(stage, replicas=5)
+            await asyncio.sleep(0.5)
+            await update(stage, replicas=3)
+            await asyncio.sleep(2)
+            assert set(stage.seats()) == kept
+            await update(stage, template=new_image())
+            await asyncio.sleep(1)
+            await update(stage, replicas=6)
+
+        await stage.play(60, *everybody(stage), script=scale())
+        assert images(stage) == ["server:2"] * 6
+
+    run(main())
+
+
+def test_what_belongs_to_a_deleted_deployment_goes_with_it() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([deployment()])
+
+        async def delete() -> None:
+            await asyncio.sleep(3)
+            await stage.cluster.delete(DEPLOYMENTS, "default", "web")
+
+        await stage.play(8, *controllers(stage), script=delete())
+        assert stage.cluster.peek(REPLICA_SETS) == stage.cluster.peek(PODS) == []
+
+    run(main())
+
+
+def pod(
+    name: str, *, node: str = "", phase: str = "Pending", ready: str = "", cost: str = "", made: str = ""
+) -> Object:
+    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": ready}] if ready else []
+    annotations = {"controller.kubernetes.io/pod-deletion-cost": cost} if cost else {}
+    return {
+        "metadata": {"name": name, "annotations": annotations, "creationTimestamp": made or "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": node},
+        "status": {"phase": phase, "conditions": conditions},
+    }
+
+
+def test_victims_are_chosen_in_the_order_of_the_real_controller() -> None:
+    early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    ordered = [
+        pod("held", cost="-1000000000"),
+        pod("unassigned"),
+        pod("pending", node="a", phase="Pending"),
+        pod("unready", node="a", phase="Running"),
+        pod("cheap", node="a", phase="Running", ready=early, cost="-1"),
+        pod("crowded", node="a", phase="Running", ready=early),
+        pod("ready for a shorter time", node="b", phase="Running", ready=late),
+        pod("newer", node="c", phase="Running", ready=early, made=late),
+        pod("oldest", node="d", phase="Running", ready=early),
+    ]
+    found = [objects.name(victim) for victim in victims(list(reversed(ordered)), len(ordered))]
+    assert found == [objects.name(victim) for victim in ordered]
+
+
+@pytest.mark.parametrize(
+    ("surge", "unavailable", "replicas", "expected"),
+    [("25%", "25%", 3, (1, 0)), ("25%", "25%", 4, (1, 1)), (0, "25%", 1, (0, 1)), (0, 0, 5, (0, 1)), (2, 1, 5, (2, 1))],
+)
+def test_fence_posts_round_surge_up_and_unavailable_down(
+    surge: int | str, unavailable: int | str, replicas: int, expected: tuple[int, int]
+) -> None:
+    assert fence_posts(surge, unavailable, replicas) == expected

@@ -1,0 +1,138 @@
+"""The stand-in for StatefulSets: names that last, order, and updates from the highest ordinal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from scaler.kube.api import PODS, STATEFUL_SETS, Object, PatchType
+from scaler.sim.actors import objects
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.stateful_sets import StatefulSets
+from scaler.sim.loop import run
+from tests.sim.manifests import stateful_set, template
+from tests.sim.stage import Stage
+
+QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
+HELD: Object = {"schedulingGates": [{"name": "hold"}]}
+PARALLEL: Object = {"podManagementPolicy": "Parallel"}
+NEW_IMAGE: Object = {"template": {"spec": {"containers": [{"name": "server", "image": "server:2"}]}}}
+
+
+def everybody(stage: Stage) -> list[Any]:
+    api = stage.cluster
+    return [StatefulSets(api), GangScheduler(api, stage.clock), Kubelet(api, stage.clock, timings=QUICK)]
+
+
+async def update(stage: Stage, spec: Object) -> None:
+    await stage.cluster.patch(STATEFUL_SETS, "default", "db", {"spec": spec}, patch_type=PatchType.MERGE)
+
+
+def images(stage: Stage) -> dict[str, str]:
+    return {objects.name(pod): pod["spec"]["containers"][0]["image"] for pod in stage.cluster.peek(PODS)}
+
+
+def test_pods_are_named_and_labelled_by_ordinal() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([stateful_set(replicas=2, ordinals={"start": 1}, **PARALLEL)])
+        await stage.play(5, StatefulSets(stage.cluster))
+        (owner,) = stage.cluster.peek(STATEFUL_SETS)
+        first, second = stage.cluster.peek(PODS)
+        assert (objects.name(first), objects.name(second)) == ("db-1", "db-2")
+        revision = objects.status(owner)["updateRevision"]
+        assert objects.labels_of(first) == {
+            "app": "db", "statefulset.kubernetes.io/pod-name": "db-1", "apps.kubernetes.io/pod-index": "1",
+            "controller-revision-hash": revision,
+        }  # fmt: skip
+        assert (first["spec"]["hostname"], first["spec"]["subdomain"]) == ("db-1", "db")
+        assert objects.owner_uid(first) == objects.uid(owner)
+
+    run(main())
+
+
+def test_in_order_a_held_pod_keeps_the_next_ones_from_being_made() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([stateful_set(pod=template(**HELD))])
+        await stage.play(30, *everybody(stage))
+        assert set(stage.seats()) == {"db-0"}
+
+    run(main())
+
+
+def test_in_order_pods_start_one_after_the_other_and_go_from_the_top() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        stage.cluster.apply([stateful_set()])
+
+        async def shrink() -> None:
+            await asyncio.sleep(30)
+            assert set(stage.phases().values()) == {"Running"}
+            await update(stage, {"replicas": 1})
+            await asyncio.sleep(0.5)
+            terminating = [objects.name(pod) for pod in stage.cluster.peek(PODS) if objects.terminating(pod)]
+            assert terminating == ["db-2"]
+
+        await stage.play(45, *everybody(stage), script=shrink())
+        assert set(stage.seats()) == {"db-0"}
+        started = stage.cluster.writes("cluster")
+        assert [write.name for write in started if write.verb == "create" and write.resource == PODS] == [
+            "db-0", "db-1", "db-2",
+        ]  # fmt: skip
+
+    run(main())
+
+
+def test_parallel_makes_all_at_once_and_gives_a_lost_pod_its_name_again() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([stateful_set(pod=template(**HELD), **PARALLEL)])
+
+        async def lose() -> None:
+            await asyncio.sleep(3)
+            before = objects.uid(stage.pod_object("db-1"))
+            await stage.cluster.delete(PODS, "default", "db-1")
+            await asyncio.sleep(1)
+            assert objects.uid(stage.pod_object("db-1")) != before
+
+        await stage.play(8, *everybody(stage), script=lose())
+        assert set(stage.seats()) == {"db-0", "db-1", "db-2"}
+
+    run(main())
+
+
+def test_an_update_goes_down_to_the_partition_and_a_pod_below_it_comes_back_as_it_was() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        stage.cluster.apply([stateful_set(**PARALLEL)])
+
+        async def change() -> None:
+            await asyncio.sleep(10)
+            strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+            await update(stage, {**NEW_IMAGE, "updateStrategy": strategy})
+            await asyncio.sleep(20)
+            await stage.cluster.delete(PODS, "default", "db-0")
+
+        await stage.play(45, *everybody(stage), script=change())
+        assert images(stage) == {"db-0": "server:1", "db-1": "server:2", "db-2": "server:2"}
+
+    run(main())
+
+
+def test_a_held_pod_of_the_new_revision_stops_an_update_and_one_of_the_old_does_not() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([stateful_set(pod=template(**HELD), **PARALLEL)])
+
+        async def change() -> None:
+            await asyncio.sleep(5)
+            await update(stage, NEW_IMAGE)
+
+        await stage.play(30, *everybody(stage), script=change())
+        assert images(stage) == {"db-0": "server:1", "db-1": "server:1", "db-2": "server:2"}
+
+    run(main())
