@@ -16,6 +16,7 @@ from scaler.kube.api import Object
 from scaler.plan.life import RunPolicy
 from scaler.plan.model import Reason, ServiceKey
 from scaler.rules.jobspec import job_faults, read_replicas
+from scaler.workloads.gates import MOVED_RULE
 from scaler.workloads.run_policy import final_condition, read_run_policy
 
 RULE_LABEL = "mind-cluster/scaling-rule"
@@ -27,7 +28,7 @@ EXIT_CODE = "ExitCode"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """An AscendJob as the planner sees it.
+    """An AscendJob, or another job that is one instance, as the planner sees it.
 
     `pods` are the names of its expected pods, leader first; empty when its numbers of replicas cannot be read.
     """
@@ -62,12 +63,12 @@ class Job(msgspec.Struct, frozen=True):
 def read_job(obj: Object) -> Job:
     """Everything that is known from the job alone."""
     meta = as_mapping(obj.get("metadata"))
-    labels = as_mapping(meta.get("labels"))
+    labels = _labels(meta)
     name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
-    group = labels.get(GROUP_LABEL)
     pods = tuple(pod_names(name, read_replicas(obj)))
     final = final_condition(obj)
+    policy = read_run_policy(obj)
     return Job(
         namespace=key.namespace,
         name=name,
@@ -75,18 +76,26 @@ def read_job(obj: Object) -> Job:
         created=seconds_of(as_text(meta.get("creationTimestamp"))),
         generation=as_count(meta.get("generation")),
         key=key,
-        group=group if isinstance(group, str) and group else None,
+        group=as_text(labels.get(GROUP_LABEL)) or None,
         deleting=bool(meta.get("deletionTimestamp")),
         finished=final is not None,
         pods=pods,
         pod_group=f"{name}-{uid}",
-        policy=read_run_policy(obj),
+        policy=policy,
         members=_members(obj, len(pods)),
         exit_code_pods=tuple(_exit_code_pods(name, obj)),
         ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
         faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)),
+        restart_limit=policy.backoff_limit or None,
     )
+
+
+def _labels(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With the name of the rule from where admission has put it, unless it is on its own place again."""
+    labels = as_mapping(meta.get("labels"))
+    moved = as_text(as_mapping(meta.get("annotations")).get(MOVED_RULE))
+    return {RULE_LABEL: moved, **labels} if moved else labels
 
 
 def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, Reason | None]:
@@ -96,14 +105,16 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
         ours = APP_LABEL in labels and JOB_ID_LABEL in labels
         return ServiceKey(namespace, "", job_id if ours else ""), None if ours else Reason.NOT_SERVED
     rule = as_text(labels[RULE_LABEL])
-    problem = None
+    return ServiceKey(namespace, rule, job_id), label_problem_of(rule, job_id, as_text(labels.get(GROUP_LABEL)))
+
+
+def label_problem_of(rule: str, job_id: str, group: str) -> Reason | None:
+    """What is wrong with the three labels of something that names a rule."""
     if not rule:
-        problem = Reason.RULE_MISSING
-    elif not job_id:
-        problem = Reason.JOB_ID_MISSING
-    elif not as_text(labels.get(GROUP_LABEL)):
-        problem = Reason.GROUP_LABEL_MISSING
-    return ServiceKey(namespace, rule, job_id), problem
+        return Reason.RULE_MISSING
+    if not job_id:
+        return Reason.JOB_ID_MISSING
+    return None if group else Reason.GROUP_LABEL_MISSING
 
 
 def _members(obj: Object, pods: int) -> int:

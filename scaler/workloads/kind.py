@@ -22,6 +22,10 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     uid: str = ""
 
+    def is_a(self, kind: str, group: str) -> bool:
+        """Whether it is of this kind of this API group, in any version."""
+        return self.kind == kind and self.api_version.partition("/")[0] == group
+
 
 class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """What a kind may look at. `labels` and `annotations` have text only."""

@@ -96,6 +96,12 @@ def identity(kind: str, namespace: str, *names: str) -> str:
     return "/".join((kind, namespace, *names))
 
 
+def number_in(text: str, largest: int = LARGEST) -> int:
+    """The number of pods that a label or annotation says; 0 when it says nothing usable."""
+    number = int(text) if len(text) <= len(str(largest)) and text.isdecimal() and text.isascii() else 0
+    return number if number <= largest else 0
+
+
 def _revision(kind: str, meta: _Metadata) -> tuple[str, str, int]:
     """Maker, revision and rank; empty when the object tells nothing of revisions."""
     labels = meta.labels if isinstance(meta.labels, _Labels) else _Labels()
@@ -120,7 +126,7 @@ def _size(kind: str, meta: _Metadata, spec: _Spec) -> int:
         return _count(spec.pod_group_size)
     labels = meta.labels if isinstance(meta.labels, _Labels) else _Labels()
     # A LeaderWorkerSet's StatefulSets count groups or workers, not the pods of an instance.
-    whole = kind == "Deployment" or (kind == "StatefulSet" and not labels.lws)
+    whole = kind in ("Deployment", "ReplicaSet") or (kind == "StatefulSet" and not labels.lws)
     return _count(spec.replicas) if whole else 0
 
 
@@ -131,7 +137,7 @@ def _controller(meta: _Metadata, kind: str) -> str:
 
 def _rank(meta: _Metadata) -> int:
     text = _text(meta.annotations.revision) if isinstance(meta.annotations, _Annotations) else ""
-    return int(text) if len(text) < 10 and text.isdecimal() and text.isascii() else 0
+    return number_in(text, largest=10**9)
 
 
 def _count(value: object) -> int:

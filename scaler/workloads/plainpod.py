@@ -1,12 +1,13 @@
-"""Pods that no known kind made: each is an instance of its own, unless its annotations say otherwise."""
+"""Pods that no known kind made: each is an instance of its own. And what annotations say, whatever made the pod."""
 
 from __future__ import annotations
 
+import msgspec
+
+from scaler.workloads.ascendjob import GROUP_LABEL, JOB_ID_LABEL
 from scaler.workloads.gates import INSTANCE, INSTANCE_SIZE
 from scaler.workloads.kind import Place, PodFacts
-
-LARGEST = 100_000
-"""Pods of one instance; a larger number is a mistake."""
+from scaler.workloads.owners import identity, number_in
 
 
 class PlainPod:
@@ -15,16 +16,26 @@ class PlainPod:
     name = "Pod"
 
     def place(self, pod: PodFacts) -> Place:
-        """The instance that the annotations name, else the pod itself."""
-        size = read_size(pod)
-        named = pod.annotations.get(INSTANCE, "")
-        if named:
-            return Place(f"pods/{pod.namespace}/{named}", named, size=size or 1, shares_pod_group=True)
-        return Place(pod.uid, pod.name, size=size or 1, mortal=True, shares_pod_group=True)
+        """The pod itself: with it the instance ends."""
+        return Place(pod.uid, pod.name, size=1, mortal=True, shares_pod_group=True)
+
+
+def as_annotated(pod: PodFacts, place: Place) -> Place:
+    """`place` with what the pod's annotations say instead. A name means one instance within its service and group.
+
+    A size alone concerns instances that the kind knows to consist of several pods: a pod that is an instance by itself
+    gets no companions by saying how many it would like.
+    """
+    size, named = read_size(pod), pod.annotations.get(INSTANCE, "")
+    if named:
+        service = pod.labels.get(JOB_ID_LABEL, ""), pod.labels.get(GROUP_LABEL, "")
+        instance = identity("pods", pod.namespace, *service, named)
+        return msgspec.structs.replace(
+            place, instance=instance, name=named, size=size or 1, mortal=False, shares_pod_group=True
+        )
+    return msgspec.structs.replace(place, size=size) if size and place.size != 1 else place
 
 
 def read_size(pod: PodFacts) -> int:
     """What annotation mind-cluster/instance-size says; 0 when it says nothing usable."""
-    text = pod.annotations.get(INSTANCE_SIZE, "")
-    number = int(text) if len(text) < 10 and text.isdecimal() and text.isascii() else 0
-    return number if number <= LARGEST else 0
+    return number_in(pod.annotations.get(INSTANCE_SIZE, ""))

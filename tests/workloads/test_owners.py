@@ -41,7 +41,7 @@ def test_a_replica_set_stands_for_the_revision_of_its_deployment() -> None:
             annotations={"deployment.kubernetes.io/revision": "12"},
         ),
     )
-    assert (found.maker, found.revision, found.rank, found.size) == ("Deployment/ns/p", "5d9c", 12, 0)
+    assert (found.maker, found.revision, found.rank, found.size) == ("Deployment/ns/p", "5d9c", 12, 3)
     assert (found.name, found.uid, found.resource_version, found.created) == ("p-5d9c", "uid-p-5d9c", "7", 1767225600.0)
 
 
@@ -61,7 +61,7 @@ def test_a_workers_stateful_set_tells_neither_revision_nor_size() -> None:
     assert (found.maker, found.revision, found.size) == ("", "", 0)
 
 
-@pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
+@pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet", "Deployment"])
 def test_a_workload_that_is_one_instance_tells_its_size(kind: str) -> None:
     assert facts(kind, obj("svc-prefill-0", {"replicas": 4})).size == 4
 

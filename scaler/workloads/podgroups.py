@@ -1,0 +1,89 @@
+"""The PodGroup of one instance whose pods would otherwise share one with other instances. Pure.
+
+Volcano puts the pods of a whole Deployment into one PodGroup, and MindCluster's plugin then wants all of them at once:
+one held pod would keep all others from starting. LeaderWorkerSet's own gang scheduling is the model of what is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from scaler.kube.api import POD_GROUPS, Object
+from scaler.kube.quantity import add_quantities
+from scaler.workloads.ascendjob import as_list, as_mapping, as_text
+from scaler.workloads.gates import INSTANCE
+from scaler.workloads.kind import Membership
+
+QUEUE = "scheduling.volcano.sh/queue-name"
+MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
+"""How many pods MindCluster's plugin waits for, whatever minMember says; people write a Deployment's replicas there."""
+LONGEST_NAME = 200
+"""Characters of an instance's name that its PodGroup's name keeps; 253 are allowed for the whole."""
+_LABELS = (
+    "app", "elastic-scheduling", "fault-retry-times", "fault-scheduling", "framework", "grace-over-time",
+    "inferserviceid", "jobID", "ome.io/inferenceservice", "pod-rescheduling", "process-recover-enable", "ring-controller.atlas",
+    "subHealthyStrategy", "super-pod-affinity", "tor-affinity",
+)  # fmt: skip
+"""What MindCluster's plugin and ClusterD read from a PodGroup's labels."""
+_ANNOTATIONS = ("ra-block", "recover-strategy", "sp-block", "sp-fit", "wait-reschedule-timeout")
+_PREFIXES = ("huawei.com/", "volcano.sh/")
+_OF_THE_POD = re.compile(r"huawei\.com/(Ascend.*|kltDev|pod-status|npu)")
+"""Annotations that describe the chips of one pod."""
+
+
+def own_pod_group_name(instance: str, uid: str) -> str:
+    """The name of the PodGroup of an instance, whose first pod has this uid: another one each time it starts anew."""
+    readable = re.sub(r"[^a-z0-9]+", "-", instance.lower()[:LONGEST_NAME]).strip("-")
+    return f"{readable or 'instance'}-{sha256(uid.encode()).hexdigest()[:8]}"
+
+
+def own_pod_group(name: str, membership: Membership, pod: Object, *, size: int, leader_first: bool = False) -> Object:
+    """The PodGroup for the `size` pods of an instance. `pod` is the first of them (its leader, where it has one) as the
+    API server gives it: the PodGroup goes when it goes, and the others are taken to want as much as it does."""
+    meta, spec = as_mapping(pod.get("metadata")), as_mapping(pod.get("spec"))
+    annotations = as_mapping(meta.get("annotations"))
+    members = 1 if leader_first else max(size, 1)
+    named = {"queue": annotations.get(QUEUE), "priorityClassName": spec.get("priorityClassName")}
+    told = {MIN_AVAILABLE: str(members), INSTANCE: membership.place.name}
+    return {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": meta.get("namespace"),
+            "ownerReferences": [_owner(meta)],
+            "labels": _copied(as_mapping(meta.get("labels")), _LABELS),
+            "annotations": _copied(annotations, _ANNOTATIONS) | told,
+        },
+        "spec": {
+            "minMember": members,
+            "minResources": _min_resources(spec, max(size, 1)),
+            **{field: value for field, value in named.items() if as_text(value)},
+        },
+    }
+
+
+def _owner(meta: Mapping[str, Any]) -> Object:
+    """`controller` must be there: MindCluster's plugin reads it without asking whether it is."""
+    return {"apiVersion": "v1", "kind": "Pod", "name": meta.get("name"), "uid": meta.get("uid"), "controller": True}
+
+
+def _copied(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in found.items()
+        if key in names or (key.startswith(_PREFIXES) and not _OF_THE_POD.fullmatch(key))
+    }
+
+
+def _min_resources(spec: Mapping[str, Any], pods: int) -> dict[str, str]:
+    """Requests of so many pods; limits stand in for absent requests."""
+    amounts: dict[str, list[Any]] = {}
+    for container in map(as_mapping, as_list(spec.get("containers"))):
+        resources = as_mapping(container.get("resources"))
+        for name, amount in {**as_mapping(resources.get("limits")), **as_mapping(resources.get("requests"))}.items():
+            amounts.setdefault(name, []).extend([amount] * pods)
+    return {name: add_quantities(values) for name, values in sorted(amounts.items())}
