@@ -18,6 +18,7 @@ from scaler.clock import Clock
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.mode import Acting, ModeNow
+from scaler.observe.objects import JOB_KINDS
 from scaler.observe.queue import WorkQueue
 from scaler.observe.reports import report_of
 from scaler.observe.snapshot import take_snapshot
@@ -30,6 +31,9 @@ from scaler.report.reporter import Reporter
 from scaler.report.values import RuleKey
 
 _log = structlog.get_logger(__name__)
+
+PATIENCE = 300.0
+"""Seconds after which a service that only pods told of is forgotten; its last valid rule goes with it."""
 
 Observer = Callable[[Sequence[tuple[Snapshot, Plan]]], None]
 """Called with what was decided, after every pass and before anything of it is acted on."""
@@ -64,6 +68,8 @@ class Controller:
         self._observer = observer
         self._memory: dict[ServiceKey, Memory] = {}
         self._loop: asyncio.Task[None] | None = None
+        self._leaving: dict[ServiceKey, float] = {}
+        """Services whose pods are all gone -> loop time from which they are forgotten."""
         self.snapshots: dict[ServiceKey, Snapshot] = {}
         """The snapshot of each service's last decision, for `scaler explain`."""
 
@@ -124,8 +130,9 @@ class Controller:
             self._queue.done(key)
             return None
         if not self._cache.has_instances(key):
-            self._forget(key)
+            self._leave(key)
             return None
+        self._leaving.pop(key, None)
         memory = self._memory.get(key, Memory())
         return take_snapshot(self._cache, key, now=self._clock.now(), memory=memory, policy=self._policy)
 
@@ -150,6 +157,19 @@ class Controller:
             self._queue.add_at(key, asyncio.get_running_loop().time() + delay)
         if not made.actions:
             self._queue.forget(key)
+            self._queue.done(key)
+
+    def _leave(self, key: ServiceKey) -> None:
+        """A service without jobs is gone. One that only its pods told of may have lost them all for a moment."""
+        now = asyncio.get_running_loop().time()
+        last = self.snapshots.get(key)
+        told = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
+        end = self._leaving.setdefault(key, now + PATIENCE if told else now)
+        if now >= end:
+            del self._leaving[key]
+            self._forget(key)
+        else:
+            self._queue.add_at(key, end)
             self._queue.done(key)
 
     def _forget(self, key: ServiceKey) -> None:

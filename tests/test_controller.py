@@ -268,21 +268,37 @@ def test_jobs_without_a_rule_are_created_and_training_jobs_left_alone() -> None:
     run(story())
 
 
-@pytest.mark.parametrize("mode", ["auto", "create"])
-def test_beside_an_ascend_operator_it_does_nothing_at_all(mode: str) -> None:
-    operator: Object = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1},
-                        "metadata": {"name": "ascend-operator-manager", "namespace": "mindx-dl"}}  # fmt: skip
+OPERATOR: Object = {
+    "apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1},
+    "metadata": {"name": "ascend-operator-manager", "namespace": "mindx-dl"},
+}  # fmt: skip
 
+
+async def stop_operator(on: Rig) -> None:
+    patch = {"spec": {"replicas": 0}}
+    await on.cluster.patch(DEPLOYMENTS, "mindx-dl", "ascend-operator-manager", patch, patch_type=PatchType.MERGE)
+    await on.settle()
+
+
+def test_in_mode_create_it_does_nothing_at_all_until_the_ascend_operator_is_gone() -> None:
     async def story() -> None:
-        async with rig(operator, *SERVICE, mode=mode) as on:
+        async with rig(OPERATOR, *SERVICE, mode="create") as on:
             await on.settle(700)
             assert on.writes() == []
-            patch = {"spec": {"replicas": 0}}
-            await on.cluster.patch(
-                DEPLOYMENTS, "mindx-dl", "ascend-operator-manager", patch, patch_type=PatchType.MERGE
-            )
-            await on.settle()
-            assert on.with_pods() == (set() if mode == "auto" else {"p0", "d0"})
+            await stop_operator(on)
+            assert on.with_pods() == {"p0", "d0"}
+
+    run(story())
+
+
+def test_in_mode_auto_it_only_tells_beside_an_ascend_operator_and_makes_no_pods_when_that_is_gone() -> None:
+    async def story() -> None:
+        async with rig(OPERATOR, *SERVICE, mode="auto") as on:
+            await on.settle(700)
+            assert {write.split()[1] for write in on.writes()} == {"configmaps", "events"}
+            assert ("p0", "HoldNotPossible") in on.events()  # nobody moved the label: the operator's own gate decides
+            await stop_operator(on)
+            assert on.with_pods() == set()
 
     run(story())
 

@@ -37,8 +37,8 @@ class Gates:
         pods = sorted(self._cache.pods_of(uid).values(), key=lambda pod: pod.name)
         gated = [pod for pod in pods if pod.gated and not pod.terminating]
         group = await self._own_group(key, uid, pods, gated)
-        if group:
-            await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: group})}) for pod in gated])
+        moving = [pod for pod in gated if group and pod.claim is not None and pod.claim.pod_group != group]
+        await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: group})}) for pod in moving])
         await _all([self._patch(key, pod, _release(pod)) for pod in gated])
 
     async def take_back(self, key: ServiceKey, uid: str) -> None:

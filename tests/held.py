@@ -1,0 +1,30 @@
+"""Pods that others made and that our gate holds, for tests of the whole controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scaler.kube.api import Object
+from scaler.workloads.gates import GATE
+from tests.jobs import NAMESPACE
+
+
+def held(
+    name: str, group: str, *, owner: str = "engine-5d8", rule: str = "rule", job_id: str = "mindie",
+    gates: tuple[str, ...] = (GATE,), annotations: dict[str, str] | None = None, scheduler: str = "", **labels: str,
+) -> Object:  # fmt: skip
+    """A pod of a ReplicaSet, held."""
+    names = {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": group, "jobID": job_id, **labels}
+    meta: dict[str, Any] = {"name": name, "namespace": NAMESPACE, "labels": names}
+    meta["annotations"] = annotations or {}
+    names["pod-template-hash"] = owner.rpartition("-")[2]
+    meta["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"uid-{owner}", "controller": True}
+    ]
+    spec: dict[str, Any] = {
+        "containers": [{"name": "server", "image": "server"}],
+        "schedulingGates": [{"name": gate} for gate in gates],
+    }
+    if scheduler:
+        spec["schedulerName"] = scheduler
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

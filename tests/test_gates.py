@@ -1,0 +1,238 @@
+"""Instances whose pods others make: held by our gate, released and taken back by the whole controller."""
+
+from __future__ import annotations
+
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS
+from scaler.kube.errors import ForbiddenError
+from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.loop import run
+from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
+from tests.held import held
+from tests.jobs import NAMESPACE, job, rule_config_map
+from tests.rig import Rig, rig
+
+P0, P1, D0 = held("p0", "group0"), held("p1", "group0"), held("d0", "group1", owner="decoder-77f")
+SERVICE = (rule_config_map(), P0, P1, D0)
+
+
+class RefusesOnce(Interceptor):
+    """The first release of this pod is forbidden."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    async def before(self, request: Request) -> None:
+        if request.verb == "patch" and request.resource == PODS and request.name == self._name:
+            self._name = ""
+            raise ForbiddenError(403, "Forbidden", "pods may not be patched")
+
+
+def gates(on: Rig, name: str) -> list[str]:
+    (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == name]
+    return [gate["name"] for gate in pod["spec"].get("schedulingGates") or []]
+
+
+def released(on: Rig) -> set[str]:
+    names = {pod["metadata"]["name"] for pod in on.cluster.peek(PODS, NAMESPACE)}
+    return {name for name in names if GATE not in gates(on, name)}
+
+
+async def let_run(on: Rig, *names: str) -> None:
+    for pod in on.cluster.peek(PODS, NAMESPACE):
+        if pod["metadata"]["name"] in names:
+            await on.bind(pod)
+            await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    await on.settle()
+
+
+async def lose(on: Rig, name: str) -> None:
+    await on.cluster.delete(PODS, NAMESPACE, name, grace_period_seconds=0)
+    await on.settle()
+
+
+def test_held_pods_are_released_by_the_rule() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            assert released(on) == {"p0", "d0"}
+            assert on.reason("p1") == "WaitingForRatio"
+            await let_run(on, "p0", "d0")
+            assert released(on) == {"p0", "d0", "p1"}
+            assert {w.split()[0] for w in on.writes() if " pods " in w} == {"patch"}
+
+    run(story())
+
+
+def test_a_pod_that_comes_back_gated_competes_anew() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await let_run(on, "p0", "d0")
+            await let_run(on, "p1")
+            await lose(on, "d0")
+            await lose(on, "p0")
+            on.apply(held("p2", "group0"), held("d1", "group1", owner="decoder-77f"))
+            await on.settle()
+            assert released(on) == {"p1", "d1"}
+            await let_run(on, "d1")
+            assert released(on) == {"p1", "d1", "p2"}
+
+    run(story())
+
+
+def test_foreign_gates_and_fields_stay() -> None:
+    theirs = held("p0", "group0", gates=("acme/quota", GATE), annotations={"note": "theirs", DELETION_COST: "7"})
+
+    async def story() -> None:
+        async with rig(rule_config_map(), theirs, D0) as on:
+            assert gates(on, "p0") == ["acme/quota"]
+            (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"]
+            assert pod["metadata"]["annotations"] == {"note": "theirs", DELETION_COST: "7"}
+
+    run(story())
+
+
+def test_the_deletion_cost_of_a_held_pod_goes_with_the_gate() -> None:
+    cheap = [held(name, "group0", annotations={DELETION_COST: HELD_COST}) for name in ("p0", "p1")]
+
+    async def story() -> None:
+        async with rig(rule_config_map(), *cheap, D0) as on:
+            costs = {
+                pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(DELETION_COST)
+                for pod in on.cluster.peek(PODS, NAMESPACE)
+            }
+            assert costs == {"p0": None, "p1": HELD_COST, "d0": None}
+
+    run(story())
+
+
+def test_a_pod_that_arrives_ungated_counts_and_is_told_and_never_deleted() -> None:
+    async def story() -> None:
+        async with rig(rule_config_map(), D0) as on:
+            on.apply(held("p0", "group0", gates=()), P1)
+            await on.settle(10)
+            assert released(on) == {"p0", "d0"}
+            assert ("p0", "HoldNotPossible") in on.events()
+            assert on.reason("p1") == "WaitingForRatio"
+
+    run(story())
+
+
+def test_without_a_rule_nothing_is_released_and_every_pod_says_why() -> None:
+    async def story() -> None:
+        async with rig(P0, held("d0", "group1", job_id="")) as on:
+            assert released(on) == set()
+            assert ("p0", "RuleMissing") in on.events()
+            assert ("d0", "JobIdMissing") in on.events()
+
+    run(story())
+
+
+def test_an_instance_of_several_pods_is_released_whole_and_late_members_at_once() -> None:
+    notes = {"mind-cluster/instance": "p0", "mind-cluster/instance-size": "2"}
+    leader, worker = (held(f"p0-{i}", "group0", annotations=notes) for i in range(2))
+    other = [held(f"p1-{i}", "group0", annotations={**notes, "mind-cluster/instance": "p1"}) for i in range(2)]
+
+    async def story() -> None:
+        async with rig(rule_config_map(), leader, *other, D0) as on:
+            assert released(on) == {"p0-0", "d0"}
+            on.apply(worker)
+            await on.settle()
+            assert released(on) == {"p0-0", "p0-1", "d0"}
+            assert on.reason("p1") == "WaitingForRatio"
+
+    run(story())
+
+
+def test_unbound_surplus_is_taken_back_when_another_group_lost_its_instance() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await let_run(on, "p0", "d0")
+            assert "p1" in released(on)
+            await lose(on, "d0")
+            assert "p1" not in {pod["metadata"]["name"] for pod in on.cluster.peek(PODS, NAMESPACE)}
+            on.apply(held("p3", "group0"))
+            await on.settle()
+            assert "p3" not in released(on)
+
+    run(story())
+
+
+def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released() -> None:
+    shared = {GROUP_NAME: "podgroup-of-all"}
+    pods = [held(name, "group0", scheduler="volcano", annotations=dict(shared)) for name in ("p0", "p1")]
+
+    async def story() -> None:
+        async with rig(rule_config_map(), *pods, D0) as on:
+            (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
+            assert group["spec"]["minMember"] == 1
+            groups = {
+                pod["metadata"]["name"]: pod["metadata"]["annotations"].get(GROUP_NAME)
+                for pod in on.cluster.peek(PODS, NAMESPACE)
+            }
+            assert groups == {"p0": group["metadata"]["name"], "p1": "podgroup-of-all", "d0": None}
+
+    run(story())
+
+
+def test_a_refused_release_is_told_and_tried_again() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE, interceptor=RefusesOnce("p0")) as on:
+            assert ("p0", "CreateRefused") in on.events()
+            await on.settle(5)
+            assert "d0" in released(on)
+            assert len(released(on) & {"p0", "p1"}) == 1
+
+    run(story())
+
+
+def test_jobs_beside_an_operator_are_released_and_never_touched() -> None:
+    moved = job("p0", rule=None, annotations={"mind-cluster/moved-scaling-rule": "rule"})
+    moved["metadata"]["labels"]["mind-cluster/group-name"] = "group0"
+
+    async def story() -> None:
+        async with rig(rule_config_map(), moved, D0, mode="gates") as on:
+            (uid,) = [j["metadata"]["uid"] for j in on.cluster.peek(ASCEND_JOBS)]
+            pod = held("p0-master-0", "group0")
+            pod["metadata"]["ownerReferences"] = [
+                {
+                    "apiVersion": "mindxdl.gitee.com/v1",
+                    "kind": "AscendJob",
+                    "name": "p0",
+                    "uid": uid,
+                    "controller": True,
+                }
+            ]
+            assert on.reason("p0") == "WaitingForScheduler"
+            on.apply(pod)
+            await on.settle()
+            assert released(on) == {"p0-master-0", "d0"}
+            assert not [w for w in on.writes() if "ascendjobs" in w or w.startswith("create pods")]
+
+    run(story())
+
+
+def test_the_last_valid_rule_survives_a_moment_without_any_pod() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await on.settle(5)
+            on.apply(rule_config_map("{"))
+            for name in ("p0", "p1", "d0"):
+                await lose(on, name)
+            await on.settle(60)
+            on.apply(held("p2", "group0"), held("d1", "group1", owner="decoder-77f"))
+            await on.settle()
+            assert released(on) == {"p2", "d1"}
+
+    run(story())
+
+
+def test_a_service_whose_pods_stay_away_is_forgotten() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await on.settle(5)
+            assert len(on.cluster.peek(CONFIG_MAPS, NAMESPACE)) > 1
+            for name in ("p0", "p1", "d0"):
+                await lose(on, name)
+            await on.settle(400)
+            assert [cm["metadata"]["name"] for cm in on.cluster.peek(CONFIG_MAPS, NAMESPACE)] == ["rule"]
+
+    run(story())
