@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from scaler.rules.document import KEY, examine, key_fault
+from scaler.rules.document import KEY, examine, immutable_fault, key_fault
 from scaler.rules.finding import Fault, Finding, pointer, printable
 from scaler.rules.manifest import Object, Value
 from scaler.rules.metadata import metadata_findings
@@ -93,8 +93,8 @@ def _double_keys(found: Object) -> Iterator[Finding]:
 def _immutable(found: Object) -> Iterator[Finding]:
     value = found.root.get("immutable")
     if value is not None and value.text == "true":
-        message = "the rule is immutable: kubectl edit and apply will be refused, only delete and create work"
-        yield found.finding(("immutable",), "RuleImmutable", message, "leave immutable out", "warning")
+        fault = immutable_fault()
+        yield found.finding(fault.path, fault.code, fault.message, fault.hint, fault.level)
 
 
 def _options(found: Object) -> Iterator[Finding]:

@@ -92,6 +92,12 @@ def key_fault(data: Collection[str], binary_keys: Collection[str]) -> Fault:
     return Fault("KeyMissing", ("data",), f"the ConfigMap has no key {KEY}; {found}", f"name the key {KEY}")
 
 
+def immutable_fault() -> Fault:
+    """About a ConfigMap that says `immutable: true`."""
+    message = "the rule is immutable: kubectl edit and apply will be refused, only delete and create work"
+    return Fault("RuleImmutable", ("immutable",), message, "leave immutable out", "warning")
+
+
 def _examine_closely(text: str) -> Examination:
     reading = read(text)
     faults = list(reading.faults)

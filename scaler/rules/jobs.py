@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from scaler.rules.finding import Finding, Path, shown
+from scaler.rules.finding import Fault, Finding, Path, shown
 from scaler.rules.jobspec import job_faults
+from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL, group_fault, label_faults
 from scaler.rules.manifest import Object, Value
 from scaler.rules.metadata import metadata_findings
 from scaler.rules.rule import Rule
 
-RULE_LABEL = "mind-cluster/scaling-rule"
-GROUP_LABEL = "mind-cluster/group-name"
-JOB_ID_LABEL = "jobID"
 API_VERSION = "mindxdl.gitee.com/v1"
 NPU_PREFIX = "huawei.com/"
-GROUP_PATH = ("metadata", "labels", GROUP_LABEL)
 SPECS_PATH = ("spec", "replicaSpecs")
 
 _FAULT_SCHEDULING = ("grace", "force", "off")
@@ -92,20 +89,13 @@ def _pods(number: int) -> str:
 
 def _belonging(job: _Job) -> Iterator[Finding]:
     """The three labels that say which service, and which group of it, an instance belongs to."""
-    if job.labels is None or job.labels.key(RULE_LABEL) is None:
-        if job.labels and job.labels.key(GROUP_LABEL):
-            message = f"{GROUP_LABEL} without {RULE_LABEL}: no rule decides about this job"
-            yield job.finding(GROUP_PATH, "RuleLabelMissing", message, f"add {RULE_LABEL}: ...", "warning")
-        return
-    needed = {
-        RULE_LABEL: ("RuleLabelEmpty", "name the rule's ConfigMap"),
-        GROUP_LABEL: ("GroupLabelMissing", "name the group that this instance belongs to, for instance group0"),
-        JOB_ID_LABEL: ("JobIdMissing", "name the service, the same for all of its jobs"),
-    }
-    for name, (code, hint) in needed.items():
-        if not job.label(name):
-            what = "is empty" if job.labels.key(name) else "is missing"
-            yield job.finding(("metadata", "labels", name), code, f"label {name} {what}", f"{hint}: {name}: ...")
+    members = job.labels.members if job.labels else []
+    for fault in label_faults({key.text: value.text for key, value in members}, "this job"):
+        yield _placed(job, fault)
+
+
+def _placed(job: _Job, fault: Fault) -> Finding:
+    return job.finding(fault.path, fault.code, fault.message, fault.hint, fault.level)
 
 
 def _shape(job: _Job) -> Iterator[Finding]:
@@ -139,7 +129,7 @@ def _retries(job: _Job) -> Iterator[Finding]:
 def _makeable(job: _Job) -> Iterator[Finding]:
     """What keeps pods from being made of it: the controller's own checks, each shown where it stands."""
     for fault in job_faults(job.plain):
-        yield job.finding(fault.path, fault.code, fault.message, fault.hint, fault.level)
+        yield _placed(job, fault)
 
 
 def _scheduling(job: _Job) -> Iterator[Finding]:
@@ -204,10 +194,9 @@ def _against_rule(job: _Job, present: bool, rule: Rule | None) -> Iterator[Findi
     group = job.label(GROUP_LABEL)
     if rule is None or not group:
         return
-    if group not in rule.groups:
-        names = ", ".join(rule.groups)
-        message = f"the rule has no group {shown(group)}; it has {names}"
-        yield job.finding(GROUP_PATH, "GroupUnknown", message, f"write one of {names}")
+    unknown = group_fault(group, rule.groups)
+    if unknown is not None:
+        yield _placed(job, unknown)
         return
     size = next(ratio.sizes[group] for ratio in rule.ratios if group in ratio.sizes)
     if job.pods is not None and job.pods != size:

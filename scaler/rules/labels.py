@@ -1,0 +1,44 @@
+"""Judges the three labels that say which service, and which group of it, an instance belongs to.
+
+One wording for `scaler lint` and for admission. It knows labels as a mapping, not the objects that carry them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from scaler.rules.finding import Fault, Path, shown
+
+RULE_LABEL = "mind-cluster/scaling-rule"
+GROUP_LABEL = "mind-cluster/group-name"
+JOB_ID_LABEL = "jobID"
+LABELS: Path = ("metadata", "labels")
+GROUP_PATH: Path = (*LABELS, GROUP_LABEL)
+
+_NEEDED = {
+    RULE_LABEL: ("RuleLabelEmpty", "name the rule's ConfigMap"),
+    GROUP_LABEL: ("GroupLabelMissing", "name the group that this instance belongs to, for instance group0"),
+    JOB_ID_LABEL: ("JobIdMissing", "name the service, the same for all of its jobs"),
+}
+
+
+def label_faults(labels: Mapping[str, object], what: str) -> Iterator[Fault]:
+    """What is missing of the labels of `what` ("this job"); nothing where neither a rule nor a group is named."""
+    if RULE_LABEL not in labels:
+        if GROUP_LABEL in labels:
+            message = f"{GROUP_LABEL} without {RULE_LABEL}: no rule decides about {what}"
+            yield Fault("RuleLabelMissing", GROUP_PATH, message, f"add {RULE_LABEL}: ...", "warning")
+        return
+    for name, (code, hint) in _NEEDED.items():
+        if not labels.get(name):
+            found = "is empty" if name in labels else "is missing"
+            yield Fault(code, (*LABELS, name), f"label {name} {found}", f"{hint}: {name}: ...")
+
+
+def group_fault(group: str, groups: Sequence[str]) -> Fault | None:
+    """The fault of a group that the rule, which has `groups`, does not know."""
+    if group in groups:
+        return None
+    names = ", ".join(groups)
+    message = f"the rule has no group {shown(group)}; it has {names}"
+    return Fault("GroupUnknown", GROUP_PATH, message, f"write one of {names}")

@@ -1,0 +1,318 @@
+"""What admission answers: an AdmissionReview request in, an `Answer` out. Pure functions of bytes; none raises.
+
+Four questions: is a pod to be held (the gate), is a job beside Ascend Operator to be moved (its labels into its pod
+templates), is a rule right, and do labels fit their rule. Each reads only the fields it needs and fails open: what it
+cannot read is let through unchanged. No look-up but the function that `review_labels` is given, which must do no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from scaler.rules.document import KEY, immutable_fault, read_rule
+from scaler.rules.finding import Finding, printable
+from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.serve.labelled import GroupsOf, Workload, label_warnings
+from scaler.workloads.gates import DELETION_COST, GATE, HELD_COST, MOVED_RULE
+
+MAX_BODY = 8 * 2**20
+"""Bytes of a request: etcd holds objects of 1.5 MiB, and an update brings two of them."""
+MAX_SHOWN = 10
+"""Findings in one answer: kubectl prints all of them."""
+MAX_WORDS = 240
+"""Characters of one warning: API servers cut them at 256."""
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+_MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
+T = TypeVar("T")
+
+
+class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step of a JSON patch."""
+
+    op: str
+    path: str
+    value: Any = msgspec.UNSET
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What admission says about one request. `uid` is the request's, "" when the request cannot be read at all."""
+
+    uid: str
+    patch: tuple[Operation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    refusal: tuple[Finding, ...] = ()
+    """Why the object is refused; empty when it is let through."""
+    name: str = ""
+    """Of what is refused."""
+    readable: bool = True
+
+    @property
+    def outcome(self) -> str:
+        """For counting: unreadable, refused, patched, warned or allowed."""
+        if not self.readable:
+            return "unreadable"
+        said = {"refused": self.refusal, "patched": self.patch, "warned": self.warnings}
+        return next((word for word, what in said.items() if what), "allowed")
+
+
+def encode(answer: Answer) -> bytes:
+    """The AdmissionReview that carries the answer."""
+    response: dict[str, Any] = {"uid": answer.uid, "allowed": not answer.refusal}
+    if answer.patch:
+        response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(answer.patch)}  # bytes become base64
+    if answer.warnings:
+        response["warnings"] = answer.warnings
+    if answer.refusal:
+        response["status"] = _status(answer)
+    return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+
+
+def review_pod(body: bytes) -> Answer:
+    """Hold a new pod that names a rule: our gate, and the deletion cost by which held pods go first.
+
+    A pod that is bound or has the gate already stays as it is; foreign gates and a cost that the user set stay.
+    """
+    request = _read(_POD, body)
+    if isinstance(request, Answer):
+        return request
+    pod = request.object
+    if request.operation != "CREATE" or request.sub_resource or pod is None:
+        return Answer(request.uid)
+    gates = pod.spec.scheduling_gates or []
+    if RULE_LABEL not in (pod.metadata.labels or {}) or pod.spec.node_name or any(gate.name == GATE for gate in gates):
+        return Answer(request.uid)
+    return Answer(request.uid, (_gate(gates), *_cost(pod.metadata)))
+
+
+def review_ascend_job(body: bytes) -> Answer:
+    """Move the labels of a job into its pod templates, so that Ascend Operator makes its pods at once and gated ones.
+
+    The three labels are copied into every template; mind-cluster/scaling-rule leaves the job's own labels, by which the
+    operator would hold it, for an annotation. A job without it (also one moved before) or in deletion stays as it is.
+    """
+    request = _read(_JOB, body)
+    if isinstance(request, Answer):
+        return request
+    job = request.object
+    if request.operation not in ("CREATE", "UPDATE") or request.sub_resource or job is None:
+        return Answer(request.uid)
+    labels = job.metadata.labels or {}
+    templates = {name: replica.template for name, replica in (job.spec.replica_specs or {}).items() if replica.template}
+    if RULE_LABEL not in labels or job.metadata.deletion_timestamp or not templates:
+        return Answer(request.uid)
+    moved = {name: labels[name] for name in _MOVED if name in labels}
+    steps = [step for name, template in templates.items() for step in _labelled(name, template, moved)]
+    steps += _annotated(job.metadata, MOVED_RULE, moved[RULE_LABEL])
+    return Answer(request.uid, (*steps, Operation("remove", f"/metadata/labels/{_escaped(RULE_LABEL)}")))
+
+
+def review_rule(body: bytes) -> Answer:
+    """Refuse a ConfigMap whose rule is wrong, in the linter's words; what is only odd becomes warnings.
+
+    A document that was there before is not refused again, so that somebody can pause or label what is broken.
+    """
+    request = _read(_CONFIG_MAP, body)
+    if isinstance(request, Answer):
+        return request
+    found, old = request.object, request.old_object
+    if found is None or found.metadata.deletion_timestamp or KEY not in {**found.texts, **found.binaries}:
+        return Answer(request.uid)
+    reading = read_rule(found.texts, tuple(found.binaries), found.metadata.annotations or {})
+    warnings, errors = (*reading.warnings, *_immutable(found)), reading.errors
+    if old is not None and old.document == found.document:
+        warnings, errors = (*errors, *warnings), ()
+    return Answer(request.uid, (), _limited(map(words, warnings)), errors, name=found.metadata.name if errors else "")
+
+
+def review_labels(body: bytes, groups_of: GroupsOf) -> Answer:
+    """Warn about labels of a job, a workload or a pod that are incomplete or name a group that their rule has not."""
+    request = _read(_WORKLOAD, body)
+    if isinstance(request, Answer):
+        return request
+    if request.object is None or request.sub_resource or request.object.metadata.deletion_timestamp:
+        return Answer(request.uid)
+    return Answer(
+        request.uid, warnings=_limited(label_warnings(request.kind.kind, request.namespace, request.object, groups_of))
+    )
+
+
+def words(finding: Finding) -> str:
+    """A finding on one line, as it stands in events and in the status too."""
+    place = f"line {finding.line}, column {finding.column}: " if finding.line else ""
+    return f"{place}{finding.message}{f'; {finding.hint}' if finding.hint else ''}"
+
+
+def _status(answer: Answer) -> dict[str, Any]:
+    """With reason Invalid and causes, kubectl edit opens the file again and shows them above it."""
+    shown = answer.refusal[:MAX_SHOWN]
+    causes = [
+        {"reason": "FieldValueInvalid", "message": f"{finding.code}: {words(finding)}", "field": KEY}
+        for finding in shown
+    ]
+    rest = len(answer.refusal) - len(shown)
+    if rest:
+        causes.append({"reason": "FieldValueInvalid", "message": f"{rest} more; see all: scaler lint", "field": KEY})
+    return {
+        "status": "Failure",
+        "message": "; ".join(f"{cause['field']}: {cause['message']}" for cause in causes),
+        "reason": "Invalid",
+        "code": 422,
+        "details": {"kind": "ConfigMap", "name": answer.name, "causes": causes},
+    }
+
+
+def _limited(lines: Iterable[str]) -> tuple[str, ...]:
+    """The first warnings, each as short as an HTTP header has to be."""
+    found = [printable(line) for line in lines]
+    rest = len(found) - MAX_SHOWN
+    more = (f"{rest} more warnings; see all: scaler lint",) if rest > 0 else ()
+    cut = (line if len(line) <= MAX_WORDS else f"{line[: MAX_WORDS - 1]}…" for line in found[:MAX_SHOWN])
+    return (*cut, *more)
+
+
+def _immutable(found: _ConfigMap) -> Iterator[Finding]:
+    if found.immutable:
+        fault = immutable_fault()
+        yield Finding(fault.level, fault.code, "/immutable", 0, 0, fault.message, fault.hint)
+
+
+# JSON patches
+
+
+def _gate(gates: Sequence[_Gate]) -> Operation:
+    path, value = "/spec/schedulingGates", {"name": GATE}
+    return Operation("add", f"{path}/-", value) if gates else Operation("add", path, [value])
+
+
+def _cost(metadata: _Metadata) -> list[Operation]:
+    return [] if DELETION_COST in (metadata.annotations or {}) else _annotated(metadata, DELETION_COST, HELD_COST)
+
+
+def _annotated(metadata: _Metadata, key: str, value: str) -> list[Operation]:
+    path = "/metadata/annotations"
+    if metadata.annotations is None:
+        return [Operation("add", path, {key: value})]
+    same = metadata.annotations.get(key) == value
+    return [] if same else [Operation("add", f"{path}/{_escaped(key)}", value)]
+
+
+def _labelled(replica: str, template: _Template, labels: dict[str, Any]) -> list[Operation]:
+    path = f"/spec/replicaSpecs/{_escaped(replica)}/template/metadata"
+    if template.metadata is None:
+        return [Operation("add", path, {"labels": labels})]
+    there = template.metadata.labels
+    if there is None:
+        return [Operation("add", f"{path}/labels", labels)]
+    return [
+        Operation("add", f"{path}/labels/{_escaped(name)}", value)
+        for name, value in labels.items()
+        if there.get(name) != value
+    ]
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+# What is read of a request
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+class _Request(msgspec.Struct, Generic[T], rename="camel"):
+    uid: str
+    operation: str = ""
+    namespace: str = ""
+    sub_resource: str = ""
+    kind: _Kind = msgspec.field(default_factory=_Kind)
+    object: T | None = None
+    old_object: T | None = None
+
+
+class _Review(msgspec.Struct, Generic[T]):
+    request: _Request[T]
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    labels: dict[str, Any] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Gate(msgspec.Struct):
+    name: str = ""
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+    scheduling_gates: list[_Gate] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _PodSpec
+
+
+class _Template(msgspec.Struct):
+    metadata: _Metadata | None = None
+
+
+class _Replica(msgspec.Struct):
+    template: _Template | None = None
+
+
+class _JobSpec(msgspec.Struct, rename="camel"):
+    replica_specs: dict[str, _Replica] | None = None
+
+
+class _Job(msgspec.Struct):
+    metadata: _Metadata
+    spec: _JobSpec
+
+
+class _ConfigMap(msgspec.Struct, rename="camel"):
+    metadata: _Metadata
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+    immutable: bool | None = None
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return self.data or {}
+
+    @property
+    def binaries(self) -> dict[str, str]:
+        return self.binary_data or {}
+
+    @property
+    def document(self) -> tuple[str | None, str | None]:
+        return self.texts.get(KEY), self.binaries.get(KEY)
+
+
+_POD = msgspec.json.Decoder(_Review[_Pod])
+_JOB = msgspec.json.Decoder(_Review[_Job])
+_CONFIG_MAP = msgspec.json.Decoder(_Review[_ConfigMap])
+_WORKLOAD = msgspec.json.Decoder(_Review[Workload])
+_ONLY_UID = msgspec.json.Decoder(_Review[Any])
+
+
+def _read(decoder: msgspec.json.Decoder[_Review[T]], body: bytes) -> _Request[T] | Answer:
+    """The request; or the answer to one that cannot be read, which is let through."""
+    try:
+        return decoder.decode(body).request
+    except _UNREADABLE:
+        return Answer(_uid_of(body), readable=False)
+
+
+def _uid_of(body: bytes) -> str:
+    try:
+        return _ONLY_UID.decode(body).request.uid
+    except _UNREADABLE:
+        return ""

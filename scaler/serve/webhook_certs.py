@@ -1,0 +1,219 @@
+"""Keeps the webhook's certificate shown, renewed and trusted. What is due is decided in serve.certificates.
+
+    Secret in the scaler's own namespace --read by every replica--> ServerCertificate
+          ^ made and renewed by the leader, who also writes the authorities into the webhook configurations
+
+Every write has the resourceVersion that was read as its precondition, so a former leader cannot undo anything. Or the
+certificate comes from files that somebody else renews (`CertificateFiles`); then nothing is made and nothing written.
+No key leaves for a log: errors are told in the API server's or OpenSSL's words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ssl
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from scaler.clock import Clock
+from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, Resource
+from scaler.kube.errors import KubeError, NotFoundError, UnknownOutcomeError
+from scaler.serve import certificates
+from scaler.serve.certificates import Keys
+from scaler.serve.tls import KeyPair, ServerCertificate
+
+PERIOD = 10.0
+"""Seconds between two looks of the leader: so long may a configuration that was just applied lack its caBundle."""
+REREAD = 60.0
+"""Seconds until a replica shows a renewed certificate."""
+SOON = 2.0
+"""Seconds between two looks for the first certificate."""
+DEADLINE = 10.0
+"""Seconds for one request."""
+_TYPE = "kubernetes.io/tls"
+_LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
+
+T = TypeVar("T")
+_log = structlog.get_logger("webhook")
+
+
+class _Problem:
+    """What keeps the certificate from being what it should; logged when it changes, not every time."""
+
+    def __init__(self) -> None:
+        self.words = ""
+
+    def note(self, words: str) -> None:
+        if words and words != self.words:
+            _log.warning("webhook certificate", problem=words)
+        self.words = words
+
+
+class CertificateKeeper:
+    """The certificate in a Secret. `names` are those that the API server reaches the webhook by."""
+
+    def __init__(
+        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str,
+        names: Sequence[str], configuration: str = "mind-cluster-scaler",
+    ) -> None:  # fmt: skip
+        self._api = api
+        self._clock = clock
+        self._shown = shown
+        self._namespace = namespace
+        self._secret = secret
+        self._names = tuple(names)
+        self._configuration = configuration
+        self._keys: Keys | None = None
+        self._reading = _Problem()
+        self._keeping = _Problem()
+
+    @property
+    def problem(self) -> str:
+        """Why no certificate can be shown, for people; "" while one is."""
+        return "" if self._shown.pair else self._reading.words or self._keeping.words or "no certificate yet"
+
+    async def follow(self) -> None:
+        """Show what the Secret holds, in every replica, until cancelled."""
+        while True:
+            self._reading.note(await self._read())
+            await asyncio.sleep(REREAD if self._shown.pair else SOON)
+
+    async def run_as_leader(self) -> None:
+        """Make and renew the certificate and have it trusted, until cancelled. Only while leading."""
+        while True:
+            try:
+                self._keeping.note(await self._keep())
+            except KubeError as error:
+                self._keeping.note(str(error))
+            await asyncio.sleep(PERIOD)
+
+    async def _read(self) -> str:
+        try:
+            secret = await _bounded(self._api.get(SECRETS, self._namespace, self._secret))
+        except KubeError as error:
+            return str(error)
+        keys = _keys_of(secret)
+        return self._show(keys) if keys else f"Secret {self._secret} holds no usable certificate"
+
+    async def _keep(self) -> str:
+        """One look: what was read is trusted before it is advanced, what was made is stored before it is shown."""
+        secret = await self._stored()
+        stored = _keys_of(secret)
+        keys = stored or self._keys
+        problem = await self._trust(keys) if keys else ""
+        if problem and keys and not keys.signed_by_newest:
+            return problem  # what the newest authority signs would not be believed
+        better = certificates.advance(keys, self._names, self._clock.now()) or keys
+        if better is None:
+            return problem
+        if better is not stored:
+            await self._store(secret, better)
+        return self._show(better) or await self._trust(better)
+
+    def _show(self, keys: Keys) -> str:
+        self._keys = keys
+        return _show(self._shown, keys.server, f"Secret {self._secret}")
+
+    async def _stored(self) -> Object | None:
+        try:
+            return await _bounded(self._api.get(SECRETS, self._namespace, self._secret))
+        except NotFoundError:
+            return None
+
+    async def _store(self, secret: Object | None, keys: Keys) -> None:
+        data = {name: _base64(value) for name, value in certificates.write(keys).items()}
+        _log.info("webhook certificate written", secret=self._secret, authorities=len(keys.authorities))
+        if secret is not None:
+            body = {**secret, "data": data}
+            await _bounded(self._api.replace(SECRETS, self._namespace, self._secret, body))
+            return
+        metadata = {"name": self._secret, "namespace": self._namespace, "labels": _LABELS}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": _TYPE, "data": data}
+        await _bounded(self._api.create(SECRETS, self._namespace, body))
+
+    async def _trust(self, keys: Keys) -> str:
+        """Have every webhook of our two configurations believe what the authorities signed; why not, or ""."""
+        problems = []
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            try:
+                await self._inject(resource, _base64(keys.trusted))
+            except NotFoundError:
+                continue  # this one is not installed
+            except KubeError as error:
+                problems.append(f"{resource.kind}: {error}")
+        return "; ".join(problems)
+
+    async def _inject(self, resource: Resource, bundle: str) -> None:
+        found = await _bounded(self._api.get(resource, None, self._configuration))
+        patch: list[Object] = [
+            {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
+            for number, webhook in enumerate(found.get("webhooks") or [])
+            if webhook["clientConfig"].get("caBundle") != bundle
+        ]
+        if patch:
+            version = found["metadata"]["resourceVersion"]
+            patch.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
+            _log.info("authorities injected", kind=resource.kind, webhooks=len(patch) - 1)
+            await _bounded(self._api.patch(resource, None, self._configuration, patch, patch_type=PatchType.JSON))
+
+
+class CertificateFiles:
+    """A certificate in files that somebody else renews, cert-manager for example."""
+
+    def __init__(self, shown: ServerCertificate, certificate: Path, key: Path) -> None:
+        self._shown = shown
+        self._paths = certificate, key
+        self._reading = _Problem()
+
+    @property
+    def problem(self) -> str:
+        """Why no certificate can be shown, for people; "" while one is."""
+        return "" if self._shown.pair else self._reading.words or "no certificate yet"
+
+    async def follow(self) -> None:
+        """Show what the files hold, until cancelled."""
+        while True:
+            self._reading.note(await self._read())
+            await asyncio.sleep(REREAD if self._shown.pair else SOON)
+
+    async def _read(self) -> str:
+        try:
+            certificate, key = [await asyncio.to_thread(path.read_bytes) for path in self._paths]
+        except OSError as error:
+            return f"cannot read {error.filename}: {error.strerror}"
+        return _show(self._shown, KeyPair(certificate, key), str(self._paths[0]))
+
+
+def _show(shown: ServerCertificate, pair: KeyPair, source: str) -> str:
+    try:
+        changed = shown.use(pair)
+    except (ssl.SSLError, OSError) as error:
+        return f"{source}: not usable: {error}"
+    if changed:
+        _log.info("webhook certificate shown", source=source)
+    return ""
+
+
+def _keys_of(secret: Object | None) -> Keys | None:
+    data = (secret or {}).get("data") or {}
+    try:
+        return certificates.read({name: base64.b64decode(value) for name, value in data.items()})
+    except (binascii.Error, ValueError, TypeError):
+        return None
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+async def _bounded(call: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(DEADLINE):
+            return await call
+    except TimeoutError:
+        raise UnknownOutcomeError("no answer in time") from None

@@ -1,0 +1,194 @@
+"""The webhook as an API server meets it: through TLS, with a certificate that is exchanged while it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from cryptography import x509
+from structlog.testing import capture_logs
+
+from scaler.serve import certificates, webhook
+from scaler.serve.certificates import Keys
+from scaler.serve.reviews import MAX_BODY
+from scaler.serve.tls import KeyPair, ServerCertificate
+from scaler.serve.webhook import WebhookState, serve_webhook
+from tests.jobs import job, rule_config_map
+from tests.serve.reviewing import UID, request
+
+NAMES = ("127.0.0.1",)
+PATHS = ("/mutate/pods", "/mutate/ascendjobs", "/validate/rules", "/validate/labels")
+
+
+def made() -> Keys:
+    keys = certificates.advance(None, NAMES, time.time())
+    assert keys is not None
+    return keys
+
+
+def state(keys: Keys | None = None) -> WebhookState:
+    shown = ServerCertificate()
+    if keys is not None:
+        shown.use(keys.server)
+    return WebhookState(shown, lambda _namespace, _rule: ("group0", "group1"))
+
+
+def trusting(keys: Keys) -> ssl.SSLContext:
+    """As an API server trusts a caBundle."""
+    context = ssl.create_default_context(cadata=keys.trusted.decode())
+    context.hostname_checks_common_name = False
+    return context
+
+
+@asynccontextmanager
+async def session(served: WebhookState) -> AsyncIterator[aiohttp.ClientSession]:
+    async with (
+        serve_webhook(served, "127.0.0.1", 0) as port,
+        aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=aiohttp.TCPConnector(force_close=True)) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def keys() -> Keys:
+    return made()
+
+
+async def test_each_path_answers_its_question(keys: Keys) -> None:
+    pod = {"kind": "Pod", "metadata": {"labels": {"mind-cluster/scaling-rule": "rule"}}, "spec": {}}
+    objects = (pod, job("p0"), rule_config_map("{"), job("p0", "prefill"))
+    said = []
+    async with session(state(keys)) as client:
+        for path, obj in zip(PATHS, objects, strict=True):
+            async with client.post(path, data=request(obj), ssl=trusting(keys)) as answer:
+                assert (answer.status, answer.content_type) == (200, "application/json")
+                said.append((await answer.json())["response"])
+    assert [found["uid"] for found in said] == [UID] * 4
+    assert [sorted(set(found) - {"uid", "allowed"}) for found in said] == [
+        ["patch", "patchType"],
+        ["patch", "patchType"],
+        ["status"],
+        ["warnings"],
+    ]
+
+
+async def test_every_answer_is_counted_with_its_outcome(keys: Keys) -> None:
+    counted: list[tuple[str, str]] = []
+
+    def count(path: str, outcome: str, seconds: float) -> None:
+        assert seconds >= 0
+        counted.append((path, outcome))
+
+    async with session(state(keys)._replace(answered=count)) as client:
+        for path, body in (("/validate/rules", request(rule_config_map("{"))), ("/mutate/pods", b"?")):
+            async with client.post(path, data=body, ssl=trusting(keys)) as answer:
+                assert answer.status == 200
+    assert counted == [("/validate/rules", "refused"), ("/mutate/pods", "unreadable")]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "size", "status"),
+    [("GET", "/mutate/pods", 0, 405), ("POST", "/", 1, 404), ("POST", "/mutate/pods", MAX_BODY + 1, 413)],
+)
+async def test_anything_else_is_refused(keys: Keys, method: str, path: str, size: int, status: int) -> None:
+    async with (
+        session(state(keys)) as client,
+        client.request(method, path, data=io.BytesIO(b"x" * size), ssl=trusting(keys)) as answer,
+    ):
+        assert (answer.status, answer.headers["Server"]) == (status, "scaler")
+
+
+async def test_a_large_rule_is_read_beside_the_loop(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    async def to_thread(function: object, body: bytes) -> object:
+        threads.append(len(body))
+        return function(body)  # type: ignore[operator]
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    body = request(rule_config_map(" " * 100_000))
+    async with (
+        session(state(keys)) as client,
+        client.post("/validate/rules", data=body, ssl=trusting(keys)) as answer,
+    ):
+        assert json.loads(await answer.read())["response"]["allowed"] is False
+    assert threads == [len(body)]
+
+
+async def test_a_fault_of_ours_shows_no_traceback(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_body: bytes) -> object:
+        raise RuntimeError("inside")
+
+    monkeypatch.setattr(webhook, "review_pod", broken)
+    with capture_logs() as logs:
+        async with (
+            session(state(keys)) as client,
+            client.post("/mutate/pods", data=b"{}", ssl=trusting(keys)) as answer,
+        ):
+            assert (answer.status, await answer.text()) == (500, "500 internal error\n")
+    assert [line["event"] for line in logs] == ["request failed"]
+
+
+async def test_a_new_certificate_is_shown_from_the_next_handshake_on(keys: Keys) -> None:
+    served = state(keys)
+    other = made()
+    async with session(served) as client:
+        async with client.post("/mutate/pods", data=b"{}", ssl=trusting(keys)) as answer:
+            assert answer.status == 200
+        assert served.certificate.use(other.server)
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await client.post("/mutate/pods", data=b"{}", ssl=trusting(keys))
+        async with client.post("/mutate/pods", data=b"{}", ssl=trusting(other)) as answer:
+            assert answer.status == 200
+
+
+async def test_without_a_certificate_no_handshake_succeeds(keys: Keys) -> None:
+    async with session(state()) as client:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await client.post("/mutate/pods", data=b"{}", ssl=trusting(keys))
+
+
+async def test_nothing_older_than_tls_1_2_is_spoken(keys: Keys) -> None:
+    old = trusting(keys)
+    old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    async with session(state(keys)) as client:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await client.post("/mutate/pods", data=b"{}", ssl=old)
+
+
+@pytest.mark.parametrize("spoilt", ["certificate", "key", "both", "mixed"])
+def test_a_pair_that_does_not_work_leaves_the_last_one_in_place(keys: Keys, spoilt: str) -> None:
+    shown, good, other = ServerCertificate(), keys.server, made().server
+    shown.use(good)
+    bad = {
+        "certificate": KeyPair(b"nonsense", good.key),
+        "key": KeyPair(good.certificate, b"nonsense"),
+        "both": KeyPair(b"", b""),
+        "mixed": KeyPair(good.certificate, other.key),
+    }
+    with pytest.raises(ssl.SSLError):
+        shown.use(bad[spoilt])
+    assert shown.pair == good
+
+
+def test_a_pair_works_where_files_cannot_be_in_memory(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.memfd_create")
+    shown = ServerCertificate()
+    assert shown.use(keys.server)
+    assert not shown.use(keys.server)
+
+
+def test_a_chain_of_certificates_is_shown_whole(keys: Keys) -> None:
+    chain = KeyPair(keys.server.certificate + keys.trusted, keys.server.key)
+    shown = ServerCertificate()
+    assert shown.use(chain)
+    assert len(x509.load_pem_x509_certificates(chain.certificate)) == 2

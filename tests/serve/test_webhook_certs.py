@@ -1,0 +1,296 @@
+"""Keeping the certificate in a cluster, in virtual time: made once, shared, renewed, trusted, and mended."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from scaler.clock import Clock
+from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, Resource
+from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
+from scaler.serve import certificates
+from scaler.serve.certificates import DAY, SETTLE
+from scaler.serve.tls import ServerCertificate
+from scaler.serve.webhook_certs import REREAD, CertificateFiles, CertificateKeeper
+from scaler.sim import loop
+from scaler.sim.cluster import SimCluster
+
+HOME, SECRET, NAME = "mind-cluster-scaler-system", "mind-cluster-scaler-webhook", "mind-cluster-scaler"
+NAMES = certificates.names_of_service(f"{SECRET}.{HOME}.svc")
+START = 1_800_000_000.0
+
+
+def configuration(resource: Resource, webhooks: int) -> Object:
+    hooks = [{"name": f"w{number}.a.svc", "clientConfig": {"url": "https://a/"}} for number in range(webhooks)]
+    return {
+        "apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": NAME}, "webhooks": hooks,
+    }  # fmt: skip
+
+
+class Home:
+    """A cluster with the two configurations, and replicas that keep the certificate."""
+
+    def __init__(self, *, installed: bool = True) -> None:
+        self.clock = Clock(START)
+        self.cluster = SimCluster(self.clock)
+        self.api: KubeApi = self.cluster.client("admin", latency=0.0)
+        self.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}])
+        if installed:
+            self.install()
+
+    def install(self) -> None:
+        self.cluster.apply([configuration(MUTATING_WEBHOOKS, 2), configuration(VALIDATING_WEBHOOKS, 3)])
+
+    def replica(self, api: KubeApi | None = None) -> tuple[CertificateKeeper, ServerCertificate]:
+        shown = ServerCertificate()
+        keeper = CertificateKeeper(api or self.api, self.clock, shown, namespace=HOME, secret=SECRET, names=NAMES)
+        return keeper, shown
+
+    def secret(self) -> Object:
+        (found,) = self.cluster.peek(SECRETS, HOME)
+        return found
+
+    def keys(self) -> certificates.Keys:
+        keys = certificates.read({name: base64.b64decode(value) for name, value in self.secret()["data"].items()})
+        assert keys is not None
+        return keys
+
+    def bundles(self) -> set[str]:
+        found = [obj for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS) for obj in self.cluster.peek(kind)]
+        return {hook["clientConfig"].get("caBundle", "") for obj in found for hook in obj["webhooks"]}
+
+
+async def during(seconds: float, *works: Awaitable[None]) -> None:
+    """Let these run for so long."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    await asyncio.sleep(seconds)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert all(task.cancelled() for task in tasks)
+
+
+def story(tell: Callable[[Home], Awaitable[None]], **options: Any) -> None:
+    async def main() -> None:
+        await tell(Home(**options))
+
+    loop.run(main())
+
+
+def test_the_leader_makes_a_certificate_and_everybody_shows_and_trusts_it() -> None:
+    async def tell(home: Home) -> None:
+        leader, standby = home.replica(), home.replica()
+        assert leader[0].problem == "no certificate yet"
+        await during(5.0, leader[0].run_as_leader(), leader[0].follow(), standby[0].follow())
+        assert leader[1].pair == standby[1].pair == home.keys().server
+        assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
+        assert (leader[0].problem, standby[0].problem) == ("", "")
+        assert home.secret()["type"] == "kubernetes.io/tls"
+
+    story(tell)
+
+
+def test_two_years_of_renewals_never_show_what_is_not_trusted() -> None:
+    async def tell(home: Home) -> None:
+        leader, standby = home.replica(), home.replica()
+        work = asyncio.gather(leader[0].run_as_leader(), leader[0].follow(), standby[0].follow())
+        issued = set()
+        for _ in range(740):
+            await asyncio.sleep(DAY)
+            keys = home.keys()
+            now = home.clock.now()
+            for shown in (leader[1], standby[1]):
+                assert shown.pair == keys.server
+            assert keys.certificate.not_valid_after_utc.timestamp() - now > 29 * DAY
+            assert home.bundles() == {base64.b64encode(keys.trusted).decode()}
+            issued.add(keys.server)
+        assert 12 <= len(issued) <= 16
+        work.cancel()
+        await asyncio.wait([work])
+
+    from scaler.serve import webhook_certs
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(webhook_certs, "PERIOD", DAY / 2)  # two years of looks every ten seconds take long to compute
+        patched.setattr(webhook_certs, "REREAD", DAY / 5)
+        story(tell)
+
+
+def test_at_rest_nothing_is_written() -> None:
+    async def tell(home: Home) -> None:
+        keeper, _ = home.replica()
+        await during(5.0, keeper.run_as_leader())
+        written = len(home.cluster.writes())
+        await during(3600, keeper.run_as_leader(), keeper.follow())
+        assert len(home.cluster.writes()) == written
+
+    story(tell)
+
+
+@pytest.mark.parametrize("harm", ["delete", "garbage", "mixed"])
+def test_a_secret_that_somebody_spoilt_is_put_back_as_it_was(harm: str) -> None:
+    async def tell(home: Home) -> None:
+        keeper, shown = home.replica()
+        await during(5.0, keeper.run_as_leader())
+        before = home.secret()["data"]
+        if harm == "delete":
+            await home.api.delete(SECRETS, HOME, SECRET)
+        else:
+            spoilt = before["ca.key"] if harm == "mixed" else "Z2FyYmFnZQ=="
+            patch = {"data": {"tls.key": spoilt}}
+            await home.api.patch(SECRETS, HOME, SECRET, patch, patch_type=PatchType.MERGE)
+        await during(15.0, keeper.run_as_leader(), keeper.follow())
+        assert home.secret()["data"] == before
+        assert shown.pair == home.keys().server
+
+    story(tell)
+
+
+def test_a_new_leader_goes_on_with_what_the_last_one_made() -> None:
+    async def tell(home: Home) -> None:
+        for _ in range(3):
+            keeper, shown = home.replica()
+            await during(5.0, keeper.run_as_leader())
+        assert len([write for write in home.cluster.writes() if write.resource == SECRETS]) == 1
+        assert shown.pair == home.keys().server
+
+    story(tell)
+
+
+def test_two_that_both_believe_they_lead_end_with_one_certificate() -> None:
+    async def tell(home: Home) -> None:
+        one, two = home.replica(), home.replica()
+        await during(30.0, one[0].run_as_leader(), two[0].run_as_leader())
+        assert one[1].pair == two[1].pair == home.keys().server
+        assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
+
+    story(tell)
+
+
+def test_a_configuration_that_comes_later_is_trusted_within_seconds() -> None:
+    async def tell(home: Home) -> None:
+        keeper, _ = home.replica()
+        await during(60.0, keeper.run_as_leader())
+        assert keeper.problem == ""
+        home.install()
+        await during(15.0, keeper.run_as_leader())
+        assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
+
+    story(tell, installed=False)
+
+
+class Refusing:
+    """Answers like the cluster, except that some calls fail or hang."""
+
+    def __init__(self, api: KubeApi, refused: set[tuple[str, str]], error: KubeError | None) -> None:
+        self._api = api
+        self.refused = refused
+        self._error = error
+
+    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+        async def call(resource: Resource, *arguments: Any, **options: Any) -> Any:
+            if (verb, resource.plural) in self.refused:
+                if self._error is None:
+                    await asyncio.Event().wait()
+                assert self._error is not None
+                raise self._error
+            return await getattr(self._api, verb)(resource, *arguments, **options)
+
+        return call
+
+
+FORBIDDEN = ForbiddenError(403, "Forbidden", "no right to that")
+
+
+def test_a_new_authority_signs_only_when_the_configurations_trust_it() -> None:
+    async def tell(home: Home) -> None:
+        api: Any = Refusing(home.api, set(), FORBIDDEN)
+        keeper, shown = home.replica(api)
+        await during(5.0, keeper.run_as_leader())
+        await asyncio.sleep(364 * DAY)
+        await during(15.0, keeper.run_as_leader())
+        await asyncio.sleep(DAY)
+        api.refused = {("patch", MUTATING_WEBHOOKS.plural)}
+        await during(2 * SETTLE, keeper.run_as_leader())
+        assert len(home.keys().authorities) == 2
+        assert not home.keys().signed_by_newest
+        api.refused = set()
+        await during(15.0, keeper.run_as_leader())
+        assert home.keys().signed_by_newest
+        assert shown.pair == home.keys().server
+
+    story(tell)
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, UnknownOutcomeError("500"), None], ids=["forbidden", "unknown", "hangs"])
+@pytest.mark.parametrize("verb", ["get", "create"])
+def test_whatever_the_api_server_answers_it_goes_on_and_says_why_nothing_is_shown(
+    verb: str, error: KubeError | None
+) -> None:
+    async def tell(home: Home) -> None:
+        api: Any = Refusing(home.api, {(verb, "secrets")}, error)
+        keeper, shown = home.replica(api)
+        with capture_logs() as logs:
+            await during(300.0, keeper.run_as_leader(), keeper.follow())
+        assert shown.pair is None
+        assert keeper.problem not in ("", "no certificate yet")
+        assert len([line for line in logs if line["log_level"] == "warning"]) <= 2
+        api.refused = set()
+        await during(15.0, keeper.run_as_leader(), keeper.follow())
+        assert keeper.problem == ""
+
+    story(tell)
+
+
+def test_no_key_reaches_a_log() -> None:
+    async def tell(home: Home) -> None:
+        keeper, shown = home.replica()
+        with capture_logs() as logs:
+            await during(5.0, keeper.run_as_leader(), keeper.follow())
+            data = home.secret()["data"]
+            await home.api.patch(
+                SECRETS, HOME, SECRET, {"data": {"tls.crt": data["tls.key"]}}, patch_type=PatchType.MERGE
+            )
+            await during(REREAD, keeper.follow())
+            await during(30.0, keeper.run_as_leader())
+        assert logs
+        assert shown.pair is not None
+        text = repr(logs)
+        for name in ("tls.key", "ca.key"):
+            pem = base64.b64decode(data[name]).decode()
+            assert not any(line in text for line in [data[name], *pem.splitlines()])
+
+    story(tell)
+
+
+async def test_files_of_somebody_else_are_shown_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scaler.serve import webhook_certs
+
+    monkeypatch.setattr(webhook_certs, "SOON", 0.01)
+    monkeypatch.setattr(webhook_certs, "REREAD", 0.01)
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    shown = ServerCertificate()
+    files = CertificateFiles(shown, certificate, key)
+    following = asyncio.create_task(files.follow())
+    await until(lambda: "No such file" in files.problem)
+    for _ in range(2):
+        keys = certificates.advance(None, NAMES, START)
+        assert keys is not None
+        certificate.write_bytes(keys.server.certificate)
+        key.write_bytes(keys.server.key)
+        await until(lambda keys=keys: shown.pair == keys.server)  # type: ignore[misc]
+    assert files.problem == ""
+    following.cancel()
+    await asyncio.wait([following])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - files give no event
+            await asyncio.sleep(0.01)
