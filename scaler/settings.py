@@ -130,6 +130,30 @@ class Settings(BaseModel):
         description="Port of health, metrics and snapshots; 0 switches them off.",
         json_schema_extra={"unit": "port"},
     )
+    webhook_port: int = Field(
+        0,
+        ge=0,
+        le=65_535,
+        description="Port of the admission webhook; 0 switches it off.",
+        json_schema_extra={"unit": "port"},
+    )
+    webhook_host: str = Field("0.0.0.0", max_length=253, description="Address of the admission webhook.")  # noqa: S104 - API servers come from outside the pod
+    webhook_service: _Name = Field(
+        "mind-cluster-scaler-webhook.mind-cluster-scaler-system.svc",
+        description="What API servers call the webhook: its Service, or a name or address of its URL.",
+    )
+    webhook_secret: _Name = Field(
+        "mind-cluster-scaler-webhook",
+        description="Secret, in the Lease's namespace, for the webhook's own authority and certificate.",
+    )
+    webhook_cert_file: str = Field(
+        "",
+        max_length=4096,
+        description="File with the webhook's certificate, renewed by somebody else; empty: the leader makes one.",
+    )
+    webhook_key_file: str = Field(
+        "", max_length=4096, description="File with its private key; empty means in the same file."
+    )
     log_level: LogLevel = Field(LogLevel.INFO, description="Least severe level that is logged.")
     log_format: LogFormat = Field(LogFormat.JSON, description="`json`: one object per line; `text`: for people.")
     clusterd_address: str = Field(
@@ -147,9 +171,11 @@ class Settings(BaseModel):
             )
         return self
 
-
-_LEASE_TIMES = ("retry_period", "renew_deadline", "lease_duration")
-"""The only settings that depend on each other."""
+    @pydantic.model_validator(mode="after")
+    def _key_has_a_certificate(self) -> Settings:
+        if self.webhook_key_file and not self.webhook_cert_file:
+            raise ValueError("webhook_key_file is set and webhook_cert_file is not")
+        return self
 
 
 class Problem(NamedTuple):
@@ -310,7 +336,8 @@ def _problem(details: Any, given: Mapping[str, _Given]) -> Problem:
     name = str(details["loc"][0]) if details["loc"] else ""
     what = str(details["msg"]).removeprefix("Value error, ")
     if name not in given:
-        where = ", ".join(given[each].where for each in _LEASE_TIMES if each in given)
+        named = sorted((each for each in given if each in what), key=what.index)
+        where = ", ".join(given[each].where for each in named)  # settings that depend on each other
         return Problem(where, what, "")
     field, item = Settings.model_fields[name], given[name]
     hint = f"{field.description} Default: {_default_text(field)}."

@@ -82,6 +82,12 @@ def test_mode_gates_is_refused_in_words() -> None:
     assert "mode gates is not there yet" in str(found)
 
 
+def test_a_key_without_its_certificate_is_refused() -> None:
+    (found,) = problems("--webhook-key-file", "tls.key")
+    assert found.where == "flag --webhook-key-file"
+    assert "webhook_cert_file is not" in found.what
+
+
 def test_lease_times_that_could_let_two_controllers_act_are_refused() -> None:
     found = problems("--lease-duration", "5", SCALER_RENEW_DEADLINE="5", SCALER_MODE="gates")[-1]
     assert found.where == "variable SCALER_RENEW_DEADLINE, flag --lease-duration"
