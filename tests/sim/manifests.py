@@ -33,3 +33,14 @@ def stateful_set(name: str = "db", replicas: int = 3, *, pod: Object | None = No
     selector = {"matchLabels": {"app": name}}
     whole = {"replicas": replicas, "serviceName": name, "selector": selector, "template": made, **spec}
     return workload("apps/v1", "StatefulSet", name, whole)
+
+
+def leader_worker_set(name: str = "vllm", replicas: int = 2, size: int = 2, **parts: Any) -> Object:
+    """`leader` and `worker` are pod templates, `restart` is the restart policy, other parts go to the spec."""
+    templates: Object = {"size": size, "workerTemplate": parts.pop("worker", None) or template()}
+    if "leader" in parts:
+        templates["leaderTemplate"] = parts.pop("leader")
+    if "restart" in parts:
+        templates["restartPolicy"] = parts.pop("restart")
+    whole = {"replicas": replicas, "leaderWorkerTemplate": templates, **parts}
+    return workload("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, whole)

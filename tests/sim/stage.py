@@ -10,6 +10,7 @@ from scaler.clock import Clock
 from scaler.kube.api import NODES, POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeSpec, add_node, ready_condition
+from scaler.sim.apiserver.admission import Hook
 from scaler.sim.cluster import SimCluster
 
 NPU = "huawei.com/Ascend910"
@@ -23,9 +24,9 @@ class Actor(Protocol):
 class Stage:
     """Make it inside a running virtual loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *admission: Hook) -> None:
         self.clock = Clock(1_790_000_000.0)
-        self.cluster = SimCluster(self.clock)
+        self.cluster = SimCluster(self.clock, admission=admission)
 
     async def play(self, seconds: float, *actors: Actor, script: Coroutine[Any, Any, None] | None = None) -> None:
         """Let the actors work for so long, the script beside them."""

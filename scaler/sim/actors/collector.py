@@ -152,9 +152,14 @@ class GarbageCollector:
         elif item.owner_references:
             absent = [owner.uid for owner in item.owner_references if not await self._is_solid(item, owner)]
             if len(absent) == len(item.owner_references):
-                await self._delete(resource, item)
+                await self._delete(resource, item, "Foreground" if self._in_foreground(item) else "Background")
             elif absent:
                 await self._set_owners(resource, item, without=absent)
+
+    def _in_foreground(self, item: _Metadata) -> bool:
+        """An owner waits for this object, so that the object waits for what it owns in turn."""
+        owners = [self._items[owner.uid][1] for owner in item.owner_references if owner.uid in self._items]
+        return bool(self._dependents.get(item.uid)) and any(_FOREGROUND in owner.finalizers for owner in owners)
 
     async def _is_solid(self, item: _Metadata, owner: _Owner) -> bool:
         """Whether an owner is there to stay; one being deleted in the foreground only waits for this object."""
@@ -190,11 +195,11 @@ class GarbageCollector:
                 if not dependent.deletion_timestamp:
                     self._mark(dependent.uid)
 
-    async def _delete(self, resource: Resource, item: _Metadata) -> None:
+    async def _delete(self, resource: Resource, item: _Metadata, propagation: str) -> None:
         try:
             await self._kube.delete(
                 resource, item.namespace or None, item.name, uid=item.uid, resource_version=item.resource_version,
-                propagation_policy="Background",
+                propagation_policy=propagation,
             )  # fmt: skip
         except NotFoundError:
             return
