@@ -165,7 +165,7 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
             (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
             assert group["spec"]["minMember"] == 1
             groups = {
-                pod["metadata"]["name"]: pod["metadata"]["annotations"].get(GROUP_NAME)
+                pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(GROUP_NAME)
                 for pod in on.cluster.peek(PODS, NAMESPACE)
             }
             assert groups == {"p0": group["metadata"]["name"], "p1": "podgroup-of-all", "d0": None}
@@ -234,5 +234,17 @@ def test_a_service_whose_pods_stay_away_is_forgotten() -> None:
                 await lose(on, name)
             await on.settle(400)
             assert [cm["metadata"]["name"] for cm in on.cluster.peek(CONFIG_MAPS, NAMESPACE)] == ["rule"]
+
+    run(story())
+
+
+def test_pods_of_an_owner_that_nobody_knows_are_served_one_by_one_with_a_warning() -> None:
+    strange = held("p0", "group0")
+    strange["metadata"]["ownerReferences"][0] |= {"apiVersion": "acme.io/v1", "kind": "Fleet"}
+
+    async def story() -> None:
+        async with rig(rule_config_map(), strange, D0) as on:
+            assert released(on) == {"p0", "d0"}
+            assert ("p0", "UnknownOwner") in on.events()
 
     run(story())

@@ -16,6 +16,7 @@ from scaler.kube.api import POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import BadRequestError, ConflictError, ForbiddenError, InvalidError, KubeError, NotFoundError
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
+from scaler.observe.instances import instance_of, starts_with_leader
 from scaler.observe.pods import PodRecord
 from scaler.plan.model import ServiceKey
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
@@ -72,8 +73,9 @@ class Gates:
         first = pods[0]
         name = own_pod_group_name(membership.place.name, first.uid)
         if self._cache.pod_groups.get(first.namespace, name) is None:
-            size = self._cache.instances[uid].expected if uid in self._cache.instances else len(pods)
-            body = own_pod_group(name, membership, await self._writer.get(PODS, first.namespace, first.name), size=size)
+            leader = await self._writer.get(PODS, first.namespace, first.name)
+            size, alone = instance_of(self._cache, uid).expected, starts_with_leader(self._cache, uid)
+            body = own_pod_group(name, membership, leader, size=size, leader_first=alone)
             made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
             store = self._cache.pod_groups
             self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])

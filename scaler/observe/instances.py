@@ -17,6 +17,7 @@ from scaler.observe.ranktables import table_of
 from scaler.plan.model import Instance, RestartBudget, ServiceKey, Warning
 from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
+from scaler.workloads.kinds import holding_impossible
 
 ENDED = ("Failed", "Succeeded")
 
@@ -116,6 +117,24 @@ def _arrived_ungated(cache: Cache, pods: Sequence[PodRecord]) -> Iterator[tuple[
         yield Warning.HOLD_NOT_POSSIBLE, f"{', '.join(arrived)} arrived without the scheduling gate; nothing holds it"
 
 
+def _unknown_owners(pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
+    for pod in pods:
+        if pod.claim is not None and pod.claim.unknown_owner:
+            yield Warning.UNKNOWN_OWNER, pod.claim.unknown_owner
+
+
+def _shared_gangs(
+    cache: Cache, membership: Membership, pods: Sequence[PodRecord], size: int
+) -> Iterator[tuple[Warning, str]]:
+    """PodGroups that hold released instances back together with held ones, and that are not ours to replace."""
+    namespace = membership.key.namespace
+    for name in sorted({pod.claim.pod_group for pod in pods if pod.claim is not None} - {""}):
+        group = cache.pod_groups.get(namespace, name)
+        words = holding_impossible(membership.place, name, group.members if group is not None else 0, size)
+        if words:
+            yield Warning.HOLD_NOT_POSSIBLE, words
+
+
 def _has_service(cache: Cache, job: Job) -> bool:
     return cache.services.get(job.namespace, job.pods[0]) is not None
 
@@ -156,7 +175,11 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         label_problem=membership.label_problem,
         faults=() if size else (_size_unknown(membership),),
         trouble=next(_troubles((), pods, faulty), ""),
-        warnings=tuple(_arrived_ungated(cache, pods)),
+        warnings=(
+            *_unknown_owners(pods),
+            *_arrived_ungated(cache, pods),
+            *_shared_gangs(cache, membership, pods, size),
+        ),
         made_by_us=False,
         owner=place.maker,
         revision=place.revision,
@@ -169,6 +192,12 @@ def _asked(cache: Cache, membership: Membership) -> list[OwnerFacts]:
     namespace = membership.key.namespace
     found = (cache.owners.get(ask.kind, namespace, ask.name) for ask in membership.place.asks)
     return [facts for facts in found if facts is not None]
+
+
+def starts_with_leader(cache: Cache, uid: str) -> bool:
+    """Whether the other pods of this instance are made only when its leader is ready."""
+    membership = cache.told.membership_of(uid)
+    return membership is not None and any(facts.leader_first for facts in _asked(cache, membership))
 
 
 def _size_unknown(membership: Membership) -> str:

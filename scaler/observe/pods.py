@@ -14,7 +14,7 @@ from scaler.workloads.ascendjob import RULE_LABEL
 from scaler.workloads.devices import PodDevices
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
 from scaler.workloads.kind import Membership, PodFacts
-from scaler.workloads.kinds import membership_of
+from scaler.workloads.kinds import membership_of, unknown_owner
 
 VOLCANO = "volcano"
 
@@ -83,6 +83,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """Volcano schedules it."""
     discounted: bool
     """It has the deletion cost of a held pod."""
+    unknown_owner: str = ""
+    """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
 
 
 class PodRecord(msgspec.Struct, frozen=True, gc=False):
@@ -154,11 +156,13 @@ def _exit_code(container: _ContainerStatus) -> int:
 def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
     meta = pod.metadata
     facts = PodFacts(meta.namespace, meta.name, meta.uid, meta.labels, meta.annotations, _owner(owner))
+    membership = None if job else membership_of(facts)
     return Claim(
-        membership=None if job else membership_of(facts),
+        membership=membership,
         pod_group=meta.annotations.get(GROUP_NAME, ""),
         volcano=pod.spec.scheduler_name == VOLCANO,
         discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
+        unknown_owner=unknown_owner(facts, membership) if membership is not None else "",
     )
 
 
