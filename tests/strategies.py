@@ -12,6 +12,7 @@ from scaler.plan.model import (
     Memory,
     Policy,
     Reason,
+    RestartBudget,
     RuleProblem,
     ServiceKey,
     Snapshot,
@@ -71,8 +72,24 @@ def instances(draw: st.DrawFn, number: int) -> Instance:
         shape |= draw(pods())
     if draw(st.integers(0, 11)) == 0:
         shape |= draw(oddities())
+    if draw(st.integers(0, 2)) == 0:
+        shape |= draw(made_by_others())
     shape["leftovers"] = shape.get("pods", 0) > 0 or draw(st.integers(0, 4)) == 0
     return instance(f"{letter}{number}", draw(st.sampled_from(State)), **shape)
+
+
+@st.composite
+def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
+    """Of one or two owners, in the middle of a rollout or not; what a taking back costs, if anything."""
+    alone = draw(st.integers(0, 2)) == 0
+    budget = st.builds(RestartBudget, st.integers(1, 6), st.integers(0, 4))
+    return {
+        "made_by_us": False,
+        "owner": "" if alone else draw(st.sampled_from(("owner-a", "owner-a", "owner-b"))),
+        "outdated": not alone and draw(st.booleans()),
+        "wanted": draw(st.sampled_from((0, 0, 1, 2, 3))),
+        "budget": draw(st.none() | budget),
+    } | draw(st.sampled_from(({}, {}, {"pods": SIZE, "gated": SIZE})))
 
 
 def oddities() -> st.SearchStrategy[dict[str, Any]]:
@@ -108,6 +125,7 @@ def memories() -> st.SearchStrategy[InstanceMemory]:
             "restarts": st.sampled_from((-1, 0, 3)),
             "restarted_at": times,
             "reclaimed": st.sampled_from(("", "", "group1")),
+            "whole": st.booleans(),
         }
     )
     return st.builds(lambda a, b: InstanceMemory(**a, **b), refusals, others)
@@ -137,5 +155,8 @@ def snapshots(draw: st.DrawFn, most: int = 8) -> Snapshot:
         options=draw(options()) if named else RuleOptions(),
         problem=RuleProblem(problem, "no such ConfigMap") if problem else None,
         memory=Memory({one.uid: draw(memories()) for one in remembered}),
-        policy=Policy(reclaim=draw(st.sampled_from((True, True, True, False)))),
+        policy=Policy(
+            reclaim=draw(st.sampled_from((True, True, True, False))),
+            restart_reserve=draw(st.sampled_from((-1, -1, 0, 2))),
+        ),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from scaler.plan.model import Plan, Reason, Verdict
+from scaler.plan.model import Plan, Reason, State, Verdict
 
 
 def words(verdict: Verdict, plan: Plan) -> str:
@@ -97,6 +97,12 @@ def _surplus(verdict: Verdict, _: Plan) -> str:
     )
 
 
+def _waiting_for_scheduler(verdict: Verdict, _: Plan) -> str:
+    if verdict.state is State.HELD:
+        return f"Its turn has come{_colon(verdict)}; it is released as soon as they are there."
+    return f"Admitted; waits for the scheduler to bind its pods{_colon(verdict)}."
+
+
 def _broken(verdict: Verdict, _: Plan) -> str:
     return f"Was running or starting and is not whole any more{_colon(verdict)}; it holds its slot for a grace period."
 
@@ -147,14 +153,15 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.JOB_INVALID: _fixed("No pods can be made of the job: {about}. Edit it, nothing needs to be deleted."),
     Reason.PAUSED: _fixed('Rule {rule} says mind-cluster/paused: "true"; remove the annotation to go on.'),
     Reason.TERMINATING: _fixed("Its pods are going away{colon}; it can start again when they are gone."),
-    Reason.WAITING_FOR_SCHEDULER: _fixed("Admitted; waits for the scheduler to bind its pods{colon}."),
+    Reason.WAITING_FOR_SCHEDULER: _waiting_for_scheduler,
     Reason.STARTING: _fixed("All its pods are bound and starting{colon}."),
     Reason.RUNNING: _fixed("Runs."),
     Reason.BROKEN: _broken,
     Reason.FINISHED: _fixed("Its job has finished for good{colon}; delete and apply the job to start it again."),
     Reason.SURPLUS_RUNNING: _surplus,
     Reason.RECLAIM_WOULD_COST_RESTARTS: _fixed(
-        "Should give its place back, but that would cost a restart too many{colon}."
+        "Should give its place back to what is missing, but each taking back costs its job a restart{colon}; it keeps "
+        "its place, raise the limit of the job or delete it."
     ),
     Reason.NOT_SERVED: _fixed("Not an inference server of a service: it is left alone."),
 }

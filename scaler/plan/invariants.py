@@ -10,12 +10,23 @@ from collections import Counter
 from collections.abc import Iterator
 
 from scaler.plan.life import Remove
-from scaler.plan.model import Action, Admit, Instance, Plan, Reclaim, SlotAction, Snapshot
+from scaler.plan.members import affords_reclaim
+from scaler.plan.model import Action, Admit, Instance, Plan, Policy, Reclaim, SlotAction, Snapshot, State
+
+_UP = (State.RUNNING, State.STARTING)
+_OUT = (*_UP, State.ADMITTED, State.BROKEN)
 
 
 def violations(snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
     """Every broken promise of `plan`, decided on `snapshot`, each with its name in front; empty when all hold."""
     return (*_verdicts(snapshot, plan), *_actions(snapshot, plan), *_target(snapshot, plan), *_slots(snapshot, plan))
+
+
+def _most_pairs(instances: list[Instance], states: dict[str, State]) -> int:
+    """As many as outdated instances run and newest ones of the same owner are out of the gate, one beside each."""
+    outdated = Counter(one.owner for one in instances if one.outdated and states[one.uid] in _UP)
+    newest = Counter(one.owner for one in instances if not one.outdated and states[one.uid] in _OUT)
+    return (outdated & newest).total()
 
 
 def _verdicts(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
@@ -44,15 +55,17 @@ def _actions(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         elif instance.label_problem:
             yield f"S8: {type(action).__name__} of {instance.name}, not ours to touch: {instance.label_problem}"
         else:
-            yield from _action(instance, action)
+            yield from _action(instance, action, snapshot.policy)
+            if not instance.made_by_us:
+                yield from _made_by_others(instance, action, snapshot.key.rule)
 
 
-def _action(instance: Instance, action: Action) -> Iterator[str]:
+def _action(instance: Instance, action: Action, policy: Policy) -> Iterator[str]:
     match action:
         case Admit():
             yield from _admission(instance)
         case Reclaim():
-            yield from _reclaim(instance)
+            yield from _reclaim(instance, policy)
         case Remove():
             yield from _removal(instance, action)
 
@@ -66,9 +79,21 @@ def _admission(instance: Instance) -> Iterator[str]:
         yield f"S8: {instance.name} is admitted though {instance.name_taken} belongs to another owner"
 
 
-def _reclaim(instance: Instance) -> Iterator[str]:
+def _made_by_others(instance: Instance, action: Action, rule: str) -> Iterator[str]:
+    """Its pods can be released and taken back, where it names a rule; nothing else of it is ours."""
+    if not rule or not isinstance(action, SlotAction):
+        yield f"S8: {type(action).__name__} of {instance.name}, which others make and mind"
+    elif isinstance(action, Reclaim) and instance.pods == instance.gated:
+        yield f"S8: {instance.name} is reclaimed though none of its pods was released"
+    elif not isinstance(action, Reclaim) and not instance.gated:
+        yield f"S8: {type(action).__name__} of {instance.name}, which has no pod to release, and others make its pods"
+
+
+def _reclaim(instance: Instance, policy: Policy) -> Iterator[str]:
     if instance.bound:
         yield f"S3: {instance.name} is reclaimed though {instance.bound} of its pods are bound to a node"
+    if not affords_reclaim(instance, policy):
+        yield f"S3: {instance.name} is reclaimed though its job cannot spare a restart: {instance.budget}"
 
 
 def _removal(instance: Instance, removal: Remove) -> Iterator[str]:
@@ -93,17 +118,24 @@ def _target(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
 
 
 def _slots(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    """S1: no admission takes a group above its target; S6: none is taken back in the same breath."""
+    """S1: no admission takes a group above its target, pairs of revisions counted once; S6: none is taken back in the
+    same breath."""
+    states = {verdict.uid: verdict.state for verdict in plan.verdicts}
+    states |= {action.uid: State.ADMITTED for action in plan.actions if isinstance(action, Admit)}
     groups = {instance.uid: instance.group for instance in snapshot.instances}
     admitted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Admit))
     for name, group in plan.groups.items() if snapshot.key.rule else ():
         if admitted[name] != group.admit:
             yield f"S5: {name} says {group.admit} admissions, its actions are {admitted[name]}"
-        if group.admit and group.running + group.in_flight + group.admit > group.target:
+        more = group.admit - group.beside
+        if more and group.running + group.in_flight + more > group.target:
             yield (
-                f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {group.admit} more: "
+                f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {more} more: "
                 f"above its target {group.target}"
             )
+        pairs = _most_pairs([one for one in snapshot.instances if one.group == name], states)
+        if group.paired + group.beside > pairs:
+            yield f"S1: {name} counts {group.paired + group.beside} pairs of revisions, {pairs} are possible"
         if group.admit and group.reclaim:
             yield f"S6: {name} admits {group.admit} and reclaims {group.reclaim} in one plan"
         if group.reclaim > max(0, group.running + group.in_flight - group.target):

@@ -2,6 +2,7 @@
 
 A step is about this instance alone and needs no slot, so it is taken whatever the ratio says, also while the rule is
 paused. Must not admit, complete or reclaim: an instance with a step is left alone by the rest of the planner.
+Instances that others make have no steps: whoever makes them minds their life.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
 
 def next_step(instance: Instance, now: float) -> LifeAction | None:
     """What the life of the instance asks for now; None nearly always."""
-    if _is_uneventful(instance) or instance.owner_deleting or instance.label_problem:
+    if _is_uneventful(instance) or instance.owner_deleting or instance.label_problem or not instance.made_by_us:
         return None
     if instance.owner_finished:
         return _after_the_end(instance, now)

@@ -1,4 +1,4 @@
-"""The planner's working values: an instance with its state, a group with its counts, and their order."""
+"""The planner's working value, an instance with its state; the order of instances, and what bars one by itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from scaler.plan.life import LifeAction
-from scaler.plan.model import GroupPlan, Instance, InstanceMemory, Reason, State
+from scaler.plan.model import Instance, InstanceMemory, Policy, Reason, RestartBudget, State
 
 
 class Member(msgspec.Struct):
@@ -24,32 +24,8 @@ class Member(msgspec.Struct):
     """What its own life asks for in this pass; then nothing else is done about it."""
     reason: Reason | None = None
     """Set when this pass moves it; otherwise plan.verdicts finds the reason."""
-
-
-class Group:
-    """The members of one group and its counts, before the plan takes effect."""
-
-    __slots__ = ("admit", "held", "in_flight", "live", "members", "partly", "reclaim", "rejoining", "running", "target")
-
-    def __init__(self) -> None:
-        self.members: list[Member] = []
-        self.held: list[Member] = []
-        self.partly: list[Member] = []
-        """Admitted, broken or stripped: the only ones that may have to be completed or taken back."""
-        self.running = self.in_flight = self.live = 0
-        self.target = self.admit = self.reclaim = 0
-        self.rejoining = 0
-        """Instances that lost their slot (broken for too long) and get it back because this plan completes them."""
-
-    @property
-    def occupied(self) -> int:
-        """Slots in use; an admission must not bring it above the target."""
-        return self.running + self.in_flight
-
-    def plan(self) -> GroupPlan:
-        return GroupPlan(
-            self.target, self.running, self.in_flight, len(self.held), self.live, admit=self.admit, reclaim=self.reclaim
-        )
+    stays: Reason | None = None
+    """Set when it is its turn to be moved and it cannot be: what is said of it where it stays."""
 
 
 @lru_cache(maxsize=65536)
@@ -59,8 +35,11 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:
-    """Oldest job first, then natural name order, then uid: a total order, so that every plan is reproducible."""
-    return sorted(members, key=lambda m: (m.instance.created, natural(m.instance.name), m.instance.uid))
+    """Outdated revisions last; oldest job first, then natural name order, then uid: a total order, so that every plan
+    is reproducible."""
+    return sorted(
+        members, key=lambda m: (m.instance.outdated, m.instance.created, natural(m.instance.name), m.instance.uid)
+    )
 
 
 def newest_admission_first(members: Iterable[Member]) -> list[Member]:
@@ -83,3 +62,19 @@ def why_not_admissible(member: Member, now: float) -> Reason | None:
     if memory.refused and now < memory.refused_until and instance.generation == memory.refused_generation:
         return Reason.CREATE_REFUSED
     return None
+
+
+def can_be_released(member: Member) -> bool:
+    """Whether admitting it would do anything now: pods that others make have to exist first."""
+    return member.instance.made_by_us or member.instance.gated > 0
+
+
+def affords_reclaim(instance: Instance, policy: Policy) -> bool:
+    """Whether its admission can be taken back and leave enough of its restarts for faults."""
+    budget = instance.budget
+    return budget is None or budget.limit - budget.used > restart_reserve(budget, policy)
+
+
+def restart_reserve(budget: RestartBudget, policy: Policy) -> int:
+    """Restarts that are kept for faults."""
+    return policy.restart_reserve if policy.restart_reserve >= 0 else max(2, budget.limit // 2)

@@ -67,6 +67,7 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
     INSTANCE_SIZE_MISMATCH = "InstanceSizeMismatch"
     TARGET_UNREACHABLE = "TargetUnreachable"
     HOLD_NOT_POSSIBLE = "HoldNotPossible"
+    UNKNOWN_OWNER = "UnknownOwner"
     NOT_SERVED = "NotServed"
     JOB_INVALID = "JobInvalid"
     RULE_MISSING = "RuleMissing"
@@ -160,6 +161,8 @@ class Instance(msgspec.Struct, frozen=True):
     """Of its owner's template; instances are compared within one owner only. For people."""
     outdated: bool = False
     """Its owner makes instances of a newer revision now."""
+    wanted: int = 0
+    """Instances that its owner is told to have (spec.replicas), those of a rollout's surge left out; 0 = not known."""
     budget: RestartBudget | None = None
     """What a taking back is paid from; None when it costs nothing."""
 
@@ -179,6 +182,8 @@ class InstanceMemory(msgspec.Struct, frozen=True):
     refused_until: float = 0.0
     refused_times: int = 0
     refused_generation: int = 0
+    whole: bool = False
+    """Of one that others make: all its pods were there since its admission, so what is missing now was lost."""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -277,6 +282,8 @@ class GroupPlan(msgspec.Struct, frozen=True):
     reclaim: int = 0
     paired: int = 0
     """Instances of the newest revision that stand beside a running outdated one; the two count once, as running."""
+    beside: int = 0
+    """Of `admit`, those that need no place because they will stand beside a running outdated one."""
 
 
 class Plan(msgspec.Struct, frozen=True):

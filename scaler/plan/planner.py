@@ -12,8 +12,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from scaler.plan.groups import Group
 from scaler.plan.lifecycle import next_step, recheck_at
-from scaler.plan.members import Group, Member, in_order, newest_admission_first, why_not_admissible
+from scaler.plan.members import (
+    Member,
+    affords_reclaim,
+    can_be_released,
+    in_order,
+    newest_admission_first,
+    why_not_admissible,
+)
 from scaler.plan.model import (
     Action,
     Admit,
@@ -21,6 +29,7 @@ from scaler.plan.model import (
     Instance,
     Memory,
     Plan,
+    Policy,
     Reason,
     Reclaim,
     Snapshot,
@@ -78,7 +87,7 @@ def _set_targets(groups: dict[str, Group], rule: Rule) -> Target:
     target = choose_target(rule.ratios, running, live)
     ratio = rule.ratios[target.index]
     for name, group in groups.items():
-        group.target = ratio.of(name)
+        group.aim(ratio.of(name))
     return target
 
 
@@ -115,7 +124,7 @@ def _look_at(instance: Instance, snapshot: Snapshot) -> Member:
         return Member(instance, remembered, State.RUNNING, running=True, step=step)
     memory = observe_restarts(instance, remembered, now)
     state = state_of(instance, memory, now, policy)
-    member = Member(instance, observe_state(state, memory, now), state, step=step)
+    member = Member(instance, observe_state(instance, state, memory, now), state, step=step)
     member.running = counts_as_running(instance, state, snapshot.options.counts_from)
     member.in_flight = not member.running and is_in_flight(state, member.memory, now, policy)
     return member
@@ -132,6 +141,9 @@ def _sort_into_groups(members: list[Member], snapshot: Snapshot) -> dict[str, Gr
         if group is None:
             group = groups[name] = Group()
         _count(member, group)
+    for group in groups.values():
+        if group.rolling:
+            group.roll()
     return groups
 
 
@@ -139,6 +151,8 @@ def _count(member: Member, group: Group) -> None:
     group.members.append(member)
     if member.running:
         group.running += 1
+        if member.instance.outdated:
+            group.rolling = True
     elif member.in_flight:
         group.in_flight += 1
     if member.step is not None:
@@ -162,40 +176,50 @@ def _act(groups: dict[str, Group], snapshot: Snapshot) -> list[Action]:
             actions += _complete(group)
         if group.held:
             actions += _admit(group, snapshot)
+            group.claimed = group.places
             actions += _tidy(group)
         if group.partly:
-            actions += _reclaim(group, groups, missing=missing and snapshot.policy.reclaim)
+            actions += _reclaim(group, groups, snapshot.policy, missing=missing and snapshot.policy.reclaim)
     return actions
 
 
 def _complete(group: Group) -> list[Action]:
     """Heal instances that have live pods, before anything new starts. One without a slot needs a free one."""
-    actions: list[Action] = []
-    for member in in_order(member for member in group.partly if _is_incomplete(member)):
-        rejoins = not (member.running or member.in_flight)
-        if group.occupied + group.rejoining + rejoins <= group.target:
-            group.rejoining += rejoins
-            actions.append(Complete(member.instance.uid))
-    return actions
+    return [
+        Complete(member.instance.uid)
+        for member in in_order(member for member in group.partly if _is_incomplete(member))
+        if (group.keeps(member) if member.running or member.in_flight else group.seat(member))
+    ]
 
 
 def _is_incomplete(member: Member) -> bool:
     """Has live pods, and something to create or release. One whose old pod is still terminating has to wait for it, one
-    whose job was spoilt meanwhile until that is mended."""
+    whose job was spoilt meanwhile until that is mended. What others make can be released, never made."""
     i = member.instance
     has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
-    return has_pods and not i.faults and (i.stripped or i.gated > 0 or i.pods + i.terminating < i.expected)
+    lacks = i.gated > 0 or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
+    return has_pods and lacks and not i.faults
 
 
 def _admit(group: Group, snapshot: Snapshot) -> list[Action]:
-    free = group.target - group.occupied - group.rejoining
-    if free <= 0:
+    """Those that can start now get the places; what is left is kept for those whose pods are yet to come."""
+    if group.taken >= group.target and not group.rollouts:
         return []
-    chosen = in_order(m for m in group.held if why_not_admissible(m, snapshot.now) is None)[:free]
-    for member in chosen:
+    actions: list[Action] = []
+    candidates = in_order(m for m in group.held if why_not_admissible(m, snapshot.now) is None)
+    candidates.sort(key=can_be_released, reverse=True)
+    for member in candidates:
+        beside = group.taken >= group.target
+        if not group.seat(member):
+            continue
+        if not can_be_released(member):
+            member.stays = Reason.WAITING_FOR_SCHEDULER
+            continue
         member.reason = _once_admitted(member)
-    group.admit = len(chosen)
-    return [Admit(member.instance.uid) for member in chosen]
+        group.admit += 1
+        group.beside += beside
+        actions.append(Admit(member.instance.uid))
+    return actions
 
 
 def _once_admitted(member: Member) -> Reason:
@@ -203,13 +227,23 @@ def _once_admitted(member: Member) -> Reason:
     return Reason.CREATE_REFUSED if member.memory.refused else Reason.WAITING_FOR_SCHEDULER
 
 
-def _reclaim(group: Group, groups: dict[str, Group], *, missing: bool) -> list[Action]:
+def _reclaim(group: Group, groups: dict[str, Group], policy: Policy, *, missing: bool) -> list[Action]:
     """Take unbound surplus back when some group misses an instance; a half-made surplus instance in any case."""
-    surplus = group.occupied - group.target
-    if surplus <= 0:
+    if group.occupied <= group.target:
         return []
     unbound = (m for m in group.partly if m.state is State.ADMITTED and not m.instance.bound)
-    chosen = newest_admission_first(m for m in unbound if missing or _is_incomplete(m))[:surplus]
+    candidates = newest_admission_first(m for m in unbound if missing or _is_incomplete(m))
+    candidates.sort(key=lambda m: affords_reclaim(m.instance, policy), reverse=True)
+    chosen: list[Member] = []
+    for member in candidates:
+        if group.places <= group.target:
+            break
+        if not group.unseat(member):
+            continue
+        if affords_reclaim(member.instance, policy):
+            chosen.append(member)
+        else:
+            member.stays = Reason.RECLAIM_WOULD_COST_RESTARTS
     awaited = ", ".join(sorted(name for name, other in groups.items() if other.running < other.target))
     for member in chosen:
         member.reason = Reason.RECLAIMED
@@ -219,9 +253,11 @@ def _reclaim(group: Group, groups: dict[str, Group], *, missing: bool) -> list[A
 
 
 def _tidy(group: Group) -> list[Action]:
-    """A held instance keeps no PodGroup: the scheduler would reserve room for it."""
+    """A held instance keeps no PodGroup of ours: the scheduler would reserve room for it."""
     return [
-        Reclaim(member.instance.uid) for member in group.held if member.instance.leftovers and member.reason is None
+        Reclaim(member.instance.uid)
+        for member in group.held
+        if member.instance.leftovers and member.instance.made_by_us and member.reason is None
     ]
 
 
@@ -229,7 +265,8 @@ def _serve_without_rule(members: list[Member], now: float) -> list[Action]:
     """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
     actions: list[Action] = []
     for member in members:
-        if member.instance.label_problem:  # a training job above all: not ours, whatever it lacks
+        # A training job above all is not ours, whatever it lacks; what others make was never held.
+        if member.instance.label_problem or not member.instance.made_by_us:
             continue
         if member.state is State.HELD and why_not_admissible(member, now) is None:
             member.reason = _once_admitted(member)
@@ -261,6 +298,8 @@ def _recheck_at(members: list[Member], snapshot: Snapshot) -> float:
         if memory.refused_until:
             moments.append(memory.refused_until)
         life = member.instance.life
+        if not member.instance.made_by_us:
+            continue
         if life.failed or life.policy.deadline or member.instance.owner_finished:  # few, and this is the hot path
             moments += recheck_at(member.instance)
     return min((moment for moment in moments if moment > snapshot.now), default=0.0)

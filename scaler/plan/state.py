@@ -22,11 +22,17 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
     healthy = not (i.terminating or i.crashing or i.faulty) and not is_unstable(memory, now, policy)
     if i.running == i.pods == i.expected and healthy:
         return State.RUNNING
-    if i.bound and (i.ended or i.pods < i.expected or not healthy):
+    if i.bound and (i.ended or has_lost_pods(i, memory) or not healthy):
         return State.BROKEN
     if i.bound == i.pods == i.expected:
         return State.STARTING
     return State.ADMITTED
+
+
+def has_lost_pods(instance: Instance, memory: InstanceMemory) -> bool:
+    """Whether pods are missing that were there. Others may make the rest only when the first ones run (a
+    LeaderWorkerSet's workers after a leader that loads its model): those are still to come."""
+    return instance.pods < instance.expected and (instance.made_by_us or memory.whole)
 
 
 def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
@@ -37,6 +43,7 @@ def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
         and i.restarts == memory.restarts
         and not (i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished)
         and not (memory.restarted_at or memory.broken_since or memory.reclaimed or memory.refused)
+        and (i.made_by_us or memory.whole)
     )
 
 
@@ -67,16 +74,17 @@ def observe_restarts(instance: Instance, memory: InstanceMemory, now: float) -> 
     return msgspec.structs.replace(memory, restarts=instance.restarts, restarted_at=restarted_at)
 
 
-def observe_state(state: State, memory: InstanceMemory, now: float) -> InstanceMemory:
+def observe_state(instance: Instance, state: State, memory: InstanceMemory, now: float) -> InstanceMemory:
     """Keep first-seen times: since when it is broken; what was held against an instance ends when it has pods again."""
     broken_since = (memory.broken_since or now) if state is State.BROKEN else 0.0
     has_pods = state not in (State.HELD, State.TERMINATING)
     forgets = has_pods and bool(memory.reclaimed or memory.refused)
-    if broken_since == memory.broken_since and not forgets:
+    whole = not instance.made_by_us and has_pods and (memory.whole or instance.pods == instance.expected)
+    if broken_since == memory.broken_since and whole == memory.whole and not forgets:
         return memory
     if forgets:
-        return InstanceMemory(broken_since, memory.restarts, memory.restarted_at)
-    return msgspec.structs.replace(memory, broken_since=broken_since)
+        return InstanceMemory(broken_since, memory.restarts, memory.restarted_at, whole=whole)
+    return msgspec.structs.replace(memory, broken_since=broken_since, whole=whole)
 
 
 FIRST_REFUSAL, LONGEST_REFUSAL = 1.0, 300.0

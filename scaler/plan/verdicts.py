@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.plan.members import Group, Member, in_order, why_not_admissible
-from scaler.plan.model import Instance, Note, Reason, Snapshot, State, Verdict, Warning
+from scaler.plan.groups import Group
+from scaler.plan.members import Member, in_order, restart_reserve, why_not_admissible
+from scaler.plan.model import Instance, Note, Policy, Reason, Snapshot, State, Verdict, Warning
 from scaler.rules.rule import Rule
 
 _OF_STATE = {
@@ -39,11 +40,11 @@ def _beyond_largest(rule: Rule, groups: dict[str, Group]) -> Iterator[str]:
         if len(group.members) <= most:
             continue
         running = [m for m in group.members if m.state is State.RUNNING]
-        if len(running) > most:
-            yield from (m.instance.uid for m in in_order(running)[most:])
-        places = max(0, most - group.occupied - group.admit)
+        if len(running) - group.paired > most:
+            yield from (m.instance.uid for m in in_order(running)[most + group.paired :])
+        places = max(0, most - group.claimed)
         if len(group.held) - group.admit > places:
-            held = in_order(m for m in group.held if m.reason is None)
+            held = in_order(m for m in group.held if m.reason is None and m.stays is None)
             yield from (m.instance.uid for m in held[places:])
 
 
@@ -53,6 +54,9 @@ def _verdict(member: Member, snapshot: Snapshot, awaited: tuple[str, ...], beyon
         return Verdict(instance.uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
     if member.reason is not None:
         state, reason = _AFTERWARDS[member.reason], member.reason
+    elif member.stays is not None:
+        words = _why_it_stays(instance, member.stays, snapshot.policy)
+        return Verdict(instance.uid, instance.name, instance.group, member.state, member.stays, (words,))
     else:
         state, reason = member.state, _reason(member, snapshot, beyond)
     about = _about(reason, member, snapshot, awaited) if reason is not Reason.RUNNING else ()
@@ -76,6 +80,8 @@ def _held_reason(member: Member, snapshot: Snapshot, beyond: bool) -> Reason:
     instance, rule = member.instance, snapshot.rule
     if instance.label_problem:
         return instance.label_problem
+    if not (instance.made_by_us or snapshot.key.rule):
+        return Reason.NOT_SERVED
     if rule is None and snapshot.key.rule:
         invalid = snapshot.problem is not None and snapshot.problem.kind is Warning.RULE_INVALID
         return Reason.RULE_INVALID if invalid else Reason.RULE_MISSING
@@ -123,7 +129,7 @@ def notes(snapshot: Snapshot, groups: dict[str, Group], unreachable: int) -> tup
         found.append(Note(snapshot.problem.kind, snapshot.problem.message))
     found += [Note(warning, words, each.uid) for each in snapshot.instances for warning, words in each.warnings]
     found += [
-        Note(Warning.JOB_INVALID, f"{'; '.join(instance.faults)}: its pods stay, none is replaced", instance.uid)
+        Note(Warning.JOB_INVALID, _fault_words(instance), instance.uid)
         for instance in snapshot.instances
         if instance.faults and instance.pods
     ]
@@ -138,6 +144,19 @@ def notes(snapshot: Snapshot, groups: dict[str, Group], unreachable: int) -> tup
         if (size := sizes.get(instance.group or "", instance.expected)) != instance.expected
     ]
     return tuple(found)
+
+
+def _why_it_stays(instance: Instance, reason: Reason, policy: Policy) -> str:
+    budget = instance.budget
+    if reason is Reason.RECLAIM_WOULD_COST_RESTARTS and budget is not None:
+        reserve = restart_reserve(budget, policy)
+        return f"{budget.used} of its {budget.limit} restarts are used, {reserve} are kept for faults"
+    return instance.trouble or "its pods do not exist yet: its PodGroup waits in the queue"
+
+
+def _fault_words(instance: Instance) -> str:
+    after = "none is replaced" if instance.made_by_us else "none is released"
+    return f"{'; '.join(instance.faults)}: its pods stay, {after}"
 
 
 def _unreachable_words(rule: Rule, groups: dict[str, Group], unreachable: int) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from scaler.plan.model import Action, Admit, Complete, Instance, Plan, Snapshot
+from scaler.plan.model import Action, Admit, Complete, Instance, Plan, Reclaim, RestartBudget, Snapshot
 from scaler.plan.planner import plan
 
 LIMIT = 12
@@ -42,6 +42,8 @@ def apply(snapshot: Snapshot, made: Plan) -> Snapshot:
 
 def perform(one: Instance, action: Action | None, now: float) -> Instance:
     """All pods of an instance, unbound, or none of them: what a working actuator leaves behind."""
+    if not one.made_by_us:
+        return perform_on_others(one, action, now)
     if isinstance(action, Admit | Complete):
         pods = one.expected - one.terminating if one.terminating < one.expected else one.pods
         since = one.admitted_at if isinstance(action, Complete) else now
@@ -53,3 +55,16 @@ def perform(one: Instance, action: Action | None, now: float) -> Instance:
             one, pods=0, gated=0, running=0, ready=0, ended=0, admitted_at=0.0, leftovers=False, stripped=False
         )
     return one
+
+
+def perform_on_others(one: Instance, action: Action | None, now: float) -> Instance:
+    """Its pods lose their gates, or its released ones are made anew by their owner, gated."""
+    match action:
+        case Admit() | Complete():
+            since = now if isinstance(action, Admit) else one.admitted_at
+            return msgspec.structs.replace(one, gated=0, admitted_at=since)
+        case Reclaim():
+            used = RestartBudget(one.budget.limit, one.budget.used + 1) if one.budget else None
+            return msgspec.structs.replace(one, gated=one.pods, bound=0, ended=0, admitted_at=0.0, budget=used)
+        case _:
+            return one

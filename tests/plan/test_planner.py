@@ -39,6 +39,10 @@ def test_planner_and_oracle_agree(snapshot: Snapshot) -> None:
     assert uids(made, Reclaim) == judged.reclaim | judged.tidy
     reasons = {one.uid: one.reason for one in made.verdicts}
     assert {uid: reasons[uid] for uid in judged.held} == judged.held
+    costly = {uid for uid, reason in reasons.items() if reason is Reason.RECLAIM_WOULD_COST_RESTARTS}
+    assert costly == judged.unaffordable
+    for name, group in made.groups.items():
+        assert (group.running, group.in_flight) == judged.counts.get(name, (group.running, group.in_flight))
 
 
 @MANY
