@@ -10,9 +10,9 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -35,6 +35,9 @@ from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
 from scaler.settings import Settings
+
+if TYPE_CHECKING:
+    from scaler.serve.admission import Admission
 
 _log = structlog.get_logger("app")
 
@@ -79,15 +82,16 @@ class App:
         self.reflectors = reflectors(api, self.cache, settings.namespaces, rng)
         self.reports = report_reflectors(api, self.cache, settings.namespaces, rng)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
-        self._api = api
+        self.api = api
         self._rng = rng
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
+        self.admission = _admission(self) if settings.webhook_port else None
 
     def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTables]:
         settings, metrics = self.settings, self.metrics
         writer = Writer(
-            self._api,
+            self.api,
             deadline=self.election.deadline if self.election else _never,
             rng=self._rng,
             timeout=settings.request_timeout,
@@ -97,8 +101,9 @@ class App:
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = ModeNow(self.cache, settings.mode)
         _follow(metrics, self.reflectors, expectations)
-        reporter = Reporter(writer, self._api, self.clock, settings, metrics)
+        reporter = Reporter(writer, self.api, self.clock, settings, metrics)
         self.cache.on_own_gone = reporter.lost
+        self.cache.on_ungated = metrics.arrived_ungated.inc
         controller = Controller(
             cache=self.cache,
             queue=self.queue,
@@ -116,7 +121,7 @@ class App:
             mode=self.mode,
             observer=observer,
         )
-        tables = RankTables(writer, self._api, self.cache, self.clock, elsewhere=lambda: not self.mode.makes_pods)
+        tables = RankTables(writer, self.api, self.cache, self.clock, elsewhere=lambda: not self.mode.makes_pods)
         return controller, reporter, tables
 
     async def run(self) -> None:
@@ -125,6 +130,8 @@ class App:
             for reflector in (*self.reflectors.values(), *self.reports):
                 tasks.create_task(reflector.run())
             tasks.create_task(self._pulse())
+            if self.admission is not None:
+                tasks.create_task(self.admission.follow())
             await self._synced()
             if self.election is None:
                 await self._work()
@@ -161,7 +168,9 @@ class App:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
         self.metrics.leader.set(1)
         async with asyncio.TaskGroup() as tasks:
-            beside = (self.reporter.run(), self.rank_tables.run(), self._resync())
+            beside = [self.reporter.run(), self.rank_tables.run(), self._resync()]
+            if self.admission is not None:
+                beside.append(self.admission.lead())
             background = [tasks.create_task(work) for work in beside]
             deciding = asyncio.create_task(self.controller.run())
             try:
@@ -190,13 +199,31 @@ class App:
         """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
         while True:
             for resource, reflector in self.reflectors.items():
-                if reflector.synced.is_set() or resource in OPTIONAL:
-                    self.health.has(_name(resource))
-                else:
-                    self.health.wait_for(_name(resource), reflector.problem or "not listed yet")
+                ready = reflector.synced.is_set() or resource in OPTIONAL
+                self._need(_name(resource), "" if ready else reflector.problem or "not listed yet")
+            if self.admission is not None:
+                self._need("webhook", self.admission.problem)
             if len(self.queue) == 0 or not self.controller.running:
                 self.health.beat("decision loop")
             await asyncio.sleep(PULSE)
+
+    def _need(self, what: str, problem: str) -> None:
+        """Ready or not, for the readiness probe."""
+        if problem:
+            self.health.wait_for(what, problem)
+        else:
+            self.health.has(what)
+
+
+def _admission(app: App) -> Admission:
+    """cryptography and aiohttp are imported only where there is a webhook."""
+    from scaler.serve.admission import Admission  # noqa: PLC0415
+
+    def groups_of(namespace: str, rule: str) -> tuple[str, ...] | None:
+        found = app.cache.rules.in_force(namespace, rule).rule
+        return found.groups if found is not None else None
+
+    return Admission(app.api, app.clock, app.settings, groups_of=groups_of, answered=app.metrics.webhook_answered)
 
 
 def _follow(
@@ -224,10 +251,17 @@ def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random
 
 @asynccontextmanager
 async def _serving(app: App) -> AsyncIterator[None]:
-    """Health, metrics and snapshots, unless switched off. aiohttp is imported only then."""
-    if not app.settings.http_port:
+    """The admission webhook; health, metrics and snapshots: unless switched off."""
+    async with AsyncExitStack() as stack:
+        if app.admission is not None:
+            await stack.enter_async_context(app.admission.serving())
+        if app.settings.http_port:
+            await stack.enter_async_context(_http(app))
         yield
-        return
+
+
+@asynccontextmanager
+async def _http(app: App) -> AsyncIterator[None]:
     from scaler.serve.http import ServeState, serve  # noqa: PLC0415 - the simulation does without a server
 
     state = ServeState(app.health, app.metrics, app.controller.snapshots)

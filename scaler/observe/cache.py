@@ -51,6 +51,8 @@ class Cache:
         self.rules = RuleBook(self.config_maps.get, self._stored_rule)
         self.on_own_gone: Callable[[str, str], None] = lambda _namespace, _rule: None
         """Called with the rule when a ConfigMap that the scaler keeps about it is gone, whoever deleted it."""
+        self.on_ungated: Callable[[], None] = lambda: None
+        """Called for each pod that arrives without our gate."""
         self.instances: dict[str, Instance] = {}
         """Instances by uid as last built; whatever changes one drops it here (see observe.instances)."""
         self.rank_tables: dict[str, JobTable] = {}
@@ -199,6 +201,7 @@ class Cache:
         """A pod that names a rule itself."""
         if old is None and new is not None and self.pods.version and not new.gated:
             self.told.ungated[new.uid] = new.name
+            self.on_ungated()
         if new is None and old is not None:
             self.told.ungated.pop(old.uid, None)
         for instance, key in self.told.change(old, new):

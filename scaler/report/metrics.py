@@ -68,6 +68,15 @@ class Metrics:
         self._reports_dropped = Counter(
             "scaler_reports_dropped", "Reports not written.", ["kind", "cause"], registry=registry
         )
+        self._webhook_answers = Counter(
+            "scaler_webhook_answers", "Answers of the admission webhook.", ["path", "outcome"], registry=registry
+        )
+        self._webhook_seconds = Histogram(
+            "scaler_webhook_duration_seconds", "One answer of the admission webhook.", buckets=_FAST, registry=registry
+        )
+        self.arrived_ungated = Counter(
+            "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate.", registry=registry
+        )
         self._children: dict[tuple[int | str, ...], Counter] = {}
         self._plans: dict[ServiceKey, _Share] = {}
         self._totals: Tally[tuple[str, ...]] = Tally()
@@ -87,6 +96,11 @@ class Metrics:
     def write(self, verb: str, resource: str, outcome: str) -> None:
         """`outcome`: `ok`, or the error's class name in short, e.g. `Conflict`."""
         self._count(self._writes, verb, resource, outcome)
+
+    def webhook_answered(self, path: str, outcome: str, seconds: float) -> None:
+        """`outcome`: allowed, patched, warned, refused, unreadable."""
+        self._count(self._webhook_answers, path, outcome)
+        self._webhook_seconds.observe(seconds)
 
     def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
         """One pass of the decision loop is over."""
