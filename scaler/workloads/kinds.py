@@ -60,14 +60,12 @@ def _placed(pod: PodFacts) -> tuple[str, Place]:
     return PLAIN.name, PLAIN.place(pod)
 
 
-def holding_impossible(place: Place, pod_group: str, min_member: int) -> str:
-    """Why nothing can be held around this pod, whose PodGroup wants `min_member` pods, in words; "" when it can.
-
-    A PodGroup that wants more pods than one instance has starts none of them while any instance is held.
-    """
-    if place.shares_pod_group or not 0 < place.size < min_member:
+def holding_impossible(place: Place, pod_group: str, min_member: int, size: int) -> str:
+    """Why nothing can be held around a pod of an instance of `size` pods, whose PodGroup wants `min_member`, in words;
+    "" when it can. A PodGroup of several instances starts none of them while any is held."""
+    if place.shares_pod_group or not 0 < size < min_member:
         return ""
     return (
-        f"PodGroup {pod_group} wants {min_member} pods before any of them starts, and {place.name} has {place.size}: "
-        "while one instance in it is held, none can start; switch the gang scheduling of the whole group off"
+        f"PodGroup {pod_group} wants {min_member} pods before any of them starts, and {place.name} has {size}: while "
+        "one instance in it is held, none can start; switch the gang scheduling of the whole group off"
     )

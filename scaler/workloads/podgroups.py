@@ -24,8 +24,8 @@ LONGEST_NAME = 200
 """Characters of an instance's name that its PodGroup's name keeps; 253 are allowed for the whole."""
 _LABELS = (
     "app", "elastic-scheduling", "fault-retry-times", "fault-scheduling", "framework", "grace-over-time",
-    "inferserviceid", "jobID", "ome.io/inferenceservice", "pod-rescheduling", "process-recover-enable", "ring-controller.atlas",
-    "subHealthyStrategy", "super-pod-affinity", "tor-affinity",
+    "inferserviceid", "jobID", "ome.io/inferenceservice", "pod-rescheduling", "process-recover-enable",
+    "ring-controller.atlas", "subHealthyStrategy", "super-pod-affinity", "tor-affinity",
 )  # fmt: skip
 """What MindCluster's plugin and ClusterD read from a PodGroup's labels."""
 _ANNOTATIONS = ("ra-block", "recover-strategy", "sp-block", "sp-fit", "wait-reschedule-timeout")

@@ -39,6 +39,30 @@ def test_a_job_with_app_and_job_id_but_no_rule_waits_for_nothing() -> None:
     assert (read.key.rule, read.label_problem) == ("", None)
 
 
+def test_the_rule_is_known_from_where_admission_has_moved_it() -> None:
+    read = read_job(job("p0", rule=None, annotations={"mind-cluster/moved-scaling-rule": "moved"}, labels={
+        "jobID": "mindie", "mind-cluster/group-name": "group0",
+    }))  # fmt: skip
+    assert (read.key, read.group, read.label_problem) == (ServiceKey("mindie", "moved", "mindie"), "group0", None)
+
+
+@pytest.mark.parametrize("moved", ["", 7, "another"])
+def test_the_label_itself_counts_more_than_where_it_was_moved_to(moved: Any) -> None:
+    assert read_job(job("p0", annotations={"mind-cluster/moved-scaling-rule": moved})).key.rule == "rule"
+
+
+@pytest.mark.parametrize(
+    ("retries", "limit", "expected"), [("", None, None), ("5", None, 5), ("5", 3, 3), ("5", 0, None), ("x", None, None)]
+)
+def test_another_operator_gives_a_job_up_after_so_many_restarts(
+    retries: str, limit: int | None, expected: int | None
+) -> None:
+    made = job("p0", uid="u")
+    made["metadata"]["labels"]["fault-retry-times"] = retries
+    made["spec"]["runPolicy"] = {"backoffLimit": limit}
+    assert read_job(made).restart_limit == expected
+
+
 @pytest.mark.parametrize(
     ("labels", "problem"),
     [
