@@ -44,3 +44,16 @@ def leader_worker_set(name: str = "vllm", replicas: int = 2, size: int = 2, **pa
         templates["restartPolicy"] = parts.pop("restart")
     whole = {"replicas": replicas, "leaderWorkerTemplate": templates, **parts}
     return workload("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, whole)
+
+
+def volcano_job(name: str = "infer", replicas: int = 2, **parts: Any) -> Object:
+    """One task `server`, or those that `tasks` says by name; other parts go to the spec."""
+    tasks: dict[str, int] = parts.pop("tasks", {"server": replicas})
+    pod = parts.pop("pod", None) or template(npu=8)
+    whole = {
+        "minAvailable": sum(tasks.values()),
+        "schedulerName": "volcano",
+        "tasks": [{"name": task, "replicas": number, "template": pod} for task, number in tasks.items()],
+        **parts,
+    }
+    return workload("batch.volcano.sh/v1alpha1", "Job", name, whole)

@@ -1,0 +1,73 @@
+"""The scaler's own admission on the simulated API server: its real reviews, in the namespaces that opted in.
+
+Must not: judge by itself; what a review says is done as an API server does it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+import msgspec
+
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object, Resource
+from scaler.kube.errors import status_error
+from scaler.serve.reviews import Answer, encode, review_ascend_job, review_pod, review_rule
+from scaler.sim.apiserver.admission import Hook, Review
+from scaler.sim.apiserver.patches import json_patch
+from scaler.workloads.gates import BESIDE_LABEL, NAMESPACE_LABEL
+
+_REFUSED = "admission webhook of mind-cluster denied the request: "
+
+
+def webhooks(*, rules: bool = False) -> tuple[Hook, ...]:
+    """What a cluster with the scaler's webhooks asks: the gate and the labels' move; with `rules` also the rule."""
+    return (hold_pods, move_labels, check_rules) if rules else (hold_pods, move_labels)
+
+
+def hold_pods(review: Review) -> Object:
+    """Pods that name a rule get the gate, in namespaces with mind-cluster/scaling=enabled."""
+    return _asked(review, PODS, review_pod) if _opted_in(review) else review.object
+
+
+def move_labels(review: Review) -> Object:
+    """Labels of AscendJobs go into their templates, in namespaces that run beside Ascend Operator."""
+    beside = _opted_in(review) and review.namespace_labels.get(BESIDE_LABEL) == "true"
+    return _asked(review, ASCEND_JOBS, review_ascend_job) if beside else review.object
+
+
+def check_rules(review: Review) -> Object:
+    """A ConfigMap with a wrong rule is refused, wherever it is."""
+    return _asked(review, CONFIG_MAPS, review_rule)
+
+
+def _opted_in(review: Review) -> bool:
+    return review.namespace_labels.get(NAMESPACE_LABEL) == "enabled"
+
+
+def _asked(review: Review, resource: Resource, ask: Callable[[bytes], Answer]) -> Object:
+    """The object as the answer leaves it; raises what the API server says when it is refused."""
+    if review.resource != resource:
+        return review.object
+    response = msgspec.json.decode(encode(ask(_request(review))))["response"]
+    if not response["allowed"]:
+        status = response["status"]
+        raise status_error(status["code"], status["reason"], _REFUSED + status["message"])
+    patch = msgspec.json.decode(base64.b64decode(response["patch"])) if "patch" in response else []
+    changed: Object = json_patch(review.object, patch)
+    return changed
+
+
+def _request(review: Review) -> bytes:
+    request = {
+        "uid": "simulated",
+        "operation": review.operation,
+        "namespace": review.namespace,
+        "kind": {
+            "group": review.resource.group, "version": review.resource.version, "kind": review.resource.kind,
+        },
+        "object": review.object,
+        "oldObject": review.old,
+    }  # fmt: skip
+    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return msgspec.json.encode(whole)
