@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +250,23 @@ def test_a_pod_group_of_a_whole_group_makes_holding_impossible() -> None:
     assert holding_impossible(one.place, "rbg", 2, 2) == ""
     (shared,), *_ = memberships(SAMPLES[0])
     assert holding_impossible(shared.place, "podgroup-u", 3, 1) == ""
+
+
+# the page
+
+
+def test_the_kind_that_the_page_shows_is_one() -> None:
+    page = Path(__file__).parents[2] / "docs" / "howto" / "add-a-workload-kind.md"
+    code = re.search(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    assert code is not None
+    shown: dict[str, Any] = {}
+    exec(textwrap.dedent(code[1]), shown)  # noqa: S102 - our own page
+    pod = pods.plain(OBJECTS["pods"])[0][0]
+    assert shown["JobSet"]().place(facts(pod)) is None
+    pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] = "js"
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "js-d-0", "uid": "u", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    assert shown["JobSet"]().place(facts(pod)).instance == "JobSet/mindie/js-d-0"
 
 
 # real manifests
