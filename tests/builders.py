@@ -60,6 +60,20 @@ def instances(text: str) -> tuple[Instance, ...]:
     return tuple(instance(*part.split()) for part in text.split(",") if part.strip())
 
 
+def rolling(text: str, **changes: Any) -> tuple[Instance, ...]:
+    """Instances of one owner: `p0 Running old, p1 Held new`."""
+    parts = [part.split() for part in text.split(",") if part.strip()]
+    return tuple(
+        others(name, state, owner="owner", outdated=revision == "old", **changes) for name, state, revision in parts
+    )
+
+
+def others(name: str, state: str = State.HELD, **changes: Any) -> Instance:
+    """An instance whose pods others make: a held one has them all, gated."""
+    gates = {"pods": SIZE, "gated": SIZE} if state == State.HELD else {}
+    return instance(name, state, made_by_us=False, **{**gates, **changes})
+
+
 def snapshot(rule: Rule | None, instances: tuple[Instance, ...], **changes: Any) -> Snapshot:
     return Snapshot(**{"key": KEY, "now": NOW, "instances": instances, "rule": rule, **changes})
 

@@ -100,7 +100,8 @@ def choose_target(ratios: Sequence[Ratio], running: Mapping[str, int], live: Map
     satisfied_from = bisect_left(ratios, True, key=lambda ratio: _covers(running, ratio))
     reachable_from = bisect_left(ratios, True, key=lambda ratio: _covers(live, ratio))
     if reachable_from == len(ratios):
-        return Target(len(ratios) - 1, complete=False, unreachable=len(ratios))
+        # In a rollout more may run than will be left when it is over.
+        return Target(len(ratios) - 1, complete=satisfied_from < len(ratios), unreachable=len(ratios))
     if satisfied_from > reachable_from:
         return Target(satisfied_from - 1, complete=False, unreachable=reachable_from)
     return Target(reachable_from, complete=True, unreachable=reachable_from)

@@ -181,7 +181,8 @@ def target_of(rule: Rule, running: dict[str, int], live: dict[str, int]) -> tupl
     attainable = [i for i in indexes if all(n <= live.get(g, 0) for g, n in rule.ratios[i].counts.items())]
     unsatisfied = [i for i in attainable if any(running.get(g, 0) < n for g, n in rule.ratios[i].counts.items())]
     if not attainable:
-        return len(rule.ratios) - 1, False
+        last = rule.ratios[-1].counts
+        return len(rule.ratios) - 1, all(running.get(g, 0) >= n for g, n in last.items())
     return (max(unsatisfied), False) if unsatisfied else (min(attainable), True)
 
 
