@@ -57,3 +57,27 @@ def volcano_job(name: str = "infer", replicas: int = 2, **parts: Any) -> Object:
         **parts,
     }
     return workload("batch.volcano.sh/v1alpha1", "Job", name, whole)
+
+
+def storm_service(name: str = "storm", replicas: int = 1, **roles: Object) -> Object:
+    """Roles by name: `prefill={"replicas": 2, "stateful": True}`; one without a template gets one."""
+    listed = [{"name": role, "template": template(), **parts} for role, parts in roles.items()]
+    inner = {"metadata": {"labels": {"app": name}}, "spec": {"roles": listed}}
+    whole = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": inner}
+    return workload("orchestration.aibrix.ai/v1alpha1", "StormService", name, whole)
+
+
+def infer_service_set(name: str = "qwen", replicas: int = 1, **roles: Object) -> Object:
+    """Roles by name: `prefill={"replicas": 2, "pods": 2}`, each an instance of a StatefulSet of so many pods."""
+    listed = []
+    for role, parts in roles.items():
+        pod = parts.pop("pod", None) or template(labels={"app": f"{name}-{role}"})
+        kind = {"apiVersion": "apps/v1", "kind": parts.pop("kind", "StatefulSet")}
+        inner = {
+            "replicas": parts.pop("pods", 1),
+            "selector": {"matchLabels": {"app": f"{name}-{role}"}},
+            "template": pod,
+        }
+        listed.append({"name": role, "workload": kind, "spec": inner, **parts})
+    whole = {"replicas": replicas, "template": {"roles": listed}}
+    return workload("mindcluster.huawei.com/v1", "InferServiceSet", name, whole)

@@ -1,0 +1,302 @@
+"""Stand-ins for AIBrix: StormServices make RoleSets, RoleSets make pods or PodSets, PodSets make their pods.
+
+A role with podGroupSize above 1 is made of PodSets, each one instance; else each pod is one. All roles of a RoleSet are
+scaled together and updated one after the other. Not modelled: StormServices that replace whole RoleSets (every update
+is in place), pausing, in-place image updates, services, and gang strategies other than Volcano's.
+Must not: bind pods, make PodGroups for pods without a strategy, or know of rules.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, KubeApi, Object, Resource
+from scaler.sim.actors import making, objects
+from scaler.sim.actors.making import Hands, add_environment, shortened
+from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.slots import (
+    Change,
+    Member,
+    Role,
+    roll_stateful,
+    roll_stateless,
+    scale_stateful,
+    scale_stateless,
+)  # fmt: skip
+from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
+
+STORM_SERVICE = "storm-service-name"
+ROLE_SET = "roleset-name"
+ROLE = "role-name"
+TEMPLATE_HASH = "role-template-hash"
+_PREFIX = "stormservice.orchestration.aibrix.ai/"
+REPLICA_INDEX = _PREFIX + "role-replica-index"
+POD_SET = _PREFIX + "podset-name"
+POD_INDEX = _PREFIX + "pod-group-index"
+ROLE_SET_INDEX = _PREFIX + "roleset-index"
+_REVISION = "storm-service-revision"
+_FAILED = "Failed"
+
+
+class StormServices:
+    """All three controllers, as AIBrix runs them in one process."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._mirror = Mirror(api, STORM_SERVICES, ROLE_SETS, POD_SETS, PODS, POD_GROUPS)
+        self._hands = Hands(api, self._mirror)
+
+    async def run(self) -> None:
+        """Keep the services until cancelled."""
+        await self._mirror.drive(self._round, "storm services")
+
+    async def _round(self) -> float | None:
+        if self._hands.settled:
+            for storm in self._living(STORM_SERVICES):
+                await self._keep_storm(storm)
+            pods = making.by_owner(self._mirror.all(PODS))
+            pod_sets = making.by_owner(self._mirror.all(POD_SETS))
+            for role_set in self._living(ROLE_SETS):
+                uid = objects.uid(role_set)
+                await self._keep_role_set(role_set, [*pods[uid], *pod_sets[uid]])
+            for pod_set in self._living(POD_SETS):
+                await self._keep_pod_set(pod_set, pods[objects.uid(pod_set)])
+        return self._hands.pause
+
+    def _living(self, resource: Resource) -> list[Object]:
+        return [obj for obj in self._mirror.all(resource) if not objects.terminating(obj)]
+
+    # StormService -> RoleSets
+
+    async def _keep_storm(self, storm: Object) -> None:
+        own = [found for found in self._living(ROLE_SETS) if objects.owner_uid(found) == objects.uid(storm)]
+        own.sort(key=lambda found: int(objects.annotations_of(found).get(ROLE_SET_INDEX) or 0))
+        wanted = making.number(storm, "replicas")
+        for index in range(len(own), wanted):
+            await self._hands.create(ROLE_SETS, _role_set(storm, index))
+        for surplus in own[wanted:]:
+            await self._hands.delete(ROLE_SETS, surplus)
+        for found in own[:wanted]:
+            body = _role_set(storm, int(objects.annotations_of(found).get(ROLE_SET_INDEX) or 0))
+            if objects.spec(found) != body["spec"]:
+                parts = {part: body["metadata"][part] for part in ("labels", "annotations")}
+                await self._hands.replace(
+                    ROLE_SETS, {**found, "metadata": {**found["metadata"], **parts}, "spec": body["spec"]}
+                )  # fmt: skip
+        await self._hands.status(STORM_SERVICES, storm, {"replicas": len(own)})
+
+    # RoleSet -> pods or PodSets
+
+    async def _keep_role_set(self, role_set: Object, members: list[Object]) -> None:
+        await self._keep_pod_group(role_set, ROLE_SETS)
+        roles = objects.spec(role_set).get("roles") or []
+        scaled = [await self._apply(role_set, role, _scaling(role, members), members) for role in roles]
+        if any(scaled):
+            return
+        for role in sorted(roles, key=lambda role: int(role.get("upgradeOrder") or 0)):
+            await self._apply(role_set, role, _update(role, members), members)
+            if not _settled(role, members):
+                return  # one role after the other
+
+    async def _apply(self, role_set: Object, role: Object, change: Change, members: list[Object]) -> bool:
+        resource = POD_SETS if group_size(role) > 1 else PODS
+        for slot in change.create:
+            body = _pod_set(role_set, role, slot) if group_size(role) > 1 else _pod(role_set, role, slot)
+            await self._hands.create(resource, body)
+        for member in _of(role, members):
+            if objects.name(member) in change.delete:
+                await self._hands.delete(resource, member)
+        return bool(change)
+
+    async def _keep_pod_group(self, owner: Object, resource: Resource) -> None:
+        """Only where the owner names Volcano as its scheduling strategy."""
+        wanted = _volcano(objects.spec(owner))
+        missing = self._mirror.get(POD_GROUPS, objects.namespace(owner), objects.name(owner)) is None
+        if wanted is not None and missing:
+            await self._hands.create(
+                POD_GROUPS, making.body_of(POD_GROUPS, objects.name(owner), owner, resource, spec=wanted)
+            )
+
+    # PodSet -> pods
+
+    async def _keep_pod_set(self, pod_set: Object, pods: list[Object]) -> None:
+        await self._keep_pod_group(pod_set, POD_SETS)
+        size = making.number(pod_set, "podGroupSize")
+        counted = [pod for pod in pods if not objects.ended(pod)]
+        restarted = [pod for pod in counted if _restarted(pod) and not objects.terminating(pod)]
+        if len(counted) < size and restarted:
+            for pod in restarted:  # what is unhealthy goes before what is missing is made
+                await self._hands.delete(PODS, pod)
+        elif len(counted) < size:
+            present = {objects.labels_of(pod).get(POD_INDEX) for pod in pods}
+            for index in range(size):
+                if str(index) not in present:
+                    await self._hands.create(PODS, _member(pod_set, index, size))
+        for pod in sorted(counted, key=_index)[size:]:
+            await self._hands.delete(PODS, pod)
+        await self._hands.status(POD_SETS, pod_set, _pod_set_status(counted, size))
+
+
+def group_size(role: Object) -> int:
+    """Pods per instance of the role."""
+    return int(role.get("podGroupSize") or 1)
+
+
+def _scaling(role: Object, members: Iterable[Object]) -> Change:
+    wanted, found = _role(role), _read(role, members)
+    return scale_stateful(wanted, found) if _numbered(role) else scale_stateless(wanted, found)
+
+
+def _update(role: Object, members: Iterable[Object]) -> Change:
+    wanted, found = _role(role), _read(role, members)
+    return roll_stateful(wanted, found) if _numbered(role) else roll_stateless(wanted, found)
+
+
+def _settled(role: Object, members: Iterable[Object]) -> bool:
+    """Every replica is of the newest template and ready."""
+    found, wanted = _read(role, members), _role(role)
+    return len(found) == wanted.replicas and all(m.active and m.ready and m.hash == wanted.hash for m in found)
+
+
+def _numbered(role: Object) -> bool:
+    return bool(role.get("stateful")) or group_size(role) > 1
+
+
+def _role(role: Object) -> Role:
+    replicas = int(role.get("replicas") or 0)
+    strategy = role.get("updateStrategy") or {}
+    surge, unavailable = making.fence_posts(strategy.get("maxSurge", 0), strategy.get("maxUnavailable", 0), replicas)
+    return Role(replicas, _hash(role), surge, min(unavailable, replicas))
+
+
+def _of(role: Object, members: Iterable[Object]) -> list[Object]:
+    kind = POD_SETS.kind if group_size(role) > 1 else PODS.kind
+    return [m for m in members if objects.labels_of(m).get(ROLE) == role.get("name") and _kind(m) == kind]
+
+
+def _kind(member: Object) -> str:
+    return POD_SETS.kind if "podGroupSize" in objects.spec(member) else PODS.kind
+
+
+def _read(role: Object, members: Iterable[Object]) -> list[Member]:
+    return [_member_of(member) for member in _of(role, members)]
+
+
+def _member_of(obj: Object) -> Member:
+    slot = objects.annotations_of(obj).get(REPLICA_INDEX, "")
+    whole = _kind(obj) == POD_SETS.kind
+    phase = objects.status(obj).get("phase")
+    gone = objects.terminating(obj)
+    return Member(
+        name=objects.name(obj),
+        slot=int(slot) if slot.isdecimal() else None,
+        hash=objects.labels_of(obj).get(TEMPLATE_HASH, ""),
+        ready=phase == "Ready" if whole else making.ready(obj),
+        active=not gone and (phase != _FAILED if whole else not objects.ended(obj)),
+        terminating=gone,
+    )
+
+
+def _hash(role: Object) -> str:
+    return making.digest(role.get("template"))
+
+
+def _volcano(spec: Object) -> Object | None:
+    found: Object | None = (spec.get("schedulingStrategy") or {}).get("volcanoSchedulingStrategy")
+    return found
+
+
+def _role_set(storm: Object, index: int) -> Object:
+    template = copy.deepcopy(objects.spec(storm).get("template") or {})
+    metadata = template.get("metadata") or {}
+    revision = f"{objects.name(storm)}-{making.digest(template)}"
+    return making.body_of(
+        ROLE_SETS, f"{objects.name(storm)[:48]}-roleset-", storm, STORM_SERVICES,
+        labels={**(metadata.get("labels") or {}), STORM_SERVICE: objects.name(storm), _REVISION: revision},
+        annotations={**(metadata.get("annotations") or {}), ROLE_SET_INDEX: str(index), _PREFIX + "revision": revision},
+        spec=template.get("spec") or {},
+    )  # fmt: skip
+
+
+def _marks(role_set: Object, role: Object, slot: int | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Labels and annotations that a pod or a PodSet of a role carries."""
+    labels = {
+        ROLE_SET: objects.name(role_set), ROLE: str(role.get("name")), TEMPLATE_HASH: _hash(role),
+        STORM_SERVICE: objects.labels_of(role_set).get(STORM_SERVICE, ""),
+    }  # fmt: skip
+    annotations = {ROLE_SET_INDEX: objects.annotations_of(role_set).get(ROLE_SET_INDEX, "")}
+    if slot is not None:
+        labels[REPLICA_INDEX] = annotations[REPLICA_INDEX] = str(slot)
+    if _volcano(objects.spec(role_set)) is not None:
+        labels[objects.GROUP_NAME] = annotations[objects.GROUP_NAME] = objects.name(role_set)
+    return labels, annotations
+
+
+def _name(role_set: Object, role: Object, slot: int | None) -> str:
+    if slot is None:
+        return shortened(f"{objects.name(role_set)}-{role.get('name')}", 57) + "-"
+    return shortened(f"{objects.name(role_set)}-{role.get('name')}-{_hash(role)}-{slot}")
+
+
+def _environment(role_set: Object, role: Object, slot: int | None) -> dict[str, str]:
+    variables = {
+        "STORM_SERVICE_NAME": objects.labels_of(role_set).get(STORM_SERVICE, ""),
+        "ROLESET_NAME": objects.name(role_set),
+        "ROLESET_INDEX": objects.annotations_of(role_set).get(ROLE_SET_INDEX, ""),
+        "ROLE_NAME": str(role.get("name")),
+        "ROLE_TEMPLATE_HASH": _hash(role),
+    }
+    return variables if slot is None else {**variables, "ROLE_REPLICA_INDEX": str(slot)}
+
+
+def _pod(role_set: Object, role: Object, slot: int | None) -> Object:
+    labels, annotations = _marks(role_set, role, slot)
+    name = _name(role_set, role, slot)
+    host = {"subdomain": labels[STORM_SERVICE], **({} if slot is None else {"hostname": name})}
+    pod = making.pod_of(
+        role.get("template") or {}, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, **host
+    )
+    add_environment(pod["spec"], _environment(role_set, role, slot), first=True)
+    return pod
+
+
+def _pod_set(role_set: Object, role: Object, slot: int | None) -> Object:
+    labels, annotations = _marks(role_set, role, slot)
+    name, template = _name(role_set, role, slot), copy.deepcopy(role.get("template") or {})
+    add_environment(template.get("spec") or {}, _environment(role_set, role, slot), first=True)
+    spec: Object = {"podGroupSize": group_size(role), "template": template, "stateful": bool(role.get("stateful"))}
+    if _volcano(role) is not None:
+        spec["schedulingStrategy"] = role["schedulingStrategy"]
+        annotations[objects.GROUP_NAME] = name
+    return making.body_of(POD_SETS, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, spec=spec)
+
+
+def _member(pod_set: Object, index: int, size: int) -> Object:
+    """The PodSet's labels and annotations are there unless the template has its own."""
+    template = objects.spec(pod_set).get("template") or {}
+    given = template.get("metadata") or {}
+    name = shortened(f"{objects.name(pod_set)}-{index}")
+    own = {POD_SET: objects.name(pod_set), POD_INDEX: str(index)}
+    pod = making.pod_of(
+        template, name, pod_set, POD_SETS,
+        labels={**objects.labels_of(pod_set), **(given.get("labels") or {}), **own},
+        annotations={**objects.annotations_of(pod_set), **(given.get("annotations") or {})},
+        hostname=name, subdomain=objects.labels_of(pod_set).get(STORM_SERVICE, ""),
+    )  # fmt: skip
+    place = {"PODSET_NAME": objects.name(pod_set), "POD_GROUP_INDEX": str(index), "POD_GROUP_SIZE": str(size)}
+    add_environment(pod["spec"], place, first=True)
+    return pod
+
+
+def _restarted(pod: Object) -> bool:
+    return any(int(c.get("restartCount") or 0) for c in objects.status(pod).get("containerStatuses") or [])
+
+
+def _index(pod: Object) -> int:
+    return int(objects.labels_of(pod).get(POD_INDEX) or 0)
+
+
+def _pod_set_status(pods: list[Object], size: int) -> Object:
+    serving = sum(map(making.ready, pods))
+    phase = "Ready" if serving == size else "Running" if serving else "Pending"
+    return {"totalPods": len(pods), "readyPods": serving, "phase": phase}
