@@ -7,7 +7,7 @@ one held pod would keep all others from starting. LeaderWorkerSet's own gang sch
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -40,9 +40,18 @@ def own_pod_group_name(instance: str, uid: str) -> str:
     return f"{readable or 'instance'}-{sha256(uid.encode()).hexdigest()[:8]}"
 
 
-def own_pod_group(name: str, membership: Membership, pod: Object, *, size: int, leader_first: bool = False) -> Object:
+def own_pod_group(
+    name: str,
+    membership: Membership,
+    pod: Object,
+    *,
+    size: int,
+    leader_first: bool = False,
+    others: Sequence[tuple[str, str]] = (),
+) -> Object:
     """The PodGroup for the `size` pods of an instance. `pod` is the first of them (its leader, where it has one) as the
-    API server gives it: the PodGroup goes when it goes, and the others are taken to want as much as it does."""
+    API server gives it; the others are taken to want as much as it does. `others` are names and uids of those that
+    are there already: the PodGroup goes when the last of all these has gone."""
     meta, spec = as_mapping(pod.get("metadata")), as_mapping(pod.get("spec"))
     annotations = as_mapping(meta.get("annotations"))
     members = 1 if leader_first else max(size, 1)
@@ -54,7 +63,10 @@ def own_pod_group(name: str, membership: Membership, pod: Object, *, size: int, 
         "metadata": {
             "name": name,
             "namespace": meta.get("namespace"),
-            "ownerReferences": [_owner(meta)],
+            "ownerReferences": [
+                _owner(meta.get("name"), meta.get("uid"), first=True),
+                *(_owner(other, uid, first=False) for other, uid in others),
+            ],
             "labels": _copied(as_mapping(meta.get("labels")), _LABELS),
             "annotations": _copied(annotations, _ANNOTATIONS) | told,
         },
@@ -66,9 +78,9 @@ def own_pod_group(name: str, membership: Membership, pod: Object, *, size: int, 
     }
 
 
-def _owner(meta: Mapping[str, Any]) -> Object:
+def _owner(name: Any, uid: Any, *, first: bool) -> Object:
     """`controller` must be there: MindCluster's plugin reads it without asking whether it is."""
-    return {"apiVersion": "v1", "kind": "Pod", "name": meta.get("name"), "uid": meta.get("uid"), "controller": True}
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": first}
 
 
 def _copied(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

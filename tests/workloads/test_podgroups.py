@@ -31,11 +31,12 @@ def group(of: Object, size: int = 1, *, leader_first: bool = False) -> Object:
     return own_pod_group("p-1234", membership(of), of, size=size, leader_first=leader_first)
 
 
-def test_it_goes_with_the_first_pod_of_its_instance() -> None:
-    made, meta = group(pod()), pod()["metadata"]
-    assert (made["kind"], made["metadata"]["name"], made["metadata"]["namespace"]) == ("PodGroup", "p-1234", "mindie")
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}
-    assert made["metadata"]["ownerReferences"] == [owner]
+def test_it_goes_with_the_last_of_its_pods_and_the_first_controls_it() -> None:
+    made, meta = own_pod_group("n", membership(pod()), pod(), size=2, others=[("p-1", "u1")]), pod()["metadata"]
+    assert (made["kind"], made["metadata"]["name"], made["metadata"]["namespace"]) == ("PodGroup", "n", "mindie")
+    first = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}
+    other = {"apiVersion": "v1", "kind": "Pod", "name": "p-1", "uid": "u1", "controller": False}
+    assert made["metadata"]["ownerReferences"] == [first, other]
 
 
 def test_it_wants_all_pods_of_the_instance_and_what_they_request() -> None:
