@@ -13,14 +13,14 @@ def held(
     name: str, group: str, *, owner: str = "engine-5d8", rule: str = "rule", job_id: str = "mindie",
     gates: tuple[str, ...] = (GATE,), annotations: dict[str, str] | None = None, scheduler: str = "", **labels: str,
 ) -> Object:  # fmt: skip
-    """A pod of a ReplicaSet, held."""
+    """A held pod of a ReplicaSet, or of nobody."""
     names = {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": group, "jobID": job_id, **labels}
     meta: dict[str, Any] = {"name": name, "namespace": NAMESPACE, "labels": names}
     meta["annotations"] = annotations or {}
     names["pod-template-hash"] = owner.rpartition("-")[2]
-    meta["ownerReferences"] = [
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"uid-{owner}", "controller": True}
-    ]
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"uid-{owner}"}
+        meta["ownerReferences"] = [{**reference, "controller": True}]
     spec: dict[str, Any] = {
         "containers": [{"name": "server", "image": "server"}],
         "schedulingGates": [{"name": gate} for gate in gates],

@@ -25,6 +25,8 @@ from scaler.sim.stories.scenario import Event, Scenario
 from scaler.sim.stories.scenario_file import load_scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from scaler.sim.stories.world import Observer, World
+from tests.held import held
+from tests.jobs import NAMESPACE, rule_config_map
 from tests.test_manifests import ALLOWED, VARIANTS, Object, environment, of_kind
 
 SCENARIO = Path(__file__).parent / "scenarios" / "start-degrade-climb.yaml"
@@ -47,6 +49,7 @@ RARE = {
     ("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),  # asked by an admission plugin, not by a request
     ("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
     ("scheduling.volcano.sh", "podgroups", "patch"),  # after somebody edited replicas
+    ("", "pods", "patch"),  # pods that others create: tests/control_plane/test_rights.py
     ("mindxdl.gitee.com", "ascendjobs", "get"),  # after a conflict with another writer of the status
 }
 
@@ -162,7 +165,9 @@ def played(variant: str) -> tuple[Rbac, Timeline]:
 
     async def main() -> None:
         clock = Clock(START)
-        world = World(SimCluster(clock), clock, scenario(), controller=controller, timeline=timeline, seed=0)
+        cluster = SimCluster(clock)
+        cluster.apply([rule_config_map(), held("p0", "group0", owner=""), held("d0", "group1", owner="")], NAMESPACE)
+        world = World(cluster, clock, scenario(), controller=controller, timeline=timeline, seed=0)
         await world.play()
 
     loop.run(main())
@@ -195,7 +200,7 @@ def test_the_guard_refuses_what_is_not_granted() -> None:
     for rbac, request in (
         (one, ("delete", PODS, "other", "p")),
         (one, ("list", PODS, None)),
-        (everywhere, ("patch", PODS, "mindie", "p")),
+        (everywhere, ("update", PODS, "mindie", "p")),
         (everywhere, ("update", LEASES, "mindie", "mind-cluster-scaler")),
         (everywhere, ("update", LEASES, "mind-cluster-scaler-system", "another")),
     ):

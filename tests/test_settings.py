@@ -77,11 +77,6 @@ def test_all_problems_are_told_at_once_with_their_places(tmp_path: Path) -> None
     assert found[0].hint == "Did you mean lease_duration?"
 
 
-def test_mode_gates_is_refused_in_words() -> None:
-    (found,) = problems("--mode", "gates")
-    assert "mode gates is not there yet" in str(found)
-
-
 def test_a_key_without_its_certificate_is_refused() -> None:
     (found,) = problems("--webhook-key-file", "tls.key")
     assert found.where == "flag --webhook-key-file"
