@@ -30,6 +30,7 @@ from scaler.observe.mode import ModeNow
 from scaler.observe.queue import WorkQueue
 from scaler.observe.watch import Reflector
 from scaler.observe.watched import OPTIONAL, reflectors, report_reflectors
+from scaler.observe.ways import Ways
 from scaler.plan.model import Policy, ServiceKey
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
@@ -83,6 +84,7 @@ class App:
         self.reports = report_reflectors(api, self.cache, settings.namespaces, rng)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
+        self.ways = Ways(api, self.metrics)
         self._rng = rng
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
@@ -192,6 +194,7 @@ class App:
     async def _resync(self) -> None:
         """The safety net: it should never find anything, and counts when it does."""
         while True:
+            await self.ways.look()
             await asyncio.sleep(self.settings.resync_period)
             self.controller.resync()
 

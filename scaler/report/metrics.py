@@ -74,6 +74,9 @@ class Metrics:
         self._webhook_seconds = Histogram(
             "scaler_webhook_duration_seconds", "One answer of the admission webhook.", buckets=_FAST, registry=registry
         )
+        self._gate_ways = Gauge(
+            "scaler_gate_way", "1 where this way of holding pods is set up.", ["way"], registry=registry
+        )
         self.arrived_ungated = Counter(
             "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate.", registry=registry
         )
@@ -101,6 +104,10 @@ class Metrics:
         """`outcome`: allowed, patched, warned, refused, unreadable."""
         self._count(self._webhook_answers, path, outcome)
         self._webhook_seconds.observe(seconds)
+
+    def gate_way(self, way: str, *, set_up: bool) -> None:
+        """`way`: policy, webhook."""
+        self._gate_ways.labels(way).set(set_up)
 
     def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
         """One pass of the decision loop is over."""

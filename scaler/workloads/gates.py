@@ -16,6 +16,11 @@ BESIDE_LABEL = "mind-cluster/beside-ascend-operator"
 MOVED_RULE = "mind-cluster/moved-scaling-rule"
 """Annotation of such an AscendJob: the value that its label mind-cluster/scaling-rule had."""
 
+WEBHOOK = "mind-cluster-scaler"
+"""Name of our webhook configurations (manifests/admission-webhook)."""
+POLICY = "mind-cluster-scaler-pods"
+"""Name of the policy and binding that put the gate onto pods (manifests/admission-policy)."""
+
 INSTANCE = "mind-cluster/instance"
 """Annotation of a pod: the name of the instance it belongs to, whatever its owner says."""
 INSTANCE_SIZE = "mind-cluster/instance-size"
