@@ -69,12 +69,14 @@ class Group:
             self.in_flight = self.taken - self.paired - self.running
 
     def seat(self, member: Member) -> bool:
-        """Give a place to an instance that has none; False when there is none for it."""
+        """Give a place to an instance that has none; False when there is none for it. Beside an outdated one it needs
+        none, but has to be within the target when those are gone: running surplus is not made anew."""
         rollout = self._rollout_of(member)
         if rollout is None:
             fits = self.taken < self.target
         else:
-            fits = rollout.newest < rollout.outdated or self.places < self.target
+            lasting = self.taken - sum(rollout.outdated for rollout in self.rollouts.values())
+            fits = self.places < self.target or (rollout.newest < rollout.outdated and lasting < self.target)
         if fits:
             self.taken += 1
             if rollout is not None:

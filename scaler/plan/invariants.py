@@ -136,7 +136,7 @@ def _slots(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         pairs = _most_pairs([one for one in snapshot.instances if one.group == name], states)
         if group.paired + group.beside > pairs:
             yield f"S1: {name} counts {group.paired + group.beside} pairs of revisions, {pairs} are possible"
-        if group.admit and group.reclaim:
+        if more and group.reclaim:
             yield f"S6: {name} admits {group.admit} and reclaims {group.reclaim} in one plan"
         if group.reclaim > max(0, group.running + group.in_flight - group.target):
             yield f"S1: {name} gives back {group.reclaim}, more than its surplus"

@@ -119,12 +119,13 @@ def of_one_maker(snapshot: Snapshot, group: str, alive: list[Instance], maker: s
 
 
 def may_join(one: Instance, placed: list[Instance], target: int, snapshot: Snapshot) -> bool:
-    """Within the target, or beside a running outdated one of its owner."""
+    """Within the target, or beside a running outdated one of its owner and within it when those are gone."""
     after = [*placed, one]
     partners = not one.outdated and any(is_passing(other, snapshot) and other.owner == one.owner for other in placed)
     slots = len(after) - pairs(after, snapshot)
+    left = [other for other in after if not is_passing(other, snapshot)]
     if partners:
-        return slots <= max(target, len(placed) - pairs(placed, snapshot))
+        return len(left) <= target and slots <= max(target, len(placed) - pairs(placed, snapshot))
     return len(after) <= target
 
 

@@ -21,6 +21,7 @@ from scaler.plan.model import Admit, Instance, Reclaim, State
 from scaler.plan.planner import plan
 from scaler.rules.rule import Rule
 from tests.builders import instance, rule, snapshot
+from tests.plan.walk import ends
 
 
 def every_ladder(prefill: int, decode: int, ratios: int) -> list[str]:
@@ -131,32 +132,10 @@ def _spread(jobs: int) -> Iterator[Group]:
 
 
 def walk(ladder: str, capacity: int, spares: int = 0) -> list[World]:
-    """Follow every walk to its end and return the worlds where nothing can happen; fails on an endless one."""
-    done: set[Node] = set()
-    quiet: list[World] = []
-    for world in every_world(rule(ladder), spares):
-        if sum(group.nodes for group in world) <= capacity:
-            _follow(ladder, Node(world), capacity, done, quiet)
-    return quiet
-
-
-def _follow(ladder: str, start: Node, capacity: int, done: set[Node], quiet: list[World]) -> None:
-    """Depth first; a node met again on the path that led to it is a cycle."""
-    path: dict[Node, Iterator[Node]] = {}
-    node: Node | None = start
-    while node is not None or path:
-        if node is not None and node not in done:
-            assert node not in path, f"{ladder} on {capacity} nodes never comes to rest: {list(path)}"
-            path[node] = steps(ladder, node, capacity)
-        last = next(reversed(path), None)
-        if last is None:
-            return
-        node = next(path[last], None)
-        if node is None:
-            path.popitem()
-            done.add(last)
-            if next(steps(ladder, last, capacity), None) is None:
-                quiet.append(last.world)
+    """The worlds where nothing can happen any more; fails on an endless walk."""
+    worlds = every_world(rule(ladder), spares)
+    starts = (Node(world) for world in worlds if sum(group.nodes for group in world) <= capacity)
+    return [node.world for node in ends(starts, lambda node: steps(ladder, node, capacity))]
 
 
 def satisfied(ladder: Rule, world: World, index: int) -> bool:
