@@ -27,7 +27,7 @@ SERVICE = "mindie/scaling-rule/mindie"
 PATIENCE = 60.0
 """Seconds until something that should take one or two must have happened: test machines are busy."""
 _NPU_LABELS = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
-_QUEUE: Object = {
+QUEUE: Object = {
     "apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1},
 }  # fmt: skip
 
@@ -122,7 +122,7 @@ async def staged(plane: ControlPlane, *, npu_nodes: int = 0, detection: float = 
             actors.create_task(FaultActor(api, clock, detection=detection).run()),
         ]
         with suppress(AlreadyExistsError):
-            await api.create(QUEUES, None, _QUEUE)
+            await api.create(QUEUES, None, QUEUE)
         stage = Stage(api)
         await stage.add_npu_nodes(npu_nodes)
         try:

@@ -17,6 +17,8 @@ import pytest
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors.nodes import NodeFate
+from scaler.sim.apiserver.crds import definitions, workload_definitions
+from scaler.workloads.gates import GATE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.proxy import LOST, Fault, proxied, status
 from tests.control_plane.scaler_process import NAMESPACE, USER, install, scaler
@@ -25,12 +27,28 @@ from tests.control_plane.stage import Stage, staged, until
 pytestmark = [
     pytest.mark.every_kubernetes,
     pytest.mark.plane_options(
-        audit=True, apiserver_flags=("--enable-admission-plugins=OwnerReferencesPermissionEnforcement",)
+        audit=True,
+        crds=[*definitions(), *workload_definitions()],
+        apiserver_flags=("--enable-admission-plugins=OwnerReferencesPermissionEnforcement",),
     ),
 ]
 
 _CONTAINER = {"name": "ascend", "image": "none", "imagePullPolicy": "Sometimes"}  # no such policy
 _ODD_LABELS = {"app": "mindie-ms-server", "jobID": "odd", "framework": "pytorch"}
+_OTHERS_POD: Object = {
+    "apiVersion": PODS.api_version,
+    "kind": PODS.kind,
+    "metadata": {
+        "name": "others",
+        "namespace": "mindie",
+        "labels": {"mind-cluster/scaling-rule": "scaling-rule", "mind-cluster/group-name": "group1", "jobID": "others"},
+    },
+    "spec": {
+        "schedulerName": "volcano",
+        "schedulingGates": [{"name": GATE}],
+        "containers": [{"name": "main", "image": "none"}],
+    },
+}
 _ODD_JOB: Object = {
     "apiVersion": ASCEND_JOBS.api_version,
     "kind": ASCEND_JOBS.kind,
@@ -117,6 +135,10 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     await stage.runs(group0=1, group1=1)
     await until(lambda: _events_were_counted(plane), "an event is told again", stage.views)
 
+    await stage.api.create(PODS, "mindie", _OTHERS_POD)
+    await until(lambda: _is_released(stage, "others"), "a pod that somebody else created is released")
+    await stage.api.delete(PODS, "mindie", "others")
+
     plane.kubectl("create", "namespace", "odd")
     await stage.api.create(ASCEND_JOBS, "odd", _ODD_JOB)
     await until(lambda: _is_refused(stage, "odd-policy", "odd"), "a job with an unheard-of pull policy is refused")
@@ -148,6 +170,10 @@ class _Once:
 async def _has_pods(stage: Stage, job: str) -> bool:
     names = [pod["metadata"]["name"] for pod in (await stage.api.list(PODS, "mindie")).items]
     return any(name.startswith(f"{job}-") for name in names)
+
+
+async def _is_released(stage: Stage, pod: str) -> bool:
+    return not (await stage.api.get(PODS, "mindie", pod))["spec"].get("schedulingGates")
 
 
 async def _not(condition: Any) -> bool:

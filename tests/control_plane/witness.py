@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, KubeApi, Object
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, KubeApi, Object, Resource
 from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.stories.census import Condition, InstanceView, census
@@ -21,15 +21,27 @@ from scaler.sim.stories.census import Condition, InstanceView, census
 WINDOW = 3.0
 """Seconds in which a decision becomes a pod that this watch shows."""
 Counts = dict[str, int]
+Census = Callable[[Mirror], dict[str, list[InstanceView]]]
+_JOBS = (ASCEND_JOBS, PODS, NODES)
+
+
+def census_of_jobs(mirror: Mirror) -> dict[str, list[InstanceView]]:
+    """What there is when the scaler creates the pods."""
+    return census(*(mirror.all(resource) for resource in _JOBS))
 
 
 class Witness:
-    """`broken` is what went wrong, in words; `most` what each group ever occupied at once."""
+    """`broken` is what went wrong, in words; `most` what each group ever occupied at once.
 
-    def __init__(self, api: KubeApi) -> None:
+    While `pairs` is True an instance more per group is no over-admission: one of the newest revision beside an old one.
+    """
+
+    def __init__(self, api: KubeApi, resources: Sequence[Resource] = _JOBS, look: Census = census_of_jobs) -> None:
         self.broken: list[str] = []
         self.most: dict[str, Counts] = {}
-        self._mirror = Mirror(api, PODS, ASCEND_JOBS, NODES, CONFIG_MAPS)
+        self.pairs = False
+        self._census = look
+        self._mirror = Mirror(api, *resources, CONFIG_MAPS)
         self._past: deque[tuple[float, dict[str, Counts]]] = deque()
         self._occupied: set[tuple[str, str]] = set()
         self._ratios: dict[str, list[Counts]] = {}
@@ -43,7 +55,7 @@ class Witness:
     def settle(self) -> list[str]:
         """What is wrong with a cluster at rest: instances that are neither whole nor empty."""
         broken = list(self.broken)
-        for service, views in self._census().items():
+        for service, views in self._census(self._mirror).items():
             broken += [
                 f"S2: {service} {view.name} is {view.condition} at rest"
                 for view in views
@@ -57,12 +69,9 @@ class Witness:
             if self._mirror.synced:
                 self._look()
 
-    def _census(self) -> dict[str, list[InstanceView]]:
-        return census(*(self._mirror.all(resource) for resource in (ASCEND_JOBS, PODS, NODES)))
-
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
-        found = self._census()
+        found = self._census(self._mirror)
         self._past.append((now, {service: _targets(self._rule(service), views) for service, views in found.items()}))
         while self._past[0][0] < now - WINDOW and len(self._past) > 1:
             self._past.popleft()
@@ -81,7 +90,7 @@ class Witness:
             if not _occupies(view) or view.name in before:
                 continue
             allowed = [past[service].get(view.group, 0) for _, past in self._past if service in past]
-            if counts[view.group] > max(allowed, default=0):
+            if counts[view.group] > max(allowed, default=0) + self.pairs:
                 self.broken.append(
                     f"S1: {service} {view.name} is admitted as number {counts[view.group]} of {view.group}, "
                     f"whose target was at most {max(allowed, default=0)} in the last {WINDOW:g} s"
@@ -125,9 +134,11 @@ def _covers(counts: Mapping[str, int], ratio: Counts) -> bool:
 
 
 @asynccontextmanager
-async def witnessed(api: KubeApi) -> AsyncIterator[Witness]:
+async def witnessed(
+    api: KubeApi, resources: Sequence[Resource] = _JOBS, look: Census = census_of_jobs
+) -> AsyncIterator[Witness]:
     """Watch for as long as the block lasts; AssertionError at its end when a promise was broken."""
-    witness = Witness(api)
+    witness = Witness(api, resources, look)
     task = asyncio.create_task(witness.run())
     try:
         yield witness

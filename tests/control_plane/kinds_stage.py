@@ -1,0 +1,185 @@
+"""A stage for pods that others create: their controllers, real where they can be had, and the platforms' examples.
+
+Deployments, StatefulSets and garbage are the real controller manager's, LeaderWorkerSets their own manager's. OME,
+AIBrix, Infer Operator, Volcano's controllers and Ascend Operator are stand-ins. Must not: judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scaler.kube.api import CONFIG_MAPS, NODES, PODS, QUEUES, KubeApi, Object, PatchType
+from scaler.kube.errors import AlreadyExistsError
+from scaler.sim.actors import objects
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.nodes import NodeFate
+from scaler.sim.actors.pod_groups import PodGroups
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.apiserver.crds import definitions, workload_definitions
+from scaler.sim.stories.census import Condition, InstanceView
+from tests.control_plane import instances, ome
+from tests.control_plane.lws import LEADER_WORKER_SETS
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.stage import QUEUE, Stage, until, wall_clock
+
+EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+
+
+def kinds_definitions() -> list[Object]:
+    """Of every kind but LeaderWorkerSet, whose own one comes with its manager."""
+    real = f"{LEADER_WORKER_SETS.plural}.{LEADER_WORKER_SETS.group}"
+    others = [crd for crd in workload_definitions() if objects.name(crd) != real]
+    return [*definitions(), *others, ome.definition()]
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One example under manifests/examples and what is to be known of it."""
+
+    folder: str
+    job_id: str
+    floor: int
+    """Nodes that the smallest ratio needs, one prefill and one decode instance."""
+    scale: Callable[[KindsStage, int], None]
+    """Let there be so many prefill instances, as a user of the platform would."""
+    actors: tuple[Callable[[KubeApi], Any], ...] = ()
+    """What makes the pods, besides the controllers that are real."""
+    prefill: str = "prefill"
+    decode: str = "decode"
+
+    @property
+    def path(self) -> Path:
+        return EXAMPLES / self.folder
+
+    @property
+    def namespace(self) -> str:
+        return self.folder
+
+    @property
+    def service(self) -> str:
+        return f"{self.namespace}/scaling-rule/{self.job_id}"
+
+
+class KindsStage(Stage):
+    """The stage of one platform's service."""
+
+    def __init__(self, api: KubeApi, plane: ControlPlane, platform: Platform) -> None:
+        super().__init__(api)
+        self.plane = plane
+        self.platform = platform
+        self.mirror = Mirror(api, *instances.RESOURCES)
+
+    async def views(self, service: str = "") -> list[InstanceView]:
+        """The service's instances as pods and nodes show them now."""
+        return instances.census(self.mirror).get(service or self.platform.service, [])
+
+    async def runs_both(self, prefill: int, decode: int) -> None:
+        """Wait until exactly so many run."""
+        counts = {self.platform.prefill: prefill, self.platform.decode: decode}
+        await self.runs(self.platform.service, **counts)
+
+    async def lose(self, group: str) -> str:
+        """A node under a running instance of this group stops answering, and Volcano ends its pods; the node's name."""
+        views = [view for view in await self.views() if view.group == group and view.condition is Condition.RUNNING]
+        name = views[0].nodes[0]
+        await self.node(name, NodeFate.NOT_READY)
+        await until(lambda: self._empty(name), f"{name} has no pods", self.views)
+        return name
+
+    async def _empty(self, node: str) -> bool:
+        return node in await self._empty_nodes()
+
+    async def reasons(self) -> dict[str, list[str]]:
+        """What the scaler says of the instances that do not run: reasons by group."""
+        found: dict[str, list[str]] = {}
+        for config_map in (await self.api.list(CONFIG_MAPS, self.platform.namespace)).items:
+            if objects.labels_of(config_map).get(_MANAGED_BY) != "mind-cluster-scaler":
+                continue
+            for service in json.loads(config_map["data"].get("status.json", '{"services": []}'))["services"]:
+                for instance in service["instances"]:
+                    found.setdefault(instance["group"], []).append(instance["reason"])
+        return found
+
+    async def says(self, group: str, reason: str) -> None:
+        """Wait until an instance of the group has this reason."""
+        await until(lambda: self._says(group, reason), f"an instance of {group} says {reason}", self.reasons)
+
+    async def _says(self, group: str, reason: str) -> bool:
+        return reason in (await self.reasons()).get(group, [])
+
+    async def edit_rule(self, *ratios: tuple[int, int]) -> None:
+        """Let the rule have these ratios of (prefill, decode), largest first."""
+        place = CONFIG_MAPS, self.platform.namespace, "scaling-rule"
+        rule = await self.api.get(*place)
+        document = json.loads(rule["data"]["elastic_scaling.json"])
+        like = document["elastic_scaling_list"][0]["group_list"]
+        document["elastic_scaling_list"] = [
+            {"group_list": [{**group, "group_num": str(count)} for group, count in zip(like, ratio, strict=True)]}
+            for ratio in ratios
+        ]
+        patch = {"data": {"elastic_scaling.json": json.dumps(document)}}
+        await self.api.patch(*place, patch, patch_type=PatchType.MERGE)
+
+    async def remove_empty_node(self) -> None:
+        """Take a node away as soon as there is one without pods."""
+        await until(self._one_is_empty, "a node has no pods", self.views)
+        name = (await self._empty_nodes())[0]
+        await self.api.delete(NODES, None, name)
+        del self._specs[name]
+
+    async def _one_is_empty(self) -> bool:
+        return bool(await self._empty_nodes())
+
+    async def _empty_nodes(self) -> list[str]:
+        used = {objects.node_of(pod) for pod in (await self.api.list(PODS)).items}
+        return [name for name in self._specs if name not in used]
+
+    async def gone(self) -> None:
+        """Wait until the namespace has no pods."""
+        await until(self._gone, "no pods are left", lambda: self.pods(self.platform.namespace))
+
+    async def _gone(self) -> bool:
+        return not await self.pods(self.platform.namespace)
+
+    async def clear(self) -> None:
+        """Leave nothing to the next test: no pods, no nodes."""
+        self.plane.kubectl("delete", "-f", self.platform.path, "--wait=false", "--ignore-not-found")
+        await self.gone()
+        for name in self._specs:
+            await self.api.delete(NODES, None, name)
+
+    def patch(self, kind: str, name: str, patch: Any) -> None:
+        """`kubectl patch`: a list is a JSON patch, anything else a merge patch."""
+        encoding = "json" if isinstance(patch, list) else "merge"
+        place = ("--namespace", self.platform.namespace, kind, name)
+        self.plane.kubectl("patch", *place, "--type", encoding, "--patch", json.dumps(patch))
+
+
+@asynccontextmanager
+async def kinds_staged(plane: ControlPlane, platform: Platform) -> AsyncIterator[KindsStage]:
+    """The platform's floor of nodes and every controller, for as long as the block lasts."""
+    async with plane.client() as api, asyncio.TaskGroup() as actors:
+        clock = wall_clock()
+        stage = KindsStage(api, plane, platform)
+        lives = [
+            GangScheduler(api, clock, period=0.2), FaultActor(api, clock, detection=0.5), PodGroups(api),
+            stage.mirror, *(make(api) for make in platform.actors),
+        ]  # fmt: skip
+        tasks = [actors.create_task(actor.run()) for actor in lives]
+        with suppress(AlreadyExistsError):
+            await api.create(QUEUES, None, QUEUE)
+        await stage.add_npu_nodes(platform.floor)
+        try:
+            yield stage
+        finally:
+            await stage.clear()
+            for task in tasks:
+                task.cancel()

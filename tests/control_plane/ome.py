@@ -1,0 +1,105 @@
+"""A stand-in for OME: makes the Deployments and LeaderWorkerSets of InferenceServices, as a client of KubeApi.
+
+As the original it names them `<service>-engine` and `<service>-decoder` (with `lws-` before a LeaderWorkerSet), puts
+the component's labels and annotations on them and on their pods, and rolls without a gap (maxSurge 1).
+Not modelled: runtimes and models, routers, and autoscaling: replicas follow minReplicas.
+Must not: know of rules, gates or instances.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, LEADER_WORKER_SETS, KubeApi, Object, Resource
+from scaler.sim.actors import making, objects
+from scaler.sim.actors.making import Hands
+from scaler.sim.actors.mirror import Mirror
+
+INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
+_SERVICE = "ome.io/inferenceservice"
+_NO_POD_SPEC = frozenset({"minReplicas", "maxReplicas", "labels", "annotations", "runner", "leader", "worker", "size"})
+_ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+
+
+def definition() -> Object:
+    """An open CustomResourceDefinition, as OME's minimal variant."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"plural": INFERENCE_SERVICES.plural, "kind": INFERENCE_SERVICES.kind, "shortNames": ["isvc"]}
+    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    version = {
+        "name": INFERENCE_SERVICES.version, "served": True, "storage": True,
+        "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}},
+    }  # fmt: skip
+    return {
+        "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
+        "kind": CUSTOM_RESOURCE_DEFINITIONS.kind,
+        "metadata": {"name": f"{INFERENCE_SERVICES.plural}.{INFERENCE_SERVICES.group}"},
+        "spec": {"group": INFERENCE_SERVICES.group, "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+
+
+class Ome:
+    """Follows all InferenceServices."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._mirror = Mirror(api, INFERENCE_SERVICES, DEPLOYMENTS, LEADER_WORKER_SETS)
+        self._hands = Hands(api, self._mirror)
+        self._made: dict[str, Object] = {}
+        """Of each child by uid of its service and name: what was last written."""
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await self._mirror.drive(self._round, "ome")
+
+    async def _round(self) -> float | None:
+        if self._hands.settled:
+            for service in self._mirror.all(INFERENCE_SERVICES):
+                for component in ("engine", "decoder"):
+                    if component in objects.spec(service) and not objects.terminating(service):
+                        await self._keep(service, component)
+        return self._hands.pause
+
+    async def _keep(self, service: Object, component: str) -> None:
+        resource, wanted = child(service, component)
+        key = f"{objects.uid(service)}/{objects.name(wanted)}"
+        present = self._mirror.get(resource, objects.namespace(service), objects.name(wanted))
+        if present is None:
+            await self._hands.create(resource, copy.deepcopy(wanted))
+        elif self._made.get(key) != wanted:
+            await self._hands.patch(resource, present, {"spec": wanted["spec"]})
+        self._made[key] = wanted
+
+
+def child(service: Object, component: str) -> tuple[Resource, Object]:
+    """What OME makes of one component."""
+    spec = objects.spec(service)[component]
+    name = f"{objects.name(service)}-{component}"
+    labels = {_SERVICE: objects.name(service), "component": component, "app": name, **(spec.get("labels") or {})}
+    marks = {"labels": labels, "annotations": dict(spec.get("annotations") or {})}
+    if "leader" not in spec:
+        deployment = {
+            "replicas": spec["minReplicas"], "selector": {"matchLabels": {"app": name}},
+            "strategy": _ROLLING, "template": {"metadata": marks, "spec": _pod_spec(spec)},
+        }  # fmt: skip
+        return DEPLOYMENTS, making.body_of(DEPLOYMENTS, name, service, INFERENCE_SERVICES, **marks, spec=deployment)
+    group = {
+        "size": spec["worker"]["size"] + 1,
+        "restartPolicy": "RecreateGroupOnPodRestart",
+        "leaderTemplate": {"metadata": marks, "spec": _pod_spec(spec["leader"])},
+        "workerTemplate": {"metadata": marks, "spec": _pod_spec(spec["worker"])},
+    }
+    rolling = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 1}}
+    whole = {
+        "replicas": spec["minReplicas"], "startupPolicy": "LeaderCreated", "rolloutStrategy": rolling,
+        "networkConfig": {"subdomainPolicy": "Shared"}, "leaderWorkerTemplate": group,
+    }  # fmt: skip
+    short = f"lws-{name}"[-50:]
+    body = making.body_of(LEADER_WORKER_SETS, short, service, INFERENCE_SERVICES, **marks, spec=whole)
+    return LEADER_WORKER_SETS, body
+
+
+def _pod_spec(component: Object) -> Object:
+    """The pod spec that stands inline, with the runner as its container."""
+    inline: dict[str, Any] = {key: value for key, value in component.items() if key not in _NO_POD_SPEC}
+    return {**copy.deepcopy(inline), "containers": [*inline.get("containers", ()), copy.deepcopy(component["runner"])]}
