@@ -72,7 +72,7 @@ class MindIEController:
     def _services(self) -> dict[Service, list[Object]]:
         services: dict[Service, list[Object]] = defaultdict(list)
         for job in self._mirror.all(ASCEND_JOBS):
-            labels = objects.labels_of(job)
+            labels = objects.scaling_labels(job)
             if labels.get(RULE_LABEL) and labels.get("jobID"):
                 services[objects.namespace(job), labels[RULE_LABEL], labels["jobID"]].append(job)
         return services
@@ -119,7 +119,7 @@ class MindIEController:
 
 
 def _of_group(jobs: list[Object], group: str) -> list[Object]:
-    members = [job for job in jobs if objects.labels_of(job).get(GROUP_LABEL) == group]
+    members = [job for job in jobs if objects.scaling_labels(job).get(GROUP_LABEL) == group]
     return sorted(members, key=lambda job: natural(objects.name(job)))
 
 

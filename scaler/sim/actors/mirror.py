@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from scaler.kube.api import EventType, KubeApi, Object, Resource
-from scaler.kube.errors import KubeError
+from scaler.kube.errors import KubeError, NotFoundError
 
 Key = tuple[str, str]
 """(namespace, name); namespace is "" for cluster-scoped objects."""
 
 _RETRY = 1.0  # seconds after a failed list or watch
+_NOT_INSTALLED = 5.0  # seconds until a type that is not installed is asked for again
 _SETTLE = 0.02  # seconds
 
 
@@ -96,8 +97,16 @@ class Mirror:
                 version = await self._list(resource)
                 while True:
                     version = await self._watch(resource, version)
+            except NotFoundError:
+                self._take_as_empty(resource)
+                await asyncio.sleep(_NOT_INSTALLED)
             except KubeError:
                 await asyncio.sleep(_RETRY)
+
+    def _take_as_empty(self, resource: Resource) -> None:
+        """Of a type that the cluster does not know there are no objects."""
+        if self._objects[resource] or not self._synced[resource]:
+            self._replace(resource, ())
 
     async def _list(self, resource: Resource) -> str:
         page = await self._api.list(resource)

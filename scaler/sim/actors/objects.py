@@ -12,6 +12,7 @@ from scaler.kube.api import Object
 GROUP_NAME = "scheduling.k8s.io/group-name"
 """Pod annotation: the name of its PodGroup."""
 
+_RULE = "mind-cluster/scaling-rule"
 _SUFFIXES = {
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
     "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
@@ -38,6 +39,15 @@ def labels_of(obj: Object) -> dict[str, str]:
 
 def annotations_of(obj: Object) -> dict[str, str]:
     return obj["metadata"].get("annotations") or {}
+
+
+def scaling_labels(obj: Object) -> dict[str, str]:
+    """Where the rule, the group and the service of a job or a pod stand: in its labels or its first pod template's."""
+    own = labels_of(obj)
+    if _RULE in own:
+        return own
+    parts = [*(spec(obj).get("replicaSpecs") or {}).values(), *(spec(obj).get("tasks") or [])]
+    return next((found for part in parts if _RULE in (found := _template_labels(part))), own)
 
 
 def namespace(obj: Object) -> str:
@@ -125,3 +135,7 @@ def _exit_codes(containers: Iterable[Object]) -> Iterable[int]:
             code = ((container.get(where) or {}).get("terminated") or {}).get("exitCode") or 0
             if code:
                 yield int(code)
+
+
+def _template_labels(part: Object) -> dict[str, str]:
+    return ((part.get("template") or {}).get("metadata") or {}).get("labels") or {}

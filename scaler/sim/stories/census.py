@@ -7,7 +7,7 @@ Must not: write, or ask the controller.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -17,13 +17,14 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import crash_looping
 from scaler.sim.actors.mindie import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors.placement import natural
+from scaler.sim.stories.claims import claim_of
 
 
 class Condition(StrEnum):
     """How an instance is, from its pods."""
 
     EMPTY = "empty"
-    """No pods that are not going away."""
+    """No pods, or none but held ones and such as are going away."""
     WAITING = "waiting"
     """Some pod has no node."""
     STARTING = "starting"
@@ -41,26 +42,46 @@ class InstanceView(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...] = ()
 
 
-def service_of(job: Object) -> str:
-    """`namespace/rule/jobID` of a job under a rule, "" for any other."""
-    labels = objects.labels_of(job)
+class _Instance(msgspec.Struct):
+    name: str
+    group: str
+    size: int
+    pods: list[Object] = []
+
+
+def service_of(obj: Object) -> str:
+    """`namespace/rule/jobID` of a job or a pod under a rule, "" for any other."""
+    labels = objects.scaling_labels(obj)
     if not labels.get(RULE_LABEL) or not labels.get("jobID"):
         return ""
-    return f"{objects.namespace(job)}/{labels[RULE_LABEL]}/{labels['jobID']}"
+    return f"{objects.namespace(obj)}/{labels[RULE_LABEL]}/{labels['jobID']}"
 
 
-def census(jobs: Iterable[Object], pods: Iterable[Object], nodes: Iterable[Object]) -> dict[str, list[InstanceView]]:
-    """Every service's instances, by group and natural order of names."""
+def census(
+    jobs: Iterable[Object], pods: Iterable[Object], nodes: Iterable[Object], sizes: Mapping[str, int] | None = None
+) -> dict[str, list[InstanceView]]:
+    """Every service's instances, by group and natural order of names.
+
+    `jobs` are AscendJobs and Volcano Jobs, which are instances even without pods; `sizes` says how many pods belong
+    to an owner (uid), for those instances that are one StatefulSet.
+    """
     ready = {objects.name(node) for node in nodes if objects.node_ready(node)}
     members: dict[str, list[Object]] = defaultdict(list)
     for pod in pods:
         members[objects.owner_uid(pod)].append(pod)
-    services: dict[str, list[InstanceView]] = defaultdict(list)
+    services: dict[str, list[_Instance]] = defaultdict(list)
     for job in jobs:
-        service = service_of(job)
-        if service:
-            services[service].append(_view(job, members[objects.uid(job)], ready))
-    return {name: sorted(services[name], key=lambda v: (v.group, natural(v.name))) for name in sorted(services)}
+        own = members.pop(objects.uid(job), [])
+        if service := service_of(job):
+            group = objects.scaling_labels(job).get(GROUP_LABEL, "")
+            services[service].append(_Instance(objects.name(job), group, _expected(job), own))
+    others = _of_pods((pod for found in members.values() for pod in found), sizes or {})
+    for service, instances in others.items():
+        services[service] += instances
+    return {
+        name: sorted((_view(one, ready) for one in services[name]), key=lambda v: (v.group, natural(v.name)))
+        for name in sorted(services)
+    }  # fmt: skip
 
 
 def running(instances: Iterable[InstanceView]) -> dict[str, int]:
@@ -71,10 +92,22 @@ def running(instances: Iterable[InstanceView]) -> dict[str, int]:
     return counts
 
 
-def _view(job: Object, pods: list[Object], ready: set[str]) -> InstanceView:
+def _of_pods(pods: Iterable[Object], sizes: Mapping[str, int]) -> dict[str, list[_Instance]]:
+    """Instances that are known by their pods alone."""
+    found: dict[str, dict[str, _Instance]] = defaultdict(dict)
+    for pod in pods:
+        if service := service_of(pod):
+            claim = claim_of(pod, sizes)
+            group = objects.labels_of(pod).get(GROUP_LABEL, "")
+            found[service].setdefault(claim.instance, _Instance(claim.instance, group, claim.size)).pods.append(pod)
+    return {service: list(instances.values()) for service, instances in found.items()}
+
+
+def _view(instance: _Instance, ready: set[str]) -> InstanceView:
+    pods = instance.pods
     seats = tuple(sorted({objects.node_of(pod) for pod in pods if objects.node_of(pod)}, key=natural))
-    condition = _condition([p for p in pods if not objects.terminating(p)], _expected(job), ready, len(pods))
-    return InstanceView(objects.name(job), objects.labels_of(job).get(GROUP_LABEL, ""), condition, seats)
+    live = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
+    return InstanceView(instance.name, instance.group, _condition(live, instance.size, ready, len(pods)), seats)
 
 
 def _condition(live: list[Object], expected: int, ready: set[str], present: int) -> Condition:
@@ -93,5 +126,5 @@ def _condition(live: list[Object], expected: int, ready: set[str], present: int)
 
 
 def _expected(job: Object) -> int:
-    replicas = (objects.spec(job).get("replicaSpecs") or {}).values()
-    return sum(int(replica.get("replicas", 1)) for replica in replicas if isinstance(replica, dict))
+    parts = [*(objects.spec(job).get("replicaSpecs") or {}).values(), *(objects.spec(job).get("tasks") or [])]
+    return sum(int(part.get("replicas", 1)) for part in parts if isinstance(part, dict))

@@ -15,7 +15,7 @@ from typing import TextIO
 from scaler.clock import Clock
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import real_controller, silence_logs
+from scaler.sim.stories.play import ADMISSION, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario, Timing
 from scaler.sim.stories.screen import Screen
 from scaler.sim.stories.timeline import Timeline
@@ -64,7 +64,7 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)
     clock = Clock(time.time() - loop.time())  # the one place where this process reads the wall clock
-    cluster = SimCluster(clock, seed=seed)
+    cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
     timeline = Timeline()
     timeline.listener = Screen(out, timeline, live=out.isatty(), paced=False).tell
     quick = scenario.model_copy(update={"timing": Timing.model_validate(_QUICK), "events": []})

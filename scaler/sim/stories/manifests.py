@@ -15,12 +15,14 @@ import yaml
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, NotFoundError
+from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFER_SERVICES, STORM_SERVICES
 
 KINDS: dict[str, Resource] = {
     resource.kind: resource
     for resource in (
         kube.ASCEND_JOBS, kube.CONFIG_MAPS, kube.DEPLOYMENTS, kube.NAMESPACES, kube.NODES, kube.POD_GROUPS, kube.PODS,
-        kube.PRIORITY_CLASSES, kube.QUEUES, kube.SERVICES,
+        kube.PRIORITY_CLASSES, kube.QUEUES, kube.SERVICES, kube.REPLICA_SETS, kube.STATEFUL_SETS, kube.VOLCANO_JOBS,
+        kube.LEADER_WORKER_SETS, STORM_SERVICES, INFER_SERVICE_SETS, INFER_SERVICES,
     )
 }  # fmt: skip
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -97,7 +99,7 @@ async def apply(api: KubeApi, obj: Object) -> str:
 async def delete(api: KubeApi, obj: Object) -> str:
     """Delete the object by kind and name: `deleted`, `not found` or `skipped`."""
     resource = KINDS.get(obj["kind"])
-    if resource is None:
+    if resource is None or obj.get("apiVersion", resource.api_version) != resource.api_version:
         return "skipped"
     namespace, name = place_of(resource, obj)
     try:

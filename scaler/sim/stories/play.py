@@ -16,13 +16,18 @@ from scaler.kube.api import KubeApi
 from scaler.plan.model import Plan, Snapshot
 from scaler.settings import Mode, Settings
 from scaler.sim import loop
+from scaler.sim.actors.lws_webhook import label_member
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Moment, Timeline
 from scaler.sim.stories.world import Observer, RunController, World
+from scaler.sim.webhooks import webhooks
 
 START = 1_790_000_000.0
 """Seconds since the epoch at which every simulation begins: a day in September 2026."""
+
+ADMISSION = (label_member, *webhooks())
+"""The webhooks of every simulated cluster: LeaderWorkerSet's and our own, for namespaces that opted in."""
 
 SIMULATED = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": Mode.CREATE})
 """One process, nobody to serve: the rest of the settings is as it is delivered."""
@@ -46,13 +51,17 @@ async def play_on(
 ) -> None:
     """The same inside a running virtual loop; `timeline` grows meanwhile."""
     clock = Clock(START)
-    cluster = SimCluster(clock, seed=seed)
-    world = World(cluster, clock, scenario, controller=real_controller(seed, record), timeline=timeline, seed=seed)
-    await world.play()
+    cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
+    mode = Mode.GATES if scenario.ascend_operator else Mode.CREATE
+    controller = real_controller(seed, record, mode=mode)
+    await World(cluster, clock, scenario, controller=controller, timeline=timeline, seed=seed).play()
 
 
-def real_controller(seed: int, record: Callable[[Snapshot, Plan], None] | None = None) -> RunController:
+def real_controller(
+    seed: int, record: Callable[[Snapshot, Plan], None] | None = None, *, mode: Mode = Mode.CREATE
+) -> RunController:
     """The controller as `scaler run` builds it, without leader election and health server."""
+    settings = SIMULATED.model_copy(update={"mode": mode})
 
     async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
         def observer(decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
@@ -61,7 +70,7 @@ def real_controller(seed: int, record: Callable[[Snapshot, Plan], None] | None =
                 for snapshot, plan in decisions:
                     record(snapshot, plan)
 
-        await run_controller(api, SIMULATED, clock, observer=observer, seed=seed)
+        await run_controller(api, settings, clock, observer=observer, seed=seed)
 
     return controller
 

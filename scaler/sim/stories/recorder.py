@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, NODES, PODS, KubeApi
+from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi
 from scaler.plan import explain
 from scaler.plan.invariants import violations
 from scaler.plan.model import Plan, Snapshot
@@ -29,7 +29,7 @@ class Recorder:
     def __init__(self, api: KubeApi, clock: Clock, timeline: Timeline) -> None:
         self._clock = clock
         self._timeline = timeline
-        self._mirror = Mirror(api, PODS, ASCEND_JOBS, NODES)
+        self._mirror = Mirror(api, PODS, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, NODES)
         self._start = 0.0
         self._owned: dict[str, str] = {}
         """Pod uid -> service, of every pod that is there."""
@@ -64,9 +64,12 @@ class Recorder:
         if not self._mirror.synced or self._mirror.revision == self._counted:
             return
         self._counted = self._mirror.revision
-        jobs, pods = self._mirror.all(ASCEND_JOBS), self._mirror.all(PODS)
+        jobs = [*self._mirror.all(ASCEND_JOBS), *self._mirror.all(VOLCANO_JOBS)]
         lost = self._count_lost_pods({objects.uid(job): service_of(job) for job in jobs})
-        found = census(jobs, pods, self._mirror.all(NODES))
+        sizes = {
+            objects.uid(found): int(objects.spec(found).get("replicas", 1)) for found in self._mirror.all(STATEFUL_SETS)
+        }
+        found = census(jobs, self._mirror.all(PODS), self._mirror.all(NODES), sizes)
         for service in sorted({*found, *self._timeline.samples}):
             last = self._timeline.last(service)
             deleted = last.pods_deleted + lost.get(service, 0)
@@ -77,13 +80,14 @@ class Recorder:
 
     def _count_lost_pods(self, services: dict[str, str]) -> dict[str, int]:
         """Pods that are gone since the last look, per service."""
-        present = {objects.uid(pod): objects.owner_uid(pod) for pod in self._mirror.all(PODS)}
+        present = {objects.uid(pod): pod for pod in self._mirror.all(PODS)}
         lost: dict[str, int] = {}
         for uid, service in self._owned.items():
             if uid not in present:
                 lost[service] = lost.get(service, 0) + 1
         kept = {uid: service for uid, service in self._owned.items() if uid in present}
-        self._owned = {uid: services[owner] for uid, owner in present.items() if services.get(owner)} | kept
+        of = {uid: services.get(objects.owner_uid(pod)) or service_of(pod) for uid, pod in present.items()}
+        self._owned = {uid: service for uid, service in of.items() if service} | kept
         return lost
 
     def observe(self, decisions: Sequence[tuple[Snapshot, Plan]]) -> None:

@@ -84,7 +84,10 @@ class Timing(_Model):
 
 
 class ObjectRef(_Model):
-    kind: Literal["AscendJob", "ConfigMap", "Pod", "PodGroup", "Service", "Node", "Deployment"]
+    kind: Literal[
+        "AscendJob", "ConfigMap", "Pod", "PodGroup", "Service", "Node", "Namespace", "Deployment", "StatefulSet",
+        "LeaderWorkerSet", "StormService", "InferServiceSet", "Job",
+    ] = Field(description="Job is a Volcano Job.")  # fmt: skip
     name: Name
     namespace: Name = "default"
 
@@ -243,6 +246,9 @@ class Scenario(_Model):
     seed: int = Field(0, ge=0, description="One seed gives one history; --seed overrides it.")
     nodes: list[NodeGroup] = Field(min_length=1)
     manifests: list[Path] = Field([], description="Files and folders, applied in this order at the start.")
+    ascend_operator: bool = Field(
+        False, description="Ascend Operator makes the pods of AscendJobs, and the scaler decides beside it by gates."
+    )
     timing: Timing = Field(default_factory=lambda: Timing.model_validate({}))
     events: list[Event] = []
     expect: list[Expectation] = []

@@ -21,8 +21,10 @@ from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.flaky import FlakyApi
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.makers import makers
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, add_node
+from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.stories.happenings import EventError, Happenings, node_specs
 from scaler.sim.stories.manifests import ManifestError, read_manifests
@@ -132,6 +134,8 @@ class World:
             MindIEController(api, clock, patience=timing.mindie_patience),
             NodeLifecycle(api, clock, eviction=timing.eviction),
             GarbageCollector(api),
+            *makers(api),
+            *([AscendOperator(api, clock)] if self._scenario.ascend_operator else []),
         ]
 
     async def _furnish(self) -> None:

@@ -1,0 +1,73 @@
+"""Everybody who makes pods for others, started when a cluster has what they work with.
+
+A stand-in that nobody needs would only follow every pod for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from scaler.kube.api import (
+    DEPLOYMENTS,
+    LEADER_WORKER_SETS,
+    POD_SETS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    VOLCANO_JOBS,
+    KubeApi,
+    Resource,
+)
+from scaler.sim.actors.deployments import Deployments
+from scaler.sim.actors.infer_operator import InferOperator
+from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
+from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.pod_groups import PodGroups
+from scaler.sim.actors.replica_sets import ReplicaSets
+from scaler.sim.actors.stateful_sets import StatefulSets
+from scaler.sim.actors.storm_services import StormServices
+from scaler.sim.actors.volcano_jobs import VolcanoJobs
+from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, ROLE_SETS, STORM_SERVICES
+
+
+class _Actor(Protocol):
+    async def run(self) -> None: ...
+
+
+class WhenUsed:
+    """An actor that begins to live when the first object of these types exists, and then stays."""
+
+    def __init__(self, api: KubeApi, make: Callable[[KubeApi], _Actor], *resources: Resource) -> None:
+        self._api = api
+        self._make = make
+        self._mirror = Mirror(api, *resources)
+        self._resources = resources
+
+    async def run(self) -> None:
+        """Wait, then act, until cancelled."""
+        waiting = asyncio.create_task(self._mirror.run(), name="makers mirror")
+        try:
+            while not any(self._mirror.all(resource) for resource in self._resources):
+                await self._mirror.wait()
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        await self._make(self._api).run()
+
+
+def makers(api: KubeApi) -> Sequence[WhenUsed]:
+    """The controllers of Kubernetes, Volcano, LeaderWorkerSet, AIBrix and Infer Operator that make pods and PodGroups.
+
+    Ascend Operator is not among them: where the scaler makes the pods of AscendJobs, it does not run.
+    """
+    return [
+        WhenUsed(api, Deployments, DEPLOYMENTS),
+        WhenUsed(api, ReplicaSets, REPLICA_SETS),
+        WhenUsed(api, StatefulSets, STATEFUL_SETS),
+        WhenUsed(api, LeaderWorkerSets, LEADER_WORKER_SETS),
+        WhenUsed(api, StormServices, STORM_SERVICES, ROLE_SETS, POD_SETS),
+        WhenUsed(api, InferOperator, INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS),
+        WhenUsed(api, VolcanoJobs, VOLCANO_JOBS),
+        WhenUsed(api, PodGroups, REPLICA_SETS, STATEFUL_SETS, ROLE_SETS),
+    ]
