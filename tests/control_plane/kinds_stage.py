@@ -40,6 +40,9 @@ def kinds_definitions() -> list[Object]:
     return [*definitions(), *others, ome.definition()]
 
 
+Scale = Callable[["KindsStage", int], None]
+
+
 @dataclass(frozen=True)
 class Platform:
     """One example under manifests/examples and what is to be known of it."""
@@ -48,7 +51,7 @@ class Platform:
     job_id: str
     floor: int
     """Nodes that the smallest ratio needs, one prefill and one decode instance."""
-    scale: Callable[[KindsStage, int], None]
+    scale: Scale
     """Let there be so many prefill instances, as a user of the platform would."""
     actors: tuple[Callable[[KubeApi], Any], ...] = ()
     """What makes the pods, besides the controllers that are real."""

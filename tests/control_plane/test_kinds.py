@@ -6,13 +6,18 @@ deleted. The scaler decides by taking its gate off; the gates stand in the pod t
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.nodes import NodeFate
+from scaler.sim.actors.storm_services import StormServices
+from scaler.sim.actors.volcano_jobs import VolcanoJobs
+from scaler.sim.stories.manifests import read_manifests
 from tests.control_plane import instances
-from tests.control_plane.kinds_stage import KindsStage, Platform, kinds_definitions, kinds_staged
+from tests.control_plane.kinds_stage import KindsStage, Platform, Scale, kinds_definitions, kinds_staged
 from tests.control_plane.ome import Ome
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import ALONE, install, scaler
@@ -21,16 +26,37 @@ from tests.control_plane.witness import witnessed
 pytestmark = pytest.mark.plane_options(lws=True, crds=kinds_definitions())
 
 
-def _scale_ome(service: str) -> object:
+def _set(kind: str, name: str, path: str) -> Scale:
+    """The number of prefill instances stands in one field."""
+
     def scale(stage: KindsStage, prefills: int) -> None:
-        stage.patch("inferenceservice", service, {"spec": {"engine": {"minReplicas": prefills}}})
+        stage.patch(kind, name, [{"op": "replace", "path": path, "value": prefills}])
 
     return scale
 
 
+def _one_job_more_or_less(stage: KindsStage, prefills: int) -> None:
+    """An instance is a job of its own."""
+    (job,) = read_manifests(stage.platform.path / "11-prefill-p1.yaml")
+    job["metadata"]["name"] = "qwen-p2"
+    verb = "create" if prefills == 3 else "delete"
+    stage.plane.kubectl(verb, "-f", "-", text=json.dumps(job))
+
+
+_ENGINE = "/spec/engine/minReplicas"
+_FIRST_ROLE = "/spec/template/spec/roles/0/replicas"
 PLATFORMS = (
-    Platform("ome-deployment", "qwen", 2, _scale_ome("qwen"), (Ome,)),
-    Platform("ome-leaderworkerset", "deepseek", 3, _scale_ome("deepseek"), (Ome,)),
+    Platform("ome-deployment", "qwen", 2, _set("isvc", "qwen", _ENGINE), (Ome,)),
+    Platform("ome-leaderworkerset", "deepseek", 3, _set("isvc", "deepseek", _ENGINE), (Ome,)),
+    Platform("aibrix", "qwen", 3, _set("stormservice", "qwen", _FIRST_ROLE), (StormServices,)),
+    Platform("volcano-jobs", "qwen", 3, _one_job_more_or_less, (VolcanoJobs,)),
+    Platform(
+        "infer-operator",
+        "qwen",
+        3,
+        _set("inferserviceset", "qwen", "/spec/template/roles/0/replicas"),
+        (InferOperator,),
+    ),
 )
 
 
