@@ -28,9 +28,9 @@ from tests.jobs import rule_config_map
 
 RATE = 500.0
 SECONDS = 10.0
-WARM_UP = 1.0
-CONNECTIONS = 4
-"""Per API server there are few: HTTP/1.1 connections that it keeps."""
+WARM_UP = 2.0
+CONNECTIONS = 25
+"""API servers open a further one while all others wait for an answer, and keep about as many."""
 RULE = "mind-cluster/scaling-rule"
 
 
