@@ -102,6 +102,7 @@ def oddities() -> st.SearchStrategy[dict[str, Any]]:
             {"faults": ("InvalidSpecs: spec.replicaSpecs is not set",), "expected": 0},
             {"name_taken": "Pod p0-master-0"},
             {"stripped": True},
+            {"misplaced": True},
             {"owner_deleting": True},
             {"restarts": 3},
             {"generation": 2},

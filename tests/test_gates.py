@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
@@ -246,5 +246,18 @@ def test_pods_of_an_owner_that_nobody_knows_are_served_one_by_one_with_a_warning
         async with rig(rule_config_map(), strange, D0) as on:
             assert released(on) == {"p0", "d0"}
             assert ("p0", "UnknownOwner") in on.events()
+
+    run(story())
+
+
+def test_a_pod_that_volcano_moved_into_a_shared_pod_group_after_its_release_is_moved_back() -> None:
+    async def story() -> None:
+        async with rig(rule_config_map(), held("p0", "group0", scheduler="volcano"), D0) as on:
+            patch = {"metadata": {"annotations": {GROUP_NAME: "podgroup-of-all"}}}
+            await on.cluster.patch(PODS, NAMESPACE, "p0", patch, patch_type=PatchType.MERGE)
+            await on.settle()
+            (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
+            (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"]
+            assert pod["metadata"]["annotations"][GROUP_NAME] == group["metadata"]["name"]
 
     run(story())

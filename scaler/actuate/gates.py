@@ -16,10 +16,11 @@ from scaler.kube.api import POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import BadRequestError, ConflictError, ForbiddenError, InvalidError, KubeError, NotFoundError
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
-from scaler.observe.instances import instance_of, starts_with_leader
+from scaler.observe.instances import VOLCANOS_OWN, instance_of, starts_with_leader
 from scaler.observe.pods import PodRecord
 from scaler.plan.model import ServiceKey
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
+from scaler.workloads.kind import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name
 
 REFUSALS = (ForbiddenError, InvalidError, BadRequestError)
@@ -35,11 +36,10 @@ class Gates:
 
     async def release(self, key: ServiceKey, uid: str) -> None:
         """Take our gate off all pods of the instance, in parallel; those that are gone meanwhile are not missed."""
-        pods = sorted(self._cache.pods_of(uid).values(), key=lambda pod: pod.name)
-        gated = [pod for pod in pods if pod.gated and not pod.terminating]
-        group = await self._own_group(key, uid, pods, gated)
-        moving = [pod for pod in gated if group and pod.claim is not None and pod.claim.pod_group != group]
-        await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: group})}) for pod in moving])
+        pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
+        pods.sort(key=lambda pod: pod.name)
+        gated = [pod for pod in pods if pod.gated]
+        await self._gather_in_own_group(key, uid, pods)
         await _all([self._patch(key, pod, _release(pod)) for pod in gated])
 
     async def take_back(self, key: ServiceKey, uid: str) -> None:
@@ -61,24 +61,42 @@ class Gates:
 
     # a PodGroup of its own
 
-    async def _own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord], gated: Sequence[PodRecord]) -> str:
-        """The PodGroup that the gated pods must be moved to, made if it is not there; "" when they may stay."""
+    async def _gather_in_own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]) -> None:
+        """Move the pods that are not bound yet into the PodGroup of their instance, if they would share one."""
         membership = self._cache.told.membership_of(uid)
-        moving = [pod for pod in gated if pod.claim is not None and pod.claim.volcano]
-        if membership is None or not membership.place.shares_pod_group or not moving:
-            return ""
-        free = {pod.claim.pod_group for pod in pods if not pod.gated and pod.claim is not None} - {""}
-        if free:  # members that come later join those that were let go before
-            return min(free)
-        first = pods[0]
+        waiting = [pod for pod in pods if not pod.node and pod.claim is not None and pod.claim.volcano]
+        if membership is None or not membership.place.shares_pod_group or not waiting:
+            return
+        name = self._own_group(pods) or await self._make_group(key, uid, membership, pods)
+        moving = [pod for pod in waiting if pod.claim is not None and pod.claim.pod_group != name]
+        await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: name})}) for pod in moving])
+
+    def _own_group(self, pods: Sequence[PodRecord]) -> str:
+        """The PodGroup that some of them are in already and that is theirs alone; "" when there is none."""
+        named = {(pod.namespace, pod.claim.pod_group) for pod in pods if pod.claim is not None and pod.claim.pod_group}
+        ours = [name for place, name in named if self._exists(place, name)]
+        return min(ours, default="")
+
+    def _exists(self, namespace: str, name: str) -> bool:
+        return not name.startswith(VOLCANOS_OWN) and self._cache.pod_groups.get(namespace, name) is not None
+
+    async def _make_group(self, key: ServiceKey, uid: str, membership: Membership, pods: Sequence[PodRecord]) -> str:
+        """It belongs to the pods that are there, and goes with the last of them."""
+        first, *others = pods
         name = own_pod_group_name(membership.place.name, first.uid)
-        if self._cache.pod_groups.get(first.namespace, name) is None:
-            leader = await self._writer.get(PODS, first.namespace, first.name)
-            size, alone = instance_of(self._cache, uid).expected, starts_with_leader(self._cache, uid)
-            body = own_pod_group(name, membership, leader, size=size, leader_first=alone)
-            made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
-            store = self._cache.pod_groups
-            self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])
+        if self._exists(first.namespace, name):
+            return name
+        body = own_pod_group(
+            name,
+            membership,
+            await self._writer.get(PODS, first.namespace, first.name),
+            size=instance_of(self._cache, uid).expected,
+            leader_first=starts_with_leader(self._cache, uid),
+            others=[(pod.name, pod.uid) for pod in others],
+        )
+        made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
+        store = self._cache.pod_groups
+        self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])
         return name
 
 

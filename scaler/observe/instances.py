@@ -19,6 +19,8 @@ from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
 
+VOLCANOS_OWN = "podgroup-"
+"""How the names of PodGroups begin that Volcano makes for pods without one."""
 ENDED = ("Failed", "Succeeded")
 
 
@@ -93,6 +95,7 @@ def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> dict[
     job = record.job
     used = max((pod.version for pod in pods), default=0) if record.kind == "AscendJob" else job.restarts
     return {
+        "faults": job.faults if record.kind != "AscendJob" else (),
         "budget": RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
         "warnings": tuple(_unheld(cache, record, pods)),
     }
@@ -184,8 +187,19 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         owner=place.maker,
         revision=place.revision,
         outdated=_is_outdated(cache, membership),
+        wanted=cache.owners.wanted(place.maker) if place.maker else 0,
+        misplaced=any(is_misplaced(membership, pod) for pod in present),
         **_counts(pods, faulty),
     )
+
+
+def is_misplaced(membership: Membership, pod: PodRecord) -> bool:
+    """Whether Volcano would schedule a released pod in a PodGroup that it shares with other instances: one that
+    Volcano made, perhaps after ours was named."""
+    claim = pod.claim
+    if claim is None or not claim.volcano or not membership.place.shares_pod_group:
+        return False
+    return not (pod.gated or pod.node or pod.terminating) and claim.pod_group.startswith(VOLCANOS_OWN)
 
 
 def _asked(cache: Cache, membership: Membership) -> list[OwnerFacts]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from scaler.observe.store import Store
 from scaler.workloads.kind import OwnerFacts
+from scaler.workloads.owners import MAKERS, identity
 
 OwnerName = tuple[str, str, str]
 """Kind, namespace and name of an object that instances ask."""
@@ -34,13 +35,20 @@ class Owners:
         known = self._by_maker.get(maker)
         return max(known.values(), key=lambda facts: (facts.rank, facts.created, facts.name)).revision if known else ""
 
+    def wanted(self, maker: str) -> int:
+        """How many instances this maker is told to have; 0 when nobody tells."""
+        kind, _, name = maker.partition("/")
+        facts = self.get(kind, *name.split("/", 1)) if "/" in name else None
+        return facts.wanted if facts is not None else 0
+
     def _on_change(self, old: OwnerFacts | None, new: OwnerFacts | None) -> None:
         for facts in (old, new):
             if facts is not None and facts.maker:
                 self._index(facts, exists=facts is new)
         facts = new or old
         if facts is not None:
-            self._changed([_name(facts)], facts.maker if _tells_other(old, new) else "")
+            maker = identity(*_name(facts)) if facts.kind in MAKERS else facts.maker
+            self._changed([_name(facts)], maker if _tells_other(old, new) else "")
 
     def _index(self, facts: OwnerFacts, *, exists: bool) -> None:
         known = self._by_maker[facts.maker]
@@ -57,4 +65,8 @@ def _name(facts: OwnerFacts) -> OwnerName:
 
 
 def _tells_other(old: OwnerFacts | None, new: OwnerFacts | None) -> bool:
-    return (old.revision, old.rank) != (new.revision, new.rank) if old is not None and new is not None else True
+    return old is None or new is None or _told(old) != _told(new)
+
+
+def _told(facts: OwnerFacts) -> tuple[str, int, int]:
+    return facts.revision, facts.rank, facts.wanted

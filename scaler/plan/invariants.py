@@ -85,8 +85,8 @@ def _made_by_others(instance: Instance, action: Action, rule: str) -> Iterator[s
         yield f"S8: {type(action).__name__} of {instance.name}, which others make and mind"
     elif isinstance(action, Reclaim) and instance.pods == instance.gated:
         yield f"S8: {instance.name} is reclaimed though none of its pods was released"
-    elif not isinstance(action, Reclaim) and not instance.gated:
-        yield f"S8: {type(action).__name__} of {instance.name}, which has no pod to release, and others make its pods"
+    elif not isinstance(action, Reclaim) and not (instance.gated or instance.misplaced):
+        yield f"S8: {type(action).__name__} of {instance.name}, which has no pod to release or to move"
 
 
 def _reclaim(instance: Instance, policy: Policy) -> Iterator[str]:

@@ -163,6 +163,8 @@ class Instance(msgspec.Struct, frozen=True):
     """Its owner makes instances of a newer revision now."""
     wanted: int = 0
     """Instances that its owner is told to have (spec.replicas), those of a rollout's surge left out; 0 = not known."""
+    misplaced: bool = False
+    """A released pod of it is in a PodGroup that it shares with other instances: that has to be mended."""
     budget: RestartBudget | None = None
     """What a taking back is paid from; None when it costs nothing."""
 

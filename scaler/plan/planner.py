@@ -198,7 +198,7 @@ def _is_incomplete(member: Member) -> bool:
     whose job was spoilt meanwhile until that is mended. What others make can be released, never made."""
     i = member.instance
     has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
-    lacks = i.gated > 0 or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
+    lacks = i.gated > 0 or i.misplaced or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
     return has_pods and lacks and not i.faults
 
 

@@ -93,6 +93,8 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
     """Of several objects of one maker, the one with the highest rank stands for the newest revision."""
     size: int = 0
     """Pods of one instance; 0 when it does not tell."""
+    wanted: int = 0
+    """Instances that it is told to have, where it is itself a maker; 0 when it does not tell."""
     leader_first: bool = False
     """The other pods of an instance are made only when its leader is ready."""
 

@@ -16,6 +16,8 @@ from scaler.workloads.kind import OwnerFacts
 
 LARGEST = 100_000
 """Pods of one instance; a larger number is a mistake."""
+MAKERS = ("Deployment", "LeaderWorkerSet")
+"""Kinds whose replicas are instances."""
 LEADER_READY = "LeaderReady"
 _REVISION = "deployment.kubernetes.io/revision"
 
@@ -87,6 +89,7 @@ def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
         revision=sys.intern(revision),
         rank=rank,
         size=_size(kind, meta, spec),
+        wanted=_count(spec.replicas) if kind in MAKERS else 0,
         leader_first=kind == "LeaderWorkerSet" and spec.startup_policy == LEADER_READY,
     )
 
