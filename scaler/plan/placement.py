@@ -1,0 +1,184 @@
+"""Where pods would fit: a working copy of the nodes' room on which promises are made and given back.
+
+A `Placement` promises room for all of its pods or does not exist. It promises room, not particular nodes: where
+something else fits only so, the board moves what it has promised, so that "does not fit" is said only when no
+placement does it. The same calls in the same order give the same answers. Must not know of services, ratios or
+instances, and must not raise on any need.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain, combinations
+from operator import add
+
+from scaler.plan.capacity import Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
+from scaler.plan.pools import Amounts, Ask, Pool
+from scaler.plan.seating import Search, Seat, greedily, leave
+from scaler.plan.shortage import Shortage
+
+MOST_PODS = 10_000
+"""More pods than this are not placed one by one: they count as finding no place."""
+MOST_GROUPS = 8
+"""So many sets of needs with candidates of their own are summed up in every combination."""
+STEPS = 2_000
+"""So many steps may be tried for one placement."""
+
+
+class Placement:
+    """A promise of room for all of `needs`. Compared by identity; good until it is given back."""
+
+    __slots__ = ("_seats", "needs")
+
+    def __init__(self, needs: Needs, seats: list[Seat]) -> None:
+        self.needs = needs
+        self._seats = seats
+
+
+class Board:
+    """The nodes' room in one decision. With `due_back`, what comes back by itself counts as free already.
+
+    The capacity must have been made for every need that is asked about.
+    """
+
+    def __init__(self, capacity: Capacity, *, due_back: bool = False) -> None:
+        self._capacity = capacity
+        self._due_back = due_back
+        self._index = {name: index for index, name in enumerate(capacity.resources)}
+        self._pools: dict[tuple[Kind, tuple[Taint, ...]], Pool] = {}
+        self._asks: dict[Need, Ask] = {}
+        self._promised: dict[Placement, None] = {}
+        for room in capacity.rooms:
+            if room.schedulable or due_back:
+                self._add(room)
+
+    def place(self, needs: Needs) -> Placement | Shortage:
+        """Promise room for all of these pods; or for none, and say why."""
+        pods = self._most_restricted_first(needs)
+        seats = greedily(pods)
+        if seats is not None:
+            return self._promise(Placement(needs, seats))
+        return self._tried(needs, pods)
+
+    def give_back(self, placement: Placement) -> None:
+        """The promise is taken back and its room is free again. A second time changes nothing."""
+        if placement in self._promised:
+            del self._promised[placement]
+            leave(placement._seats)
+
+    def fits(self, needs: Needs) -> Shortage | None:
+        """Why these pods do not fit beside what is promised, None when they do. Promises nothing."""
+        found = self.place(needs)
+        if isinstance(found, Shortage):
+            return found
+        self.give_back(found)
+        return None
+
+    def candidates(self, needs: Needs) -> frozenset[Kind]:
+        """The kinds of nodes that some of these pods may ever run on, whatever is free there: a static fact."""
+        kinds = {room.kind for room in self._capacity.rooms}
+        return frozenset(kind for kind in kinds if any(accepts(need.where, kind) for need, _ in needs))
+
+    def could_ever(self, needs: Needs) -> bool:
+        """Whether they would fit if every node were empty and well."""
+        return emptied(self._capacity).fits(needs) is None
+
+    def contended(self, needs: Needs, others: Needs) -> bool:
+        """Whether some node has room, beside what is promised, for one of these pods and for one of the others."""
+        return any(_meet(self._ask(one), self._ask(other)) for one, _ in needs for other, _ in others)
+
+    def sums_suffice(self, needs: Needs) -> bool:
+        """Whether, for every set of kinds, the sum of what is free and not promised would do for these pods."""
+        by_pools: dict[tuple[Pool, ...], Counter[int]] = {}
+        for need, count in needs:
+            ask = self._ask(need)
+            asked = by_pools.setdefault(ask.pools, Counter())
+            asked.update({index: amount * count for index, amount in ask.amounts})
+        groups = list(by_pools.items())[:MOST_GROUPS]
+        chosen = (combinations(groups, size) for size in range(1, len(groups) + 1))
+        return all(map(_sum_suffices, chain.from_iterable(chosen)))
+
+    def _add(self, room: Room) -> None:
+        key = (room.kind, () if self._due_back else room.passing)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = Pool(len(self._pools))
+        pool.add(_soon(room) if self._due_back else room.free, room.count)
+
+    def _ask(self, need: Need) -> Ask:
+        known = self._asks.get(need)
+        if known is None:
+            known = self._asks[need] = self._new_ask(need)
+        return known
+
+    def _new_ask(self, need: Need) -> Ask:
+        """A resource that no node was counted for has no pools."""
+        amounts = tuple(sorted((self._index.get(name, -1), amount) for name, amount in need.requests if amount > 0))
+        if not amounts or amounts[0][0] < 0:
+            return Ask(need, amounts, (), ())
+        pools = [
+            pool
+            for (kind, passing), pool in self._pools.items()
+            if accepts(need.where, kind) and tolerates(need.where, passing)
+        ]
+        first = (amounts[0][1],) if amounts[0][0] == 0 else ()
+        return Ask(need, amounts, tuple(pools), first)
+
+    def _most_restricted_first(self, needs: Needs) -> list[Ask]:
+        """Of few pools first, of those the largest."""
+        asks = [(self._ask(need), count) for need, count in needs if count > 0]
+        if len(asks) > 1:
+            asks.sort(key=lambda pair: (len(pair[0].pools), [(i, -a) for i, a in pair[0].amounts], pair[0].need))
+        return [ask for ask, count in asks for _ in range(min(count, MOST_PODS))]
+
+    def _promise(self, placement: Placement) -> Placement:
+        self._promised[placement] = None
+        return placement
+
+    def _tried(self, needs: Needs, pods: Sequence[Ask]) -> Placement | Shortage:
+        """What is left when the greedy way failed: proof that it cannot be, or a search."""
+        short = self._short(needs)
+        if short is not None:
+            return short
+        search = Search(pods, STEPS)
+        seats = search.run()
+        if seats is not None:
+            return self._promise(Placement(needs, seats))
+        need, count = needs[0]
+        return Shortage(need, count, count, need.requests[0][0], together=True, undecided=not search.steps)
+
+    def _short(self, needs: Needs) -> Shortage | None:
+        """The first need that finds too few seats even alone."""
+        for need, count in needs:
+            ask = self._ask(need)
+            there = sum(pool.seats(ask) for pool in ask.pools)
+            if there < count:
+                return self._explained(ask, count, there)
+        return None
+
+    def _explained(self, ask: Ask, wanted: int, there: int) -> Shortage:
+        return Shortage(ask.need, wanted, there, ask.need.requests[0][0])
+
+
+def emptied(capacity: Capacity) -> Board:
+    """The board of the same nodes, all of them empty and well."""
+    rooms = (Room(room.kind, room.allocatable, room.allocatable, count=room.count) for room in capacity.rooms)
+    return Board(Capacity(capacity.resources, tuple(rooms)))
+
+
+def _soon(room: Room) -> Amounts:
+    back = room.due_back or (0,) * len(room.free)
+    return tuple(map(add, room.free, back)) if room.schedulable else back
+
+
+def _meet(one: Ask, other: Ask) -> bool:
+    """Some node has room for a pod of either."""
+    return any(pool.meets(one, other) for pool in one.pools if pool in other.pools)
+
+
+def _sum_suffices(groups: Sequence[tuple[tuple[Pool, ...], Counter[int]]]) -> bool:
+    """All that these groups ask for is there in the pools that take any of them."""
+    pools = set(chain.from_iterable(pools for pools, _ in groups))
+    asked = sum((asked for _, asked in groups), Counter[int]())
+    return all(sum(pool.sum(index) for pool in pools) >= amount for index, amount in asked.items())

@@ -1,0 +1,120 @@
+"""Finds a seat for every pod of a list, or for none: greedily, and by trying everything where that does not do.
+
+Trying is bounded in steps, and leaves the pools as they were when it fails. Must not know what the pods belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from scaler.plan.pools import Amounts, Ask, Node, Pool
+
+
+class Seat(msgspec.Struct, eq=False):
+    """One seated pod."""
+
+    ask: Ask
+    node: Node
+    before: Amounts
+    """What was free on the node without it."""
+
+
+def sit(ask: Ask, pool: Pool, free: Amounts) -> Seat:
+    """Seat one pod on some node of the pool with exactly so much free."""
+    return Seat(ask, pool.take(free, ask), free)
+
+
+def leave(seats: list[Seat]) -> None:
+    """Take all of these pods off their nodes; the list is empty then."""
+    while seats:
+        seat = seats.pop()
+        seat.node.pool.give_back(seat.node, seat.ask)
+
+
+def sit_again(seats: Sequence[Seat]) -> None:
+    """Seat pods that have left on the very nodes that they had."""
+    for seat in seats:
+        seat.node.pool.take_again(seat.node, seat.ask)
+
+
+def greedily(pods: Sequence[Ask]) -> list[Seat] | None:
+    """Each pod in turn on the node that is fullest with it; None when one finds none."""
+    seats: list[Seat] = []
+    for ask in pods:
+        best = _best(ask)
+        if best is None:
+            leave(seats)
+            return None
+        seats.append(sit(ask, best[1], best[0]))
+    return seats
+
+
+def _best(ask: Ask) -> tuple[Amounts, Pool] | None:
+    """Of all pools the least free amounts that hold the pod; the first pool among equals."""
+    best = None
+    for pool in ask.pools:
+        free = pool.best(ask)
+        if free is not None and (best is None or free < best[0]):
+            best = free, pool
+    return best
+
+
+class Search:
+    """Tries one pod after the other on every different node, back and forth."""
+
+    def __init__(self, pods: Sequence[Ask], steps: int) -> None:
+        self._pods = pods
+        self._seats: list[Seat] = []
+        self._hopeless: set[object] = set()
+        """Ways to seat the first pods from which all of the rest was tried in vain."""
+        self.steps = steps
+        """Steps that are left; 0 after `run` found nothing: not everything was tried."""
+
+    def run(self) -> list[Seat] | None:
+        """All pods seated, or None and nothing is taken."""
+        if not self._pods:
+            return []
+        levels = [self._options()]
+        while levels and self.steps:
+            self.steps -= 1
+            option = next(levels[-1], None)
+            if option is None:
+                levels.pop()
+                self._hopeless.add(self._mark())
+                leave_last(self._seats)
+            elif self._advance(*option):
+                if len(self._seats) == len(self._pods):
+                    return self._seats
+                levels.append(self._options())
+        leave(self._seats)
+        return None
+
+    def _advance(self, free: Amounts, pool: Pool) -> bool:
+        """Seat the next pod; False (and it is not seated) when that is known to lead nowhere."""
+        self._seats.append(sit(self._pods[len(self._seats)], pool, free))
+        if self._hopeless and self._mark() in self._hopeless:
+            leave_last(self._seats)
+            return False
+        return True
+
+    def _options(self) -> Iterator[tuple[Amounts, Pool]]:
+        ask = self._pods[len(self._seats)]
+        found = [(free, pool.number, pool) for pool in ask.pools for free in pool.fitting(ask)]
+        return ((free, pool) for free, _, pool in sorted(found))
+
+    def _mark(self) -> object:
+        """How many pods sit, and what that made of the nodes: alike nodes are one."""
+        nodes: dict[Node, Amounts] = {}
+        for seat in self._seats:
+            nodes.setdefault(seat.node, seat.before)
+        marks = ((node.pool.number, before, node.free) for node, before in nodes.items())
+        return len(self._seats), tuple(sorted(marks))
+
+
+def leave_last(seats: list[Seat]) -> None:
+    """Take the pod that was seated last off its node, if there is any."""
+    if seats:
+        last = seats.pop()
+        last.node.pool.give_back(last.node, last.ask)
