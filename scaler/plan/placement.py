@@ -15,7 +15,8 @@ from operator import add
 
 from scaler.plan.capacity import Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
 from scaler.plan.pools import Amounts, Ask, Pool
-from scaler.plan.seating import Search, Seat, greedily, leave
+from scaler.plan.promises import Placement, Promises
+from scaler.plan.seating import Search, greedily
 from scaler.plan.shortage import Shortage
 
 MOST_PODS = 10_000
@@ -24,16 +25,6 @@ MOST_GROUPS = 8
 """So many sets of needs with candidates of their own are summed up in every combination."""
 STEPS = 2_000
 """So many steps may be tried for one placement."""
-
-
-class Placement:
-    """A promise of room for all of `needs`. Compared by identity; good until it is given back."""
-
-    __slots__ = ("_seats", "needs")
-
-    def __init__(self, needs: Needs, seats: list[Seat]) -> None:
-        self.needs = needs
-        self._seats = seats
 
 
 class Board:
@@ -48,24 +39,28 @@ class Board:
         self._index = {name: index for index, name in enumerate(capacity.resources)}
         self._pools: dict[tuple[Kind, tuple[Taint, ...]], Pool] = {}
         self._asks: dict[Need, Ask] = {}
-        self._promised: dict[Placement, None] = {}
+        self._promises = Promises()
         for room in capacity.rooms:
             if room.schedulable or due_back:
                 self._add(room)
 
     def place(self, needs: Needs) -> Placement | Shortage:
         """Promise room for all of these pods; or for none, and say why."""
-        pods = self._most_restricted_first(needs)
+        pods = self._pods(needs)
         seats = greedily(pods)
-        if seats is not None:
-            return self._promise(Placement(needs, seats))
-        return self._tried(needs, pods)
+        if seats is None:
+            short = self._short(needs)
+            search = Search(pods, 0 if short else STEPS)
+            seats = search.first() or self._promises.move_for(pods)
+            if seats is None:
+                return short or _together(needs, undecided=not search.steps or self._promises.tired)
+        placement = Placement(needs, seats)
+        self._promises.add(placement)
+        return placement
 
     def give_back(self, placement: Placement) -> None:
         """The promise is taken back and its room is free again. A second time changes nothing."""
-        if placement in self._promised:
-            del self._promised[placement]
-            leave(placement._seats)
+        self._promises.remove(placement)
 
     def fits(self, needs: Needs) -> Shortage | None:
         """Why these pods do not fit beside what is promised, None when they do. Promises nothing."""
@@ -99,6 +94,11 @@ class Board:
         chosen = (combinations(groups, size) for size in range(1, len(groups) + 1))
         return all(map(_sum_suffices, chain.from_iterable(chosen)))
 
+    def disturbs(self, needs: Needs) -> bool:
+        """Whether these pods, which are promised room, could be bound so that the other promises could not be kept:
+        a scheduler does not know of promises and may choose any node. True when unsure."""
+        return self._promises.disturbed_by(self._pods(needs))
+
     def _add(self, room: Room) -> None:
         key = (room.kind, () if self._due_back else room.passing)
         pool = self._pools.get(key)
@@ -125,28 +125,12 @@ class Board:
         first = (amounts[0][1],) if amounts[0][0] == 0 else ()
         return Ask(need, amounts, tuple(pools), first)
 
-    def _most_restricted_first(self, needs: Needs) -> list[Ask]:
-        """Of few pools first, of those the largest."""
+    def _pods(self, needs: Needs) -> list[Ask]:
+        """Each pod, the most restricted first."""
         asks = [(self._ask(need), count) for need, count in needs if count > 0]
         if len(asks) > 1:
-            asks.sort(key=lambda pair: (len(pair[0].pools), [(i, -a) for i, a in pair[0].amounts], pair[0].need))
+            asks.sort(key=lambda pair: pair[0].restriction)
         return [ask for ask, count in asks for _ in range(min(count, MOST_PODS))]
-
-    def _promise(self, placement: Placement) -> Placement:
-        self._promised[placement] = None
-        return placement
-
-    def _tried(self, needs: Needs, pods: Sequence[Ask]) -> Placement | Shortage:
-        """What is left when the greedy way failed: proof that it cannot be, or a search."""
-        short = self._short(needs)
-        if short is not None:
-            return short
-        search = Search(pods, STEPS)
-        seats = search.run()
-        if seats is not None:
-            return self._promise(Placement(needs, seats))
-        need, count = needs[0]
-        return Shortage(need, count, count, need.requests[0][0], together=True, undecided=not search.steps)
 
     def _short(self, needs: Needs) -> Shortage | None:
         """The first need that finds too few seats even alone."""
@@ -154,11 +138,8 @@ class Board:
             ask = self._ask(need)
             there = sum(pool.seats(ask) for pool in ask.pools)
             if there < count:
-                return self._explained(ask, count, there)
+                return _too_few(ask, count, there)
         return None
-
-    def _explained(self, ask: Ask, wanted: int, there: int) -> Shortage:
-        return Shortage(ask.need, wanted, there, ask.need.requests[0][0])
 
 
 def emptied(capacity: Capacity) -> Board:
@@ -182,3 +163,14 @@ def _sum_suffices(groups: Sequence[tuple[tuple[Pool, ...], Counter[int]]]) -> bo
     pools = set(chain.from_iterable(pools for pools, _ in groups))
     asked = sum((asked for _, asked in groups), Counter[int]())
     return all(sum(pool.sum(index) for pool in pools) >= amount for index, amount in asked.items())
+
+
+def _too_few(ask: Ask, wanted: int, there: int) -> Shortage:
+    """Names the resource of which, looked at alone, the fewest nodes have enough."""
+    names = [name for name, _ in ask.need.requests]
+    return Shortage(ask.need, wanted, there, names[0])
+
+
+def _together(needs: Needs, *, undecided: bool) -> Shortage:
+    need, count = needs[0]
+    return Shortage(need, count, count, need.requests[0][0], together=True, undecided=undecided)

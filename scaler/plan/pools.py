@@ -25,6 +25,14 @@ class Ask(msgspec.Struct, frozen=True, eq=False):
     first: Amounts
     """Where to start in a sorted list of free amounts: what is before has too little of the scarcest resource."""
 
+    @property
+    def restriction(self) -> tuple[int, tuple[tuple[int, int], ...], Need]:
+        """Sorts the most restricted first: of few pools, then the largest."""
+        return len(self.pools), tuple((index, -amount) for index, amount in self.amounts), self.need
+
+    def amount_of(self, index: int) -> int:
+        return next((amount for place, amount in self.amounts if place == index), 0)
+
     def left_of(self, free: Amounts) -> Amounts:
         """What is free after one such pod."""
         left = list(free)
@@ -57,7 +65,7 @@ class Node:
 class Pool:
     """Nodes that the same pods may run on."""
 
-    __slots__ = ("_order", "_touched", "_untouched", "number")
+    __slots__ = ("_order", "_touched", "_untouched", "number", "occupants", "whole")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -65,12 +73,17 @@ class Pool:
         """Sorted; every key of the other two that counts any node."""
         self._untouched: dict[Amounts, int] = {}
         self._touched: dict[Amounts, dict[Node, None]] = {}
+        self.whole: dict[Amounts, int] = {}
+        """What was free on how many nodes before anything was taken."""
+        self.occupants: dict[Ask, int] = {}
+        """How many of which pods are promised a seat here; kept by the board."""
 
     def add(self, free: Amounts, count: int) -> None:
         """So many more nodes that nothing was taken from."""
         if free not in self._untouched:
             insort(self._order, free)
         self._untouched[free] = self._untouched.get(free, 0) + count
+        self.whole[free] = self.whole.get(free, 0) + count
 
     def best(self, ask: Ask) -> Amounts | None:
         """The least free amounts that hold the pod; None when no node does."""
@@ -105,6 +118,10 @@ class Pool:
     def meets(self, one: Ask, other: Ask) -> bool:
         """Whether some node has room for a pod of either."""
         return any(one.times(free) for free in self.fitting(other))
+
+    def slots(self, index: int, amount: int) -> int:
+        """How many portions of one resource all nodes would hold with nothing taken."""
+        return sum(count * (free[index] // amount) for free, count in self.whole.items() if free[index] > 0)
 
     def take(self, free: Amounts, ask: Ask) -> Node:
         """Put the pod on a node with exactly so much free (there is one)."""

@@ -62,39 +62,49 @@ def _best(ask: Ask) -> tuple[Amounts, Pool] | None:
 
 
 class Search:
-    """Tries one pod after the other on every different node, back and forth."""
+    """Tries one pod after the other on every different node, back and forth. To be iterated once."""
 
     def __init__(self, pods: Sequence[Ask], steps: int) -> None:
         self._pods = pods
         self._seats: list[Seat] = []
-        self._hopeless: set[object] = set()
-        """Ways to seat the first pods from which all of the rest was tried in vain."""
+        self._done: set[object] = set()
+        """Ways to seat the first pods from which all ways to seat the rest were tried."""
         self.steps = steps
-        """Steps that are left; 0 after `run` found nothing: not everything was tried."""
+        """Steps that are left; 0 at the end: not everything was tried."""
 
-    def run(self) -> list[Seat] | None:
+    def first(self) -> list[Seat] | None:
         """All pods seated, or None and nothing is taken."""
-        if not self._pods:
-            return []
-        levels = [self._options()]
-        while levels and self.steps:
+        for seats in self:
+            return seats
+        return None
+
+    def stop(self) -> None:
+        """Look no further; all pods leave their seats."""
+        leave(self._seats)
+
+    def __iter__(self) -> Iterator[list[Seat]]:
+        """Every way to seat all pods that differs in what is left free. They sit until the next is asked for."""
+        levels = [self._options()] if self._pods else []
+        while levels and self.steps > 0:
             self.steps -= 1
             option = next(levels[-1], None)
             if option is None:
                 levels.pop()
-                self._hopeless.add(self._mark())
+                self._done.add(self._mark())
                 leave_last(self._seats)
             elif self._advance(*option):
-                if len(self._seats) == len(self._pods):
-                    return self._seats
-                levels.append(self._options())
+                if len(self._seats) < len(self._pods):
+                    levels.append(self._options())
+                    continue
+                yield self._seats
+                self._done.add(self._mark())
+                leave_last(self._seats)
         leave(self._seats)
-        return None
 
     def _advance(self, free: Amounts, pool: Pool) -> bool:
         """Seat the next pod; False (and it is not seated) when that is known to lead nowhere."""
         self._seats.append(sit(self._pods[len(self._seats)], pool, free))
-        if self._hopeless and self._mark() in self._hopeless:
+        if self._done and self._mark() in self._done:
             leave_last(self._seats)
             return False
         return True

@@ -1,0 +1,203 @@
+"""The promises of a board, and moving them: what was promised some room may get other room that is as good.
+
+Moving is bounded in effort for the whole life of a board; when that is spent, promises stay where they are. Must not
+know what a need means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scaler.plan.capacity import Needs
+from scaler.plan.pools import Ask, Pool
+from scaler.plan.seating import Search, Seat, greedily, leave, sit_again
+
+EFFORT = 10_000
+"""So many pods may be seated to move promises in the life of one board: some tens of milliseconds."""
+SEARCH = 20_000
+"""Steps of one search, times the pods in it: the more pods, the dearer is a step."""
+LANDINGS = 64
+"""So many different ways to bind pods are looked at."""
+
+
+class Placement:
+    """A promise of room for all of `needs`. Compared by identity; good until it is given back."""
+
+    __slots__ = ("needs", "seats")
+
+    def __init__(self, needs: Needs, seats: list[Seat]) -> None:
+        self.needs = needs
+        self.seats = seats
+
+
+class Promises:
+    """All placements that are good, in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self._all: dict[Placement, None] = {}
+        self._effort = EFFORT
+
+    @property
+    def tired(self) -> bool:
+        """Nothing will be moved any more."""
+        return self._effort <= 0
+
+    def add(self, placement: Placement) -> None:
+        """Its pods are seated already."""
+        self._all[placement] = None
+        _count(placement.seats, 1)
+
+    def remove(self, placement: Placement) -> bool:
+        """Its pods leave their seats; False for one that is not good any more."""
+        if placement not in self._all:
+            return False
+        del self._all[placement]
+        _count(placement.seats, -1)
+        leave(placement.seats)
+        return True
+
+    def move_for(self, pods: Sequence[Ask]) -> list[Seat] | None:
+        """Seats for these pods where other promises make way; None, and nothing is moved, when that is no help."""
+        pools = _reach(pods)
+        if self.tired or not _may_help(pods, pools):
+            return None
+        moved = self._in(pools)
+        before = _lift(moved)
+        seats = self._seated([*pods, *_asks(before)])
+        if seats is None:
+            _put_back(moved, before)
+            return None
+        own = _dealt(seats, [list(pods), *([seat.ask for seat in seats_of] for seats_of in before)])
+        for placement, dealt in zip(moved, own[1:], strict=True):
+            placement.seats = dealt
+            _count(dealt, 1)
+        return own[0]
+
+    def disturbed_by(self, pods: Sequence[Ask]) -> bool:
+        """Whether these promised pods can be bound so that what else is promised cannot be kept."""
+        pools = _reach(pods)
+        if _all_alike(pools) or _room_to_spare(pods):
+            return False
+        if self.tired:
+            return True
+        moved = self._in(pools)
+        before = _lift(moved)
+        rest = _without(_asks(before), pods)
+        disturbed = self._disturbed(pods, rest)
+        _put_back(moved, before)
+        return disturbed
+
+    def _disturbed(self, pods: Sequence[Ask], rest: list[Ask]) -> bool:
+        """Try all ways to bind the pods; what could not be tried counts as disturbing."""
+        landings = Search(pods, LANDINGS * (len(pods) + 1))
+        for _ in landings:
+            seats = self._seated(rest)
+            if seats is None:
+                landings.stop()
+                return True
+            leave(seats)
+        return not landings.steps
+
+    def _in(self, pools: set[Pool]) -> list[Placement]:
+        return [placement for placement in self._all if any(seat.node.pool in pools for seat in placement.seats)]
+
+    def _seated(self, pods: list[Ask]) -> list[Seat] | None:
+        """All of these, however it can be done with the effort that is left."""
+        pods.sort(key=lambda ask: ask.restriction)
+        self._effort -= len(pods)
+        seats = greedily(pods)
+        if seats is None and not self.tired:
+            steps = min(self._effort, SEARCH // len(pods))
+            search = Search(pods, steps)
+            seats = search.first()
+            self._effort -= steps - search.steps
+        return seats
+
+
+def _reach(pods: Iterable[Ask]) -> set[Pool]:
+    """The pools of these pods, those of the pods that are promised seats there, and so on."""
+    reached: set[Pool] = set()
+    waiting = [pool for ask in pods for pool in ask.pools]
+    while waiting:
+        pool = waiting.pop()
+        if pool not in reached:
+            reached.add(pool)
+            waiting.extend(other for ask in pool.occupants for other in ask.pools)
+    return reached
+
+
+def _may_help(pods: Sequence[Ask], pools: set[Pool]) -> bool:
+    """False when moving is sure to be in vain: no promised pod has anywhere to go, or there are too few seats for
+    all of them whatever their order."""
+    occupants = {ask for pool in pools for ask in pool.occupants}
+    if not any(pool.best(ask) for ask in occupants for pool in ask.pools):
+        return False
+    return all(_slots_suffice(index, amount, pods, pools) for index, amount in {ask.amounts[0] for ask in pods})
+
+
+def _slots_suffice(index: int, amount: int, pods: Sequence[Ask], pools: set[Pool]) -> bool:
+    asking = sum(ask.amount_of(index) >= amount for ask in pods)
+    for pool in pools:
+        asking += sum(count for ask, count in pool.occupants.items() if ask.amount_of(index) >= amount)
+    return asking <= sum(pool.slots(index, amount) for pool in pools)
+
+
+def _all_alike(pools: set[Pool]) -> bool:
+    """Every promised pod may sit wherever the others may and asks for as much of what is scarcest: whichever seat one
+    of them gets, the others lose the same."""
+    return len({(ask.pools, ask.amounts[0]) for pool in pools for ask in pool.occupants}) <= 1
+
+
+def _room_to_spare(pods: Sequence[Ask]) -> bool:
+    """Of every sort of node that they could be bound to, enough are left that nothing was promised on."""
+    for ask in set(pods):
+        for pool in ask.pools:
+            if any(ask.times(free) and pool.count(free) < len(pods) for free in pool.whole):
+                return False
+    return True
+
+
+def _lift(placements: Sequence[Placement]) -> list[list[Seat]]:
+    """Take all of these pods off their seats; the seats they had."""
+    before = [list(placement.seats) for placement in placements]
+    for placement in reversed(placements):
+        _count(placement.seats, -1)
+        leave(placement.seats)
+    return before
+
+
+def _put_back(placements: Sequence[Placement], before: Sequence[list[Seat]]) -> None:
+    for placement, seats in zip(placements, before, strict=True):
+        sit_again(seats)
+        _count(seats, 1)
+        placement.seats = seats
+
+
+def _dealt(seats: Iterable[Seat], parts: Iterable[list[Ask]]) -> list[list[Seat]]:
+    """Each part gets seats of the pods that it consists of."""
+    stock: dict[Ask, list[Seat]] = {}
+    for seat in seats:
+        stock.setdefault(seat.ask, []).append(seat)
+    return [[stock[ask].pop() for ask in part] for part in parts]
+
+
+def _asks(seats: Iterable[Iterable[Seat]]) -> list[Ask]:
+    return [seat.ask for part in seats for seat in part]
+
+
+def _without(all_pods: list[Ask], pods: Iterable[Ask]) -> list[Ask]:
+    rest = list(all_pods)
+    for ask in pods:
+        if ask in rest:
+            rest.remove(ask)
+    return rest
+
+
+def _count(seats: Iterable[Seat], change: int) -> None:
+    for seat in seats:
+        occupants = seat.node.pool.occupants
+        count = occupants.get(seat.ask, 0) + change
+        if count:
+            occupants[seat.ask] = count
+        else:
+            del occupants[seat.ask]
