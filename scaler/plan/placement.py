@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from itertools import chain, combinations
 from operator import add
 
-from scaler.plan.capacity import Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
+import msgspec
+
+from scaler.plan.capacity import PODS, Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
 from scaler.plan.pools import Amounts, Ask, Pool
 from scaler.plan.promises import Placement, Promises
 from scaler.plan.seating import Search, greedily
@@ -138,8 +140,24 @@ class Board:
             ask = self._ask(need)
             there = sum(pool.seats(ask) for pool in ask.pools)
             if there < count:
-                return _too_few(ask, count, there)
+                return Shortage(need, count, there, self._scarcest(ask), shared=self._shared(ask))
         return None
+
+    def _scarcest(self, ask: Ask) -> str:
+        """The resource that fewest such pods find enough of, were it all that they ask for."""
+        unknown = [name for name, amount in ask.need.requests if amount > 0 and name not in self._index]
+        if unknown or not ask.amounts:
+            return min(unknown, default=PODS)
+        single = [msgspec.structs.replace(ask, amounts=(asked,), first=()) for asked in ask.amounts]
+        fewest = min(single, key=lambda one: sum(pool.seats(one) for pool in ask.pools))
+        return self._capacity.resources[fewest.amounts[0][0]]
+
+    def _shared(self, ask: Ask) -> bool:
+        """Some node, empty, would hold two such pods."""
+        rooms = self._capacity.rooms
+        return bool(ask.pools) and any(
+            ask.times(room.allocatable) > 1 for room in rooms if accepts(ask.need.where, room.kind)
+        )
 
 
 def emptied(capacity: Capacity) -> Board:
@@ -163,12 +181,6 @@ def _sum_suffices(groups: Sequence[tuple[tuple[Pool, ...], Counter[int]]]) -> bo
     pools = set(chain.from_iterable(pools for pools, _ in groups))
     asked = sum((asked for _, asked in groups), Counter[int]())
     return all(sum(pool.sum(index) for pool in pools) >= amount for index, amount in asked.items())
-
-
-def _too_few(ask: Ask, wanted: int, there: int) -> Shortage:
-    """Names the resource of which, looked at alone, the fewest nodes have enough."""
-    names = [name for name, _ in ask.need.requests]
-    return Shortage(ask.need, wanted, there, names[0])
 
 
 def _together(needs: Needs, *, undecided: bool) -> Shortage:

@@ -127,25 +127,36 @@ def _reach(pods: Iterable[Ask]) -> set[Pool]:
 
 
 def _may_help(pods: Sequence[Ask], pools: set[Pool]) -> bool:
-    """False when moving is sure to be in vain: no promised pod has anywhere to go, or there are too few seats for
-    all of them whatever their order."""
-    occupants = {ask for pool in pools for ask in pool.occupants}
-    if not any(pool.best(ask) for ask in occupants for pool in ask.pools):
-        return False
-    return all(_slots_suffice(index, amount, pods, pools) for index, amount in {ask.amounts[0] for ask in pods})
+    """False when moving is sure to be in vain: of some resource too little is left in all that can be reached, or
+    there are too few seats for so much of it at once."""
+    return all(
+        _sum_suffices(index, pods, pools)
+        and _slots_suffice(index, amount, pods, pools)
+        and _slots_suffice(index, amount, pods, set(ask.pools))
+        for ask in set(pods)
+        for index, amount in ask.amounts[:1]
+    )
+
+
+def _sum_suffices(index: int, pods: Iterable[Ask], pools: Iterable[Pool]) -> bool:
+    return sum(ask.amount_of(index) for ask in pods) <= sum(pool.sum(index) for pool in pools)
 
 
 def _slots_suffice(index: int, amount: int, pods: Sequence[Ask], pools: set[Pool]) -> bool:
-    asking = sum(ask.amount_of(index) >= amount for ask in pods)
+    """All pods that ask for at least so much and can sit nowhere else find a seat, were they alone."""
+    asking = sum(ask.amount_of(index) >= amount for ask in pods if pools.issuperset(ask.pools))
     for pool in pools:
-        asking += sum(count for ask, count in pool.occupants.items() if ask.amount_of(index) >= amount)
+        for ask, count in pool.occupants.items():
+            if ask.amount_of(index) >= amount and pools.issuperset(ask.pools):
+                asking += count
     return asking <= sum(pool.slots(index, amount) for pool in pools)
 
 
 def _all_alike(pools: set[Pool]) -> bool:
-    """Every promised pod may sit wherever the others may and asks for as much of what is scarcest: whichever seat one
-    of them gets, the others lose the same."""
-    return len({(ask.pools, ask.amounts[0]) for pool in pools for ask in pool.occupants}) <= 1
+    """Every promised pod may sit wherever the others may and asks for as much: whichever seat one of them gets, the
+    others lose the same. On nodes of one kind it is enough that they ask for as much of what is scarcest."""
+    asks = {ask for pool in pools for ask in pool.occupants}
+    return len({(ask.pools, ask.amounts[: 1 if len(pools) == 1 else None]) for ask in asks}) <= 1
 
 
 def _room_to_spare(pods: Sequence[Ask]) -> bool:
