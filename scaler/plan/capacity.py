@@ -118,7 +118,7 @@ class Terms(msgspec.Struct, frozen=True):
             value = labels.get(key)
             if value is not None:
                 seen.append((key, value if named is None or value in named else OTHER))
-        return Kind(tuple(seen), tuple(sorted(set(taints))))
+        return Kind(tuple(seen), tuple(sorted({taint for taint in taints if taint.effect in REPELLING})))
 
     def whole(self, amounts: Mapping[str, int]) -> tuple[int, ...]:
         """The amounts of the resources that matter, rounded down to whole grains."""
