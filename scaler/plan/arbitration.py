@@ -15,6 +15,7 @@ import msgspec
 from scaler.plan import patience
 from scaler.plan.blockades import Blockades
 from scaler.plan.capacity import Capacity, Needs, Room, joined
+from scaler.plan.loose import Loose
 from scaler.plan.model import ArbiterMemory, FloorMemory, Plan, Policy, Reason, ServiceKey, Snapshot
 from scaler.plan.neighbours import Neighbours
 from scaler.plan.parties import (
@@ -230,7 +231,10 @@ class Session:
     def _release(self, floors: list[tuple[Party, Floor]]) -> None:
         """The most restricted first; a flexible instance only when no promise is spoilt wherever it lands."""
         promised = [(party, part) for party, floor in floors if party.key in self.promised for part in floor.parts]
-        loose = joined(*(part.needs for _, part in promised if part.released))
+        loose = Loose(self.board, self.neighbours, [part.needs for _, part in promised])
+        for _, part in promised:
+            if part.released:
+                loose.let_go(part.needs)
         waiting = [
             (party, part)
             for party, part in promised
@@ -238,12 +242,10 @@ class Session:
         ]
         waiting.sort(key=lambda pair: len(self.neighbours.kinds(pair[1].needs)))
         for party, part in waiting:
-            let_go = joined(loose, part.needs)
-            if loose and self.board.disturbs(let_go):
-                why = Reason.YIELDS_TO_FLOOR, ("others may use fewer of the nodes",)
-                self._ruling(party).held[part.uid] = why
+            if loose.is_safe_with(part.needs):
+                loose.let_go(part.needs)
             else:
-                loose = let_go
+                self._ruling(party).held[part.uid] = Reason.YIELDS_TO_FLOOR, ("others may use fewer of the nodes",)
 
     # Climbs
 

@@ -18,7 +18,7 @@ import msgspec
 from scaler.plan.capacity import PODS, Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
 from scaler.plan.pools import Amounts, Ask, Pool
 from scaler.plan.promises import Placement, Promises
-from scaler.plan.seating import Search, greedily
+from scaler.plan.seating import Search, Seat, greedily
 from scaler.plan.shortage import Shortage
 
 MOST_PODS = 10_000
@@ -42,34 +42,39 @@ class Board:
         self._pools: dict[tuple[Kind, tuple[Taint, ...]], Pool] = {}
         self._asks: dict[Need, Ask] = {}
         self._promises = Promises()
+        self._short_of: dict[Needs, Shortage] = {}
+        """What did not fit stays so as long as nothing is given back."""
         for room in capacity.rooms:
             if room.schedulable or due_back:
                 self._add(room)
 
     def place(self, needs: Needs) -> Placement | Shortage:
         """Promise room for all of these pods; or for none, and say why."""
+        known = self._short_of.get(needs)
+        if known is not None:
+            return known
         pods = self._pods(needs)
-        seats = greedily(pods)
-        if seats is None:
-            short = self._short(needs)
-            search = Search(pods, 0 if short else STEPS)
-            seats = search.first() or self._promises.move_for(pods)
-            if seats is None:
-                return short or _together(needs, undecided=not search.steps or self._promises.tired)
+        seats = greedily(pods) or self._with_effort(needs, pods)
+        if isinstance(seats, Shortage):
+            self._short_of[needs] = seats
+            return seats
         placement = Placement(needs, seats)
         self._promises.add(placement)
         return placement
 
     def give_back(self, placement: Placement) -> None:
         """The promise is taken back and its room is free again. A second time changes nothing."""
-        self._promises.remove(placement)
+        if self._promises.remove(placement):
+            self._short_of = {}
 
     def fits(self, needs: Needs) -> Shortage | None:
         """Why these pods do not fit beside what is promised, None when they do. Promises nothing."""
+        short_of = self._short_of
         found = self.place(needs)
         if isinstance(found, Shortage):
             return found
         self.give_back(found)
+        self._short_of = short_of
         return None
 
     def candidates(self, needs: Needs) -> frozenset[Kind]:
@@ -133,6 +138,17 @@ class Board:
         if len(asks) > 1:
             asks.sort(key=lambda pair: pair[0].restriction)
         return [ask for ask, count in asks for _ in range(min(count, MOST_PODS))]
+
+    def _with_effort(self, needs: Needs, pods: list[Ask]) -> list[Seat] | Shortage:
+        """Seats that one pod after the other did not find; or why there are none."""
+        if not pods:
+            return []
+        short = self._short(needs)
+        search = Search(pods, 0 if short else STEPS)
+        seats = search.first() or self._promises.move_for(pods)
+        if seats is not None:
+            return seats
+        return short or _together(needs, undecided=not search.steps or self._promises.tired)
 
     def _short(self, needs: Needs) -> Shortage | None:
         """The first need that finds too few seats even alone."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -65,7 +66,7 @@ class Node:
 class Pool:
     """Nodes that the same pods may run on."""
 
-    __slots__ = ("_order", "_touched", "_untouched", "number", "occupants", "whole")
+    __slots__ = ("_order", "_slots", "_touched", "_untouched", "number", "occupants", "whole")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -75,8 +76,9 @@ class Pool:
         self._touched: dict[Amounts, dict[Node, None]] = {}
         self.whole: dict[Amounts, int] = {}
         """What was free on how many nodes before anything was taken."""
-        self.occupants: dict[Ask, int] = {}
-        """How many of which pods are promised a seat here; kept by the board."""
+        self.occupants: dict[Ask, dict[Any, None]] = {}
+        """The seats here that are promised, by what sits there; kept by the promises."""
+        self._slots: dict[tuple[int, int], int] = {}
 
     def add(self, free: Amounts, count: int) -> None:
         """So many more nodes that nothing was taken from."""
@@ -121,7 +123,11 @@ class Pool:
 
     def slots(self, index: int, amount: int) -> int:
         """How many portions of one resource all nodes would hold with nothing taken."""
-        return sum(count * (free[index] // amount) for free, count in self.whole.items() if free[index] > 0)
+        known = self._slots.get((index, amount))
+        if known is None:
+            known = sum(count * (free[index] // amount) for free, count in self.whole.items() if free[index] > 0)
+            self._slots[index, amount] = known
+        return known
 
     def take(self, free: Amounts, ask: Ask) -> Node:
         """Put the pod on a node with exactly so much free (there is one)."""

@@ -7,15 +7,18 @@ know what a need means.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from scaler.plan.capacity import Needs
-from scaler.plan.pools import Ask, Pool
-from scaler.plan.seating import Search, Seat, greedily, leave, sit_again
+from scaler.plan.pools import Amounts, Ask, Pool
+from scaler.plan.seating import Search, Seat, best, greedily, leave, sit, sit_again
 
 EFFORT = 10_000
 """So many pods may be seated to move promises in the life of one board: some tens of milliseconds."""
 SEARCH = 20_000
 """Steps of one search, times the pods in it: the more pods, the dearer is a step."""
+MOST_TRIED = 16
+"""So many promised pods that ask for the same are looked at before the next sort is."""
 LANDINGS = 64
 """So many different ways to bind pods are looked at."""
 
@@ -45,22 +48,25 @@ class Promises:
     def add(self, placement: Placement) -> None:
         """Its pods are seated already."""
         self._all[placement] = None
-        _count(placement.seats, 1)
+        _enter(placement.seats)
 
     def remove(self, placement: Placement) -> bool:
         """Its pods leave their seats; False for one that is not good any more."""
         if placement not in self._all:
             return False
         del self._all[placement]
-        _count(placement.seats, -1)
+        _forget(placement.seats)
         leave(placement.seats)
         return True
 
     def move_for(self, pods: Sequence[Ask]) -> list[Seat] | None:
         """Seats for these pods where other promises make way; None, and nothing is moved, when that is no help."""
         pools = _reach(pods)
-        if self.tired or not _may_help(pods, pools):
+        if not _may_help(pods, pools):
             return None
+        seats = _one_by_one(pods)
+        if seats is not None or self.tired:
+            return seats
         moved = self._in(pools)
         before = _lift(moved)
         seats = self._seated([*pods, *_asks(before)])
@@ -70,7 +76,7 @@ class Promises:
         own = _dealt(seats, [list(pods), *([seat.ask for seat in seats_of] for seats_of in before)])
         for placement, dealt in zip(moved, own[1:], strict=True):
             placement.seats = dealt
-            _count(dealt, 1)
+            _enter(dealt)
         return own[0]
 
     def disturbed_by(self, pods: Sequence[Ask]) -> bool:
@@ -114,6 +120,41 @@ class Promises:
         return seats
 
 
+def _one_by_one(pods: Sequence[Ask]) -> list[Seat] | None:
+    """Each pod on a free seat, or on one that a single promised pod can leave for another."""
+    seats: list[Seat] = []
+    for ask in pods:
+        found = best(ask) or _make_way(ask)
+        if found is None:
+            leave(seats)
+            return None
+        seats.append(sit(ask, *found))
+    return seats
+
+
+def _make_way(ask: Ask) -> tuple[Amounts, Pool] | None:
+    """Move one promised pod so that this one can sit: where it can now; None when no single move is enough."""
+    for pool in ask.pools:
+        for other, seats in pool.occupants.items():
+            elsewhere = best(other)
+            if elsewhere is None:
+                continue
+            for seat in islice(seats, MOST_TRIED):
+                left = other.back_to(seat.node.free)
+                if ask.times(left) and elsewhere != (seat.node.free, seat.node.pool):
+                    _move(seat, *elsewhere)
+                    return left, pool
+    return None
+
+
+def _move(seat: Seat, free: Amounts, pool: Pool) -> None:
+    _forget([seat])
+    node = pool.take(free, seat.ask)
+    seat.node.pool.give_back(seat.node, seat.ask)
+    seat.node, seat.before = node, free
+    _enter([seat])
+
+
 def _reach(pods: Iterable[Ask]) -> set[Pool]:
     """The pools of these pods, those of the pods that are promised seats there, and so on."""
     reached: set[Pool] = set()
@@ -146,9 +187,9 @@ def _slots_suffice(index: int, amount: int, pods: Sequence[Ask], pools: set[Pool
     """All pods that ask for at least so much and can sit nowhere else find a seat, were they alone."""
     asking = sum(ask.amount_of(index) >= amount for ask in pods if pools.issuperset(ask.pools))
     for pool in pools:
-        for ask, count in pool.occupants.items():
+        for ask, seats in pool.occupants.items():
             if ask.amount_of(index) >= amount and pools.issuperset(ask.pools):
-                asking += count
+                asking += len(seats)
     return asking <= sum(pool.slots(index, amount) for pool in pools)
 
 
@@ -172,7 +213,7 @@ def _lift(placements: Sequence[Placement]) -> list[list[Seat]]:
     """Take all of these pods off their seats; the seats they had."""
     before = [list(placement.seats) for placement in placements]
     for placement in reversed(placements):
-        _count(placement.seats, -1)
+        _forget(placement.seats)
         leave(placement.seats)
     return before
 
@@ -180,7 +221,7 @@ def _lift(placements: Sequence[Placement]) -> list[list[Seat]]:
 def _put_back(placements: Sequence[Placement], before: Sequence[list[Seat]]) -> None:
     for placement, seats in zip(placements, before, strict=True):
         sit_again(seats)
-        _count(seats, 1)
+        _enter(seats)
         placement.seats = seats
 
 
@@ -204,11 +245,14 @@ def _without(all_pods: list[Ask], pods: Iterable[Ask]) -> list[Ask]:
     return rest
 
 
-def _count(seats: Iterable[Seat], change: int) -> None:
+def _enter(seats: Iterable[Seat]) -> None:
+    for seat in seats:
+        seat.node.pool.occupants.setdefault(seat.ask, {})[seat] = None
+
+
+def _forget(seats: Iterable[Seat]) -> None:
     for seat in seats:
         occupants = seat.node.pool.occupants
-        count = occupants.get(seat.ask, 0) + change
-        if count:
-            occupants[seat.ask] = count
-        else:
+        del occupants[seat.ask][seat]
+        if not occupants[seat.ask]:
             del occupants[seat.ask]

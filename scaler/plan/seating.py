@@ -21,7 +21,7 @@ class Seat(msgspec.Struct, eq=False):
     """What was free on the node without it."""
 
 
-def sit(ask: Ask, pool: Pool, free: Amounts) -> Seat:
+def sit(ask: Ask, free: Amounts, pool: Pool) -> Seat:
     """Seat one pod on some node of the pool with exactly so much free."""
     return Seat(ask, pool.take(free, ask), free)
 
@@ -43,22 +43,24 @@ def greedily(pods: Sequence[Ask]) -> list[Seat] | None:
     """Each pod in turn on the node that is fullest with it; None when one finds none."""
     seats: list[Seat] = []
     for ask in pods:
-        best = _best(ask)
-        if best is None:
+        found = best(ask)
+        if found is None:
             leave(seats)
             return None
-        seats.append(sit(ask, best[1], best[0]))
+        seats.append(sit(ask, *found))
     return seats
 
 
-def _best(ask: Ask) -> tuple[Amounts, Pool] | None:
-    """Of all pools the least free amounts that hold the pod; the first pool among equals."""
-    best = None
-    for pool in ask.pools:
-        free = pool.best(ask)
-        if free is not None and (best is None or free < best[0]):
-            best = free, pool
-    return best
+def best(ask: Ask) -> tuple[Amounts, Pool] | None:
+    """The least free amounts that hold the pod; among equals the pool with most such nodes, as others may need it."""
+    if len(ask.pools) == 1:
+        free = ask.pools[0].best(ask)
+        return None if free is None else (free, ask.pools[0])
+    found = [(free, -pool.count(free), pool.number, pool) for pool in ask.pools if (free := pool.best(ask)) is not None]
+    if not found:
+        return None
+    free, _, _, pool = min(found)
+    return free, pool
 
 
 class Search:
@@ -103,7 +105,7 @@ class Search:
 
     def _advance(self, free: Amounts, pool: Pool) -> bool:
         """Seat the next pod; False (and it is not seated) when that is known to lead nowhere."""
-        self._seats.append(sit(self._pods[len(self._seats)], pool, free))
+        self._seats.append(sit(self._pods[len(self._seats)], free, pool))
         if self._done and self._mark() in self._done:
             leave_last(self._seats)
             return False

@@ -7,11 +7,11 @@ service would do alone is given as the uids that its own plan moves: that has an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tests.plan.arbitration.world import ABSENT, UNBOUND, State, World, free, runs
+from tests.plan.arbitration.world import UNBOUND, State, World, free, runs
 
 Kinds = tuple[int, ...]
 
@@ -45,37 +45,39 @@ def ladder(text: str) -> list[dict[str, int]]:
     return [{g.lower(): int(n) for n, g in re.findall(r"(\d+)([A-Z])", part)} for part in text.split(">")]
 
 
-def judge(w: World, s: State, wanted: set[int]) -> Judgement:
-    """`wanted`: jobs that their services' own plans would admit or complete now."""
-    return _Judge(w, s, wanted).judgement
+def judge(w: World, s: State, wanted: set[int], leaving: set[int]) -> Judgement:
+    """`wanted`: jobs that their services' own plans would admit or complete now; `leaving`: those they take back."""
+    return _Judge(w, s, wanted, leaving).judgement
 
 
 class _Judge:
     """One function for each sentence."""
 
-    def __init__(self, w: World, s: State, wanted: set[int]) -> None:
-        self.w, self.s, self.wanted = w, s, wanted
+    def __init__(self, w: World, s: State, wanted: set[int], leaving: set[int]) -> None:
+        self.w, self.s, self.wanted, self.leaving = w, s, wanted, leaving
         self.free = free(w, s)
         self.floors = {f.service: f for f in map(self.floor_of, self.by_age()) if f is not None}
         self.judgement = Judgement(serving=set(filter(self.serves, range(len(w.ladders)))))
-        self.vanishing: list[Kinds] = []
+        self.vanishing = [kinds for job in leaving for kinds in self.existing(job)]
         """Unbound pods that this decision takes back: they are still there for a moment."""
         self.room_taken: list[Kinds] = []
         self.judge()
 
     def judge(self) -> None:
         floors = [self.floors[n] for n in self.by_age() if n in self.floors]
-        for floor in floors:
-            if floor.touched:
-                self.judge_floor(floor)
-        for job in self.climbs():
-            if self.is_unbound(job):
-                self.judge_unbound_climb(job)
+        touched = [floor for floor in floors if floor.touched]
+        for floor in touched:
+            self.judge_floor(floor)
+        for job in filter(self.is_unbound, self.climbs()):
+            self.judge_unbound_climb(job)
+        for floor in touched:
+            self.admit_floor(floor)
         for floor in floors:
             if not floor.touched:
                 self.judge_floor(floor)
+                self.admit_floor(floor)
         for job in self.climbs():
-            if not self.is_unbound(job) and job in self.wanted:
+            if not self.is_unbound(job):
                 self.judge_new_climb(job)
 
     # Words
@@ -133,8 +135,9 @@ class _Judge:
     def climbs(self) -> list[int]:
         """All that is wanted or unbound and not of a floor, in the order of services."""
         of_floors = {job for floor in self.floors.values() for job in floor.jobs}
-        found = [job for service in self.by_age() for job in self.jobs_of(service)]
-        return [job for job in found if job not in of_floors and (self.is_unbound(job) or job in self.wanted)]
+        found = [job for service in self.by_age() for job in sorted(self.jobs_of(service), key=self.distance)]
+        moving = {job for job in found if self.is_unbound(job)} | self.wanted
+        return [job for job in found if job in moving - of_floors - self.leaving]
 
     # Nodes
 
@@ -184,50 +187,67 @@ class _Judge:
         if fits and not floor.incomplete:  # too large cannot fit
             self.room_taken += floor.pods
             self.judgement.reserved[floor.service] = floor.pods
-            wanted = self.wanted.intersection(floor.jobs)
-            if placeable((*self.room_taken, *self.vanishing), self.free):
-                self.judgement.admit |= wanted
-                self.judgement.may_wait |= wanted
-            else:
-                self.judgement.hold |= dict.fromkeys(wanted, "FloorDoesNotFit")
         elif self.shared(floor.service, floor.pods):
             self.give_up(floor)
         else:
             self.judgement.admit |= self.wanted.intersection(floor.jobs)
 
+    def admit_floor(self, floor: Floor) -> None:
+        """What is reserved is admitted, unless that room is still to be given back."""
+        if floor.service not in self.judgement.reserved:
+            return
+        wanted = {job for job in self.wanted.intersection(floor.jobs) if not self.is_unbound(job)}
+        already = self.wanted.intersection(floor.jobs) - wanted
+        self.judgement.admit |= already
+        if self.fits_besides(self.vanishing):
+            self.judgement.admit |= wanted
+            self.judgement.may_wait |= wanted
+        else:
+            self.judgement.hold |= dict.fromkeys(wanted, "FloorDoesNotFit")
+
     def give_up(self, floor: Floor) -> None:
         reason = "FloorIncomplete" if floor.incomplete else "FloorDoesNotFit"
         reason = "FloorTooLarge" if self.too_large(floor) and not floor.incomplete else reason
         for job in floor.jobs:
-            if self.can_be_taken_back(job):
-                self.judgement.take_back[job] = reason
-                self.vanishing += self.existing(job)
+            if self.is_unbound(job):
+                self.take_back(job, reason)
             elif job in self.wanted:
                 self.judgement.hold[job] = reason
+
+    def take_back(self, job: int, reason: str) -> None:
+        """Nothing bound is ever taken back: what stays keeps its room."""
+        if self.can_be_taken_back(job):
+            self.judgement.take_back[job] = reason
+            self.vanishing += self.missing(job)
+            return
+        if job in self.wanted:
+            self.judgement.hold[job] = reason
+        self.reserve(job)
+
+    def reserve(self, job: int) -> None:
+        pods = self.missing(job)
+        self.room_taken += pods if self.fits_besides(pods) else []
 
     def existing(self, job: int) -> list[Kinds]:
         return [self.w.jobs[job].kinds for pod in self.s.pods[job] or () if pod == UNBOUND]
 
     def judge_unbound_climb(self, job: int) -> None:
-        pods = self.missing(job)
         reason = self.against(job)
-        if reason is None:
-            self.room_taken += pods if self.fits_besides(pods) else []
-            if job in self.wanted:
-                self.judgement.admit.add(job)
-        elif self.can_be_taken_back(job):
-            self.judgement.take_back[job] = reason
-            self.vanishing += self.existing(job)
-        elif job in self.wanted:
-            self.judgement.hold[job] = reason
+        if reason is not None:
+            self.take_back(job, reason)
+            return
+        self.reserve(job)
+        self.judgement.admit |= self.wanted.intersection({job})
 
     def judge_new_climb(self, job: int) -> None:
         reason = self.against(job)
+        shared = self.shared(self.w.jobs[job].service, self.missing(job))
+        if reason is None and shared and not self.fits_besides(self.missing(job) + self.vanishing):
+            reason = "WaitingForCapacity"  # what is being given back is still there
         if reason is not None:
             self.judgement.hold[job] = reason
             return
-        pods = self.missing(job)
-        self.room_taken += pods if self.fits_besides(pods) else []
+        self.reserve(job)
         self.judgement.admit.add(job)
 
     def against(self, job: int) -> str | None:
@@ -249,21 +269,4 @@ def _placeable(pods: tuple[Kinds, ...], room: tuple[int, ...]) -> bool:
     if not pods:
         return True
     first, rest = pods[0], pods[1:]
-    return any(
-        room[kind] > 0 and _placeable(rest, (*room[:kind], room[kind] - 1, *room[kind + 1 :])) for kind in first
-    )
-
-
-def landings(pods: tuple[Kinds, ...], room: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """What can be left of the room once the scheduler has put these wherever it likes, those that find no node aside."""
-    if not pods:
-        yield room
-        return
-    open_to = [kind for kind in pods[0] if room[kind] > 0]
-    for kind in open_to:
-        yield from landings(pods[1:], (*room[:kind], room[kind] - 1, *room[kind + 1 :]))
-    if not open_to:
-        yield from landings(pods[1:], room)
-
-
-__all__ = ["ABSENT", "Judgement", "judge", "ladder", "landings", "placeable"]
+    return any(room[kind] > 0 and _placeable(rest, (*room[:kind], room[kind] - 1, *room[kind + 1 :])) for kind in first)

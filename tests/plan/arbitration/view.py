@@ -89,9 +89,7 @@ def decided(
     if not found:
         return None
     options = setting.options[service] if setting.options else RuleOptions()
-    seen = Snapshot(
-        key(service), NOW, found, rule(w.ladders[service].upper()), options, policy=setting.policy
-    )
+    seen = Snapshot(key(service), NOW, found, rule(w.ladders[service].upper()), options, policy=setting.policy)
     return seen, plan(seen)[0]
 
 
@@ -99,9 +97,7 @@ def alone(w: World, s: State, setting: Setting = PLAIN) -> list[tuple[Snapshot, 
     """What each service would do by itself."""
     found = []
     for service in range(len(w.ladders)):
-        own = tuple(
-            pods if job.service == service else None for job, pods in zip(w.jobs, s.pods, strict=True)
-        )
+        own = tuple(pods if job.service == service else None for job, pods in zip(w.jobs, s.pods, strict=True))
         one = decided(w, service, own, setting)
         if one is not None:
             found.append(one)
