@@ -9,6 +9,7 @@ not do I/O, read a clock or log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -231,21 +232,16 @@ class Session:
     def _release(self, floors: list[tuple[Party, Floor]]) -> None:
         """The most restricted first; a flexible instance only when no promise is spoilt wherever it lands."""
         promised = [(party, part) for party, floor in floors if party.key in self.promised for part in floor.parts]
-        loose = Loose(self.board, self.neighbours, [part.needs for _, part in promised])
-        for _, part in promised:
+        loose = Loose(self.board, self.neighbours, self.capacity, (part.needs for _, part in promised))
+        waiting: dict[Needs, list[tuple[Party, Part]]] = {}
+        for party, part in promised:
             if part.released:
                 loose.let_go(part.needs)
-        waiting = [
-            (party, part)
-            for party, part in promised
-            if part.wanted and not part.released and party.key not in self._deferred
-        ]
-        waiting.sort(key=lambda pair: len(self.neighbours.kinds(pair[1].needs)))
-        for party, part in waiting:
-            if loose.is_safe_with(part.needs):
-                loose.let_go(part.needs)
-            else:
-                self._ruling(party).held[part.uid] = Reason.YIELDS_TO_FLOOR, ("others may use fewer of the nodes",)
+            elif part.wanted and party.key not in self._deferred:
+                waiting.setdefault(part.needs, []).append((party, part))
+        loose.let_go_of(waiting)
+        for party, part in chain.from_iterable(waiting.values()):
+            self._ruling(party).held[part.uid] = Reason.YIELDS_TO_FLOOR, ("others may use fewer of the nodes",)
 
     # Climbs
 

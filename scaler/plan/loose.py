@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain, combinations
+from typing import Any
 
-from scaler.plan.capacity import Need, Needs, joined
+from scaler.plan.capacity import Capacity, Need, Needs, Room, joined
 from scaler.plan.neighbours import Neighbours
 from scaler.plan.placement import Board
 
@@ -19,39 +20,67 @@ MOST_SORTS = 5
 class Loose:
     """Pods in the scheduler's hands, of floors that room is promised to."""
 
-    def __init__(self, board: Board, neighbours: Neighbours, promised: Iterable[Needs]) -> None:
+    def __init__(self, board: Board, neighbours: Neighbours, capacity: Capacity, promised: Iterable[Needs]) -> None:
         self._board = board
-        self._neighbours = neighbours
-        self._sorts = {need: neighbours.kinds(((need, 1),)) for needs in promised for need, _ in needs}
+        self._resources = capacity.resources
+        self._rooms = [room for room in capacity.rooms if room.schedulable]
+        self._sorts = {need: neighbours.kinds(((need, 1),)) for need in {n for needs in promised for n, _ in needs}}
+        self._in_the_way = {need for need in self._sorts if self._meets_others(need)}
         self._loose: Needs = ()
-        self._answers: dict[tuple[Needs, Needs], bool] = {}
 
     def let_go(self, needs: Needs) -> None:
         """They are in the scheduler's hands from now on."""
         self._loose = joined(self._loose, needs)
 
-    def is_safe_with(self, needs: Needs) -> bool:
-        """Whether every promise can still be kept wherever these pods and what is loose already land.
+    def let_go_of(self, waiting: dict[Needs, list[Any]]) -> None:
+        """Take out of `waiting`, instances by what each needs, all that may be let go: the most restricted first.
 
-        With nothing loose always: somebody has to begin, and the most restricted does.
+        Where nothing is loose somebody has to begin, and the most restricted does.
         """
-        if not self._loose or not any(map(self._is_in_the_way, (need for need, _ in needs))):
-            return True
-        asked = (self._loose, needs)
-        if asked not in self._answers:
-            self._answers[asked] = self._look_up(needs)
-        return self._answers[asked]
+        most_restricted_first = sorted(waiting, key=lambda needs: (self._breadth(needs), needs))
+        for needs in most_restricted_first:
+            while waiting[needs] and (number := self._safe_number(needs, len(waiting[needs]))):
+                self.let_go(_times(needs, number))
+                del waiting[needs][:number]
+        for needs in most_restricted_first:
+            if waiting[needs] and not self._near(needs):
+                self.let_go(needs)
+                del waiting[needs][0]
 
-    def _is_in_the_way(self, need: Need) -> bool:
+    def _breadth(self, needs: Needs) -> int:
+        """How many nodes have room for the most restricted of these pods."""
+        return min(sum(room.count for room in self._rooms if self._has_room(room, need)) for need, _ in needs)
+
+    def _has_room(self, room: Room, need: Need) -> bool:
+        asked = dict(need.requests)
+        return room.kind in self._sorts[need] and all(
+            free >= asked.get(name, 0) for name, free in zip(self._resources, room.free, strict=True)
+        )
+
+    def _meets_others(self, need: Need) -> bool:
         """Some other sort of pod is promised room that this one could be put into."""
         kinds = self._sorts[need]
         return any(other != need and not kinds.isdisjoint(theirs) for other, theirs in self._sorts.items())
 
-    def _look_up(self, needs: Needs) -> bool:
-        """Any sorts of what is loose may be bound before the others, so each choice of them is looked at."""
-        kinds = frozenset().union(*(self._sorts[need] for need, _ in needs))
-        near = [each for each in self._loose if not kinds.isdisjoint(self._sorts[each[0]])]
+    def _safe_number(self, needs: Needs, most: int) -> int:
+        """How many instances are found to be safe at once: all, or one, or none."""
+        if not any(need in self._in_the_way for need, _ in needs):
+            return most
+        return next((number for number in dict.fromkeys((most, 1)) if self._is_safe(_times(needs, number))), 0)
+
+    def _is_safe(self, needs: Needs) -> bool:
+        """Whether every promise can still be kept wherever these pods and what is loose already land: any sorts of
+        what is loose may be bound before the others, so each choice of them is looked at."""
+        near = self._near(needs)
         if len(near) > MOST_SORTS:
             return False
         choices = chain.from_iterable(combinations(near, count) for count in range(len(near) + 1))
         return not any(self._board.disturbs(joined(first, needs)) for first in choices)
+
+    def _near(self, needs: Needs) -> list[tuple[Need, int]]:
+        kinds = frozenset().union(*(self._sorts[need] for need, _ in needs))
+        return [each for each in self._loose if not kinds.isdisjoint(self._sorts[each[0]])]
+
+
+def _times(needs: Needs, number: int) -> Needs:
+    return tuple((need, count * number) for need, count in needs)

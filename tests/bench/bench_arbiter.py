@@ -78,7 +78,7 @@ def services(*, climbing: bool, anywhere: int = 0) -> Decided:
     ratios = rule("4P4D > 3P3D > 2P1D" if climbing else "3P3D > 2P1D")
     made = []
     for number in range(SERVICES):
-        waiting = number % (SERVICES // WAITING) == 0
+        waiting = (number + number // KINDS) % (SERVICES // WAITING) == 0
         everywhere = bool(anywhere) and number % anywhere == 0
         key = ServiceKey("default", "rule", f"s{number:04}")
         seen = Snapshot(key, NOW, jobs(number, waiting=waiting, anywhere=everywhere), ratios)
