@@ -114,6 +114,11 @@ class CapacityIndex:
             self._capacity = Capacity(self._terms.resources, tuple(sorted(rooms)))
         return self._capacity
 
+    def home(self, node: str) -> Room | None:
+        """The room as one of which this node is counted, by itself; None for a node that is not known."""
+        entry = self._entries.get(node)
+        return entry.room if entry is not None else None
+
     @property
     def problems(self) -> dict[str, str]:
         """Node name -> what does not add up there, in words."""
