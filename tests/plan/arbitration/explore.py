@@ -27,8 +27,8 @@ class Explored(NamedTuple):
     """Services that serve at the worst place of rest."""
 
 
-def explore(w: World, setting: Setting = PLAIN, *, most: int = 200_000) -> Explored:
-    """Every state that can come about. Stops at the first thing that is wrong."""
+def explore(w: World, setting: Setting = PLAIN, *, most: int, enough: bool = False) -> Explored:
+    """Every state that can come about, or the first so many. Stops at the first thing that is wrong."""
     steps: dict[State, list[State]] = {}
     waiting, at_rest, fewest = [initial(w)], 0, len(w.ladders)
     while waiting:
@@ -36,6 +36,8 @@ def explore(w: World, setting: Setting = PLAIN, *, most: int = 200_000) -> Explo
         if s in steps:
             continue
         if len(steps) >= most:
+            if enough:
+                break
             raise TooLarge
         made = controller(w, s, setting)
         ruled = judge(w, s, wanted(made.alone), _leaving(made))
@@ -130,7 +132,7 @@ def find_cycle(steps: dict[State, list[State]]) -> State | None:
             elif following in members:
                 return following
             elif following not in settled:
-                path.append(iter(steps[following]))
+                path.append(iter(steps.get(following, ())))
                 on_path.append(following)
                 members.add(following)
     return None

@@ -66,9 +66,9 @@ def expected(w: World) -> int | None:
     return number
 
 
-def problems(w: World, *, most: int) -> tuple[int, list[str]]:
-    """How many states the world has, and what is wrong in it."""
-    found = explore(w, most=most)
+def problems(w: World, *, most: int, enough: bool = False) -> tuple[int, list[str]]:
+    """How many states the world has, and what is wrong in it. `enough`: of a larger world look at so many states."""
+    found = explore(w, most=most, enough=enough)
     wrong, should = found.wrong, expected(w)
     if not wrong and should is not None and found.fewest < should:
         wrong = [f"only {found.fewest} services serve, {should} could by their order"]
