@@ -136,6 +136,7 @@ class CapacityIndex:
         if terms == self._terms:
             return
         self._terms = terms
+        self._capacity = None
         self._rooms.clear()
         self._kinds.clear()
         for name, entry in self._entries.items():
