@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from itertools import chain, combinations
 from operator import add
 
-import msgspec
-
 from scaler.plan.capacity import PODS, Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
 from scaler.plan.pools import Amounts, Ask, Pool
 from scaler.plan.promises import Placement, Promises
@@ -23,6 +21,8 @@ from scaler.plan.shortage import Shortage
 
 MOST_PODS = 10_000
 """More pods than this are not placed one by one: they count as finding no place."""
+MOST_AT_ONCE = 4
+"""Of more pods than this it is worth while to see first whether there are seats enough at all."""
 MOST_GROUPS = 8
 """So many sets of needs with candidates of their own are summed up in every combination."""
 STEPS = 2_000
@@ -47,6 +47,8 @@ class Board:
         for room in capacity.rooms:
             if room.schedulable or due_back:
                 self._add(room)
+        for pool in self._pools.values():
+            pool.sort()
 
     def place(self, needs: Needs) -> Placement | Shortage:
         """Promise room for all of these pods; or for none, and say why."""
@@ -54,7 +56,7 @@ class Board:
         if known is not None:
             return known
         pods = self._pods(needs)
-        seats = greedily(pods) or self._with_effort(needs, pods)
+        seats = (greedily(pods) if len(pods) <= MOST_AT_ONCE else None) or self._with_effort(needs, pods)
         if isinstance(seats, Shortage):
             self._short_of[needs] = seats
             return seats
@@ -111,7 +113,7 @@ class Board:
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = Pool(len(self._pools))
-        pool.add(_soon(room) if self._due_back else room.free, room.count)
+        pool.add(_soon(room) if self._due_back else room.free, room.allocatable, room.count)
 
     def _ask(self, need: Need) -> Ask:
         known = self._asks.get(need)
@@ -140,15 +142,20 @@ class Board:
         return [ask for ask, count in asks for _ in range(min(count, MOST_PODS))]
 
     def _with_effort(self, needs: Needs, pods: list[Ask]) -> list[Seat] | Shortage:
-        """Seats that one pod after the other did not find; or why there are none."""
+        """Seats that are not found in the simplest way; or why there are none."""
         if not pods:
             return []
         short = self._short(needs)
-        search = Search(pods, 0 if short else STEPS)
-        seats = search.first() or self._promises.move_for(pods)
+        seats, steps = None, STEPS
+        if short is None:
+            seats = greedily(pods)
+        if short is None and seats is None:
+            search = Search(pods, STEPS)
+            seats, steps = search.first(), search.steps
+        seats = seats or self._promises.move_for(pods)
         if seats is not None:
             return seats
-        return short or _together(needs, undecided=not search.steps or self._promises.tired)
+        return short or _together(needs, undecided=not steps or self._promises.tired)
 
     def _short(self, needs: Needs) -> Shortage | None:
         """The first need that finds too few seats even alone."""
@@ -156,7 +163,7 @@ class Board:
             ask = self._ask(need)
             there = sum(pool.seats(ask) for pool in ask.pools)
             if there < count:
-                return Shortage(need, count, there, self._scarcest(ask), shared=self._shared(ask))
+                return Shortage(need, count, there, self._scarcest(ask), shared=_shared(ask))
         return None
 
     def _scarcest(self, ask: Ask) -> str:
@@ -164,16 +171,8 @@ class Board:
         unknown = [name for name, amount in ask.need.requests if amount > 0 and name not in self._index]
         if unknown or not ask.amounts:
             return min(unknown, default=PODS)
-        single = [msgspec.structs.replace(ask, amounts=(asked,), first=()) for asked in ask.amounts]
-        fewest = min(single, key=lambda one: sum(pool.seats(one) for pool in ask.pools))
-        return self._capacity.resources[fewest.amounts[0][0]]
-
-    def _shared(self, ask: Ask) -> bool:
-        """Some node, empty, would hold two such pods."""
-        rooms = self._capacity.rooms
-        return bool(ask.pools) and any(
-            ask.times(room.allocatable) > 1 for room in rooms if accepts(ask.need.where, room.kind)
-        )
+        fewest, _ = min(ask.amounts, key=lambda asked: sum(pool.portions(*asked) for pool in ask.pools))
+        return self._capacity.resources[fewest]
 
 
 def emptied(capacity: Capacity) -> Board:
@@ -197,6 +196,11 @@ def _sum_suffices(groups: Sequence[tuple[tuple[Pool, ...], Counter[int]]]) -> bo
     pools = set(chain.from_iterable(pools for pools, _ in groups))
     asked = sum((asked for _, asked in groups), Counter[int]())
     return all(sum(pool.sum(index) for pool in pools) >= amount for index, amount in asked.items())
+
+
+def _shared(ask: Ask) -> bool:
+    """Some node, empty, would hold two such pods."""
+    return any(ask.times(allocatable) > 1 for pool in ask.pools for allocatable in pool.empty)
 
 
 def _together(needs: Needs, *, undecided: bool) -> Shortage:

@@ -50,7 +50,14 @@ class Ask(msgspec.Struct, frozen=True, eq=False):
 
     def times(self, free: Amounts) -> int:
         """How many such pods a node with so much free holds."""
-        return max(0, min(free[index] // amount for index, amount in self.amounts))
+        least = None
+        for index, amount in self.amounts:
+            number = free[index] // amount
+            if number <= 0:
+                return 0
+            if least is None or number < least:
+                least = number
+        return least or 0
 
 
 class Node:
@@ -66,7 +73,7 @@ class Node:
 class Pool:
     """Nodes that the same pods may run on."""
 
-    __slots__ = ("_order", "_slots", "_touched", "_untouched", "number", "occupants", "whole")
+    __slots__ = ("_order", "_slots", "_touched", "_untouched", "empty", "number", "occupants", "whole")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -76,16 +83,21 @@ class Pool:
         self._touched: dict[Amounts, dict[Node, None]] = {}
         self.whole: dict[Amounts, int] = {}
         """What was free on how many nodes before anything was taken."""
+        self.empty: set[Amounts] = set()
+        """What is allocatable on any of them."""
         self.occupants: dict[Ask, dict[Any, None]] = {}
         """The seats here that are promised, by what sits there; kept by the promises."""
         self._slots: dict[tuple[int, int], int] = {}
 
-    def add(self, free: Amounts, count: int) -> None:
-        """So many more nodes that nothing was taken from."""
-        if free not in self._untouched:
-            insort(self._order, free)
-        self._untouched[free] = self._untouched.get(free, 0) + count
+    def add(self, free: Amounts, allocatable: Amounts, count: int) -> None:
+        """So many more nodes; nothing is taken yet. To be followed by `sort`."""
         self.whole[free] = self.whole.get(free, 0) + count
+        self.empty.add(allocatable)
+
+    def sort(self) -> None:
+        """All nodes are known."""
+        self._untouched = dict(self.whole)
+        self._order = sorted(self.whole)
 
     def best(self, ask: Ask) -> Amounts | None:
         """The least free amounts that hold the pod; None when no node does."""
@@ -112,6 +124,10 @@ class Pool:
     def seats(self, ask: Ask) -> int:
         """How many such pods all nodes together hold, were they alone."""
         return sum(self.count(free) * ask.times(free) for free in self.fitting(ask))
+
+    def portions(self, index: int, amount: int) -> int:
+        """How many portions of one resource all nodes together hold."""
+        return sum(self.count(free) * (free[index] // amount) for free in self._order if free[index] >= amount)
 
     def sum(self, index: int) -> int:
         """What is free of one resource on all nodes together."""

@@ -81,8 +81,10 @@ class Promises:
 
     def disturbed_by(self, pods: Sequence[Ask]) -> bool:
         """Whether these promised pods can be bound so that what else is promised cannot be kept."""
+        if _room_to_spare(pods):
+            return False
         pools = _reach(pods)
-        if _all_alike(pools) or _room_to_spare(pods):
+        if _all_alike(pools):
             return False
         if self.tired:
             return True

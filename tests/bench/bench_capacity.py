@@ -70,6 +70,9 @@ def measure() -> dict[str, float]:
         "floors_of_one_kind_each_ms": _floors(capacity, [((need(i % KINDS), 2),) for i in range(FLOORS)]),
         "floors_that_do_not_fit_ms": _floors(capacity, [((need(0), 2),) for _ in range(FLOORS * 5)]) / 5,
         "floors_that_may_sit_anywhere_ms": _floors(capacity, _mixed()),
+        "floors_of_many_sizes_that_do_not_fit_ms": _floors(capacity, _many_sizes(10)),
+        "which_of_the_promised_may_go_anywhere_ms": _disturbing(capacity),
+        **_without_common_measure(index),
         "memory_of_the_index_mb": _memory(),
     }
 
@@ -80,6 +83,39 @@ def _mixed() -> list[Needs]:
     return [joined(((anywhere if i % 2 else need(i % KINDS), 2),)) for i in range(FLOORS)]
 
 
+def _many_sizes(pods: int) -> list[Needs]:
+    """No two floors ask for the same."""
+    return [((need(i % KINDS, 4, 32_000 + 32_000 * i), pods),) for i in range(FLOORS)]
+
+
+def _disturbing(capacity: Capacity) -> float:
+    """Milliseconds to ask of every flexible floor whether it could spoil another; all are promised."""
+
+    def ask() -> None:
+        board = Board(capacity)
+        for floor in _mixed():
+            board.place(floor)
+        for floor in _mixed()[1::2]:
+            board.disturbs(floor)
+
+    return _best(ask) * 1e3 - _floors(capacity, _mixed())
+
+
+def _without_common_measure(index: CapacityIndex) -> dict[str, float]:
+    """One pod that asks for an odd number of bytes: hardly two nodes have the same room then."""
+    odd = Need((("memory", (1 << 30) + 1), ("pods", 1)))
+    capacity = index.capacity([*NEEDS, odd])
+    result = {
+        "odd_rooms": len(capacity.rooms),
+        "odd_capacity_after_an_event_ms": _best(lambda: _changed(index, PodLoad("node-1", odd.requests), odd)) * 1e3,
+        "odd_board_ms": _best(lambda: Board(capacity)) * 1e3,
+        "odd_floors_ms": _floors(capacity, [((need(i % KINDS), 2),) for i in range(FLOORS)]),
+        "odd_floors_that_do_not_fit_ms": _floors(capacity, _many_sizes(500)),
+    }
+    index.capacity(NEEDS)
+    return result
+
+
 def _event(index: CapacityIndex, pod: PodLoad) -> float:
     def both() -> None:
         index.pod_changed(None, pod)
@@ -88,9 +124,9 @@ def _event(index: CapacityIndex, pod: PodLoad) -> float:
     return _best(both, 1000) * 1e6 / 2
 
 
-def _changed(index: CapacityIndex, pod: PodLoad) -> None:
+def _changed(index: CapacityIndex, pod: PodLoad, *more: Need) -> None:
     index.pod_changed(None, pod)
-    index.capacity(NEEDS)
+    index.capacity([*NEEDS, *more])
     index.pod_changed(pod, None)
 
 
