@@ -106,7 +106,7 @@ class Session:
         self.board = Board(capacity)
         taking_part = [pair for pair in decided if is_arbitrated(pair[0])]
         self.neighbours = Neighbours((snapshot for snapshot, _ in taking_part), self.board)
-        self.tally = Tally()
+        self.tally = Tally(idle={})
         self.parties = sorted(self._active(taking_part, memory), key=order_of)
         self.blockades = Blockades([party for party in self.parties if party.floor], capacity)
         self.rulings: dict[ServiceKey, Ruling] = {}
@@ -213,7 +213,7 @@ class Session:
 
     def _outlook(self, party: Party, floor: Floor) -> Outlook:
         """What it could hope for; only looked up for floors that failed, or are about to."""
-        if not (party.memory.retry_at or patience.is_overdue(party.memory, self.now, self.policy)):
+        if not (party.memory.failures or patience.is_overdue(party.memory, self.now, self.policy)):
             return _NO_OUTLOOK
         return outlook(self.capacity, self.neighbours.kinds(floor.needs))
 
@@ -341,11 +341,18 @@ class Session:
             self.tally.floors_not_scheduled += patience.is_muted(party.memory)
             self.tally.probing += party.memory.probe_since > 0
 
+    def _count_idle(self) -> None:
+        for party in self.parties:
+            for need, count in () if party.serves else party.bound_needs():
+                for resource, amount in need.requests:
+                    self.tally.idle[resource] = self.tally.idle.get(resource, 0) + amount * count
+
     def outcome(self) -> Arbitration:
         plans = tuple(
             applied(snapshot, plan, self.rulings[plan.key]) if plan.key in self.rulings else plan
             for snapshot, plan in self.decided
         )
+        self._count_idle()
         remembered = {str(party.key): party.memory for party in self.parties if party.memory != NOT_WAITING}
         moments = (moment for memory in remembered.values() for moment in patience.moments(memory, self.policy))
         recheck_at = min((moment for moment in moments if moment > self.now), default=0.0)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from scaler.plan.capacity import Needs, joined
+from scaler.plan.capacity import Need, Needs, joined
 from scaler.plan.members import natural
 from scaler.plan.model import (
     Admit,
@@ -82,6 +82,13 @@ class Party(msgspec.Struct):
     @property
     def key(self) -> ServiceKey:
         return self.plan.key
+
+    def bound_needs(self) -> Iterator[tuple[Need, int]]:
+        """What its bound pods ask for."""
+        for instance in self.snapshot.instances:
+            if instance.bound:
+                unbound = dict(instance.unbound)
+                yield from ((need, count - unbound.get(need, 0)) for need, count in instance.needs)
 
     @property
     def paused(self) -> bool:

@@ -43,7 +43,7 @@ def is_muted(memory: FloorMemory) -> bool:
 
 def renewed(memory: FloorMemory, now: Outlook) -> FloorMemory:
     """Other nodes start the count anew; more room than there was ends the pause, since the next try may go well."""
-    if not memory.retry_at:
+    if not memory.failures:
         return memory
     if now.nodes != memory.nodes:
         return msgspec.structs.replace(memory, failures=0, retry_at=0.0)
@@ -80,9 +80,7 @@ def reserved(memory: FloorMemory) -> FloorMemory:
 
 def held(memory: FloorMemory, now: float) -> FloorMemory:
     """It does not fit."""
-    return msgspec.structs.replace(
-        memory, admitted_since=0.0, held_since=memory.held_since or now, probe_since=0.0, retry_at=0.0
-    )
+    return msgspec.structs.replace(memory, admitted_since=0.0, held_since=memory.held_since or now, probe_since=0.0)
 
 
 def idle(memory: FloorMemory) -> FloorMemory:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scaler.plan.invariants import violations
 from scaler.plan.model import Admit, Complete, Reclaim
 from tests.plan.arbitration.oracle import Judgement, judge, placeable
 from tests.plan.arbitration.view import PLAIN, Pass, Setting, controller, key, wanted
@@ -68,6 +69,8 @@ def _differences(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[s
     admitted = {int(action.uid) for action in actions if isinstance(action, Admit | Complete)}
     taken = {int(action.uid) for action in actions if isinstance(action, Reclaim)} - _leaving(made)
     reasons = {int(v.uid): v.reason.value for plan in made.outcome.plans for v in plan.verdicts}
+    for (seen, _), plan in zip(made.alone, made.outcome.plans, strict=True):
+        yield from violations(seen, plan)
     if admitted - wanted(made.alone):
         yield f"admits {admitted - wanted(made.alone)}, which nobody asked for"
     if not ruled.admit - ruled.may_wait <= admitted <= ruled.admit:
