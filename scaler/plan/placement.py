@@ -124,15 +124,14 @@ class Board:
     def _new_ask(self, need: Need) -> Ask:
         """A resource that no node was counted for has no pools."""
         amounts = tuple(sorted((self._index.get(name, -1), amount) for name, amount in need.requests if amount > 0))
-        if not amounts or amounts[0][0] < 0:
-            return Ask(need, amounts, (), ())
-        pools = [
-            pool
-            for (kind, passing), pool in self._pools.items()
-            if accepts(need.where, kind) and tolerates(need.where, passing)
-        ]
-        first = (amounts[0][1],) if amounts[0][0] == 0 else ()
-        return Ask(need, amounts, tuple(pools), first)
+        pools: tuple[Pool, ...] = ()
+        if amounts and amounts[0][0] >= 0:
+            known = self._pools.items()
+            where = need.where
+            pools = tuple(pool for key, pool in known if accepts(where, key[0]) and tolerates(where, key[1]))
+        first = (amounts[0][1],) if amounts and amounts[0][0] == 0 else ()
+        restriction = (len(pools), tuple((index, -amount) for index, amount in amounts), need)
+        return Ask(need, amounts, pools, first, restriction)
 
     def _pods(self, needs: Needs) -> list[Ask]:
         """Each pod, the most restricted first."""

@@ -26,13 +26,14 @@ class Ask(msgspec.Struct, frozen=True, eq=False):
     first: Amounts
     """Where to start in a sorted list of free amounts: what is before has too little of the scarcest resource."""
 
-    @property
-    def restriction(self) -> tuple[int, tuple[tuple[int, int], ...], Need]:
-        """Sorts the most restricted first: of few pools, then the largest."""
-        return len(self.pools), tuple((index, -amount) for index, amount in self.amounts), self.need
+    restriction: tuple[Any, ...]
+    """Sorts the most restricted first: of few pools, then the largest."""
 
     def amount_of(self, index: int) -> int:
-        return next((amount for place, amount in self.amounts if place == index), 0)
+        for place, amount in self.amounts:
+            if place == index:
+                return amount
+        return 0
 
     def left_of(self, free: Amounts) -> Amounts:
         """What is free after one such pod."""

@@ -6,8 +6,9 @@ know what a need means.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 
 from scaler.plan.capacity import Needs
 from scaler.plan.pools import Amounts, Ask, Pool
@@ -172,26 +173,29 @@ def _reach(pods: Iterable[Ask]) -> set[Pool]:
 def _may_help(pods: Sequence[Ask], pools: set[Pool]) -> bool:
     """False when moving is sure to be in vain: of some resource too little is left in all that can be reached, or
     there are too few seats for so much of it at once."""
+    counts = Counter(pods)
     return all(
-        _sum_suffices(index, pods, pools)
-        and _slots_suffice(index, amount, pods, pools)
-        and _slots_suffice(index, amount, pods, set(ask.pools))
-        for ask in set(pods)
-        for index, amount in ask.amounts[:1]
+        _slots_suffice(*ask.amounts[0], counts, set(ask.pools))
+        and _slots_suffice(*ask.amounts[0], counts, pools)
+        and _sum_suffices(ask.amounts[0][0], counts, pools)
+        for ask in counts
+        if ask.amounts
     )
 
 
-def _sum_suffices(index: int, pods: Iterable[Ask], pools: Iterable[Pool]) -> bool:
-    return sum(ask.amount_of(index) for ask in pods) <= sum(pool.sum(index) for pool in pools)
+def _sum_suffices(index: int, counts: Mapping[Ask, int], pools: Iterable[Pool]) -> bool:
+    asked = sum(ask.amount_of(index) * count for ask, count in counts.items())
+    return asked <= sum(pool.sum(index) for pool in pools)
 
 
-def _slots_suffice(index: int, amount: int, pods: Sequence[Ask], pools: set[Pool]) -> bool:
+def _slots_suffice(index: int, amount: int, counts: Mapping[Ask, int], pools: set[Pool]) -> bool:
     """All pods that ask for at least so much and can sit nowhere else find a seat, were they alone."""
-    asking = sum(ask.amount_of(index) >= amount for ask in pods if pools.issuperset(ask.pools))
-    for pool in pools:
-        for ask, seats in pool.occupants.items():
-            if ask.amount_of(index) >= amount and pools.issuperset(ask.pools):
-                asking += len(seats)
+    promised = ((ask, len(seats)) for pool in pools for ask, seats in pool.occupants.items())
+    asking = sum(
+        count
+        for ask, count in chain(counts.items(), promised)
+        if ask.amount_of(index) >= amount and pools.issuperset(ask.pools)
+    )
     return asking <= sum(pool.slots(index, amount) for pool in pools)
 
 
