@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from scaler.plan.capacity import Need, Needs
 from scaler.plan.life import Life, LifeAction
 from scaler.rules.rule import Rule, RuleOptions
 
@@ -167,6 +168,14 @@ class Instance(msgspec.Struct, frozen=True):
     """A released pod of it is in a PodGroup that it shares with other instances: that has to be mended."""
     budget: RestartBudget | None = None
     """What a taking back is paid from; None when it costs nothing."""
+    needs: Needs = ()
+    """What all its expected pods ask for; empty when it is not known, then it is not arbitrated."""
+    unbound: Needs = ()
+    """What those of them ask for that are missing, gated or not bound to a node."""
+    priority: int = 0
+    """Value of the highest PriorityClass that the job's scheduling policy names."""
+    seats: tuple[tuple[str, Need], ...] = ()
+    """Where its bound pods are: the node's name, and what the pod asks for."""
 
 
 class InstanceMemory(msgspec.Struct, frozen=True):
@@ -202,6 +211,14 @@ class Policy(msgspec.Struct, frozen=True):
     reclaim: bool = True
     restart_reserve: int = -1
     """Restarts that a taking back never touches; -1 = half the limit, at least 2."""
+    floor_timeout: float = 30.0
+    """How long a smallest ratio that fits may stay unbound before it gives its place to others."""
+    fit_patience: float = 60.0
+    """How long one that does not fit is held before it is tried all the same, if room enough is there in all."""
+    trade_after: float = 90.0
+    """How long something must be missing before a running surplus instance is evicted for it."""
+    max_service_priority: int = 1_000_000_000
+    """The most that the annotation mind-cluster/service-priority is worth."""
 
 
 class RuleProblem(msgspec.Struct, frozen=True):
@@ -247,7 +264,13 @@ class Reclaim(msgspec.Struct, frozen=True, tag="Reclaim", tag_field="action"):
     uid: str
 
 
-SlotAction = Admit | Complete | Reclaim
+class Evict(msgspec.Struct, frozen=True, tag="Evict", tag_field="action"):
+    """Delete all pods of a running surplus instance, so that a missing one of another group can have its nodes."""
+
+    uid: str
+
+
+SlotAction = Admit | Complete | Reclaim | Evict
 """What the ratio decides; `LifeAction` is what the life of one instance asks for, whatever the ratio."""
 Action = SlotAction | LifeAction
 
@@ -302,3 +325,36 @@ class Plan(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
     recheck_at: float = 0.0
     """When time alone may change the decision; 0.0 = never."""
+
+
+class FloorMemory(msgspec.Struct, frozen=True):
+    """What the arbiter remembers of a service that does not serve. Forgotten when it serves, lost at failover."""
+
+    admitted_since: float = 0.0
+    """Since when some of its smallest ratio has been admitted and no pod of it bound; 0.0 = it is not so."""
+    failures: int = 0
+    """Times that the scheduler bound none of it in time, since the nodes it may use changed."""
+    failed_at: float = 0.0
+    """When that happened last; it goes behind all others that did not fail, or not so lately."""
+    retry_at: float = 0.0
+    nodes: int = 0
+    """Fingerprint of the nodes that it may use, when it failed last."""
+    room: tuple[int, ...] = ()
+    """What was free on them in all, when it failed last."""
+    held_since: float = 0.0
+    """Since when it has been held because it does not fit; 0.0 = it is not so."""
+    probe_since: float = 0.0
+    """Since when it is tried although it does not fit; 0.0 = it is not."""
+    probes: int = 0
+    """How often that was in vain."""
+    short_since: float = 0.0
+    """Since when something has been missing that a trade would bring."""
+    evicted: str = ""
+    """Uid of the instance evicted last."""
+
+
+class ArbiterMemory(msgspec.Struct, frozen=True):
+    """The successor of an arbitration is part of the next one; after a failover it starts empty."""
+
+    floors: dict[str, FloorMemory] = {}
+    """By service, as `str(ServiceKey)`."""

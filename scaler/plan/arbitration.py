@@ -1,0 +1,369 @@
+"""The second pure function: all services' plans together, before anything is acted on. Floors first.
+
+    what each would do alone -> floors and climbs -> promises of room, in order -> rulings -> the plans that are left
+
+Section 3b of the contract. It may turn admissions into holds and take admissions back; it never adds an admission. Must
+not do I/O, read a clock or log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+import msgspec
+
+from scaler.plan import patience
+from scaler.plan.blockades import Blockades
+from scaler.plan.capacity import Capacity, Needs, Room, joined
+from scaler.plan.loose import Loose
+from scaler.plan.model import ArbiterMemory, FloorMemory, Plan, Policy, Reason, ServiceKey, Snapshot
+from scaler.plan.neighbours import Neighbours
+from scaler.plan.parties import (
+    NOT_WAITING,
+    Floor,
+    Part,
+    Party,
+    is_arbitrated,
+    is_at_rest,
+    look_at,
+    may_be_taken_back,
+    order_of,
+)
+from scaler.plan.patience import Outlook, outlook
+from scaler.plan.placement import Board
+from scaler.plan.promises import Placement
+from scaler.plan.rulings import Ruling, Why, applied
+from scaler.plan.shortage import Shortage
+from scaler.plan.trade import Ground, victim
+
+
+class Tally(msgspec.Struct):
+    """What the metrics say of one arbitration."""
+
+    serving: int = 0
+    """Services that run their smallest ratio at least; of those that take part."""
+    floors_waiting: int = 0
+    climbs_yielding: int = 0
+    floors_not_scheduled: int = 0
+    """They fit, and the scheduler bound none of them in time, again and again."""
+    probing: int = 0
+    """Floors that are tried although they do not fit."""
+    taken_back: int = 0
+    evicted: int = 0
+    idle: dict[str, int] = {}
+    """What the bound pods of services that do not serve hold to no use, by resource."""
+
+
+class Arbitration(msgspec.Struct, frozen=True):
+    plans: tuple[Plan, ...]
+    """The plans to act on, in the order in which they were given."""
+    memory: ArbiterMemory
+    recheck_at: float = 0.0
+    """When time alone may change the outcome; 0.0 = never."""
+    tally: Tally | None = None
+    """None where nodes may not be read: each service has decided alone."""
+
+
+def arbitrate(
+    decided: Sequence[tuple[Snapshot, Plan]],
+    capacity: Capacity | None,
+    memory: ArbiterMemory,
+    *,
+    now: float,
+    policy: Policy,
+    homes: Mapping[str, Room] | None = None,
+) -> Arbitration:
+    """Weigh every service in scope, those at rest too, each with its newest snapshot and the plan made of it.
+
+    `capacity` must have been made for the needs of all instances given; None = it is not known. `homes`: by name, the
+    room of the nodes that bound pods of services with surplus are on; without it there are no trades.
+    """
+    if capacity is None:
+        return Arbitration(tuple(plan for _, plan in decided), ArbiterMemory())
+    session = Session(decided, capacity, memory, now=now, policy=policy)
+    session.decide()
+    session.trade(homes or {})
+    return session.outcome()
+
+
+class Session:
+    """The working state of one arbitration."""
+
+    def __init__(
+        self,
+        decided: Sequence[tuple[Snapshot, Plan]],
+        capacity: Capacity,
+        memory: ArbiterMemory,
+        *,
+        now: float,
+        policy: Policy,
+    ) -> None:
+        self.decided = decided
+        self.capacity = capacity
+        self.now = now
+        self.policy = policy
+        self.board = Board(capacity)
+        taking_part = [pair for pair in decided if is_arbitrated(pair[0])]
+        self.neighbours = Neighbours((snapshot for snapshot, _ in taking_part), self.board)
+        self.tally = Tally(idle={})
+        self.parties = sorted(self._active(taking_part, memory), key=order_of)
+        self.blockades = Blockades([party for party in self.parties if party.floor], capacity)
+        self.rulings: dict[ServiceKey, Ruling] = {}
+        self.memory: dict[str, FloorMemory] = {}
+        self.promised: dict[ServiceKey, Placement] = {}
+        """Of floors."""
+        self._deferred: set[ServiceKey] = set()
+        self._reserved: list[Needs] = []
+        """Everything that room was promised for."""
+        self._short: dict[ServiceKey, Needs] = {}
+        """What a service misses and what fits nowhere."""
+        self._probing = any(patience.is_probing(each, now, policy) for each in memory.floors.values())
+        self._vanishing: Needs = joined(*(part.needs for party in self.parties for part in party.vanishing))
+        """Of pods that are taken back in this very pass: they are still there for a moment."""
+
+    def _active(self, taking_part: list[tuple[Snapshot, Plan]], memory: ArbiterMemory) -> list[Party]:
+        """The services that something is to be decided about."""
+        parties = []
+        for snapshot, plan in taking_part:
+            if is_at_rest(snapshot, plan):
+                self.tally.serving += 1
+                continue
+            party = look_at(snapshot, plan, memory.floors.get(str(plan.key), NOT_WAITING))
+            self.tally.serving += party.serves
+            parties.append(party)
+        return parties
+
+    def decide(self) -> None:
+        """Reserve what is admitted and unbound, floors before climbs; then what is held, in the same order."""
+        floors = [(party, party.floor) for party in self.parties if party.floor is not None]
+        admitted = [(party, floor) for party, floor in floors if floor.admitted]
+        held = [(party, floor) for party, floor in floors if not floor.admitted]
+        climbs = [(party, part) for party in self.parties for part in party.climbs]
+        for party, floor in admitted:
+            self._weigh_floor(party, floor)
+        self._weigh_climbs(pair for pair in climbs if pair[1].released)
+        for party, floor in admitted:
+            self._defer_if_crowded(party, floor)
+        for party, floor in held:
+            self._weigh_floor(party, floor)
+            self._defer_if_crowded(party, floor)
+        self._release(floors)
+        self._weigh_climbs(pair for pair in climbs if not pair[1].released)
+        self._remember(floors)
+
+    # Floors
+
+    def _weigh_floor(self, party: Party, floor: Floor) -> None:
+        """Promise it room, all together or not at all; or find out why not."""
+        shared = self.neighbours.shares(party.key, floor.needs)
+        why = self._against_floor(party, floor) if shared else None
+        if why is not None:
+            self._hold_floor(party, floor, why)
+        elif not shared:  # alone on its nodes: its pods may wait, as they would without an arbiter
+            party.memory = patience.idle(party.memory)
+            self._place(party, floor.needs)
+
+    def _against_floor(self, party: Party, floor: Floor) -> Why | None:
+        if floor.lacking:
+            party.memory = patience.idle(party.memory)
+            return Reason.FLOOR_INCOMPLETE, floor.lacking
+        party.memory = patience.renewed(party.memory, self._outlook(party, floor))
+        if self.now < party.memory.retry_at and not floor.admitted:
+            return _not_scheduled(party.memory)
+        found = self._place(party, floor.needs)
+        if isinstance(found, Shortage):
+            return self._against_unfit(party, floor, found)
+        if patience.is_overdue(party.memory, self.now, self.policy) and not floor.bound and floor.admitted:
+            self._give_back(found)
+            party.memory = patience.failed(party.memory, self.now, self.policy, self._outlook(party, floor))
+            return _not_scheduled(party.memory)
+        self.promised[party.key] = found
+        return None
+
+    def _against_unfit(self, party: Party, floor: Floor, shortage: Shortage) -> Why | None:
+        """It does not fit as far as can be seen; after a while that is put to the test, one floor at a time."""
+        memory, now, policy = party.memory, self.now, self.policy
+        if patience.is_probing(memory, now, policy):
+            return None
+        if not self.blockades.could_ever(floor):
+            party.memory = patience.idle(memory)
+            return Reason.FLOOR_TOO_LARGE, (str(shortage),)
+        if memory.probe_since:
+            party.memory = patience.probed_in_vain(memory, now)
+        elif self._may_be_probed(party, floor):
+            self._probing = True
+            party.memory = patience.probed(memory, now)
+            return None
+        else:
+            party.memory = patience.held(memory, now)
+        return Reason.FLOOR_DOES_NOT_FIT, (str(shortage),)
+
+    def _may_be_probed(self, party: Party, floor: Floor) -> bool:
+        if self._probing or floor.admitted or patience.is_patient(party.memory, self.now, self.policy):
+            return False
+        return self.board.sums_suffice(floor.needs)
+
+    def _hold_floor(self, party: Party, floor: Floor, why: Why) -> None:
+        for part in floor.parts:
+            if part.released:
+                self._take_back(party, part, why)
+            elif part.wanted:
+                self._ruling(party).held[part.uid] = why
+
+    def _outlook(self, party: Party, floor: Floor) -> Outlook:
+        """What it could hope for; only looked up for floors that failed, or are about to."""
+        if not (party.memory.failures or patience.is_overdue(party.memory, self.now, self.policy)):
+            return _NO_OUTLOOK
+        return outlook(self.capacity, self.neighbours.kinds(floor.needs))
+
+    # From promises to admissions
+
+    def _defer_if_crowded(self, party: Party, floor: Floor) -> None:
+        """What is taken back in this pass is still there for a moment: what has no room beside it waits that long."""
+        placement = self.promised.get(party.key)
+        if placement is None or not self._vanishing or not self.board.fits(self._vanishing):
+            return
+        self._deferred.add(party.key)
+        for part in floor.parts:
+            if part.wanted and not part.released:
+                self._ruling(party).held[part.uid] = Reason.FLOOR_DOES_NOT_FIT, (_BEING_GIVEN_BACK,)
+
+    def _release(self, floors: list[tuple[Party, Floor]]) -> None:
+        """The most restricted first; a flexible instance only when no promise is spoilt wherever it lands."""
+        promised = [(party, part) for party, floor in floors if party.key in self.promised for part in floor.parts]
+        loose = Loose(self.board, self.neighbours, self.capacity, (part.needs for _, part in promised))
+        waiting: dict[Needs, list[tuple[Party, Part]]] = {}
+        for party, part in promised:
+            if part.released:
+                loose.let_go(part.needs)
+            elif part.wanted and party.key not in self._deferred:
+                waiting.setdefault(part.needs, []).append((party, part))
+        loose.let_go_of(waiting)
+        for party, part in chain.from_iterable(waiting.values()):
+            self._ruling(party).held[part.uid] = Reason.YIELDS_TO_FLOOR, ("others may use fewer of the nodes",)
+
+    # Climbs
+
+    def _weigh_climbs(self, climbs: Iterable[tuple[Party, Part]]) -> None:
+        for party, part in climbs:
+            self._weigh_climb(party, part)
+
+    def _weigh_climb(self, party: Party, part: Part) -> None:
+        if party.paused or not self.neighbours.shares(party.key, part.needs):
+            self._place(party, part.needs)
+            return
+        why = self._against_climb(party, part)
+        if why is None:
+            return
+        self.tally.climbs_yielding += why[0] is Reason.YIELDS_TO_FLOOR
+        if part.released:
+            self._take_back(party, part, why)
+        else:
+            self._ruling(party).held[part.uid] = why
+
+    def _against_climb(self, party: Party, part: Part) -> Why | None:
+        blocking = self.blockades.of(part)
+        if blocking is not None:
+            return Reason.YIELDS_TO_FLOOR, (str(blocking.key),)
+        found = self._place(party, part.needs)
+        if isinstance(found, Shortage):
+            return Reason.WAITING_FOR_CAPACITY, (str(found),)
+        if not part.released and self._vanishing and self.board.fits(self._vanishing):
+            self._give_back(found)
+            return Reason.WAITING_FOR_CAPACITY, (_BEING_GIVEN_BACK,)
+        return None
+
+    # Both
+
+    def _take_back(self, party: Party, part: Part, why: Why) -> None:
+        """Nothing bound is ever taken back; what has to stay keeps its room."""
+        ruling = self._ruling(party)
+        if may_be_taken_back(part.instance, self.policy):
+            ruling.taken_back[part.uid] = why
+            self.tally.taken_back += 1
+            self._vanishing = joined(self._vanishing, part.needs)
+            return
+        if part.wanted:
+            ruling.held[part.uid] = why
+        elif not part.instance.bound:
+            ruling.kept[part.uid] = Reason.RECLAIM_WOULD_COST_RESTARTS, why[1]
+        self._place(party, part.needs)
+
+    def _place(self, party: Party, needs: Needs) -> Placement | Shortage:
+        found = self.board.place(needs)
+        if isinstance(found, Placement):
+            self._reserved.append(needs)
+        else:
+            self._short.setdefault(party.key, needs)
+        return found
+
+    def _give_back(self, placement: Placement) -> None:
+        self.board.give_back(placement)
+        self._reserved.remove(placement.needs)
+
+    def _ruling(self, party: Party) -> Ruling:
+        ruling = self.rulings.get(party.key)
+        if ruling is None:
+            ruling = self.rulings[party.key] = Ruling({}, {}, {}, {})
+        return ruling
+
+    # The outcome
+
+    def trade(self, homes: Mapping[str, Room]) -> None:
+        """Evict what runs beyond the target where that lets a missing instance start."""
+        ground = Ground(self.capacity, self._reserved, homes, self.now, self.policy)
+        for party in self.parties:
+            if party.serves:
+                party.memory = patience.served(party.memory)
+            evicted = victim(party, self._short_of(party), ground)
+            if evicted is not None:
+                self.tally.evicted += 1
+                self._ruling(party).evicted[evicted.uid] = Reason.TERMINATING, ("evicted, so that others can start",)
+
+    def _short_of(self, party: Party) -> Needs:
+        floor = party.floor
+        if floor is not None and (floor.lacking or not self.blockades.could_ever(floor)):
+            return ()
+        return self._short.get(party.key, ())
+
+    def _remember(self, floors: list[tuple[Party, Floor]]) -> None:
+        """Who waits, since when. The clock of a floor runs while some of it is in the scheduler's hands."""
+        for party, floor in floors:
+            self.tally.floors_waiting += 1
+            if party.key in self.promised:
+                ruling = self._ruling(party)
+                in_hands = any(part.released or (part.wanted and part.uid not in ruling.held) for part in floor.parts)
+                if in_hands and not floor.bound:
+                    party.memory = patience.admitted(party.memory, self.now)
+                else:
+                    party.memory = patience.reserved(party.memory)
+            self.tally.floors_not_scheduled += patience.is_muted(party.memory)
+            self.tally.probing += party.memory.probe_since > 0
+
+    def _count_idle(self) -> None:
+        for party in self.parties:
+            for need, count in () if party.serves else party.bound_needs():
+                for resource, amount in need.requests:
+                    self.tally.idle[resource] = self.tally.idle.get(resource, 0) + amount * count
+
+    def outcome(self) -> Arbitration:
+        plans = tuple(
+            applied(snapshot, plan, self.rulings[plan.key]) if plan.key in self.rulings else plan
+            for snapshot, plan in self.decided
+        )
+        self._count_idle()
+        remembered = {str(party.key): party.memory for party in self.parties if party.memory != NOT_WAITING}
+        moments = (moment for memory in remembered.values() for moment in patience.moments(memory, self.policy))
+        recheck_at = min((moment for moment in moments if moment > self.now), default=0.0)
+        return Arbitration(plans, ArbiterMemory(remembered), recheck_at, self.tally)
+
+
+_NO_OUTLOOK = Outlook(0, ())
+_BEING_GIVEN_BACK = "its room is being given back by others"
+
+
+def _not_scheduled(memory: FloorMemory) -> Why:
+    if patience.is_muted(memory):
+        return Reason.FLOOR_NOT_SCHEDULED, (f"{memory.failures} times",)
+    return Reason.FLOOR_DOES_NOT_FIT, ("it seemed to, but the scheduler bound none of it in time; it is tried again",)

@@ -1,0 +1,60 @@
+"""Which waiting floors block which climbs: one predicate for holding a climb and for taking it back.
+
+A floor blocks where the two share a node with room, and the floor would fit on what is free, held by unbound climbs,
+or due back. Looks at bare nodes, on which nothing is promised. Must not decide what becomes of a climb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scaler.plan.capacity import Capacity, Needs
+from scaler.plan.parties import Floor, Part, Party
+from scaler.plan.patience import is_muted
+from scaler.plan.placement import Board, emptied
+
+
+class Blockades:
+    """All floors that wait, in their order."""
+
+    def __init__(self, waiting: Sequence[Party], capacity: Capacity) -> None:
+        self._waiting = waiting
+        self._capacity = capacity
+        self._soon: Board | None = None
+        self._blocking: dict[Needs, Party] | None = None
+        self._answers: dict[Needs, Party | None] = {}
+        self._ever: dict[Needs, bool] = {}
+
+    def of(self, climb: Part) -> Party | None:
+        """The first service whose floor blocks this climb; None when none does."""
+        if climb.needs not in self._answers:
+            self._answers[climb.needs] = self._look_up(climb.needs)
+        return self._answers[climb.needs]
+
+    def could_ever(self, floor: Floor) -> bool:
+        """Whether it would fit if all nodes were empty and well, bound pods of its own included."""
+        if floor.whole not in self._ever:
+            self._ever[floor.whole] = emptied(self._capacity).fits(floor.whole) is None
+        return self._ever[floor.whole]
+
+    def _look_up(self, needs: Needs) -> Party | None:
+        if self._blocking is None:
+            self._blocking = self._find_blocking()
+        board = self._board()
+        return next((party for wanted, party in self._blocking.items() if board.contended(needs, wanted)), None)
+
+    def _find_blocking(self) -> dict[Needs, Party]:
+        """The first of those that ask for the same. Not those that no room would help, or that failed too often."""
+        found: dict[Needs, Party] = {}
+        for party in self._waiting:
+            floor = party.floor
+            if floor is None or floor.lacking or floor.needs in found or is_muted(party.memory):
+                continue
+            if self._board().fits(floor.needs) is None and self.could_ever(floor):
+                found[floor.needs] = party
+        return found
+
+    def _board(self) -> Board:
+        if self._soon is None:
+            self._soon = Board(self._capacity, due_back=True)
+        return self._soon

@@ -1,0 +1,86 @@
+"""Which of the instances that room is promised to may be let go to the scheduler, which knows of no promises.
+
+It may bind what is loose in any order on any node that takes it. Must not decide what is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain, combinations
+from typing import Any
+
+from scaler.plan.capacity import Capacity, Need, Needs, Room, joined
+from scaler.plan.neighbours import Neighbours
+from scaler.plan.placement import Board
+
+MOST_SORTS = 5
+"""With more different needs loose at once, no further one is let go that could get in their way."""
+
+
+class Loose:
+    """Pods in the scheduler's hands, of floors that room is promised to."""
+
+    def __init__(self, board: Board, neighbours: Neighbours, capacity: Capacity, promised: Iterable[Needs]) -> None:
+        self._board = board
+        self._resources = capacity.resources
+        self._rooms = [room for room in capacity.rooms if room.schedulable]
+        self._sorts = {need: neighbours.kinds(((need, 1),)) for need in {n for needs in promised for n, _ in needs}}
+        self._in_the_way = {need for need in self._sorts if self._meets_others(need)}
+        self._loose: Needs = ()
+
+    def let_go(self, needs: Needs) -> None:
+        """They are in the scheduler's hands from now on."""
+        self._loose = joined(self._loose, needs)
+
+    def let_go_of(self, waiting: dict[Needs, list[Any]]) -> None:
+        """Take out of `waiting`, instances by what each needs, all that may be let go: the most restricted first.
+
+        Where nothing is loose somebody has to begin, and the most restricted does.
+        """
+        most_restricted_first = sorted(waiting, key=lambda needs: (self._breadth(needs), needs))
+        for needs in most_restricted_first:
+            while waiting[needs] and (number := self._safe_number(needs, len(waiting[needs]))):
+                self.let_go(_times(needs, number))
+                del waiting[needs][:number]
+        for needs in most_restricted_first:
+            if waiting[needs] and not self._near(needs):
+                self.let_go(needs)
+                del waiting[needs][0]
+
+    def _breadth(self, needs: Needs) -> int:
+        """How many nodes have room for the most restricted of these pods."""
+        return min(sum(room.count for room in self._rooms if self._has_room(room, need)) for need, _ in needs)
+
+    def _has_room(self, room: Room, need: Need) -> bool:
+        asked = dict(need.requests)
+        return room.kind in self._sorts[need] and all(
+            free >= asked.get(name, 0) for name, free in zip(self._resources, room.free, strict=True)
+        )
+
+    def _meets_others(self, need: Need) -> bool:
+        """Some other sort of pod is promised room that this one could be put into."""
+        kinds = self._sorts[need]
+        return any(other != need and not kinds.isdisjoint(theirs) for other, theirs in self._sorts.items())
+
+    def _safe_number(self, needs: Needs, most: int) -> int:
+        """How many instances are found to be safe at once: all, or one, or none."""
+        if not any(need in self._in_the_way for need, _ in needs):
+            return most
+        return next((number for number in dict.fromkeys((most, 1)) if self._is_safe(_times(needs, number))), 0)
+
+    def _is_safe(self, needs: Needs) -> bool:
+        """Whether every promise can still be kept wherever these pods and what is loose already land: any sorts of
+        what is loose may be bound before the others, so each choice of them is looked at."""
+        near = self._near(needs)
+        if len(near) > MOST_SORTS:
+            return False
+        choices = chain.from_iterable(combinations(near, count) for count in range(len(near) + 1))
+        return not any(self._board.disturbs(joined(first, needs)) for first in choices)
+
+    def _near(self, needs: Needs) -> list[tuple[Need, int]]:
+        kinds = frozenset().union(*(self._sorts[need] for need, _ in needs))
+        return [each for each in self._loose if not kinds.isdisjoint(self._sorts[each[0]])]
+
+
+def _times(needs: Needs, number: int) -> Needs:
+    return tuple((need, count * number) for need, count in needs)

@@ -1,0 +1,230 @@
+"""Services as the arbiter sees them: what each still needs to serve at all (its floor), and what it wants beyond.
+
+Made of a snapshot and the plan that the service would follow alone. Must not know of nodes or of other services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from scaler.plan.capacity import Need, Needs, joined
+from scaler.plan.members import natural
+from scaler.plan.model import (
+    Admit,
+    Complete,
+    FloorMemory,
+    Instance,
+    InstanceMemory,
+    Plan,
+    Policy,
+    Reclaim,
+    ServiceKey,
+    Snapshot,
+    State,
+)
+from scaler.plan.state import is_in_flight
+
+_NEVER = InstanceMemory()
+NOT_WAITING = FloorMemory()
+
+
+class Part(msgspec.Struct):
+    """One instance that has pods to bind, or is to get some."""
+
+    instance: Instance
+    wanted: bool
+    """Its service's own plan admits or completes it now."""
+    released: bool
+    """It has pods that the scheduler may bind at any moment."""
+
+    @property
+    def uid(self) -> str:
+        return self.instance.uid
+
+    @property
+    def needs(self) -> Needs:
+        return self.instance.unbound
+
+
+class Floor(msgspec.Struct):
+    """All that a service which does not serve still has to get bound to reach its smallest ratio."""
+
+    parts: list[Part]
+    needs: Needs
+    whole: Needs
+    """What all of its instances ask for, bound or not."""
+    lacking: tuple[str, ...]
+    """Groups with too few jobs that could start, in words; then no node would help."""
+    bound: bool
+    """Some pod of it is bound, be it of an instance that is whole."""
+
+    @property
+    def admitted(self) -> bool:
+        """Some of it is in the scheduler's hands."""
+        return any(part.released for part in self.parts)
+
+
+class Party(msgspec.Struct):
+    """One service in an arbitration."""
+
+    snapshot: Snapshot
+    plan: Plan
+    memory: FloorMemory
+    serves: bool
+    floor: Floor | None = None
+    """None when nothing of it is left to bind."""
+    climbs: list[Part] = []
+    vanishing: list[Part] = []
+    """What its own plan takes back: still there for a moment."""
+
+    @property
+    def key(self) -> ServiceKey:
+        return self.plan.key
+
+    def bound_needs(self) -> Iterator[tuple[Need, int]]:
+        """What its bound pods ask for."""
+        for instance in self.snapshot.instances:
+            if instance.bound:
+                unbound = dict(instance.unbound)
+                yield from ((need, count - unbound.get(need, 0)) for need, count in instance.needs)
+
+    @property
+    def paused(self) -> bool:
+        """Nothing of it may be moved; what is in the scheduler's hands keeps its room."""
+        return self.snapshot.options.paused
+
+
+def is_arbitrated(snapshot: Snapshot) -> bool:
+    """Whether the service takes part: it has a rule, and the rule does not say no."""
+    return snapshot.rule is not None and snapshot.options.arbitration
+
+
+def is_at_rest(snapshot: Snapshot, plan: Plan) -> bool:
+    """The short cut for nearly all services at nearly all times: it serves, and nothing of it moves."""
+    smallest = _smallest(snapshot)
+    for name, group in plan.groups.items():
+        if group.in_flight or group.running < smallest.get(name, 0):
+            return False
+    return not plan.actions
+
+
+def _smallest(snapshot: Snapshot) -> Mapping[str, int]:
+    return snapshot.rule.smallest.counts if snapshot.rule else {}
+
+
+def look_at(snapshot: Snapshot, plan: Plan, memory: FloorMemory) -> Party:
+    """What the service has to get bound, sorted into floor and climbs. A paused one strives for no floor."""
+    smallest = _smallest(snapshot)
+    serves = all(plan.groups[name].running >= number for name, number in smallest.items())
+    party = Party(snapshot, plan, memory, serves, climbs=[], vanishing=[])
+    ranked = sorted(_ranked(snapshot, plan), key=_rank_and_age)
+    chosen: list[_Ranked] = []
+    lacking: list[str] = []
+    for name, number in () if serves or party.paused else smallest.items():
+        nearest = [one for one in ranked if one.instance.group == name and one.rank < _NO_HOPE][:number]
+        chosen += nearest
+        if len(nearest) < number:
+            lacking.append(f"{name} has {len(nearest)} of {number}")
+    of_floor = {one.instance.uid for one in chosen}
+    _add_floor(party, chosen, tuple(lacking))
+    for one in ranked:
+        if one.rank == _LEAVING:
+            party.vanishing.append(one.part)
+        elif one.instance.uid not in of_floor and one.part.needs and (one.part.wanted or one.part.released):
+            party.climbs.append(one.part)
+    return party
+
+
+def order_of(party: Party) -> tuple[float, int, float, ServiceKey]:
+    """Who goes first: what failed goes last, a trade that was begun is ended, then priority, age and name."""
+    memory = party.memory
+    return (-1.0 if memory.evicted else memory.failed_at, -_priority(party.snapshot), _oldest(party), party.key)
+
+
+def _priority(snapshot: Snapshot) -> int:
+    asked = snapshot.options.service_priority
+    if asked is not None:
+        return min(asked, snapshot.policy.max_service_priority)
+    return max((instance.priority for instance in snapshot.instances), default=0)
+
+
+def _oldest(party: Party) -> float:
+    return min((instance.created for instance in party.snapshot.instances if _is_live(instance)), default=0.0)
+
+
+def may_be_taken_back(instance: Instance, policy: Policy) -> bool:
+    """Whether the admission of an instance may be taken back now: nothing of it is bound, and it costs no restart."""
+    return policy.reclaim and instance.bound == 0
+
+
+# How near an instance is to running
+
+_RUNS, _PARTLY_BOUND, _RELEASED, _TO_BE_COMPLETED, _TO_BE_ADMITTED, _STILL_GOING, _NO_HOPE, _LEAVING = range(8)
+
+
+class _Ranked(msgspec.Struct):
+    instance: Instance
+    rank: int
+    part: Part
+
+
+def _rank_and_age(one: _Ranked) -> tuple[int, float, float, tuple[tuple[int, int, str], ...], str]:
+    instance = one.instance
+    return (one.rank, instance.admitted_at, instance.created, natural(instance.name), instance.uid)
+
+
+def _ranked(snapshot: Snapshot, plan: Plan) -> Iterator[_Ranked]:
+    """Every live instance of a group of the rule."""
+    moves = {action.uid: type(action) for action in plan.actions}
+    groups = plan.groups
+    for instance, verdict in zip(snapshot.instances, plan.verdicts, strict=True):
+        if instance.label_problem or instance.group not in groups or not _is_live(instance):
+            continue
+        move = moves.get(instance.uid)
+        released = instance.pods - instance.gated > instance.bound
+        part = Part(instance, move is Admit or move is Complete, released)
+        if move is Reclaim:
+            yield _Ranked(instance, _LEAVING if released else _NO_HOPE, part)
+        else:
+            yield _Ranked(instance, _rank(snapshot, instance, verdict.state, move), part)
+
+
+def _rank(snapshot: Snapshot, instance: Instance, state: State, move: type | None) -> int:
+    if move is Admit:
+        return _TO_BE_ADMITTED
+    match state:
+        case State.RUNNING:
+            return _RUNS
+        case State.STARTING:
+            return _PARTLY_BOUND
+        case State.ADMITTED:
+            return _PARTLY_BOUND if instance.bound else _RELEASED
+        case State.TERMINATING:
+            return _STILL_GOING
+        case State.BROKEN if _has_slot(snapshot, instance):
+            return _PARTLY_BOUND
+        case State.BROKEN if move is Complete:
+            return _TO_BE_COMPLETED
+    return _NO_HOPE
+
+
+def _has_slot(snapshot: Snapshot, instance: Instance) -> bool:
+    memory = snapshot.memory.instances.get(instance.uid, _NEVER)
+    if not memory.broken_since:  # seen broken for the first time in this very pass
+        return True
+    return is_in_flight(State.BROKEN, memory, snapshot.now, snapshot.policy)
+
+
+def _is_live(instance: Instance) -> bool:
+    return not (instance.owner_deleting or instance.owner_finished)
+
+
+def _add_floor(party: Party, chosen: Iterable[_Ranked], lacking: tuple[str, ...]) -> None:
+    parts = [one.part for one in chosen]
+    missing = [part for part in parts if part.needs]
+    if missing:
+        bound = any(part.instance.bound for part in parts)
+        needs = joined(*(part.needs for part in missing))
+        party.floor = Floor(missing, needs, joined(*(part.instance.needs for part in parts)), lacking, bound)

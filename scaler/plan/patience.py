@@ -1,0 +1,130 @@
+"""How long the arbiter waits for what, and what it remembers of it: the fit can be wrong in both directions.
+
+A floor that fits and is not bound in time gives its place to others; one that does not fit is tried all the same after
+a while. Values in, values out; must not decide who goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from scaler.plan.capacity import Capacity, Kind
+from scaler.plan.model import FloorMemory, Policy
+
+LONGEST_PAUSE = 300.0
+"""Seconds; pauses double up to it."""
+LONGEST_PATIENCE = 3600.0
+MUTED_AFTER = 2
+"""So many failures, and a floor blocks nobody any more."""
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What a floor could hope for: the nodes that it may use, and how much is free on them in all."""
+
+    nodes: int
+    room: tuple[int, ...]
+
+
+def outlook(capacity: Capacity, kinds: frozenset[Kind]) -> Outlook:
+    """Of these kinds of nodes. `nodes` changes when one comes, goes, or stops being usable, not when pods do."""
+    fingerprint, room = 0, [0] * len(capacity.resources)
+    for each in capacity.rooms:
+        if each.schedulable and each.kind in kinds:
+            fingerprint += each.count * (1 + sum(amount * 31**at for at, amount in enumerate(each.allocatable)))
+            room = [so_far + max(0, free) * each.count for so_far, free in zip(room, each.free, strict=True)]
+    return Outlook(fingerprint % (1 << 61), tuple(room))
+
+
+def is_muted(memory: FloorMemory) -> bool:
+    return memory.failures >= MUTED_AFTER
+
+
+def renewed(memory: FloorMemory, now: Outlook) -> FloorMemory:
+    """Other nodes start the count anew; more room than there was ends the pause, since the next try may go well."""
+    if not memory.failures:
+        return memory
+    if now.nodes != memory.nodes:
+        return msgspec.structs.replace(memory, failures=0, retry_at=0.0)
+    grown = any(is_ > was for is_, was in zip(now.room, memory.room, strict=False))
+    return msgspec.structs.replace(memory, retry_at=0.0) if grown else memory
+
+
+def is_overdue(memory: FloorMemory, now: float, policy: Policy) -> bool:
+    """It was all admitted long enough ago, and the scheduler bound none of it."""
+    return memory.admitted_since > 0 and now - memory.admitted_since >= policy.floor_timeout
+
+
+def failed(memory: FloorMemory, now: float, policy: Policy, seen: Outlook) -> FloorMemory:
+    """It goes to the end of the order, and is tried again after a pause that doubles each time."""
+    failures = memory.failures + 1
+    pause = min(policy.floor_timeout * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
+    return msgspec.structs.replace(
+        memory, failures=failures, failed_at=now, retry_at=now + pause, nodes=seen.nodes, room=seen.room,
+        admitted_since=0.0, evicted="",
+    )  # fmt: skip
+
+
+def admitted(memory: FloorMemory, now: float) -> FloorMemory:
+    """Some of it is in the scheduler's hands, and nothing bound."""
+    return msgspec.structs.replace(
+        memory, admitted_since=memory.admitted_since or now, held_since=0.0, probe_since=0.0, probes=0
+    )
+
+
+def reserved(memory: FloorMemory) -> FloorMemory:
+    """It fits; either it has to wait for others, or the scheduler has begun to bind it."""
+    return msgspec.structs.replace(memory, admitted_since=0.0, held_since=0.0, probe_since=0.0, probes=0)
+
+
+def held(memory: FloorMemory, now: float) -> FloorMemory:
+    """It does not fit."""
+    return msgspec.structs.replace(memory, admitted_since=0.0, held_since=memory.held_since or now, probe_since=0.0)
+
+
+def idle(memory: FloorMemory) -> FloorMemory:
+    """It waits for nothing that a clock could bring."""
+    return msgspec.structs.replace(memory, admitted_since=0.0, held_since=0.0, probe_since=0.0)
+
+
+def served(memory: FloorMemory) -> FloorMemory:
+    """It serves: all is forgotten but a trade for more."""
+    return FloorMemory(short_since=memory.short_since, evicted=memory.evicted if memory.short_since else "")
+
+
+def is_patient(memory: FloorMemory, now: float, policy: Policy) -> bool:
+    """Too early to try what does not fit."""
+    return not memory.held_since or now - memory.held_since < _patience(memory, policy)
+
+
+def is_probing(memory: FloorMemory, now: float, policy: Policy) -> bool:
+    """It is being tried although it does not fit."""
+    return memory.probe_since > 0 and now - memory.probe_since < policy.floor_timeout
+
+
+def probed(memory: FloorMemory, now: float) -> FloorMemory:
+    """The probe begins."""
+    return msgspec.structs.replace(memory, probe_since=now)
+
+
+def probed_in_vain(memory: FloorMemory, now: float) -> FloorMemory:
+    return msgspec.structs.replace(memory, probe_since=0.0, probes=memory.probes + 1, held_since=now)
+
+
+def moments(memory: FloorMemory, policy: Policy) -> Iterator[float]:
+    """When time alone may change what is decided about this floor."""
+    if memory.admitted_since:
+        yield memory.admitted_since + policy.floor_timeout
+    if memory.retry_at:
+        yield memory.retry_at
+    if memory.probe_since:
+        yield memory.probe_since + policy.floor_timeout
+    elif memory.held_since:
+        yield memory.held_since + _patience(memory, policy)
+    if memory.short_since:
+        yield memory.short_since + policy.trade_after
+
+
+def _patience(memory: FloorMemory, policy: Policy) -> float:
+    return min(policy.fit_patience * 2.0 ** min(memory.probes, 16), LONGEST_PATIENCE)

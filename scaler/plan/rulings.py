@@ -1,0 +1,83 @@
+"""What the arbiter says against one service's plan, and the plan with it: admissions become holds, or are taken back.
+
+Must not decide anything, and can only ever take away: it never adds an admission.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from scaler.plan.model import (
+    Action,
+    Admit,
+    Complete,
+    Evict,
+    GroupPlan,
+    Plan,
+    Reason,
+    Reclaim,
+    Snapshot,
+    State,
+    Verdict,
+)
+
+Why = tuple[Reason, tuple[str, ...]]
+"""The reason, and what it refers to."""
+
+
+class Ruling(msgspec.Struct):
+    """By uid of the instance."""
+
+    held: dict[str, Why] = {}
+    taken_back: dict[str, Why] = {}
+    kept: dict[str, Why] = {}
+    """Should be taken back and cannot be."""
+    evicted: dict[str, Why] = {}
+
+
+def applied(snapshot: Snapshot, plan: Plan, ruling: Ruling) -> Plan:
+    """The plan that is left."""
+    leftovers = {one.uid for one in snapshot.instances if one.uid in ruling.held and one.leftovers and not one.bound}
+    admits = {action.uid for action in plan.actions if isinstance(action, Admit)}
+    verdicts = tuple(_verdict(verdict, ruling, verdict.uid in admits) for verdict in plan.verdicts)
+    lost = Counter(verdict.group for verdict in plan.verdicts if verdict.uid in admits and verdict.uid in ruling.held)
+    return msgspec.structs.replace(
+        plan,
+        actions=(
+            *(action for action in plan.actions if not _is_against(action, ruling)),
+            *(Reclaim(uid) for uid in ruling.held if uid in admits and uid in leftovers),
+            *(Reclaim(uid) for uid in ruling.taken_back),
+            *(Evict(uid) for uid in ruling.evicted),
+        ),
+        verdicts=verdicts,
+        groups={name: _without(group, lost[name]) for name, group in plan.groups.items()},
+    )
+
+
+def _is_against(action: Action, ruling: Ruling) -> bool:
+    barred = action.uid in ruling.held or action.uid in ruling.taken_back
+    return barred and isinstance(action, Admit | Complete)
+
+
+def _without(group: GroupPlan, lost: int) -> GroupPlan:
+    return msgspec.structs.replace(group, admit=group.admit - lost) if lost else group
+
+
+def _verdict(verdict: Verdict, ruling: Ruling, admitted: bool) -> Verdict:
+    """An instance with bound pods that must not be completed now keeps its state; only the reason is another."""
+    uid = verdict.uid
+    if uid in ruling.taken_back:
+        return _said(verdict, State.HELD, ruling.taken_back[uid])
+    if uid in ruling.held:
+        return _said(verdict, State.HELD if admitted else verdict.state, ruling.held[uid])
+    if uid in ruling.evicted:
+        return _said(verdict, State.TERMINATING, ruling.evicted[uid])
+    if uid in ruling.kept:
+        return _said(verdict, verdict.state, ruling.kept[uid])
+    return verdict
+
+
+def _said(verdict: Verdict, state: State, why: Why) -> Verdict:
+    return msgspec.structs.replace(verdict, state=state, reason=why[0], about=why[1])

@@ -1,0 +1,141 @@
+"""Plays every order of events in a small world, and judges every decision, every place of rest and every cycle.
+
+A step is a pass of the controller, a binding of the scheduler, or an event from outside. Without events from outside
+the steps must lead to rest: a cycle of the first two would be an endless admitting and taking back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scaler.plan.invariants import violations
+from scaler.plan.model import Admit, Complete, Reclaim
+from tests.plan.arbitration.oracle import Judgement, judge, placeable
+from tests.plan.arbitration.view import PLAIN, Pass, Setting, controller, key, wanted
+from tests.plan.arbitration.world import UNBOUND, State, World, bindings, events, free, initial
+
+
+class TooLarge(Exception):  # noqa: N818 - no error, an answer
+    """The world has more states than were asked for."""
+
+
+class Explored(NamedTuple):
+    states: int
+    at_rest: int
+    wrong: list[str]
+    fewest: int
+    """Services that serve at the worst place of rest."""
+
+
+def explore(w: World, setting: Setting = PLAIN, *, most: int, enough: bool = False) -> Explored:
+    """Every state that can come about, or the first so many. Stops at the first thing that is wrong."""
+    steps: dict[State, list[State]] = {}
+    waiting, at_rest, fewest = [initial(w)], 0, len(w.ladders)
+    while waiting:
+        s = waiting.pop()
+        if s in steps:
+            continue
+        if len(steps) >= most:
+            if enough:
+                break
+            raise TooLarge
+        made = controller(w, s, setting)
+        ruled = judge(w, s, wanted(made.alone), _leaving(made))
+        wrong = [f"{words} in {s}" for words in _differences(w, s, made, ruled)]
+        inside = [after for after in (made.after, *bindings(w, s)) if after != s]
+        if not inside:
+            at_rest += 1
+            fewest = min(fewest, len(ruled.serving))
+            wrong += [f"{words} at rest in {s}" for words in _unrest(w, s, made, ruled)]
+        if wrong:
+            return Explored(len(steps), at_rest, wrong, fewest)
+        steps[s] = inside
+        waiting += inside
+        waiting += events(w, s)
+    cycle = find_cycle(steps)
+    wrong = [f"L4: an endless cycle through {cycle}"] if cycle else []
+    return Explored(len(steps), at_rest, wrong, fewest)
+
+
+def _leaving(made: Pass) -> set[int]:
+    """What the services' own plans take back."""
+    return {int(action.uid) for _, alone in made.alone for action in alone.actions if isinstance(action, Reclaim)}
+
+
+def _differences(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[str]:
+    """Between the arbiter and the oracle."""
+    actions = [action for plan in made.outcome.plans for action in plan.actions]
+    admitted = {int(action.uid) for action in actions if isinstance(action, Admit | Complete)}
+    taken = {int(action.uid) for action in actions if isinstance(action, Reclaim)} - _leaving(made)
+    reasons = {int(v.uid): v.reason.value for plan in made.outcome.plans for v in plan.verdicts}
+    for (seen, _), plan in zip(made.alone, made.outcome.plans, strict=True):
+        yield from violations(seen, plan)
+    if admitted - wanted(made.alone):
+        yield f"admits {admitted - wanted(made.alone)}, which nobody asked for"
+    if not ruled.admit - ruled.may_wait <= admitted <= ruled.admit:
+        yield f"admits {admitted}, not {ruled.admit} of which {ruled.may_wait} may wait"
+    if taken != set(ruled.take_back):
+        yield f"takes back {taken}, not {ruled.take_back}"
+    for job, reason in (ruled.hold | ruled.take_back).items():
+        if reasons[job] != reason:
+            yield f"says {reasons[job]} of job {job}, not {reason}"
+    if ruled.may_wait and not admitted & ruled.may_wait and not _in_hands(s):
+        yield f"holds all of {ruled.may_wait}, which nothing stands against"
+
+
+def _in_hands(s: State) -> bool:
+    return any(pods is not None and UNBOUND in pods for pods in s.pods)
+
+
+def _unrest(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[str]:
+    """What must not be so when nothing moves any more."""
+    room = free(w, s)
+    for plan in made.outcome.plans:
+        for verdict in plan.verdicts:
+            job = int(verdict.uid)
+            if verdict.reason.value == "FloorDoesNotFit" and placeable(_floor(w, s, plan.key), room):
+                yield f"L1: job {job} is held, and its floor would fit"
+            waits = verdict.reason.value == "WaitingForCapacity"
+            yields = verdict.reason.value == "YieldsToFloor" and not any(s.down)  # else it waits for nodes to be back
+            if (waits or yields) and placeable(_missing(w, s, job), room):
+                yield f"L1: climb {job} is held, and would fit"
+    if ruled.reserved:
+        yield f"L1: {ruled.reserved} could be bound"
+
+
+def _floor(w: World, s: State, of: object) -> list[tuple[int, ...]]:
+    """All unbound pods of a service's held and admitted floor instances."""
+    from tests.plan.arbitration.oracle import _Judge
+
+    service = next(n for n in range(len(w.ladders)) if key(n) == of)
+    floor = _Judge(w, s, set(), set()).floors.get(service)
+    return floor.pods if floor else []
+
+
+def _missing(w: World, s: State, job: int) -> list[tuple[int, ...]]:
+    return [w.jobs[job].kinds for pod in s.pods[job] or () if pod < 0]
+
+
+def find_cycle(steps: dict[State, list[State]]) -> State | None:
+    """Some state from which the steps lead back to it; None when there is none."""
+    settled: set[State] = set()
+    for start, first in steps.items():
+        if start in settled:
+            continue
+        path, on_path = [iter(first)], [start]
+        members = {start}
+        while path:
+            following = next(path[-1], None)
+            if following is None:
+                path.pop()
+                done = on_path.pop()
+                members.discard(done)
+                settled.add(done)
+            elif following in members:
+                return following
+            elif following not in settled:
+                path.append(iter(steps.get(following, ())))
+                on_path.append(following)
+                members.add(following)
+    return None

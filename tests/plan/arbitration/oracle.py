@@ -1,0 +1,272 @@
+"""A second opinion on section 3b, from the contract alone: slow, by brute force, no code shared with the arbiter.
+
+It judges one state of a small world in which nothing has lasted long (no timeout, no probe, no trade). What each
+service would do alone is given as the uids that its own plan moves: that has an oracle of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from tests.plan.arbitration.world import UNBOUND, State, World, free, runs
+
+Kinds = tuple[int, ...]
+
+
+@dataclass
+class Judgement:
+    reserved: dict[int, list[Kinds]] = field(default_factory=dict)
+    """Service -> the unbound pods of its floor, all of them (S10), each as the kinds of node that it may use."""
+    admit: set[int] = field(default_factory=set)
+    """Jobs that get their pods (or their missing pods) now. Of a reserved floor some may have to wait for others."""
+    may_wait: set[int] = field(default_factory=set)
+    """Those of `admit` that belong to a floor and can be spoilt, or spoil, by where the scheduler puts them."""
+    hold: dict[int, str] = field(default_factory=dict)
+    """Jobs whose admission is taken away, and why."""
+    take_back: dict[int, str] = field(default_factory=dict)
+    serving: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Floor:
+    service: int
+    jobs: list[int]
+    incomplete: bool
+    pods: list[Kinds]
+    """Those that are not bound."""
+    touched: bool
+    """Some of it is admitted and unbound."""
+
+
+def ladder(text: str) -> list[dict[str, int]]:
+    return [{g.lower(): int(n) for n, g in re.findall(r"(\d+)([A-Z])", part)} for part in text.split(">")]
+
+
+def judge(w: World, s: State, wanted: set[int], leaving: set[int]) -> Judgement:
+    """`wanted`: jobs that their services' own plans would admit or complete now; `leaving`: those they take back."""
+    return _Judge(w, s, wanted, leaving).judgement
+
+
+class _Judge:
+    """One function for each sentence."""
+
+    def __init__(self, w: World, s: State, wanted: set[int], leaving: set[int]) -> None:
+        self.w, self.s, self.wanted, self.leaving = w, s, wanted, leaving
+        self.free = free(w, s)
+        self.floors = {f.service: f for f in map(self.floor_of, self.by_age()) if f is not None}
+        self.judgement = Judgement(serving=set(filter(self.serves, range(len(w.ladders)))))
+        self.vanishing = [kinds for job in leaving for kinds in self.existing(job)]
+        """Unbound pods that this decision takes back: they are still there for a moment."""
+        self.room_taken: list[Kinds] = []
+        self.judge()
+
+    def judge(self) -> None:
+        floors = [self.floors[n] for n in self.by_age() if n in self.floors]
+        touched = [floor for floor in floors if floor.touched]
+        for floor in touched:
+            self.judge_floor(floor)
+        for job in filter(self.is_unbound, self.climbs()):
+            self.judge_unbound_climb(job)
+        for floor in touched:
+            self.admit_floor(floor)
+        for floor in floors:
+            if not floor.touched:
+                self.judge_floor(floor)
+                self.admit_floor(floor)
+        for job in self.climbs():
+            if not self.is_unbound(job):
+                self.judge_new_climb(job)
+
+    # Words
+
+    def jobs_of(self, service: int) -> list[int]:
+        """Jobs count from the moment they exist, pods or not; oldest first."""
+        return [n for n, job in enumerate(self.w.jobs) if job.service == service and self.s.pods[n] is not None]
+
+    def by_age(self) -> list[int]:
+        """The service whose oldest job is older goes first."""
+        return sorted((n for n in range(len(self.w.ladders)) if self.jobs_of(n)), key=lambda n: self.jobs_of(n)[0])
+
+    def missing(self, job: int) -> list[Kinds]:
+        return [self.w.jobs[job].kinds for pod in self.s.pods[job] or () if pod < 0]
+
+    def is_unbound(self, job: int) -> bool:
+        return UNBOUND in (self.s.pods[job] or ())
+
+    def can_be_taken_back(self, job: int) -> bool:
+        return self.is_unbound(job) and not any(pod >= 0 for pod in self.s.pods[job] or ())
+
+    def smallest(self, service: int) -> dict[str, int]:
+        return [ratio for ratio in ladder(self.w.ladders[service]) if any(ratio.values())][-1]
+
+    def in_group(self, service: int, group: str) -> list[int]:
+        return [n for n in self.jobs_of(service) if self.w.jobs[n].group == group]
+
+    def serves(self, service: int) -> bool:
+        """Every group runs at least its floor."""
+        running = {
+            group: sum(runs(self.s.pods[n]) for n in self.in_group(service, group)) for group in self.smallest(service)
+        }
+        return all(running[group] >= number for group, number in self.smallest(service).items())
+
+    def floor_of(self, service: int) -> Floor | None:
+        """The instances nearest to running; None for a service that serves, and when no pod is left to bind."""
+        if self.serves(service):
+            return None
+        jobs: list[int] = []
+        incomplete = False
+        for group, number in self.smallest(service).items():
+            chosen = sorted(self.in_group(service, group), key=self.distance)[:number]
+            incomplete |= len(chosen) < number
+            jobs += chosen
+        pods = [kinds for job in jobs for kinds in self.missing(job)]
+        if not pods:
+            return None
+        return Floor(service, jobs, incomplete, pods, any(map(self.is_unbound, jobs)))
+
+    def distance(self, job: int) -> tuple[int, int]:
+        pods = self.s.pods[job] or ()
+        nearness = 0 if runs(pods) else 1 if any(pod >= 0 for pod in pods) else 2 if UNBOUND in pods else 3
+        return nearness, job
+
+    def climbs(self) -> list[int]:
+        """All that is wanted or unbound and not of a floor, in the order of services."""
+        of_floors = {job for floor in self.floors.values() for job in floor.jobs}
+        found = [job for service in self.by_age() for job in sorted(self.jobs_of(service), key=self.distance)]
+        moving = {job for job in found if self.is_unbound(job)} | self.wanted
+        return [job for job in found if job in moving - of_floors - self.leaving]
+
+    # Nodes
+
+    def nodes(self, kind: int) -> int:
+        return self.s.up[kind] + self.s.down[kind]
+
+    def shared(self, service: int, pods: list[Kinds]) -> bool:
+        """Another service has a candidate node in common: a static fact, whatever either is doing now."""
+        mine = {kind for kinds in pods for kind in kinds if self.nodes(kind)}
+        return any(
+            mine.intersection(self.w.jobs[job].kinds)
+            for other in range(len(self.w.ladders))
+            if other != service
+            for job in self.jobs_of(other)
+        )
+
+    def fits_besides(self, pods: list[Kinds]) -> bool:
+        """Together with all that is reserved."""
+        return placeable((*self.room_taken, *pods), self.free)
+
+    def too_large(self, floor: Floor) -> bool:
+        """It would not fit even on empty nodes, were nothing else there."""
+        pods = [self.w.jobs[job].kinds for job in floor.jobs for _ in range(self.w.jobs[job].pods)]
+        return not placeable(pods, tuple(self.nodes(kind) for kind in range(len(self.free))))
+
+    def could_come_true(self, floor: Floor) -> bool:
+        """It would fit on what is free, held by unbound climbs, or due back."""
+        return placeable(floor.pods, self.roomy())
+
+    def roomy(self) -> tuple[int, ...]:
+        return tuple(room + down for room, down in zip(self.free, self.s.down, strict=True))
+
+    def blocked(self, job: int) -> bool:
+        """By a waiting floor with which it shares a node with room free or due back."""
+        return any(
+            not floor.incomplete
+            and not self.too_large(floor)
+            and self.could_come_true(floor)
+            and any(self.roomy()[kind] and kind in self.w.jobs[job].kinds for kinds in floor.pods for kind in kinds)
+            for floor in self.floors.values()
+        )
+
+    # Decisions
+
+    def judge_floor(self, floor: Floor) -> None:
+        fits = self.fits_besides(floor.pods)
+        if fits and not floor.incomplete:  # too large cannot fit
+            self.room_taken += floor.pods
+            self.judgement.reserved[floor.service] = floor.pods
+        elif self.shared(floor.service, floor.pods):
+            self.give_up(floor)
+        else:
+            self.judgement.admit |= self.wanted.intersection(floor.jobs)
+
+    def admit_floor(self, floor: Floor) -> None:
+        """What is reserved is admitted, unless that room is still to be given back."""
+        if floor.service not in self.judgement.reserved:
+            return
+        wanted = {job for job in self.wanted.intersection(floor.jobs) if not self.is_unbound(job)}
+        already = self.wanted.intersection(floor.jobs) - wanted
+        self.judgement.admit |= already
+        if self.fits_besides(self.vanishing):
+            self.judgement.admit |= wanted
+            self.judgement.may_wait |= wanted
+        else:
+            self.judgement.hold |= dict.fromkeys(wanted, "FloorDoesNotFit")
+
+    def give_up(self, floor: Floor) -> None:
+        reason = "FloorIncomplete" if floor.incomplete else "FloorDoesNotFit"
+        reason = "FloorTooLarge" if self.too_large(floor) and not floor.incomplete else reason
+        for job in floor.jobs:
+            if self.is_unbound(job):
+                self.take_back(job, reason)
+            elif job in self.wanted:
+                self.judgement.hold[job] = reason
+
+    def take_back(self, job: int, reason: str) -> None:
+        """Nothing bound is ever taken back: what stays keeps its room."""
+        if self.can_be_taken_back(job):
+            self.judgement.take_back[job] = reason
+            self.vanishing += self.missing(job)
+            return
+        if job in self.wanted:
+            self.judgement.hold[job] = reason
+        self.reserve(job)
+
+    def reserve(self, job: int) -> None:
+        pods = self.missing(job)
+        self.room_taken += pods if self.fits_besides(pods) else []
+
+    def existing(self, job: int) -> list[Kinds]:
+        return [self.w.jobs[job].kinds for pod in self.s.pods[job] or () if pod == UNBOUND]
+
+    def judge_unbound_climb(self, job: int) -> None:
+        reason = self.against(job)
+        if reason is not None:
+            self.take_back(job, reason)
+            return
+        self.reserve(job)
+        self.judgement.admit |= self.wanted.intersection({job})
+
+    def judge_new_climb(self, job: int) -> None:
+        reason = self.against(job)
+        shared = self.shared(self.w.jobs[job].service, self.missing(job))
+        if reason is None and shared and not self.fits_besides(self.missing(job) + self.vanishing):
+            reason = "WaitingForCapacity"  # what is being given back is still there
+        if reason is not None:
+            self.judgement.hold[job] = reason
+            return
+        self.reserve(job)
+        self.judgement.admit.add(job)
+
+    def against(self, job: int) -> str | None:
+        pods = self.missing(job)
+        if not self.shared(self.w.jobs[job].service, pods):
+            return None
+        if self.blocked(job):
+            return "YieldsToFloor"
+        return None if self.fits_besides(pods) else "WaitingForCapacity"
+
+
+def placeable(pods: Iterable[Kinds], room: tuple[int, ...]) -> bool:
+    """Whether there is a node for each: every assignment is tried."""
+    return _placeable(tuple(sorted(pods)), room)
+
+
+@lru_cache(maxsize=1 << 18)
+def _placeable(pods: tuple[Kinds, ...], room: tuple[int, ...]) -> bool:
+    if not pods:
+        return True
+    first, rest = pods[0], pods[1:]
+    return any(room[kind] > 0 and _placeable(rest, (*room[:kind], room[kind] - 1, *room[kind + 1 :])) for kind in first)

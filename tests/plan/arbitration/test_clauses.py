@@ -1,0 +1,253 @@
+"""Section 3b of the contract, clause by clause: each fails without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaler.plan.arbitration import arbitrate
+from scaler.plan.model import ArbiterMemory, Policy, Reason
+from scaler.rules.rule import RuleOptions
+from tests.builders import NOW
+from tests.plan.arbitration.clauses import abouts, decide, doings, reasons, state
+from tests.plan.arbitration.view import Setting, alone, controller
+from tests.plan.arbitration.world import world
+
+SMALL = "1P1D: p d"
+LADDER = "2P1D > 1P1D: p p d"
+
+
+# 1. what is admitted and unbound
+
+
+def test_an_admitted_floor_that_no_longer_fits_is_taken_back_whole() -> None:
+    w = world((2,), SMALL, SMALL)
+    outcome = decide(w, state(w, "0.p0 u, 0.d0 u", up=(1,), down=(1,)))
+    assert doings(w, outcome) == {"0.p0": "Reclaim", "0.d0": "Reclaim"}
+    assert reasons(w, outcome)["0.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
+def test_an_admitted_floor_goes_before_an_older_one_that_is_held() -> None:
+    w = world((2,), SMALL, SMALL)
+    outcome = decide(w, state(w, "1.p0 u, 1.d0 u"))
+    assert doings(w, outcome) == {}
+    assert reasons(w, outcome)["0.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
+def test_an_admitted_floor_needs_room_for_its_held_part_too() -> None:
+    w = world((3,), SMALL, SMALL, "1P1D: p2 d")
+    outcome = decide(w, state(w, "2.p0 0u, 2.d0 -", up=(1,)))
+    assert doings(w, outcome) == {}, "a pod of it is bound: nothing may be taken back, and there is no room for more"
+    outcome = decide(w, state(w, "0.p0 u", up=(1,)))
+    assert doings(w, outcome) == {"0.p0": "Reclaim"}
+
+
+# 2. floors in order
+
+
+def test_the_older_service_goes_first_and_only_whole() -> None:
+    w = world((3,), SMALL, SMALL)
+    outcome = decide(w, state(w, ""))
+    assert doings(w, outcome) == {"0.p0": "Admit", "0.d0": "Admit"}
+    assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
+def test_the_words_say_what_is_missing() -> None:
+    w = world((2,), SMALL, SMALL)
+    assert abouts(w, decide(w, state(w, "")))["1.d0"] == "needs 2 nodes with 1 free x/npu, 0 there"
+
+
+def test_a_smaller_floor_goes_where_a_bigger_one_before_it_does_not_fit() -> None:
+    w = world((2,), "1P1D: p2 d", SMALL)
+    assert doings(w, decide(w, state(w, "", down=(1,)))) == {"1.p0": "Admit", "1.d0": "Admit"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "classes", "first"),
+    [
+        ((None, 5), (0, 0), "1"),
+        ((7, 5), (0, 0), "0"),
+        ((None, None), (0, 5), "1"),
+        ((10, None), (0, 5), "0"),
+        ((-1, None), (0, 0), "1"),
+        ((100, 200), (0, 0), "0"),  # both are worth the most that is allowed
+    ],
+)
+def test_priority_goes_before_age(annotations: tuple[int | None, ...], classes: tuple[int, ...], first: str) -> None:
+    w = world((2,), SMALL, SMALL)
+    options = tuple(RuleOptions(service_priority=each) for each in annotations)
+    setting = Setting(options, classes, Policy(max_service_priority=100))
+    assert doings(w, decide(w, state(w, ""), setting)) == {f"{first}.p0": "Admit", f"{first}.d0": "Admit"}
+
+
+def test_alone_on_its_nodes_a_floor_is_admitted_whether_it_fits_or_not() -> None:
+    w = world((1,), SMALL)
+    assert doings(w, decide(w, state(w, ""))) == {"0.p0": "Admit", "0.d0": "Admit"}
+
+
+def test_sharing_is_a_static_fact_whatever_the_other_does_now() -> None:
+    w = world((2, 2), "1P1D: p@0 d@0", "1P1D: p@01 d@1")
+    assert (
+        reasons(w, decide(w, state(w, "1.p0 1, 1.d0 1", up=(1, 2), down=(1, 0))))["0.p0"] is Reason.FLOOR_DOES_NOT_FIT
+    )
+
+
+def test_a_floor_without_all_its_jobs_is_held_blocks_nobody_and_gives_back_what_it_had() -> None:
+    w = world((3,), "1P2D: p d", LADDER)
+    outcome = decide(w, state(w, "0.p0 u, 1.p0 0, 1.d0 0"))
+    assert reasons(w, outcome)["0.p0"] is Reason.FLOOR_INCOMPLETE
+    assert abouts(w, outcome)["0.d0"] == "group1 has 1 of 2"
+    assert doings(w, outcome)["0.p0"] == "Reclaim"
+    outcome = decide(w, state(w, "1.p0 0, 1.d0 0"))
+    assert doings(w, outcome) == {"1.p1": "Admit"}
+
+
+def test_a_floor_without_all_its_jobs_is_admitted_where_it_is_alone() -> None:
+    w = world((3,), "1P2D: p d")
+    assert doings(w, decide(w, state(w, ""))) == {"0.p0": "Admit", "0.d0": "Admit"}
+
+
+def test_a_floor_that_is_too_large_for_empty_nodes_is_held_and_blocks_nobody() -> None:
+    w = world((3,), "1P1D: p2 d2", LADDER)
+    outcome = decide(w, state(w, "1.p0 0, 1.d0 0"))
+    assert doings(w, outcome) == {"1.p1": "Admit"}
+    assert reasons(w, outcome)["0.p0"] is Reason.FLOOR_TOO_LARGE
+
+
+def test_a_floor_is_found_room_for_by_moving_what_is_promised() -> None:
+    w = world((1, 1, 1), "1P: p@01", "1P: p@02", "1P: p@0")
+    outcome = decide(w, state(w, ""))
+    assert not {Reason.FLOOR_DOES_NOT_FIT, Reason.FLOOR_TOO_LARGE} & set(reasons(w, outcome).values())
+
+
+def test_a_flexible_instance_waits_while_it_could_spoil_what_is_reserved() -> None:
+    w = world((1, 1), "1P: p", "1P: p@0")
+    outcome = decide(w, state(w, ""))
+    assert doings(w, outcome) == {"1.p0": "Admit"}
+    assert reasons(w, outcome)["0.p0"] is Reason.YIELDS_TO_FLOOR
+    assert doings(w, decide(w, state(w, "1.p0 0"))) == {"0.p0": "Admit"}
+
+
+def test_a_flexible_instance_goes_at_once_where_there_is_room_to_spare() -> None:
+    w = world((2, 1), "1P: p", "1P: p@0")
+    assert doings(w, decide(w, state(w, ""))) == {"0.p0": "Admit", "1.p0": "Admit"}
+
+
+# 3. climbs
+
+
+def test_a_climb_is_admitted_only_as_far_as_it_fits() -> None:
+    w = world((6,), "3P1D > 1P1D: p p p d", SMALL)
+    outcome = decide(w, state(w, "0.p0 0, 0.d0 0, 1.p0 0, 1.d0 0", up=(5,)))
+    assert doings(w, outcome) == {"0.p1": "Admit"}
+    assert reasons(w, outcome)["0.p2"] is Reason.WAITING_FOR_CAPACITY
+
+
+def test_a_climb_is_admitted_alone_on_its_nodes_whether_it_fits_or_not() -> None:
+    w = world((2,), LADDER)
+    assert doings(w, decide(w, state(w, "0.p0 0, 0.d0 0"))) == {"0.p1": "Admit"}
+
+
+def test_an_unbound_climb_that_no_longer_fits_is_taken_back() -> None:
+    w = world((4,), LADDER, SMALL)
+    s = "0.p0 0, 0.d0 0, 1.p0 0, 1.d0 0, 0.p1 u"
+    assert doings(w, decide(w, state(w, s))) == {"0.p1": "Reclaim"}
+    assert doings(w, decide(w, state(w, s, up=(5,)))) == {}, "its own reservation does not count against it"
+
+
+@pytest.mark.parametrize(("climb", "doing"), [("-", None), ("u", "Reclaim"), ("0", None)])
+def test_a_waiting_floor_blocks_a_climb_and_takes_it_back_unless_it_is_bound(climb: str, doing: str | None) -> None:
+    w = world((4,), LADDER, SMALL)
+    outcome = decide(w, state(w, f"0.p0 0, 0.d0 0, 0.p1 {climb}, 1.p0 u, 1.d0 u", up=(6,)))
+    assert doings(w, outcome) == ({"0.p1": doing} if doing else {})
+    if climb != "0":
+        assert reasons(w, outcome)["0.p1"] is Reason.YIELDS_TO_FLOOR
+        assert abouts(w, outcome)["0.p1"] == "default/rule/s1"
+
+
+def test_room_that_is_due_back_counts_for_the_floor_that_waits_for_it() -> None:
+    w = world((4,), LADDER, SMALL)
+    s = "0.p0 0, 0.d0 0"
+    assert reasons(w, decide(w, state(w, s, up=(3,), down=(1,))))["0.p1"] is Reason.YIELDS_TO_FLOOR
+    assert doings(w, decide(w, state(w, s, up=(3,)))) == {"0.p1": "Admit"}, "the floor could not use the node"
+
+
+def test_a_floor_on_other_nodes_blocks_nobody() -> None:
+    w = world((3, 2), "2P1D > 1P1D: p@0 p@0 d@0", "1P1D: p@1 d@1", "1P: p@0")
+    outcome = decide(w, state(w, "0.p0 0, 0.d0 0, 1.p0 u, 1.d0 u, 2.p0 0", up=(4, 2)))
+    assert doings(w, outcome) == {"0.p1": "Admit"}
+
+
+def test_a_floor_blocks_nobody_where_the_nodes_that_they_share_are_full() -> None:
+    w = world((2, 2, 1), "1P1D: p@0 d@01", "2P1D > 1P1D: p@12 p@12 d@12", "1P: p@0")
+    outcome = decide(w, state(w, "2.p0 0, 1.p0 1, 1.d0 1"))
+    assert doings(w, outcome)["1.p1"] == "Admit"
+
+
+# 4. taking back
+
+
+def test_what_is_taken_back_keeps_its_room_for_the_floor_until_it_is_gone() -> None:
+    w = world((4,), LADDER, SMALL, "1P: p")
+    made = controller(w, state(w, "0.p0 0, 0.d0 0, 0.p1 u"))
+    assert doings(w, made.outcome) == {"0.p1": "Reclaim"}
+    assert reasons(w, made.outcome)["1.p0"] is reasons(w, made.outcome)["2.p0"] is Reason.FLOOR_DOES_NOT_FIT
+    assert doings(w, decide(w, made.after)) == {"1.p0": "Admit", "1.d0": "Admit"}
+
+
+def test_missing_pods_of_a_bound_climb_wait_for_a_floor_too() -> None:
+    w = world((5,), "2P1D > 1P1D: p p2 d", SMALL)
+    outcome = decide(w, state(w, "0.p0 0, 0.d0 0, 0.p1 0-"))
+    assert doings(w, outcome) == {"1.p0": "Admit", "1.d0": "Admit"}
+    assert reasons(w, outcome)["0.p1"] is Reason.YIELDS_TO_FLOOR
+
+
+def test_nothing_is_taken_back_where_that_is_switched_off_and_it_keeps_its_room() -> None:
+    w = world((4,), LADDER, SMALL)
+    s = state(w, "0.p0 0, 0.d0 0, 0.p1 u")
+    outcome = decide(w, s, Setting(policy=Policy(reclaim=False)))
+    assert doings(w, outcome) == {}
+    assert reasons(w, outcome)["0.p1"] is Reason.RECLAIM_WOULD_COST_RESTARTS
+    assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
+# 6. who takes part
+
+
+def test_a_service_that_opted_out_is_neither_held_nor_heard() -> None:
+    w = world((2,), SMALL, SMALL)
+    setting = Setting((RuleOptions(arbitration=False), RuleOptions()))
+    assert doings(w, decide(w, state(w, ""), setting)) == dict.fromkeys(("0.p0", "0.d0", "1.p0", "1.d0"), "Admit")
+
+
+def test_a_paused_service_is_not_touched_and_what_it_has_admitted_keeps_its_room() -> None:
+    w = world((3,), SMALL, SMALL)
+    setting = Setting((RuleOptions(paused=True), RuleOptions()))
+    outcome = decide(w, state(w, "0.p0 u, 0.d0 u"), setting)
+    assert doings(w, outcome) == {}
+    assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
+    assert doings(w, decide(w, state(w, ""), setting)) == {"1.p0": "Admit", "1.d0": "Admit"}
+
+
+def test_without_sight_of_the_nodes_each_decides_alone() -> None:
+    w = world((1,), SMALL, SMALL)
+    pairs = alone(w, state(w, ""))
+    outcome = arbitrate(pairs, None, ArbiterMemory(), now=NOW, policy=Policy())
+    assert outcome.plans == tuple(plan for _, plan in pairs)
+    assert outcome.tally is None
+
+
+# The plan that is left
+
+
+def test_a_hold_lowers_the_count_of_admissions_and_tidies_what_was_left_behind() -> None:
+    w = world((2,), SMALL, SMALL)
+    outcome = decide(w, state(w, ""))
+    assert [group.admit for group in outcome.plans[1].groups.values()] == [0, 0]
+
+
+def test_the_tally_counts_who_serves_and_who_waits() -> None:
+    w = world((5,), LADDER, SMALL, SMALL)
+    tally = decide(w, state(w, "0.p0 0, 0.d0 0, 2.p0 0")).tally
+    assert tally is not None
+    assert (tally.serving, tally.floors_waiting, tally.climbs_yielding) == (1, 2, 1)
+    assert tally.idle == {"x/npu": 1, "pods": 1}

@@ -1,0 +1,166 @@
+"""A small world as the controller sees it, and a pass of the controller over it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from scaler.plan.arbitration import Arbitration, arbitrate
+from scaler.plan.capacity import Capacity, Kind, Need, Requirement, Room, Where
+from scaler.plan.model import (
+    Admit,
+    ArbiterMemory,
+    Complete,
+    Evict,
+    Instance,
+    Plan,
+    Policy,
+    Reclaim,
+    ServiceKey,
+    Snapshot,
+)
+from scaler.plan.planner import plan
+from scaler.rules.rule import RuleOptions
+from tests.builders import GROUPS, NOW, rule
+from tests.plan.arbitration.world import ABSENT, UNBOUND, Job, State, World, admit, evict, free, reclaim
+
+RESOURCES = ("x/npu", "pods")
+POLICY = Policy()
+
+
+class Setting(NamedTuple):
+    """What a user and an administrator may set, beside the world itself."""
+
+    options: tuple[RuleOptions, ...] = ()
+    priorities: tuple[int, ...] = ()
+    policy: Policy = POLICY
+
+
+PLAIN = Setting()
+
+
+@lru_cache
+def need(kinds: tuple[int, ...], of: int) -> Need:
+    """A whole node of one of these kinds."""
+    wanted = Requirement("kind", "In", tuple(str(kind) for kind in kinds))
+    where = Where(affinity=((wanted,),)) if len(kinds) < of else Where()
+    return Need((("x/npu", 1), ("pods", 1)), where)
+
+
+@lru_cache(maxsize=1 << 16)
+def instance(number: int, job: Job, pods: tuple[int, ...], kinds: int, priority: int) -> Instance:
+    bound = sum(pod >= 0 for pod in pods)
+    present = len(pods) - pods.count(ABSENT)
+    what = need(job.kinds, kinds)
+    return Instance(
+        uid=str(number),
+        name=job.name,
+        group=GROUPS[job.group],
+        created=NOW - 1000 + number,
+        expected=len(pods),
+        pods=present,
+        bound=bound,
+        running=bound,
+        ready=bound,
+        admitted_at=NOW - 10 if present else 0.0,
+        leftovers=present > 0,
+        needs=((what, len(pods)),),
+        unbound=((what, len(pods) - bound),) if len(pods) > bound else (),
+        priority=priority,
+        seats=tuple((f"node-{pod}", what) for pod in pods if pod >= 0),
+    )
+
+
+def key(service: int) -> ServiceKey:
+    return ServiceKey("default", "rule", f"s{service}")
+
+
+@lru_cache(maxsize=1 << 16)
+def decided(
+    w: World, service: int, pods: tuple[tuple[int, ...] | None, ...], setting: Setting
+) -> tuple[Snapshot, Plan] | None:
+    """The service alone; None while none of its jobs exists. `pods` of all jobs, None for those of others."""
+    priority = setting.priorities[service] if setting.priorities else 0
+    found = tuple(
+        instance(number, w.jobs[number], each, len(w.nodes), priority)
+        for number, each in enumerate(pods)
+        if each is not None
+    )
+    if not found:
+        return None
+    options = setting.options[service] if setting.options else RuleOptions()
+    seen = Snapshot(key(service), NOW, found, rule(w.ladders[service].upper()), options, policy=setting.policy)
+    return seen, plan(seen)[0]
+
+
+def alone(w: World, s: State, setting: Setting = PLAIN) -> list[tuple[Snapshot, Plan]]:
+    """What each service would do by itself."""
+    found = []
+    for service in range(len(w.ladders)):
+        own = tuple(pods if job.service == service else None for job, pods in zip(w.jobs, s.pods, strict=True))
+        one = decided(w, service, own, setting)
+        if one is not None:
+            found.append(one)
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _capacity(up: tuple[int, ...], down: tuple[int, ...], room: tuple[int, ...]) -> Capacity:
+    rooms = []
+    for number, (there, lost, left) in enumerate(zip(up, down, room, strict=True)):
+        kind = Kind((("kind", str(number)),))
+        rooms += [
+            Room(kind, (1, 110), (1, 110), (0, 0), count=left),
+            Room(kind, (1, 110), (0, 109), (0, 0), count=there - left),
+            Room(kind, (1, 110), (0, 0), (1, 110), schedulable=False, count=lost),
+        ]
+    return Capacity(RESOURCES, tuple(room for room in rooms if room.count))
+
+
+def capacity(w: World, s: State) -> Capacity:
+    return _capacity(s.up, s.down, free(w, s))
+
+
+def homes(w: World) -> dict[str, Room]:
+    kinds = range(len(w.nodes))
+    return {f"node-{k}": Room(Kind((("kind", str(k)),)), (1, 110), (0, 109), (0, 0)) for k in kinds}
+
+
+class Pass(NamedTuple):
+    """One pass of the controller: what each service would do, what is left of it, and what became of the world."""
+
+    alone: list[tuple[Snapshot, Plan]]
+    outcome: Arbitration
+    after: State
+
+
+def controller(
+    w: World, s: State, setting: Setting = PLAIN, memory: ArbiterMemory | None = None, now: float = NOW
+) -> Pass:
+    """Decide, and let all of it take effect."""
+    pairs = alone(w, s, setting)
+    outcome = arbitrate(
+        pairs, capacity(w, s), memory or ArbiterMemory(), now=now, policy=setting.policy, homes=homes(w)
+    )
+    return Pass(pairs, outcome, performed(s, outcome.plans))
+
+
+def performed(s: State, plans: tuple[Plan, ...]) -> State:
+    for made in plans:
+        for action in made.actions:
+            match action:
+                case Admit() | Complete():
+                    s = admit(s, int(action.uid))
+                case Reclaim():
+                    s = reclaim(s, int(action.uid))
+                case Evict():
+                    s = evict(s, int(action.uid))
+    return s
+
+
+def wanted(pairs: list[tuple[Snapshot, Plan]]) -> set[int]:
+    """Jobs that their services would admit or complete now."""
+    return {int(action.uid) for _, made in pairs for action in made.actions if isinstance(action, Admit | Complete)}
+
+
+__all__ = ["UNBOUND", "Pass", "Setting", "alone", "capacity", "controller", "homes", "key", "performed", "wanted"]
