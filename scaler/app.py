@@ -119,8 +119,13 @@ class App:
                 stable_after=settings.stable_after,
                 reclaim=settings.reclaim,
                 restart_reserve=settings.restart_reserve,
+                floor_timeout=settings.floor_timeout,
+                fit_patience=settings.fit_patience,
+                trade_after=settings.trade_after,
+                max_service_priority=settings.max_service_priority,
             ),
             mode=self.mode,
+            arbitrates=settings.arbitration and not settings.namespaces,
             observer=observer,
         )
         tables = RankTables(writer, self.api, self.cache, self.clock, elsewhere=lambda: not self.mode.makes_pods)

@@ -21,8 +21,8 @@ from scaler.observe.mode import Acting, ModeNow
 from scaler.observe.objects import JOB_KINDS
 from scaler.observe.queue import WorkQueue
 from scaler.observe.reports import report_of
+from scaler.observe.scope import Scope
 from scaler.observe.snapshot import take_snapshot
-from scaler.plan.arbiter import arbitrate
 from scaler.plan.model import Memory, Plan, Policy, ServiceKey, Snapshot
 from scaler.plan.planner import plan
 from scaler.plan.state import refuse
@@ -54,6 +54,7 @@ class Controller:
         clock: Clock,
         policy: Policy,
         mode: ModeNow,
+        arbitrates: bool = True,
         observer: Observer | None = None,
     ) -> None:
         self._cache = cache
@@ -67,6 +68,9 @@ class Controller:
         self._mode = mode
         self._observer = observer
         self._memory: dict[ServiceKey, Memory] = {}
+        self._scope = Scope(cache, policy, arbitrates=arbitrates)
+        self._timer: asyncio.TimerHandle | None = None
+        cache.on_room = self._on_room
         self._loop: asyncio.Task[None] | None = None
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
@@ -110,9 +114,8 @@ class Controller:
         snapshots = [snapshot for key in keys if (snapshot := self._snapshot(key)) is not None]
         # 2. each alone
         decided = [(snapshot, made) for snapshot in snapshots if (made := self._plan(snapshot)) is not None]
-        # 3. all together
-        plans = arbitrate([made for _, made in decided])
-        decided = [(snapshot, made) for (snapshot, _), made in zip(decided, plans, strict=True)]
+        # 3. all together, with those that nothing happened to
+        decided = self._weigh(decided)
         planned = loop.time()
         if self._observer is not None:
             self._observer(decided)
@@ -123,6 +126,26 @@ class Controller:
                 acting.create_task(self._act(snapshot, made))
         self._reporter.note([report_of(self._cache, snapshot, made) for snapshot, made in decided])
         self._metrics.passed(plan_seconds=planned - started, pass_seconds=loop.time() - started)
+
+    def _weigh(self, decided: list[tuple[Snapshot, Plan]]) -> list[tuple[Snapshot, Plan]]:
+        """What each of them may do, seen together with all others; whose turn has come meanwhile is looked at again."""
+        for snapshot, made in decided:
+            self._scope.take(snapshot, made)
+        outcome = self._scope.weigh(self._clock.now())
+        for key in outcome.turns:
+            self._queue.add(key)
+        if outcome.recheck_at:
+            self._recheck(outcome.recheck_at)
+        if outcome.tally is not None:
+            self._metrics.arbitrated(outcome.tally)
+        return [(snapshot, outcome.plans[snapshot.key]) for snapshot, _ in decided]
+
+    def _recheck(self, moment: float) -> None:
+        """Look at all services together again at this time."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(loop.time() + max(0.0, moment - self._clock.now()), self._queue.poke)
 
     def _snapshot(self, key: ServiceKey) -> Snapshot | None:
         """None for a service that has to wait for its own writes, or is gone."""
@@ -159,6 +182,11 @@ class Controller:
             self._queue.forget(key)
             self._queue.done(key)
 
+    def _on_room(self) -> None:
+        """Something else is free now: of interest as long as somebody waits for room."""
+        if self._scope.waits:
+            self._queue.poke()
+
     def _leave(self, key: ServiceKey) -> None:
         """A service without jobs is gone. One that only its pods told of may have lost them all for a moment."""
         now = asyncio.get_running_loop().time()
@@ -174,6 +202,7 @@ class Controller:
 
     def _forget(self, key: ServiceKey) -> None:
         self._memory.pop(key, None)
+        self._scope.leave(key)
         self.snapshots.pop(key, None)
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
@@ -222,7 +251,8 @@ class Controller:
                 continue
             memory = self._memory.get(key, Memory())
             snapshot = take_snapshot(self._cache, key, now=self._clock.now(), memory=memory, policy=self._policy)
-            if plan(snapshot)[0].actions:
+            found, known = plan(snapshot)[0], self._scope.alone(key)
+            if found.actions and (known is None or found.actions != known.actions):
                 _log.error("missed event", service=str(key))
                 self._metrics.resync_corrections.inc()
                 self._queue.add(key)

@@ -121,6 +121,20 @@ class Settings(BaseModel):
     )
     reclaim: bool = Field(True, description="Take an admission back when another group needs it and no pod is bound.")
 
+    arbitration: bool = Field(
+        True, description="Weigh services against each other, floors first; needs all namespaces and the nodes."
+    )
+    floor_timeout: float = _seconds(30, "A floor that fits and is not bound for this long gives its room to others.", 1)
+    fit_patience: float = _seconds(60, "A floor that seems not to fit is tried all the same after this long.", 1)
+    trade_after: float = _seconds(90, "Something must be missing for this long before a trade evicts for it.", 1)
+    max_service_priority: int = Field(
+        1_000_000_000,
+        ge=0,
+        le=2_000_000_000,
+        description="The most that annotation mind-cluster/service-priority is worth.",
+        json_schema_extra={"unit": "priority"},
+    )
+
     status_interval: float = _seconds(1, "Least time between two writes of the same status object.", 0.1, 600)
     http_host: str = Field("0.0.0.0", max_length=253, description="Address of health, metrics and snapshots.")  # noqa: S104 - probes come from outside the pod
     http_port: int = Field(

@@ -35,7 +35,7 @@ from scaler.observe.expectations import Expectations
 from scaler.observe.objects import JobRecord
 from scaler.observe.store import Store
 from scaler.plan.life import LifeAction
-from scaler.plan.model import Action, Admit, Complete, Plan, Reclaim, ServiceKey
+from scaler.plan.model import Action, Admit, Complete, Evict, Plan, Reclaim, ServiceKey
 from scaler.workloads import ascendjob_objects as objects
 
 _log = structlog.get_logger(__name__)
@@ -89,6 +89,8 @@ class Actuator:
                 return await self._make(key, record, undo=False)
             case Reclaim():
                 return await self._take_back(key, record)
+            case Evict():
+                return await self._let_go(key, action)
             case _:
                 return await self._step(key, record, action)
 
@@ -103,6 +105,8 @@ class Actuator:
                     await self._gates.release(key, action.uid)
                 case Reclaim():
                     await self._gates.take_back(key, action.uid)
+                case Evict():
+                    await self._gates.evict(key, action.uid)
                 case _:
                     pass  # whoever makes its pods looks after its life
         except REFUSALS as error:

@@ -47,6 +47,16 @@ class Gates:
         unbound = [pod for pod in self._cache.pods_of(uid).values() if not pod.node and not pod.terminating]
         await _all([self._delete(key, pod) for pod in unbound if not pod.gated])
 
+    async def evict(self, key: ServiceKey, uid: str) -> None:
+        """Delete its pods, bound or not: the one case in which something that runs is deleted (the trade)."""
+        pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
+        await _all([self._evict(key, pod) for pod in pods])
+
+    async def _evict(self, key: ServiceKey, pod: PodRecord) -> None:
+        """With its usual grace period. Seen again only as terminating, which is enough."""
+        await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
+        self._expectations.expect_gone(key, self._cache.pods, pod.namespace, pod.name, pod.uid)
+
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
         try:
             after = await self._writer.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC)

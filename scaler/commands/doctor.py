@@ -119,11 +119,10 @@ def _server(record: JobRecord, rings: Rings | None, pods: Iterable[Object]) -> S
 
 
 def _pod(pod: Object) -> PodRecord:
-    import msgspec  # noqa: PLC0415
 
-    from scaler.observe.pods import PodObject, pod_record  # noqa: PLC0415
+    from scaler.observe.pods import read_pod  # noqa: PLC0415
 
-    return pod_record(msgspec.convert(pod, PodObject))
+    return read_pod(pod)
 
 
 def _roles(pods: Iterable[Object], job_id: str) -> Iterable[RolePod]:

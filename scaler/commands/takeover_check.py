@@ -24,7 +24,6 @@ from scaler.observe.objects import JobRecord
 from scaler.observe.ranktables import table_of
 from scaler.observe.snapshot import take_snapshot
 from scaler.observe.watched import OURS
-from scaler.plan.arbiter import arbitrate
 from scaler.plan.model import Action, Memory, Plan, Policy, Verdict
 from scaler.plan.planner import plan
 from scaler.settings import Settings
@@ -149,7 +148,7 @@ def _jobs(cache: Cache, settings: Settings, now: float, objects: _Objects) -> It
     policy = Policy(settings.broken_grace, settings.stable_after, settings.reclaim)
     keys = cache.service_keys()
     plans = [plan(take_snapshot(cache, key, now=now, memory=Memory(), policy=policy))[0] for key in keys]
-    for made in arbitrate(plans):
+    for made in plans:
         actions = _by_uid(made)
         for verdict in made.verdicts:
             record = cache.job(verdict.uid)

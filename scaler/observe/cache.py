@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
+from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices
 from scaler.observe.config_maps import ConfigMapRecord
 from scaler.observe.faults import FaultData
-from scaler.observe.objects import JobRecord, NodeRecord, OwnedRecord
+from scaler.observe.objects import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.observe.owners import OwnerName, Owners
 from scaler.observe.pod_instances import PodInstances, instance_of
 from scaler.observe.pods import PodRecord
@@ -43,6 +46,11 @@ class Cache:
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
         self.faults = FaultData(self._on_faults)
         self.nodes: Store[NodeRecord] = Store(self._on_node)
+        self.priorities: Store[PriorityRecord] = Store(self._on_priority)
+        self.capacity = CapacityIndex()
+        """What is free on the nodes."""
+        self.on_room: Callable[[], None] = lambda: None
+        """Called after each event that changed what is free."""
         self.owners = Owners(self._on_owner)
         self.told = PodInstances()
         """The instances that pods tell of themselves."""
@@ -188,6 +196,9 @@ class Cache:
                 del self._services_by_rule[key.namespace, key.rule]
 
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        if not _takes_the_same(old, new):
+            self.capacity.pod_changed(_load(old), _load(new))
+            self._tell_room()
         for record in (old, new):
             if record is None:
                 continue
@@ -251,11 +262,34 @@ class Cache:
                     self.mark(uid)
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        self._count_node((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
         if (old is not None and old.ready) == (new is not None and new.ready):
             return
         self._on_faults((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
 
+    def _count_node(self, name: str) -> None:
+        """A node by all that is known of it: its own words, and MindCluster's."""
+        record = self.nodes.get("", name)
+        facts = None
+        if record is not None and record.facts is not None:
+            faults = self.faults.of(name)
+            sick, chips = faults.node or faults.switch, faulty_devices(faults.chips)
+            facts = msgspec.structs.replace(record.facts, unhealthy=sick, faulty=chips)
+        self.capacity.node_changed(None if facts is not None else NodeFacts(name), facts)
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        if self.capacity.is_stale:
+            self.on_room()
+
+    def _on_priority(self, old: PriorityRecord | None, new: PriorityRecord | None) -> None:
+        """Rare: an administrator changed what a name is worth."""
+        name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
+        for uid in sorted(uid for uid, job in self._jobs_by_uid.items() if job.priority_class == name):
+            self.mark(uid)
+
     def _on_faults(self, node: str) -> None:
+        self._count_node(node)
         for uid in sorted(self._instances_by_node.get(node, ())):
             self.mark(uid)
 
@@ -296,3 +330,17 @@ class Cache:
         """Rules of which we keep a status or the last valid document although no job names them any more."""
         kept = {(record.namespace, rule_of(record.own)) for record in self.config_maps.values() if record.own}
         return sorted(name for name in kept if name[1] and not self.rule_is_named(*name))
+
+
+def _takes_the_same(old: PodRecord | None, new: PodRecord | None) -> bool:
+    """Whether a change of the pod changed nothing on its node."""
+    if old is None or new is None:
+        return (old or new).node == ""  # type: ignore[union-attr]  # a change has at least one side
+    same = old.node == new.node and old.phase == new.phase
+    return same and old.terminating == new.terminating and old.requests == new.requests
+
+
+def _load(record: PodRecord | None) -> PodLoad | None:
+    if record is None or not record.node:
+        return None
+    return PodLoad(record.node, record.requests, record.terminating, record.phase in ("Succeeded", "Failed"))

@@ -82,6 +82,8 @@ class CapacityIndex:
         self._rooms: dict[Room, int] = {}
         self._capacity: Capacity | None = None
         self._overcommitted: dict[str, None] = {}
+        self._touched: dict[str, None] = {}
+        """Nodes that are to be counted anew before anybody asks: a burst about one node counts it once."""
 
     def node_changed(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
         """The node has come, has become another, or has gone."""
@@ -90,7 +92,7 @@ class CapacityIndex:
             return
         entry = self._entry(facts.name)
         entry.facts = new
-        self._count(facts.name, entry)
+        self._touched[facts.name] = None
 
     def pod_changed(self, old: PodLoad | None, new: PodLoad | None) -> None:
         """The pod has come, has become another, or has gone; `old` is what was told of it last."""
@@ -100,11 +102,11 @@ class CapacityIndex:
         for load, sign in ((old, -1), (new, 1)):
             if load is not None and load.node in touched and not load.ended:
                 self._load(self._entry(load.node), load, sign)
-        for name in dict.fromkeys(touched):
-            self._count(name, self._entries[name])
+        self._touched.update(dict.fromkeys(touched))
 
     def capacity(self, needs: Collection[Need]) -> Capacity:
         """All nodes as far as these needs can tell them apart; the same value as long as nothing changes."""
+        self._recount()
         wanted = frozenset(needs)
         if wanted != self._needs:
             self._needs = wanted
@@ -116,15 +118,27 @@ class CapacityIndex:
 
     def home(self, node: str) -> Room | None:
         """The room as one of which this node is counted, by itself; None for a node that is not known."""
+        self._recount()
         entry = self._entries.get(node)
         return entry.room if entry is not None else None
 
     @property
+    def is_stale(self) -> bool:
+        """Whether something may have changed since `capacity` was asked last."""
+        return self._capacity is None or bool(self._touched)
+
+    @property
     def problems(self) -> dict[str, str]:
         """Node name -> what does not add up there, in words."""
+        self._recount()
         found = {name: "; ".join(_exceeded(self._entries[name])) for name in self._overcommitted}
         unknown = (name for name, entry in self._entries.items() if entry.facts is None)
         return found | dict.fromkeys(unknown, "pods are bound to it, but there is no such node")
+
+    def _recount(self) -> None:
+        touched, self._touched = self._touched, {}
+        for name in touched:
+            self._count(name, self._entries[name])
 
     def _entry(self, name: str) -> _Entry:
         entry = self._entries.get(name)

@@ -5,7 +5,8 @@ An instance is either a job (it exists without pods) or what pods tell of themse
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from scaler.observe.cache import Cache
@@ -14,6 +15,7 @@ from scaler.observe.lives import life_of
 from scaler.observe.objects import JobRecord
 from scaler.observe.pods import PodRecord
 from scaler.observe.ranktables import table_of
+from scaler.plan.capacity import Need, Needs
 from scaler.plan.model import Instance, RestartBudget, ServiceKey, Warning
 from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
@@ -69,6 +71,7 @@ def _of_job(cache: Cache, record: JobRecord) -> Instance:
         trouble=job.ending or next(_troubles(job.pods, pods, faulty), ""),
         made_by_us=ours,
         **_counts(pods, faulty),
+        **_asked_by_job(cache, record, owned),
         **(_ours(cache, record, pods, faulty) if ours else _others(cache, record, pods)),
     )
 
@@ -187,6 +190,7 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         owner=place.maker,
         revision=place.revision,
         outdated=_is_outdated(cache, membership),
+        **_asked_by_pods(present, size),
         wanted=cache.owners.wanted(place.maker) if place.maker else 0,
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         **_counts(pods, faulty),
@@ -239,6 +243,44 @@ def _newest_seen(cache: Cache, maker: str) -> str:
         if membership is not None:
             seen.append((created, membership.place.revision))
     return max(seen)[1]
+
+
+# what they ask of nodes
+
+
+def _asked_by_job(cache: Cache, record: JobRecord, owned: Mapping[str, PodRecord]) -> dict[str, Any]:
+    """Of all its expected pods, whether they exist or not."""
+    names = record.job.pods
+    if len(record.needs) != len(names):
+        return {}
+    bound = {name for name in names if (pod := owned.get(name)) is not None and pod.node and not pod.terminating}
+    known = cache.priorities.get("", record.priority_class) if record.priority_class else None
+    return {
+        "needs": _together(record.needs),
+        "unbound": _together(need for name, need in zip(names, record.needs, strict=True) if name not in bound),
+        "seats": tuple(
+            (owned[name].node, need) for name, need in zip(names, record.needs, strict=True) if name in bound
+        ),
+        "priority": known.value if known is not None else 0,
+    }
+
+
+def _asked_by_pods(present: Sequence[PodRecord], size: int) -> dict[str, Any]:
+    """Pods that do not exist yet are taken to ask for what the first one asks."""
+    claimed = [(pod, pod.claim.need) for pod in present if pod.claim is not None]
+    if not claimed:
+        return {}
+    missing = [claimed[0][1]] * max(0, size - len(claimed))
+    return {
+        "needs": _together([*(need for _, need in claimed), *missing]),
+        "unbound": _together([*(need for pod, need in claimed if not pod.node), *missing]),
+        "seats": tuple((pod.node, need) for pod, need in claimed if pod.node),
+        "priority": max(pod.claim.priority for pod, _ in claimed if pod.claim is not None),
+    }
+
+
+def _together(needs: Iterable[Need]) -> Needs:
+    return tuple(sorted(Counter(needs).items()))
 
 
 # pods as counts

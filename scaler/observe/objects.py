@@ -13,8 +13,11 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import Object
+from scaler.observe.capacity import NodeFacts
+from scaler.plan.capacity import Need, Taint
 from scaler.plan.model import Reason
-from scaler.workloads.ascendjob import Job, read_job
+from scaler.workloads.ascendjob import Job, as_mapping, as_text, read_job
+from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
 
 
@@ -89,14 +92,26 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
     )
 
 
+class _NodeMetadata(Metadata):
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _NodeSpec(msgspec.Struct, frozen=True, gc=False):
+    taints: list[dict[str, Any]] = []
+    unschedulable: bool = False
+
+
 class _NodeStatus(msgspec.Struct, frozen=True, gc=False):
     conditions: list[Condition] = []
+    allocatable: dict[str, Any] = {}
+    capacity: dict[str, Any] = {}
 
 
 class NodeObject(msgspec.Struct, gc=False):
     """The part of a Node that the scaler reads."""
 
-    metadata: Metadata
+    metadata: _NodeMetadata
+    spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
 
 
@@ -108,12 +123,49 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     ready: bool
     namespace: str = ""
+    facts: NodeFacts | None = None
+    """What it has for pods, as far as the node itself tells."""
 
 
 def node_record(node: NodeObject) -> NodeRecord:
-    meta = node.metadata
-    ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
-    return NodeRecord(name=sys.intern(meta.name), uid=meta.uid, resource_version=meta.resource_version, ready=ready)
+    meta, status = node.metadata, node.status
+    ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions)
+    name = sys.intern(meta.name)
+    facts = NodeFacts(
+        name=name,
+        labels=meta.labels,
+        taints=tuple(_taint(taint) for taint in node.spec.taints),
+        allocatable=whole_amounts(status.allocatable),
+        capacity=whole_amounts(status.capacity),
+        ready=ready,
+        unschedulable=node.spec.unschedulable,
+    )
+    return NodeRecord(name=name, uid=meta.uid, resource_version=meta.resource_version, ready=ready, facts=facts)
+
+
+def _taint(taint: dict[str, Any]) -> Taint:
+    key, value, effect = (as_text(taint.get(field)) for field in ("key", "value", "effect"))
+    return Taint(key, value, effect)
+
+
+class PriorityClassObject(msgspec.Struct, gc=False):
+    """The part of a PriorityClass that the scaler reads."""
+
+    metadata: Metadata
+    value: int = 0
+
+
+class PriorityRecord(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    uid: str
+    resource_version: str
+    value: int
+    namespace: str = ""
+
+
+def priority_record(found: PriorityClassObject) -> PriorityRecord:
+    meta = found.metadata
+    return PriorityRecord(name=meta.name, uid=meta.uid, resource_version=meta.resource_version, value=found.value)
 
 
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
@@ -141,6 +193,9 @@ class JobRecord(msgspec.Struct, frozen=True):
     job: Job
     object: Object
     kind: str = "AscendJob"
+    needs: tuple[Need, ...] = ()
+    """What each of its expected pods asks of a node, in the order of `job.pods`."""
+    priority_class: str = ""
 
 
 def job_record(obj: dict[str, Any]) -> JobRecord | None:
@@ -149,7 +204,9 @@ def job_record(obj: dict[str, Any]) -> JobRecord | None:
     if not (job.name and job.uid):
         return None
     version = str(obj["metadata"].get("resourceVersion") or "")
-    return JobRecord(job.namespace, job.name, job.uid, version, job, obj)
+    needs = ascend_job_needs(obj) if job.key.rule else ()
+    priority_class = ascend_job_priority(obj) if job.key.rule else ""
+    return JobRecord(job.namespace, job.name, job.uid, version, job, obj, needs=needs, priority_class=priority_class)
 
 
 def volcano_job_record(obj: dict[str, Any]) -> JobRecord | None:
@@ -158,4 +215,7 @@ def volcano_job_record(obj: dict[str, Any]) -> JobRecord | None:
     if not (job.name and job.uid) or job.label_problem is Reason.NOT_SERVED:
         return None
     version = str(obj["metadata"].get("resourceVersion") or "")
-    return JobRecord(job.namespace, job.name, job.uid, version, job, obj, kind="Job")
+    needs, priority_class = volcano_job_needs(obj), as_text(as_mapping(obj.get("spec")).get("priorityClassName"))
+    return JobRecord(
+        job.namespace, job.name, job.uid, version, job, obj, kind="Job", needs=needs, priority_class=priority_class
+    )

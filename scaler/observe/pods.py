@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 
 import msgspec
 
 from scaler.clock import seconds_of
+from scaler.kube.api import Object
 from scaler.observe.objects import Condition, Metadata, Owner, controller_of, job_uid
+from scaler.plan.capacity import Need
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices, kind
 from scaler.workloads.ascendjob import RULE_LABEL
@@ -15,6 +18,7 @@ from scaler.workloads.devices import PodDevices
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
 from scaler.workloads.kind import Membership, PodFacts
 from scaler.workloads.kinds import membership_of, unknown_owner
+from scaler.workloads.needs import PodResources, Requests, need_of, requests_of
 
 VOLCANO = "volcano"
 
@@ -45,10 +49,18 @@ class _Gate(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class _PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class _PodSpec(PodResources, frozen=True, rename="camel", gc=False):
+    """What is raw is read only of pods that name a rule."""
+
+    node_selector: msgspec.Raw = msgspec.Raw()
+    affinity: msgspec.Raw = msgspec.Raw()
+    tolerations: msgspec.Raw = msgspec.Raw()
+    volumes: msgspec.Raw = msgspec.Raw()
+    topology_spread_constraints: msgspec.Raw = msgspec.Raw()
+    priority: int | None = None
     node_name: str = ""
     scheduler_name: str = ""
-    scheduling_gates: list[_Gate] = []
+    scheduling_gates: list[_Gate] = msgspec.field(default_factory=list)
 
 
 class _PodMetadata(Metadata):
@@ -83,6 +95,9 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """Volcano schedules it."""
     discounted: bool
     """It has the deletion cost of a held pod."""
+    need: Need = Need()
+    """What it asks of a node."""
+    priority: int = 0
     unknown_owner: str = ""
     """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
 
@@ -108,6 +123,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """The round of its job that it belongs to."""
     exit_code: int = -1
     """Of its container `ascend` once that has ended; -1 before, or when it left none."""
+    requests: Requests = ()
+    """What it takes from its node."""
     disrupted: bool = False
     """It was ended by the cluster, and not by itself."""
     devices: PodDevices | None = None
@@ -123,6 +140,7 @@ def pod_record(pod: PodObject) -> PodRecord:
     owner_uid = job_uid(owner)
     claim = _claim(pod, owner, owner_uid) if RULE_LABEL in meta.labels else None
     version = meta.labels.get("version", "")
+    requests = requests_of(pod.spec)
     return PodRecord(
         namespace=sys.intern(meta.namespace),
         name=meta.name,
@@ -142,6 +160,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         restarts=sum(c.restart_count for c in status.container_statuses),
         version=int(version) if len(version) < 10 and version.isdecimal() else 0,
         exit_code=next((_exit_code(c) for c in status.container_statuses if c.name == CONTAINER), -1),
+        requests=requests,
         disrupted=status.reason in _DISRUPTIONS
         or any(c.type == "DisruptionTarget" and c.status == "True" for c in status.conditions),
         devices=_devices(pod) if owner_uid or claim is not None else None,
@@ -162,8 +181,36 @@ def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
         pod_group=meta.annotations.get(GROUP_NAME, ""),
         volcano=pod.spec.scheduler_name == VOLCANO,
         discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
+        need=_need(pod.spec),
+        priority=pod.spec.priority or 0,
         unknown_owner=unknown_owner(facts, membership) if membership is not None else "",
     )
+
+
+def _need(spec: _PodSpec) -> Need:
+    """Pods of one template have the same bytes, so each template is read once."""
+    raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.volumes, spec.topology_spread_constraints)
+    return _need_of(requests_of(spec), *map(bytes, raw))
+
+
+@lru_cache(maxsize=4096)
+def _need_of(
+    requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes, volumes: bytes, spread: bytes
+) -> Need:
+    parts = {
+        "nodeSelector": selector,
+        "affinity": affinity,
+        "tolerations": tolerations,
+        "volumes": volumes,
+        "topologySpreadConstraints": spread,
+    }
+    where = need_of({name: msgspec.json.decode(part) for name, part in parts.items() if part}).where
+    return Need(requests, where)
+
+
+def read_pod(obj: Object) -> PodRecord:
+    """The record of a pod as the API server answers it."""
+    return pod_record(msgspec.json.decode(msgspec.json.encode(obj), type=PodObject))
 
 
 def _owner(owner: Owner) -> kind.Owner:

@@ -37,6 +37,7 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._failures: dict[K, int] = {}
         self._ready = asyncio.Event()
+        self._poked = False
 
     def __len__(self) -> int:
         """Keys that wait to be taken, those of the future left out."""
@@ -52,6 +53,11 @@ class WorkQueue(Generic[K]):
         if key not in self._processing:
             self._since.setdefault(key, asyncio.get_running_loop().time())
             self._ready.set()
+
+    def poke(self) -> None:
+        """Have a pass although no key may be dirty: something that all of them share has changed."""
+        self._poked = True
+        self._ready.set()
 
     def dirty_since(self, key: K) -> float:
         """Loop time of the first event that made a key dirty which is being processed now."""
@@ -80,7 +86,7 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     async def take(self) -> list[K]:
-        """All dirty keys that are not being processed, sorted; waits until there is one.
+        """All dirty keys that are not being processed, sorted; waits until there is one, or until somebody pokes.
 
         Callbacks that are ready already run first, so what arrived together is decided together.
         """
@@ -89,7 +95,8 @@ class WorkQueue(Generic[K]):
             await asyncio.sleep(0)
             self._ready.clear()
             keys = sorted(self._dirty - self._processing)
-            if keys:
+            if keys or self._poked:
+                self._poked = False
                 self._take(keys)
                 return keys
 

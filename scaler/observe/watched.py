@@ -20,6 +20,7 @@ from scaler.kube.api import (
     POD_GROUPS,
     POD_SETS,
     PODS,
+    PRIORITY_CLASSES,
     REPLICA_SETS,
     SERVICES,
     STATEFUL_SETS,
@@ -34,10 +35,12 @@ from scaler.observe.objects import (
     NodeObject,
     OwnedObject,
     PodGroupObject,
+    PriorityClassObject,
     job_record,
     node_record,
     owned_record,
     pod_group_record,
+    priority_record,
     volcano_job_record,
 )
 from scaler.observe.pods import PodObject, pod_record
@@ -48,7 +51,7 @@ from scaler.workloads.ascendjob_objects import OPERATOR_NAME
 from scaler.workloads.owners import OwnerObject, owner_facts
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
-OPTIONAL = frozenset({VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, REPLICA_SETS, STATEFUL_SETS})
+OPTIONAL = frozenset({PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, REPLICA_SETS, STATEFUL_SETS})
 
 
 def reflectors(
@@ -72,6 +75,9 @@ def reflectors(
         POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, PodGroupObject, pod_group_record),
         SERVICES: watch(SERVICES, cache.services, OwnedObject, owned_record, label_selector=OURS),
         CONFIG_MAPS: watch(CONFIG_MAPS, cache.config_maps, ConfigMapObject, config_map_record),
+        PRIORITY_CLASSES: watch(
+            PRIORITY_CLASSES, cache.priorities, PriorityClassObject, priority_record, namespaces=None
+        ),
         NODES: watch(NODES, cache.nodes, NodeObject, node_record, namespaces=None),
         DEPLOYMENTS: ask(DEPLOYMENTS, namespaces=None),
         REPLICA_SETS: ask(REPLICA_SETS, label_selector=RULE_LABEL),

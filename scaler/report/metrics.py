@@ -14,6 +14,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 
+from scaler.plan import arbitration
 from scaler.plan.model import Plan, ServiceKey
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -80,6 +81,19 @@ class Metrics:
         self.arrived_ungated = Counter(
             "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate.", registry=registry
         )
+        self.arbitration = Gauge(
+            "scaler_arbitration", "1 while services are weighed against each other.", registry=registry
+        )
+        self._waiting = Gauge(
+            "scaler_services_weighed", "Services and instances by what the arbitration said.", ["what"],
+            registry=registry,
+        )  # fmt: skip
+        self._taken_back = Counter("scaler_taken_back", "Admissions taken back for others.", registry=registry)
+        self._evicted = Counter("scaler_trades", "Running instances evicted by a trade.", registry=registry)
+        self._idle = Gauge(
+            "scaler_idle", "Held to no use by services that do not serve.", ["resource"], registry=registry
+        )
+        self._idle_resources: set[str] = set()
         self._children: dict[tuple[int | str, ...], Counter] = {}
         self._plans: dict[ServiceKey, _Share] = {}
         self._totals: Tally[tuple[str, ...]] = Tally()
@@ -108,6 +122,17 @@ class Metrics:
     def gate_way(self, way: str, *, set_up: bool) -> None:
         """`way`: policy, webhook."""
         self._gate_ways.labels(way).set(set_up)
+
+    def arbitrated(self, tally: arbitration.Tally) -> None:
+        """What came of weighing all services against each other."""
+        self.arbitration.set(1)
+        for name in ("serving", "floors_waiting", "climbs_yielding", "floors_not_scheduled", "probing"):
+            self._waiting.labels(name).set(getattr(tally, name))
+        self._taken_back.inc(tally.taken_back)
+        self._evicted.inc(tally.evicted)
+        for resource in self._idle_resources | tally.idle.keys():
+            self._idle.labels(resource).set(tally.idle.get(resource, 0))
+        self._idle_resources |= tally.idle.keys()
 
     def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
         """One pass of the decision loop is over."""

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from scaler.kube.api import Object
 from scaler.plan.life import Expire, Finish, LifeAction, Record, Remove, Resize
-from scaler.plan.model import Action, Admit, Complete, Reason, Reclaim, Verdict
+from scaler.plan.model import Action, Admit, Complete, Evict, Reason, Reclaim, Verdict
 from scaler.workloads.ascendjob import Job, as_mapping, as_text
 from scaler.workloads.ranktable import RankTable, Status
 from scaler.workloads.rings import Rings, says, status_of
@@ -59,6 +59,8 @@ def _action(action: Action, job: Job, found: Found) -> Remark:
             return Remark(Weight.DOES, f"gets what it lacks: {', '.join(_lacking(job, found))}")
         case Reclaim():
             return Remark(Weight.DOES, _taking_back(found))
+        case Evict():
+            return Remark(Weight.DOES, "is evicted, so that a missing instance of another group can have its nodes")
         case _:
             return _life_action(action, found)
 

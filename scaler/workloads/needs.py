@@ -6,6 +6,7 @@ Must not raise on any input. Whatever is not understood makes the need `opaque`,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from decimal import ROUND_CEILING
 from functools import lru_cache
 from typing import Any
@@ -14,13 +15,15 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.kube.quantity import parse_quantity
-from scaler.plan.capacity import NODE_NAME, PODS, Need, Needs, Requirement, Toleration, Where
+from scaler.plan.capacity import NODE_NAME, PODS, Need, Requirement, Toleration, Where
 from scaler.rules.jobspec import read_replicas
 from scaler.workloads.ascendjob import as_list, as_mapping, as_text
 
 MOST = (1 << 63) - 1
 """Kubernetes' own bound of a quantity."""
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+MOST_PODS = 100_000
+"""Pods of one task; more is a mistake."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Requests = tuple[tuple[str, int], ...]
@@ -76,6 +79,25 @@ def requests_of(pod: PodResources) -> Requests:
     Containers and sidecars run together; an ordinary init container runs beside the sidecars before it. Limits stand
     in for requests that are missing, as the API server fills them in.
     """
+    if not (pod.init_containers or pod.overhead or pod.resources.requests or pod.resources.limits):
+        with suppress(TypeError):  # amounts of a shape that no API server would let pass
+            return _plain(tuple([_items(container.resources) for container in pod.containers]))
+    return _effective(pod)
+
+
+def _items(asked: Asked) -> tuple[Any, ...]:
+    """Hashable; of pods of one template the same."""
+    return tuple(asked.requests.items()), tuple(asked.limits.items())
+
+
+@lru_cache(maxsize=4096)
+def _plain(containers: tuple[Any, ...]) -> Requests:
+    """Of nearly all pods, and so once for each template."""
+    asked = [ContainerResources(Asked(dict(requests), dict(limits))) for requests, limits in containers]
+    return _effective(PodResources(asked))
+
+
+def _effective(pod: PodResources) -> Requests:
     running: dict[str, int] = {}
     highest: dict[str, int] = {}
     for container in pod.init_containers:
@@ -146,12 +168,26 @@ def job_needs(obj: Object) -> dict[str, Need]:
     return {kind: need_of(template.get("spec")) for kind, template in templates.items()}
 
 
-def all_needs(obj: Object) -> Needs:
-    """All pods of an AscendJob together."""
-    replicas, counts = read_replicas(obj), dict[Need, int]()
-    for kind, need in job_needs(obj).items():
-        counts[need] = counts.get(need, 0) + replicas[kind]
-    return tuple(sorted((need, count) for need, count in counts.items() if count))
+def ascend_job_needs(obj: Object) -> tuple[Need, ...]:
+    """What each pod of an AscendJob asks for, in the order of its pods' names (workloads.ascendjob.pod_names)."""
+    needs = job_needs(obj)
+    return tuple(need for kind, number in read_replicas(obj).items() for need in [needs[kind]] * number)
+
+
+def ascend_job_priority(obj: Object) -> str:
+    """Name of the PriorityClass that its scheduling policy names, "" without any."""
+    policy = as_mapping(as_mapping(obj.get("spec")).get("runPolicy"))
+    return as_text(as_mapping(policy.get("schedulingPolicy")).get("priorityClass"))
+
+
+def volcano_job_needs(obj: Object) -> tuple[Need, ...]:
+    """What each pod of a Volcano Job asks for, in the order of its tasks."""
+    found: list[Need] = []
+    for task in map(as_mapping, as_list(as_mapping(obj.get("spec")).get("tasks"))):
+        number = task.get("replicas")
+        if isinstance(number, int) and 0 < number <= MOST_PODS:
+            found += [need_of(as_mapping(task.get("template")).get("spec"))] * number
+    return tuple(found)
 
 
 def _read_resources(spec: Mapping[str, Any]) -> tuple[PodResources, bool]:

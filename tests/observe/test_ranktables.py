@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from scaler.observe import objects, pods
 from scaler.observe.cache import Cache
 from scaler.observe.objects import JobRecord
@@ -49,7 +47,7 @@ class Seen:
                 "ownerReferences": [owner], "annotations": {key: text or configuration(number)}}  # fmt: skip
         status = {"phase": phase, "podIP": f"10.0.0.{number}"}
         raw = {"metadata": meta, "spec": {"nodeName": f"n{number}"}, "status": status}
-        self.cache.pods.apply(pods.pod_record(msgspec.convert(raw, pods.PodObject)))
+        self.cache.pods.apply(pods.read_pod(raw))
 
     @property
     def record(self) -> JobRecord:
@@ -94,4 +92,4 @@ def test_jobs_that_are_not_ours_have_no_table() -> None:
 
 def test_pods_of_others_carry_no_device_data() -> None:
     raw = {"metadata": {"name": "x", "annotations": {"huawei.com/AscendReal": "Ascend910-1"}}}
-    assert pods.pod_record(msgspec.convert(raw, pods.PodObject)).devices is None
+    assert pods.read_pod(raw).devices is None

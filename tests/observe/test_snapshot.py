@@ -47,7 +47,7 @@ class Seen:
         if deleted:
             meta["deletionTimestamp"] = "2026-01-01T00:01:00Z"
         raw = {"metadata": meta, "spec": {"nodeName": node}, "status": status}
-        self.cache.pods.apply(pods.pod_record(msgspec.convert(raw, pods.PodObject)))
+        self.cache.pods.apply(pods.read_pod(raw))
 
     def node(self, name: str, *, ready: bool) -> None:
         self.cache.nodes.apply(objects.NodeRecord(name, name, self.version(), ready))

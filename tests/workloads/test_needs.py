@@ -16,7 +16,7 @@ from scaler.plan.capacity import NODE_NAME, Need, Requirement, Toleration, Where
 from scaler.workloads.needs import (
     MOST,
     PodResources,
-    all_needs,
+    ascend_job_needs,
     job_needs,
     need_of,
     requests_of,
@@ -190,17 +190,16 @@ def test_an_affinity_without_terms_matches_no_node() -> None:
     assert where(affinity=node_affinity({}, expression("a", "Exists"))).affinity == ((), (Requirement("a", "Exists"),))
 
 
-def test_the_pods_of_a_job_are_counted_by_what_they_ask_for() -> None:
+def test_each_pod_of_a_job_asks_for_what_its_replica_type_says() -> None:
     obj = job("p0", pods=4)
     obj["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["nodeSelector"] = {"type": "910b"}
     needs = job_needs(obj)
     assert {kind: need.where.selector for kind, need in needs.items()} == {"Master": (), "Worker": (("type", "910b"),)}
-    assert all_needs(obj) == tuple(sorted([(needs["Master"], 1), (needs["Worker"], 3)]))
-    assert all_needs(job("p0", pods=4)) == ((needs["Master"], 4),)
+    assert ascend_job_needs(obj) == (needs["Master"], *[needs["Worker"]] * 3)
 
 
 def test_a_job_without_pods_needs_nothing() -> None:
-    assert all_needs({}) == all_needs({"spec": {"replicaSpecs": {"Master": {"replicas": "two"}}}}) == ()
+    assert ascend_job_needs({}) == ascend_job_needs({"spec": {"replicaSpecs": {"Master": {"replicas": "two"}}}}) == ()
 
 
 anything = st.recursive(
@@ -224,7 +223,7 @@ def test_any_spec_gives_a_need(spec: Any) -> None:
     assert isinstance(need, Need)
     assert dict(need.requests)["pods"] >= 1
     assert all(0 < amount <= MOST for _, amount in need.requests)
-    assert all_needs({"spec": {"replicaSpecs": {"Master": {"template": {"spec": spec}}}}}) == ((need, 1),)
+    assert ascend_job_needs({"spec": {"replicaSpecs": {"Master": {"template": {"spec": spec}}}}}) == (need,)
 
 
 def test_the_jobs_of_the_deployer_are_read_whole(real_data: Path) -> None:
@@ -235,7 +234,7 @@ def test_the_jobs_of_the_deployer_are_read_whole(real_data: Path) -> None:
         if isinstance(obj, dict) and obj.get("kind") == "AscendJob"
     ]
     servers = [obj for obj in jobs if "mind-cluster/scaling-rule" in obj["metadata"].get("labels", {})]
-    needs = {need for obj in servers for need, _ in all_needs(obj)}
+    needs = {need for obj in servers for need in ascend_job_needs(obj)}
     assert len(servers) > 10
     assert all(any(name.startswith("huawei.com/Ascend") for name, _ in need.requests) for need in needs)
     assert all(dict(need.where.selector)["accelerator"] == "huawei-Ascend910" for need in needs)

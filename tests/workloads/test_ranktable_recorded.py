@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from scaler.observe.pods import PodObject, pod_record
+from scaler.observe.pods import read_pod
 from scaler.observe.ranktables import member_of
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ranktable import KEY, PREFIX, Status, rank_table
@@ -41,12 +40,12 @@ def items(path: Path) -> list[Any]:
 @pytest.mark.parametrize("case", CASES)
 def test_the_recorded_tables_are_reproduced_byte_for_byte(real_data: Path, case: str) -> None:
     folder = real_data / "ao_objects" / case
-    pods = [msgspec.convert(pod, PodObject) for pod in items(folder / "pods.json")]
+    pods = items(folder / "pods.json")
     recorded = {cm["metadata"]["name"]: cm["data"] for cm in items(folder / "configmaps.json")}
     compared = 0
     for obj in items(folder / "ascendjobs.json"):
         job = read_job(obj)
-        members = [member_of(record) for pod in pods if (record := pod_record(pod)).owner_uid == job.uid]
+        members = [member_of(record) for pod in pods if (record := read_pod(pod)).owner_uid == job.uid]
         theirs = recorded.get(PREFIX + job.name)
         if theirs is None:
             continue

@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import msgspec
-
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.observe.pods import PodObject, pod_record
+from scaler.observe.pods import read_pod
 from scaler.observe.ranktables import member_of
 from scaler.sim.actors import objects
 from scaler.workloads.ascendjob import read_job
@@ -71,5 +69,5 @@ class OperatorTables:
 
 
 def _table(job: Object, pods: Sequence[Object]) -> RankTable:
-    members = [member_of(pod_record(msgspec.convert(pod, PodObject))) for pod in pods]
+    members = [member_of(read_pod(pod)) for pod in pods]
     return rank_table(read_job(job), job, members)

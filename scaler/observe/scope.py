@@ -1,0 +1,113 @@
+"""All services as they were decided last, for the arbitration over all of them. Book-keeping; it decides nothing.
+
+(snapshot, plan) of the services in a pass -> all services -> arbitrate -> the plans, and whose turn has come
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from scaler.observe.cache import Cache
+from scaler.plan.arbitration import Arbitration, Tally, arbitrate
+from scaler.plan.capacity import Need, Room
+from scaler.plan.model import ArbiterMemory, Plan, Policy, ServiceKey, Snapshot
+
+
+class Weighed(msgspec.Struct, frozen=True):
+    """The outcome of one arbitration."""
+
+    plans: Mapping[ServiceKey, Plan]
+    turns: tuple[ServiceKey, ...]
+    """Services of which something else is to be done now than was said last, although nothing happened to them."""
+    recheck_at: float
+    tally: Tally | None
+
+
+class Scope:
+    """`arbitrates` is False where the nodes, or the pods of all namespaces, may not be read."""
+
+    def __init__(self, cache: Cache, policy: Policy, *, arbitrates: bool) -> None:
+        self._cache = cache
+        self._policy = policy
+        self._arbitrates = arbitrates
+        self._memory = ArbiterMemory()
+        self._decided: dict[ServiceKey, tuple[Snapshot, Plan]] = {}
+        self._order: list[ServiceKey] = []
+        """Its keys, sorted; empty when that is to be done again."""
+        self._said: dict[ServiceKey, Plan] = {}
+        self._needs: Counter[Need] = Counter()
+        self._taken: set[ServiceKey] = set()
+        self.waits = False
+        """Whether some service would do more if there were more room."""
+
+    def take(self, snapshot: Snapshot, plan: Plan) -> None:
+        """What the service would do alone; in place of what was known of it."""
+        self._count(snapshot.key, -1)
+        if snapshot.key not in self._decided:
+            self._order = []
+        self._decided[snapshot.key] = (snapshot, plan)
+        self._taken.add(snapshot.key)
+        self._count(snapshot.key, 1)
+
+    def leave(self, key: ServiceKey) -> None:
+        """The service is gone."""
+        self._count(key, -1)
+        self._order = []
+        self._decided.pop(key, None)
+        self._said.pop(key, None)
+
+    def alone(self, key: ServiceKey) -> Plan | None:
+        """What this service would do if it were alone, as decided last."""
+        pair = self._decided.get(key)
+        return pair[1] if pair is not None else None
+
+    def weigh(self, now: float) -> Weighed:
+        """Arbitrate over all services."""
+        order = self._order = self._order or sorted(self._decided)
+        decided = [self._decided[key] for key in order]
+        outcome = self._arbitrated(decided, now)
+        self._memory = outcome.memory
+        plans = dict(zip(order, outcome.plans, strict=True))
+        fresh, self._taken = self._taken, set()
+        turns = tuple(key for key, plan in plans.items() if key not in fresh and _differs(plan, self._said.get(key)))
+        self._said = plans
+        alone = (plan for _, plan in decided)
+        self.waits = any(given is not made for given, made in zip(outcome.plans, alone, strict=True))
+        return Weighed(plans, turns, outcome.recheck_at, outcome.tally)
+
+    def _arbitrated(self, decided: list[tuple[Snapshot, Plan]], now: float) -> Arbitration:
+        if not self._arbitrates:
+            return arbitrate(decided, None, self._memory, now=now, policy=self._policy)
+        capacity = self._cache.capacity.capacity(self._needs.keys())
+        return arbitrate(decided, capacity, self._memory, now=now, policy=self._policy, homes=self._homes(decided))
+
+    def _homes(self, decided: list[tuple[Snapshot, Plan]]) -> dict[str, Room]:
+        """The rooms of nodes on which services run more than their target."""
+        found: dict[str, Room] = {}
+        for snapshot, plan in decided:
+            if any(group.running > group.target for group in plan.groups.values()):
+                for node in {node for instance in snapshot.instances for node, _ in instance.seats}:
+                    room = self._cache.capacity.home(node)
+                    if room is not None:
+                        found[node] = room
+        return found
+
+    def _count(self, key: ServiceKey, sign: int) -> None:
+        """Keep the set of different needs, of which the kinds of nodes depend."""
+        pair = self._decided.get(key)
+        if pair is None:
+            return
+        for need in {need for instance in pair[0].instances for need, _ in instance.needs}:
+            self._needs[need] += sign
+            if not self._needs[need]:
+                del self._needs[need]
+
+
+def _differs(plan: Plan, said: Plan | None) -> bool:
+    """Whether people or the cluster would notice."""
+    if plan is said:
+        return False
+    return said is None or (plan.actions, plan.verdicts) != (said.actions, said.verdicts)
