@@ -43,6 +43,7 @@ ALLOWED = {
     ("mindxdl.gitee.com", "ascendjobs/finalizers"): {"update"},
     ("mindxdl.gitee.com", "ascendjobs/status"): {"patch"},
     ("orchestration.aibrix.ai", "podsets"): {"list", "watch"},
+    ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
     ("scheduling.volcano.sh", "podgroups"): {"get", "list", "watch", "create", "patch", "delete"},
 }
 """Every right the scaler may ever hold. Whoever adds one says why beside its rule and in docs/howto/deploy.md."""
