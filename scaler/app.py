@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from scaler.actuate.writer import Writer
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
 from scaler.election import Election, LeaseTiming
-from scaler.kube.api import KubeApi, Resource
+from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.faults import Source
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("app")
 
 REPORTS_PATIENCE = 5.0
-"""Seconds that the start waits for fault reports, which this process may have no right to read."""
+"""Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
 PULSE = 5.0
 """Seconds between two looks at whether the decision loop turns."""
 
@@ -125,11 +125,19 @@ class App:
                 max_service_priority=settings.max_service_priority,
             ),
             mode=self.mode,
-            arbitrates=settings.arbitration and not settings.namespaces,
+            alone=self.why_alone,
             observer=observer,
         )
         tables = RankTables(writer, self.api, self.cache, self.clock, elsewhere=lambda: not self.mode.makes_pods)
         return controller, reporter, tables
+
+    def why_alone(self) -> str:
+        """Why each service decides as if it were alone; "" when they are weighed against each other."""
+        if not self.settings.arbitration:
+            return "setting arbitration is off"
+        if self.settings.namespaces:
+            return "setting namespaces: what pods of other namespaces take of the nodes is not seen"
+        return "" if self.cache.sees_nodes else "the nodes may not be read"
 
     async def run(self) -> None:
         """Sync, become leader, decide. Any task that dies ends all of them."""
@@ -153,17 +161,32 @@ class App:
         for resource, reflector in self.reflectors.items():
             await (reflector.synced_or_absent if resource in OPTIONAL else reflector.synced).wait()
             self.health.has(_name(resource))
+        await self._nodes()
         await self._fault_data()
         self._on_synced()
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
+    async def _nodes(self) -> None:
+        """The scaler works without nodes, too: nothing is known of their readiness then, nor what is free."""
+        await _listed([self.reflectors[NODES]])
+        self._look_for_nodes()
+        why = self.why_alone()
+        if why:
+            _log.warning("no arbitration: each service decides alone", why=why)
+        if not self.cache.sees_nodes:
+            _log.warning(
+                "nodes not seen: pods count as being on nodes that are Ready", why=self.reflectors[NODES].problem
+            )
+
+    def _look_for_nodes(self) -> None:
+        sees_nodes = self.reflectors[NODES].synced.is_set()
+        if sees_nodes != self.cache.sees_nodes:
+            self.cache.set_sees_nodes(sees_nodes=sees_nodes)
+            self.queue.poke()
+
     async def _fault_data(self) -> None:
         """Wait a little for fault reports, and say where they come from: the scaler also works without."""
-        end = asyncio.get_running_loop().time() + REPORTS_PATIENCE
-        while any(not reports.synced.is_set() for reports in self.reports):
-            if asyncio.get_running_loop().time() > end:
-                break
-            await asyncio.sleep(REPORTS_PATIENCE / 100)
+        await _listed(self.reports)
         source = self.cache.faults.source
         if source is Source.NONE:
             why = "; ".join(reports.problem for reports in self.reports) or "MindCluster reports nothing here"
@@ -211,6 +234,8 @@ class App:
                 self._need(_name(resource), "" if ready else reflector.problem or "not listed yet")
             if self.admission is not None:
                 self._need("webhook", self.admission.problem)
+            if self.controller.running:
+                self._look_for_nodes()  # the right to may come late
             if len(self.queue) == 0 or not self.controller.running:
                 self.health.beat("decision loop")
             await asyncio.sleep(PULSE)
@@ -221,6 +246,15 @@ class App:
             self.health.wait_for(what, problem)
         else:
             self.health.has(what)
+
+
+async def _listed(reflectors: Sequence[Reflector[Any, Any]]) -> None:
+    """Wait a little for what this process may have no right to read."""
+    end = asyncio.get_running_loop().time() + REPORTS_PATIENCE
+    while not all(reflector.synced.is_set() for reflector in reflectors):
+        if asyncio.get_running_loop().time() > end:
+            break
+        await asyncio.sleep(REPORTS_PATIENCE / 100)
 
 
 def _admission(app: App) -> Admission:

@@ -54,7 +54,7 @@ class Controller:
         clock: Clock,
         policy: Policy,
         mode: ModeNow,
-        arbitrates: bool = True,
+        alone: Callable[[], str],
         observer: Observer | None = None,
     ) -> None:
         self._cache = cache
@@ -68,7 +68,7 @@ class Controller:
         self._mode = mode
         self._observer = observer
         self._memory: dict[ServiceKey, Memory] = {}
-        self._scope = Scope(cache, policy, arbitrates=arbitrates)
+        self._scope = Scope(cache, policy, alone=alone)
         self._timer: asyncio.TimerHandle | None = None
         cache.on_room = self._on_room
         self._loop: asyncio.Task[None] | None = None
@@ -124,7 +124,8 @@ class Controller:
             self._settle(snapshot, made)
             if made.actions:
                 acting.create_task(self._act(snapshot, made))
-        self._reporter.note([report_of(self._cache, snapshot, made) for snapshot, made in decided])
+        alone = self._scope.why_alone()
+        self._reporter.note([report_of(self._cache, snapshot, made, alone=alone) for snapshot, made in decided])
         self._metrics.passed(plan_seconds=planned - started, pass_seconds=loop.time() - started)
 
     def _weigh(self, decided: list[tuple[Snapshot, Plan]]) -> list[tuple[Snapshot, Plan]]:
@@ -136,8 +137,7 @@ class Controller:
             self._queue.add(key)
         if outcome.recheck_at:
             self._recheck(outcome.recheck_at)
-        if outcome.tally is not None:
-            self._metrics.arbitrated(outcome.tally)
+        self._metrics.arbitrated(outcome.tally)
         return [(snapshot, outcome.plans[snapshot.key]) for snapshot, _ in decided]
 
     def _recheck(self, moment: float) -> None:

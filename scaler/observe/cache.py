@@ -56,6 +56,8 @@ class Cache:
         """The instances that pods tell of themselves."""
         self.makes_pods = True
         """Whether the pods of AscendJobs are made here; see `set_maker`."""
+        self.sees_nodes = True
+        """Whether the nodes may be read; see `set_sees_nodes`."""
         self.rules = RuleBook(self.config_maps.get, self._stored_rule)
         self.on_own_gone: Callable[[str, str], None] = lambda _namespace, _rule: None
         """Called with the rule when a ConfigMap that the scaler keeps about it is gone, whoever deleted it."""
@@ -131,6 +133,13 @@ class Cache:
         if makes_pods != self.makes_pods:
             self.makes_pods = makes_pods
             for uid in sorted(self._jobs_by_uid):
+                self.mark(uid)
+
+    def set_sees_nodes(self, *, sees_nodes: bool) -> None:
+        """Whether a node that is not known is missing or just not shown; instances on nodes mean something else then."""
+        if sees_nodes != self.sees_nodes:
+            self.sees_nodes = sees_nodes
+            for uid in sorted({uid for instances in self._instances_by_node.values() for uid in instances}):
                 self.mark(uid)
 
     def mark(self, uid: str) -> None:

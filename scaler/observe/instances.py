@@ -317,7 +317,7 @@ def _fault(cache: Cache, pod: PodRecord) -> str:
     if not pod.node:
         return ""
     node = cache.nodes.get("", pod.node)
-    if node is None or not node.ready:
+    if cache.sees_nodes and (node is None or not node.ready):
         return f"is on node {pod.node}, which is missing or not Ready"
     if pod.devices is not None and pod.devices.separated:
         return "is given up by MindCluster (label fault-type=Separate)"

@@ -13,8 +13,9 @@ from scaler.report.values import ReplicaCounts, ServiceReport, Subject
 from scaler.rules.jobspec import LEADER, WORKER
 
 
-def report_of(cache: Cache, snapshot: Snapshot, plan: Plan) -> ServiceReport:
-    """What was decided about one service, with the objects that it was decided about."""
+def report_of(cache: Cache, snapshot: Snapshot, plan: Plan, *, alone: str = "") -> ServiceReport:
+    """What was decided about one service, with the objects that it was decided about. `alone`: why no service is
+    weighed against others now."""
     jobs = cache.jobs_of(snapshot.key)
     rule = cache.rules.in_force(snapshot.key.namespace, snapshot.key.rule) if snapshot.key.rule else None
     ours = {instance.uid for instance in snapshot.instances if instance.made_by_us}
@@ -30,7 +31,14 @@ def report_of(cache: Cache, snapshot: Snapshot, plan: Plan) -> ServiceReport:
         replicas={job.uid: _replicas(job, cache.pods_of(job.uid)) for job in jobs if job.uid in ours},
         rule_uid=rule.uid if rule else "",
         last_valid=rule.last_valid if rule else None,
+        alone=alone or _why_alone(snapshot),
     )
+
+
+def _why_alone(snapshot: Snapshot) -> str:
+    if snapshot.rule is None:
+        return "no rule in force"
+    return "" if snapshot.options.arbitration else 'annotation mind-cluster/arbitration: "off"'
 
 
 def _subject(cache: Cache, uid: str) -> Subject | None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -27,12 +27,12 @@ class Weighed(msgspec.Struct, frozen=True):
 
 
 class Scope:
-    """`arbitrates` is False where the nodes, or the pods of all namespaces, may not be read."""
+    """`alone` says why each service decides alone now, "" while they are weighed against each other."""
 
-    def __init__(self, cache: Cache, policy: Policy, *, arbitrates: bool) -> None:
+    def __init__(self, cache: Cache, policy: Policy, *, alone: Callable[[], str]) -> None:
         self._cache = cache
         self._policy = policy
-        self._arbitrates = arbitrates
+        self.why_alone = alone
         self._memory = ArbiterMemory()
         self._decided: dict[ServiceKey, tuple[Snapshot, Plan]] = {}
         self._order: list[ServiceKey] = []
@@ -79,7 +79,7 @@ class Scope:
         return Weighed(plans, turns, outcome.recheck_at, outcome.tally)
 
     def _arbitrated(self, decided: list[tuple[Snapshot, Plan]], now: float) -> Arbitration:
-        if not self._arbitrates:
+        if self.why_alone():
             return arbitrate(decided, None, self._memory, now=now, policy=self._policy)
         capacity = self._cache.capacity.capacity(self._needs.keys())
         return arbitrate(decided, capacity, self._memory, now=now, policy=self._policy, homes=self._homes(decided))

@@ -51,7 +51,7 @@ from scaler.workloads.ascendjob_objects import OPERATOR_NAME
 from scaler.workloads.owners import OwnerObject, owner_facts
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
-OPTIONAL = frozenset({PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, REPLICA_SETS, STATEFUL_SETS})
+OPTIONAL = frozenset({NODES, PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, REPLICA_SETS, STATEFUL_SETS})
 
 
 def reflectors(

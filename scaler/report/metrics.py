@@ -123,9 +123,10 @@ class Metrics:
         """`way`: policy, webhook."""
         self._gate_ways.labels(way).set(set_up)
 
-    def arbitrated(self, tally: arbitration.Tally) -> None:
-        """What came of weighing all services against each other."""
-        self.arbitration.set(1)
+    def arbitrated(self, tally: arbitration.Tally | None) -> None:
+        """What came of weighing all services against each other; None = each has decided alone."""
+        self.arbitration.set(tally is not None)
+        tally = tally or arbitration.Tally()
         for name in ("serving", "floors_waiting", "climbs_yielding", "floors_not_scheduled", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
         self._taken_back.inc(tally.taken_back)

@@ -72,14 +72,19 @@ def _rule(report: ServiceReport) -> dict[str, Any]:
 
 
 def _service(report: ServiceReport, words: Words) -> dict[str, Any]:
-    plan = report.plan
+    plan, current = report.plan, current_ratio(report)
+    kinds = {instance.uid: instance.kind for instance in report.snapshot.instances}
     return {
         "job_id": plan.key.job_id,
-        "current": current_ratio(report),
+        "serves": current is not None,
+        "current": current,
         "target": _ratio(plan.target_index, plan.target, plan) if plan.target_index >= 0 else None,
         "complete": plan.complete,
         "groups": {name[:_MAX_NAME]: _group(plan.groups[name]) for name in _groups_to_show(plan)},
-        "instances": [_instance(verdict, words(verdict, plan)) for verdict in plan.verdicts],
+        "instances": [
+            _instance(verdict, kinds.get(verdict.uid, ""), words(verdict, plan)) for verdict in plan.verdicts
+        ],
+        "arbitration": {"takes_part": not report.alone, "why_not": report.alone},
         "warnings": _warnings(plan),
     }
 
@@ -114,12 +119,14 @@ def _group(group: GroupPlan) -> dict[str, int]:
         "in_flight": group.in_flight,
         "held": group.held,
         "live": group.live,
+        "paired": group.paired,
     }
 
 
-def _instance(verdict: Verdict, words: str) -> dict[str, Any]:
+def _instance(verdict: Verdict, kind: str, words: str) -> dict[str, Any]:
     return {
         "name": verdict.name,
+        "kind": kind,
         "group": verdict.group,
         "state": verdict.state.value,
         "reason": verdict.reason.value,
@@ -186,9 +193,12 @@ def _standing(rule: Mapping[str, Any]) -> str:
 
 
 def _service_text(service: Mapping[str, Any]) -> Iterable[str]:
-    current, target = _ratio_text(service["current"]), _ratio_text(service["target"])
-    standing = "complete" if service["complete"] else f"works towards {target}"
-    yield f"service {service['job_id'] or '-'}: runs {current}, {standing}"
+    current, target = service["current"], service["target"]
+    running = f"runs {_ratio_text(current)}" if current or not target else "does not serve"
+    standing = "complete" if service["complete"] else f"works towards {_ratio_text(target)}"
+    yield f"service {service['job_id'] or '-'}: {running}, {standing}"
+    if target and service["arbitration"]["why_not"]:
+        yield f"  not weighed against other services: {service['arbitration']['why_not']}"
     for warning in service["warnings"]:
         if warning["warning"] in _RULE_PROBLEMS:
             continue  # said above, once for all services
@@ -196,15 +206,17 @@ def _service_text(service: Mapping[str, Any]) -> Iterable[str]:
         yield f"! {warning['warning']}{about}: {warning['message']}"
     yield from _table(
         ("GROUP", "TARGET", "RUNNING", "IN FLIGHT", "HELD"),
-        [
-            (name, *(str(group[key]) for key in ("target", "running", "in_flight", "held")))
-            for name, group in service["groups"].items()
-        ],
+        [(name, *_counts_text(group)) for name, group in service["groups"].items()],
     )
     yield from _table(
         ("INSTANCE", "GROUP", "STATE", "REASON", "WHY"),
         [(i["name"], i["group"] or "-", i["state"], i["reason"], i["words"]) for i in service["instances"]],
     )
+
+
+def _counts_text(group: Mapping[str, int]) -> tuple[str, ...]:
+    running = f"{group['running']} ({group['paired']} in a pair)" if group["paired"] else str(group["running"])
+    return str(group["target"]), running, str(group["in_flight"]), str(group["held"])
 
 
 def _ratio_text(ratio: Mapping[str, Any] | None) -> str:

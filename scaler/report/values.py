@@ -55,6 +55,8 @@ class ServiceReport(msgspec.Struct, frozen=True):
     """uid of the rule ConfigMap that exists now; "" when there is none."""
     last_valid: LastValid | None = None
     """The document that the rule in force was read from; None when no valid one was ever seen."""
+    alone: str = ""
+    """Why the service is not weighed against others; "" when it is."""
 
     @property
     def rule(self) -> RuleKey:

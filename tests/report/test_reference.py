@@ -34,4 +34,5 @@ def test_every_field_of_the_status_document_is_explained() -> None:
     document = status_document([report("1P", "p0 Held")], explain.words)
     (service,) = document["services"]
     fields = [*document, *document["rule"], *service, *service["instances"][0], *service["groups"]["group0"]]
+    fields += service["arbitration"]
     assert [field for field in fields if not re.search(rf"`[^`]*\b{field}\b[^`]*`", page)] == []

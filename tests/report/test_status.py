@@ -21,7 +21,7 @@ from scaler.report.objects import MANAGED_BY_LABEL, RULE_LABEL, is_ours, last_va
 from scaler.report.status import status_config_map, status_document
 from scaler.report.values import ServiceReport
 from scaler.rules.rule import Ratio, Rule, RuleOptions
-from tests.builders import instance, rule, service, snapshot
+from tests.builders import instance, rolling, rule, service, snapshot
 from tests.report.fakes import report, report_of
 
 
@@ -47,8 +47,32 @@ def test_it_says_what_runs_and_what_is_worked_towards() -> None:
     assert found["complete"] is False
 
 
-def test_below_the_smallest_ratio_no_ratio_is_current() -> None:
-    assert document(DEGRADED)["services"][0]["current"] is None
+def test_below_the_smallest_ratio_no_ratio_is_current_and_the_service_does_not_serve() -> None:
+    serving = report("2P1D > 1P1D", "p0 Running, d0 Running")
+    found = document(DEGRADED)["services"][0]
+    assert (found["current"], found["serves"], document(serving)["services"][0]["serves"]) == (None, False, True)
+
+
+def test_it_says_who_decides_alone_and_why() -> None:
+    alone = msgspec.structs.replace(DEGRADED, alone="the nodes may not be read")
+    found = [document(one)["services"][0]["arbitration"] for one in (DEGRADED, alone)]
+    assert found == [
+        {"takes_part": True, "why_not": ""},
+        {"takes_part": False, "why_not": "the nodes may not be read"},
+    ]
+    assert "not weighed" not in text(DEGRADED)
+    assert "\n  not weighed against other services: the nodes may not be read\n" in text(alone)
+
+
+def test_a_pair_of_revisions_counts_once_and_is_seen() -> None:
+    pair = report_of(snapshot(rule("1P1D"), rolling("p0 Running old, p1 Running new, d0 Running new")))
+    assert document(pair)["services"][0]["groups"]["group0"]["paired"] == 1
+    assert "  group0  1       1 (1 in a pair)  0          0\n" in text(pair)
+
+
+def test_every_instance_has_its_kind() -> None:
+    other = report_of(snapshot(rule("1P1D"), (instance("p0"), instance("d0", kind="LeaderWorkerSet"))))
+    assert [found["kind"] for found in document(other)["services"][0]["instances"]] == ["AscendJob", "LeaderWorkerSet"]
 
 
 def test_every_instance_has_its_state_its_reason_and_words() -> None:
@@ -66,7 +90,7 @@ def test_a_person_reads_it_without_tools() -> None:
     assert text(DEGRADED).splitlines()[:6] == [
         "rule default/rule",
         "",
-        "service mindie: runs no ratio, works towards ratio 1 (1 group0 + 1 group1)",
+        "service mindie: does not serve, works towards ratio 1 (1 group0 + 1 group1)",
         "  GROUP   TARGET  RUNNING  IN FLIGHT  HELD",
         "  group0  1       1        0          1",
         "  group1  1       0        0          1",
