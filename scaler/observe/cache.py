@@ -136,7 +136,7 @@ class Cache:
                 self.mark(uid)
 
     def set_sees_nodes(self, *, sees_nodes: bool) -> None:
-        """Whether a node that is not known is missing or just not shown; instances on nodes mean something else then."""
+        """Whether a node that is not known is missing or just not shown; every instance on one is built anew."""
         if sees_nodes != self.sees_nodes:
             self.sees_nodes = sees_nodes
             for uid in sorted({uid for instances in self._instances_by_node.values() for uid in instances}):
