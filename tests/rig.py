@@ -29,10 +29,12 @@ class Rig:
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
         self.decisions: list[tuple[Snapshot, Plan]] = []
+        self.passes = 0
         self.broken: list[str] = []
         cluster.apply([node(NODE)])
 
     def observe(self, decided: Sequence[tuple[Snapshot, Plan]]) -> None:
+        self.passes += 1
         self.decisions += decided
         self.broken += [found for snapshot, plan in decided for found in violations(snapshot, plan)]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -69,11 +69,11 @@ class Scope:
         order = self._order = self._order or sorted(self._decided)
         decided = [self._decided[key] for key in order]
         outcome = self._arbitrated(decided, now)
-        self._memory = outcome.memory
         plans = dict(zip(order, outcome.plans, strict=True))
         fresh, self._taken = self._taken, set()
         turns = tuple(key for key, plan in plans.items() if key not in fresh and _differs(plan, self._said.get(key)))
         self._said = plans
+        self._memory = self._remembered(outcome.memory, turns)
         alone = (plan for _, plan in decided)
         self.waits = any(given is not made for given, made in zip(outcome.plans, alone, strict=True))
         return Weighed(plans, turns, outcome.recheck_at, outcome.tally)
@@ -83,6 +83,13 @@ class Scope:
             return arbitrate(decided, None, self._memory, now=now, policy=self._policy)
         capacity = self._cache.capacity.capacity(self._needs.keys())
         return arbitrate(decided, capacity, self._memory, now=now, policy=self._policy, homes=self._homes(decided))
+
+    def _remembered(self, made: ArbiterMemory, turns: Collection[ServiceKey]) -> ArbiterMemory:
+        """Of a service whose turn has come nothing is done in this pass, so nothing was decided: an eviction that is
+        remembered and was not made would not be made again."""
+        names = {str(key) for key in turns}
+        decided = {name: memory for name, memory in made.floors.items() if name not in names}
+        return ArbiterMemory(decided | {name: old for name, old in self._memory.floors.items() if name in names})
 
     def _homes(self, decided: list[tuple[Snapshot, Plan]]) -> dict[str, Room]:
         """The rooms of nodes on which services run more than their target."""
