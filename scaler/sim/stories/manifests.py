@@ -80,6 +80,20 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
+def copied(objs: Iterable[Object], namespace: str) -> list[Object]:
+    """The same objects in another namespace; what belongs to none is the same for all copies."""
+    return [_moved(obj, namespace) for obj in objs]
+
+
+def _moved(obj: Object, namespace: str) -> Object:
+    if obj["kind"] == kube.NAMESPACES.kind:
+        return {**obj, "metadata": {**obj["metadata"], "name": namespace}}
+    resource = KINDS.get(obj["kind"])
+    if resource is None or not resource.namespaced:
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
 async def apply(api: KubeApi, obj: Object) -> str:
     """Create the object or merge it into the one that is there: `created`, `configured` or `skipped`."""
     resource = KINDS.get(obj["kind"])

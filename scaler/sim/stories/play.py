@@ -53,15 +53,19 @@ async def play_on(
     clock = Clock(START)
     cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
     mode = Mode.GATES if scenario.ascend_operator else Mode.CREATE
-    controller = real_controller(seed, record, mode=mode)
+    controller = real_controller(seed, record, mode=mode, arbitration=scenario.arbitration)
     await World(cluster, clock, scenario, controller=controller, timeline=timeline, seed=seed).play()
 
 
 def real_controller(
-    seed: int, record: Callable[[Snapshot, Plan], None] | None = None, *, mode: Mode = Mode.CREATE
+    seed: int,
+    record: Callable[[Snapshot, Plan], None] | None = None,
+    *,
+    mode: Mode = Mode.CREATE,
+    arbitration: bool = True,
 ) -> RunController:
     """The controller as `scaler run` builds it, without leader election and health server."""
-    settings = SIMULATED.model_copy(update={"mode": mode})
+    settings = SIMULATED.model_copy(update={"mode": mode, "arbitration": arbitration})
 
     async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
         def observer(decisions: Sequence[tuple[Snapshot, Plan]]) -> None:

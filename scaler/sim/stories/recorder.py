@@ -97,7 +97,7 @@ class Recorder:
         for snapshot, plan in decisions:
             self._check(snapshot, plan)
             if plan.key.rule:
-                self._tell(plan)
+                self._tell(plan, dict(snapshot.rule.smallest.counts) if snapshot.rule else {})
 
     def _check(self, snapshot: Snapshot, plan: Plan) -> None:
         for violation in violations(snapshot, plan):
@@ -105,12 +105,12 @@ class Recorder:
             if self._failures <= _MAX_FAILURES:
                 self.say(MomentKind.FAILURE, f"invariant broken: {violation}", str(plan.key))
 
-    def _tell(self, plan: Plan) -> None:
+    def _tell(self, plan: Plan, smallest: dict[str, int]) -> None:
         service = str(plan.key)
         before = self._timeline.last(service)
         reasons = {verdict.name: str(verdict.reason) for verdict in plan.verdicts}
         after = msgspec.structs.replace(
-            before, at=self.elapsed, target=plan.target, complete=plan.complete, reasons=reasons
+            before, at=self.elapsed, target=plan.target, complete=plan.complete, smallest=smallest, reasons=reasons
         )
         self._timeline.add(service, after)
         self._tell_target(service, before, after)

@@ -7,6 +7,7 @@ Must not: run anything (scaler.sim.stories.world) or touch the cluster.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -66,6 +67,30 @@ class NodeGroup(_Model):
         if self.count > 1 and "{}" not in self.name:
             raise ValueError("several nodes need {} in their name, for example node-{}")
         return self
+
+
+class Copies(_Model):
+    """Many services from the manifests of one: each copy in a namespace of its own."""
+
+    manifests: list[Path] = Field(min_length=1, description="Files and folders, applied in this order.")
+    namespace: Name = Field("copy-{}", description="Name pattern; {} is replaced by the number of the copy.")
+    count: int = Field(1, ge=1, le=1000)
+    first: int = Field(0, ge=0, description="Number of the first copy.")
+    at: Seconds = Field(0.0, description="When the first is applied.")
+    every: Seconds = Field(0.0, description="Time from one copy to the next.")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Copies:
+        if self.count > 1 and "{}" not in self.namespace:
+            raise ValueError("several copies need {} in their namespace, for example copy-{}")
+        return self
+
+    def arrivals(self) -> Iterator[tuple[float, str]]:
+        """(time, namespace) of each; numbers are padded with zeros, so that names sort like numbers."""
+        last = self.first + self.count - 1
+        for number in range(self.count):
+            digits = str(self.first + number).zfill(len(str(last)))
+            yield self.at + number * self.every, self.namespace.replace("{}", digits)
 
 
 class Timing(_Model):
@@ -208,7 +233,7 @@ class Event(_Model):
         return next(action for action in _ACTIONS if getattr(self, action) is not None)
 
 
-_CONDITIONS = ("running", "running_at_least", "target", "complete", "reasons", "pods_deleted")
+_CONDITIONS = ("running", "running_at_least", "target", "complete", "reasons", "pods_deleted", "serving")
 
 
 class Expectation(_Model):
@@ -228,6 +253,9 @@ class Expectation(_Model):
     complete: bool | None = Field(None, description="The largest attainable ratio is reached.")
     reasons: dict[str, str] | None = Field(None, description="Job name -> its reason.")
     pods_deleted: int | None = Field(None, ge=0, description="So many pods of the service were deleted since `after`.")
+    serving: int | None = Field(
+        None, ge=0, description="So many services run their smallest ratio or more. About all services, so by itself."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
@@ -236,6 +264,10 @@ class Expectation(_Model):
             raise ValueError(f"give only one of {', '.join(when)}")
         if all(getattr(self, key) is None for key in _CONDITIONS):
             raise ValueError(f"nothing is expected; give one of {', '.join(_CONDITIONS)}")
+        if self.serving is not None and (
+            self.service or any(getattr(self, key) is not None for key in _CONDITIONS[:-1])
+        ):
+            raise ValueError("serving is about all services: expect other things beside it in an entry of their own")
         return self
 
 
@@ -246,6 +278,8 @@ class Scenario(_Model):
     seed: int = Field(0, ge=0, description="One seed gives one history; --seed overrides it.")
     nodes: list[NodeGroup] = Field(min_length=1)
     manifests: list[Path] = Field([], description="Files and folders, applied in this order at the start.")
+    copies: list[Copies] = Field([], description="Services that are there many times.")
+    arbitration: bool = Field(True, description="The setting: weigh services against each other, floors first.")
     ascend_operator: bool = Field(
         False, description="Ascend Operator makes the pods of AscendJobs, and the scaler decides beside it by gates."
     )
@@ -261,6 +295,7 @@ class Scenario(_Model):
         if unknown:
             raise ValueError(f"no event is named {unknown[0]!r}; there are: {', '.join(names) or 'none'}")
         late = [event.at for event in self.events if event.at > self.until]
+        late += [at for copies in self.copies for at, _ in copies.arrivals() if at > self.until]
         late += [e.at for e in self.expect if e.at is not None and e.at > self.until]
         if late:
             raise ValueError(f"{late[0]:g} s is after the end of the scenario (until: {self.until:g} s)")

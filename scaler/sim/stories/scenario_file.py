@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from scaler.sim.stories.happenings import EventError, node_specs
 from scaler.sim.stories.manifests import ManifestError, read_manifests
-from scaler.sim.stories.scenario import Event, RuleEvent, Scenario
+from scaler.sim.stories.scenario import Copies, Event, RuleEvent, Scenario
 
 
 class ScenarioError(Exception):
@@ -81,9 +81,14 @@ def _resolved(scenario: Scenario, folder: Path) -> Scenario:
     return scenario.model_copy(
         update={
             "manifests": [folder / path for path in scenario.manifests],
+            "copies": [_resolved_copies(copies, folder) for copies in scenario.copies],
             "events": [_resolved_event(event, folder) for event in scenario.events],
         }
     )
+
+
+def _resolved_copies(copies: Copies, folder: Path) -> Copies:
+    return copies.model_copy(update={"manifests": [folder / path for path in copies.manifests]})
 
 
 def _resolved_event(event: Event, folder: Path) -> Event:
@@ -99,8 +104,9 @@ def _resolved_event(event: Event, folder: Path) -> Event:
 
 def check_inputs(scenario: Scenario) -> None:
     """Read everything that the scenario names, so that a run does not fail half way. Raises ScenarioError."""
-    files = [*scenario.manifests, *(e.apply or e.delete_file for e in scenario.events if e.apply or e.delete_file)]
-    problems = [problem for path in files if path is not None and (problem := _unreadable(path))]
+    files = [*scenario.manifests, *(path for copies in scenario.copies for path in copies.manifests)]
+    files += [path for e in scenario.events if (path := e.apply or e.delete_file) is not None]
+    problems = [problem for path in files if (problem := _unreadable(path))]
     rules = [e.rule.file for e in scenario.events if e.rule is not None and e.rule.file is not None]
     problems += [f"{path}: no such file" for path in rules if not path.is_file()]
     try:

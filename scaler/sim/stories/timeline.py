@@ -43,6 +43,8 @@ class Sample(msgspec.Struct, frozen=True):
     instances: tuple[InstanceView, ...] = ()
     target: dict[str, int] = {}
     complete: bool = False
+    smallest: dict[str, int] = {}
+    """Instances per group of the smallest ratio; empty while no valid rule was seen."""
     reasons: dict[str, str] = {}
     """Job name -> reason, as the controller's last plan says."""
     pods_deleted: int = 0
@@ -50,6 +52,12 @@ class Sample(msgspec.Struct, frozen=True):
     @property
     def running(self) -> dict[str, int]:
         return running(self.instances)
+
+    @property
+    def serves(self) -> bool:
+        """It runs its smallest ratio at least."""
+        counts = self.running
+        return bool(self.smallest) and all(counts.get(group, 0) >= count for group, count in self.smallest.items())
 
 
 class Timeline:
@@ -88,6 +96,16 @@ class Timeline:
         for sample, end in zip(samples, ends, strict=False):
             if end > start or sample is samples[-1]:
                 yield max(sample.at, start), end, sample
+
+    def serving(self) -> list[tuple[float, float, int]]:
+        """(from, to, how many services serve) over the whole time."""
+        changes = sorted((sample.at, name, sample.serves) for name in self.samples for sample in self.samples[name])
+        counts, serving = {0.0: 0}, set[str]()
+        for at, name, serves in changes:
+            serving = serving | {name} if serves else serving - {name}
+            counts[at] = len(serving)
+        starts = [at for at, before in zip(counts, [-1, *counts.values()], strict=False) if counts[at] != before]
+        return [(at, end, counts[at]) for at, end in zip(starts, [*starts[1:], self.end], strict=True)]
 
     def at_time(self, service: str, when: float) -> Sample:
         """The state at a time; what changed at that very instant counts."""

@@ -34,10 +34,13 @@ def _soundness(timeline: Timeline) -> Verdict:
 
 def _judge(expectation: Expectation, scenario: Scenario, timeline: Timeline) -> Verdict:
     words = _words(expectation)
+    if expectation.serving is not None:
+        found = _serving(expectation, timeline, _start(expectation, scenario))
+        return Verdict(words, ok=not found, found=found)
     service = expectation.service or _only_service(timeline)
     if service not in timeline.samples:
         return Verdict(words, ok=False, found=f"no such service; there are: {', '.join(timeline.samples) or 'none'}")
-    start = next((event.at for event in scenario.events if event.name == expectation.after), 0.0)
+    start = _start(expectation, scenario)
     if expectation.never_for is not None:
         found = _longest(expectation, timeline, service, start)
     elif expectation.within is not None:
@@ -46,6 +49,28 @@ def _judge(expectation: Expectation, scenario: Scenario, timeline: Timeline) -> 
         when = timeline.end if expectation.at is None else expectation.at
         found = _mismatch(expectation, timeline.at_time(service, when), timeline.at_time(service, start))
     return Verdict(words, ok=not found, found=found)
+
+
+def _start(expectation: Expectation, scenario: Scenario) -> float:
+    return next((event.at for event in scenario.events if event.name == expectation.after), 0.0)
+
+
+def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
+    """ "" when as many services served as expected, else how many did."""
+    spans = [(max(begin, start), end, count) for begin, end, count in timeline.serving() if end >= start]
+    if expectation.never_for is not None:
+        longest = max((end - begin for begin, end, count in spans if count == expectation.serving), default=-1.0)
+        return _too_long(expectation.never_for, longest)
+    last = timeline.end if expectation.at is None else expectation.at
+    first = last
+    if expectation.within is not None:
+        first, last = start, start + expectation.within
+    counts = [count for begin, end, count in spans if begin <= last and (end > first or end == timeline.end)]
+    return "" if expectation.serving in counts else f"at {last:.0f} s: {counts[-1]} services serve"
+
+
+def _too_long(allowed: float, longest: float) -> str:
+    return f"that held for {longest:.0f} s" if longest > allowed or (longest >= 0 and not allowed) else ""
 
 
 def _only_service(timeline: Timeline) -> str:
@@ -116,6 +141,8 @@ def _words(expectation: Expectation) -> str:
     if expectation.complete is not None:
         what.append("complete" if expectation.complete else "not complete")
     what += [f"{job} is {reason}" for job, reason in (expectation.reasons or {}).items()]
+    if expectation.serving is not None:
+        what.append(f"{expectation.serving} services serve")
     if expectation.pods_deleted is not None:
         what.append(f"{expectation.pods_deleted} pods deleted")
     service = f" ({expectation.service})" if expectation.service else ""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +28,7 @@ from scaler.sim.actors.nodes import NodeLifecycle, add_node
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.stories.happenings import EventError, Happenings, node_specs
-from scaler.sim.stories.manifests import ManifestError, read_manifests
+from scaler.sim.stories.manifests import ManifestError, copied, read_manifests
 from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.scenario import ControllerEvent, Event, Scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
@@ -116,7 +117,10 @@ class World:
         await self._furnish()
         await self._steer(ControllerEvent.START)
         for path in self._scenario.manifests:
-            await self._apply(path)
+            await self._apply([path])
+        for at, paths, namespace in self._arrivals():
+            if not at:
+                await self._apply(paths, namespace)
 
     def _actors(self) -> Sequence[Actor]:
         timing = self._scenario.timing
@@ -144,20 +148,34 @@ class World:
         with contextlib.suppress(AlreadyExistsError):
             await self._api.create(QUEUES, None, _DEFAULT_QUEUE)
 
-    async def _apply(self, path: Path) -> None:
-        self._recorder.say(MomentKind.EVENT, f"kubectl apply -f {path.name}")
+    def _arrivals(self) -> list[tuple[float, Sequence[Path], str]]:
+        """(time, manifests, namespace) of every copy."""
+        return [
+            (at, copies.manifests, namespace)
+            for copies in self._scenario.copies
+            for at, namespace in copies.arrivals()
+        ]  # fmt: skip
+
+    async def _apply(self, paths: Sequence[Path], namespace: str = "") -> None:
+        """As they are, or as a copy in this namespace."""
+        words = namespace or f"-f {paths[0].name}"
+        self._recorder.say(MomentKind.EVENT, f"kubectl apply {words}")
         try:
-            skipped = await self._happenings.apply_all(read_manifests(path))
+            objs = [obj for path in paths for obj in read_manifests(path)]
+            skipped = await self._happenings.apply_all(copied(objs, namespace) if namespace else objs)
         except (ManifestError, KubeError) as error:
-            self._recorder.say(MomentKind.FAILURE, f"kubectl apply -f {path.name} failed: {error}")
+            self._recorder.say(MomentKind.FAILURE, f"kubectl apply {words} failed: {error}")
             return
         if skipped:
             self._recorder.say(MomentKind.WARNING, f"left out, not known to the simulation: {', '.join(skipped)}")
 
     async def _unfold(self) -> None:
-        for event in sorted(self._scenario.events, key=lambda event: event.at):
-            await self._sleep_until(event.at)
-            await self._perform(event)
+        happening: list[tuple[float, Callable[[], Awaitable[None]]]]
+        happening = [(event.at, partial(self._perform, event)) for event in self._scenario.events]
+        happening += [(at, partial(self._apply, paths, namespace)) for at, paths, namespace in self._arrivals() if at]
+        for at, happen in sorted(happening, key=lambda pair: pair[0]):
+            await self._sleep_until(at)
+            await happen()
         await self._sleep_until(self._scenario.until)
 
     async def _sleep_until(self, moment: float) -> None:
