@@ -28,6 +28,7 @@ from scaler.observe.expectations import Expectations
 from scaler.observe.faults import Source
 from scaler.observe.mode import ModeNow
 from scaler.observe.queue import WorkQueue
+from scaler.observe.rule_groups import RuleGroups
 from scaler.observe.watch import Reflector
 from scaler.observe.watched import OPTIONAL, reflectors, report_reflectors
 from scaler.observe.ways import Ways
@@ -222,10 +223,7 @@ def _admission(app: App) -> Admission:
     """cryptography and aiohttp are imported only where there is a webhook."""
     from scaler.serve.admission import Admission  # noqa: PLC0415
 
-    def groups_of(namespace: str, rule: str) -> tuple[str, ...] | None:
-        found = app.cache.rules.in_force(namespace, rule).rule
-        return found.groups if found is not None else None
-
+    groups_of = RuleGroups(app.cache.config_maps.get).of
     return Admission(app.api, app.clock, app.settings, groups_of=groups_of, answered=app.metrics.webhook_answered)
 
 

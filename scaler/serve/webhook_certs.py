@@ -163,7 +163,7 @@ class CertificateKeeper:
 
 
 class CertificateFiles:
-    """A certificate in files that somebody else renews, cert-manager for example."""
+    """A certificate in files that somebody else renews, cert-manager for example; both may be the same file."""
 
     def __init__(self, shown: ServerCertificate, certificate: Path, key: Path) -> None:
         self._shown = shown
@@ -183,10 +183,12 @@ class CertificateFiles:
 
     async def _read(self) -> str:
         try:
-            certificate, key = [await asyncio.to_thread(path.read_bytes) for path in self._paths]
+            found = {path: await asyncio.to_thread(path.read_bytes) for path in self._paths}
         except OSError as error:
             return f"cannot read {error.filename}: {error.strerror}"
-        return _show(self._shown, KeyPair(certificate, key), str(self._paths[0]))
+        certificate, key = self._paths
+        pair = KeyPair(found[certificate], b"" if key == certificate else found[key])
+        return _show(self._shown, pair, str(certificate))
 
 
 def _show(shown: ServerCertificate, pair: KeyPair, source: str) -> str:

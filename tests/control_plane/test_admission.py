@@ -13,7 +13,7 @@ import re
 import stat
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ from scaler.serve.webhook_certs import CertificateKeeper
 from scaler.settings import Settings
 from scaler.workloads.gates import DELETION_COST, GATE, HELD_COST, MOVED_RULE
 from tests.control_plane.plane import ControlPlane, kubectl_path
-from tests.control_plane.programs import ControlPlaneError
-from tests.control_plane.scaler_process import ACCOUNT, NAMESPACE
+from tests.control_plane.programs import ControlPlaneError, free_ports
+from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
 from tests.control_plane.stage import until, wall_clock
 from tests.jobs import job, rule_config_map
 
@@ -356,7 +356,7 @@ async def test_labels_that_do_not_fit_the_rule_are_warned_of(served: Cluster, tm
 def warnings_of(plane: ControlPlane, namespace: str, obj: Object) -> str:
     """What kubectl prints beside its result."""
     text = json.dumps({**obj, "metadata": {**obj["metadata"], "namespace": namespace}})
-    command = [kubectl_path(), "--kubeconfig", str(plane.admin), "apply", "-f", "-"]
+    command = [kubectl_path(), "--kubeconfig", str(plane.admin), "apply", "-f", "-", "--dry-run=server"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60)
     return done.stderr
 
@@ -397,6 +397,39 @@ async def test_applying_the_manifests_again_leaves_the_authorities_in_place(serv
     assert after["webhooks"] == before["webhooks"]
 
 
+async def test_two_replicas_serve_the_webhook_and_one_is_enough(cluster: Cluster, tmp_path: Path) -> None:
+    ports = free_ports(2)
+    rendered = await cluster.kubectl("kustomize", kustomization(tmp_path, "admission-webhook"))
+    await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, ports[1]))
+    account = await asyncio.to_thread(cluster.plane.grant, NAMESPACE, ACCOUNT)
+    here = await cluster.namespace("webhook-process", HELD)
+    try:
+        async with replica(tmp_path, account, "two", ports[1]) as two:
+            async with replica(tmp_path, account, "one", ports[0]) as one:
+                await until(lambda: cluster.gated(here), "a replica holds pods")
+            await until(lambda: cluster.gated(here), "the other one still does")
+            await cluster.apply(here, rule_config_map())
+            await until(lambda: warned(cluster, here), "the rule's groups are known")
+        for process in (one, two):
+            assert "PRIVATE KEY" not in process.log.read_text()
+            assert process.errors() == []
+            assert process.lines("webhook certificate shown")
+    finally:
+        await unregister(cluster)
+
+
+def replica(folder: Path, account: Path, name: str, port: int) -> AbstractAsyncContextManager[ScalerProcess]:
+    """`scaler run`, whose webhook answers at an address of this machine."""
+    address = ("--webhook-host", "127.0.0.1", "--webhook-service", "127.0.0.1")
+    flags = (*LEASE, *address, "--webhook-port", str(port))
+    return scaler(folder, account, name=name, flags=flags)
+
+
+async def warned(cluster: Cluster, namespace: str) -> bool:
+    words = await asyncio.to_thread(warnings_of, cluster.plane, namespace, job("p0", "prefill"))
+    return 'the rule has no group "prefill"' in words
+
+
 # the guard
 
 
@@ -420,7 +453,7 @@ async def test_only_the_scaler_and_administrators_take_the_gate_off(cluster: Clu
         )
         await cluster.kubectl(*words)
     somebody = await asyncio.to_thread(cluster.plane.grant, here, "somebody")
-    scaler = await asyncio.to_thread(cluster.plane.grant, NAMESPACE, ACCOUNT)
+    ours = await asyncio.to_thread(cluster.plane.grant, NAMESPACE, ACCOUNT)
     for name in ("one", "two"):
         await cluster.apply(here, pod(name, schedulingGates=[FOREIGN, {"name": GATE}]))
 
@@ -438,7 +471,7 @@ async def test_only_the_scaler_and_administrators_take_the_gate_off(cluster: Clu
     await until(refused, "the guard is at work")
     await cluster.kubectl("label", "pod", "one", "-n", here, "a=b", kubeconfig=somebody)
     await cluster.kubectl(*release("one", FOREIGN["name"]), kubeconfig=somebody)
-    await cluster.kubectl(*release("one", GATE), kubeconfig=scaler)
+    await cluster.kubectl(*release("one", GATE), kubeconfig=ours)
     await cluster.kubectl(*release("two", GATE))
     for name in ("one", "two"):
         found = json.loads(await cluster.kubectl("get", "pod", name, "-n", here, "-o", "json"))
