@@ -157,3 +157,24 @@ def test_policies_and_webhook_use_the_same_names() -> None:
     guard = (MANIFESTS / "gate-guard" / "gate-guard.yaml").read_text()
     assert f"'{GATE}'" in guard
     assert f"system:serviceaccount:{NAMESPACE}:mind-cluster-scaler" in guard
+
+
+def test_with_cert_manager_no_right_is_added_and_the_certificate_comes_from_its_secret() -> None:
+    objects = added("admission-webhook", "admission-webhook-cert-manager")
+    roles = {obj["metadata"]["name"] for obj in objects if "Role" in obj["kind"]}
+    assert roles == {obj["metadata"]["name"] for obj in rendered(MANIFESTS / "cluster-wide") if "Role" in obj["kind"]}
+    (certificate,) = (obj for obj in objects if obj["kind"] == "Certificate" and "dnsNames" in obj["spec"])
+    (deployment,) = (obj for obj in objects if obj["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (volume,) = pod["volumes"]
+    (mount,) = pod["containers"][0]["volumeMounts"]
+    variables = {entry["name"]: entry.get("value", NAMESPACE) for entry in pod["containers"][0]["env"]}
+    given = settings.load(argparse.Namespace(), variables)
+    assert certificate["spec"]["dnsNames"] == [given.webhook_service]
+    assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
+    files = (given.webhook_cert_file, given.webhook_key_file)
+    assert files == (f"{mount['mountPath']}/tls.crt", f"{mount['mountPath']}/tls.key")
+    source = f"{NAMESPACE}/{certificate['metadata']['name']}"
+    for obj in objects:
+        if obj["kind"].endswith("WebhookConfiguration"):
+            assert obj["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": source}
