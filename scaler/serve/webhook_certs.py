@@ -127,7 +127,7 @@ class CertificateKeeper:
 
     async def _store(self, secret: Object | None, keys: Keys) -> None:
         data = {name: _base64(value) for name, value in certificates.write(keys).items()}
-        _log.info("webhook certificate written", secret=self._secret, authorities=len(keys.authorities))
+        _log.info("webhook certificate written", name=self._secret, authorities=len(keys.authorities))
         if secret is not None:
             body = {**secret, "data": data}
             await _bounded(self._api.replace(SECRETS, self._namespace, self._secret, body))
