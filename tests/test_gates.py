@@ -173,6 +173,22 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
     run(story())
 
 
+def test_the_pod_group_of_an_instance_belongs_to_the_pods_that_come_later_too() -> None:
+    notes = {"mind-cluster/instance": "p0", "mind-cluster/instance-size": "2"}
+    first, second = (held(f"p0-{i}", "group0", scheduler="volcano", annotations=dict(notes)) for i in range(2))
+
+    async def story() -> None:
+        async with rig(rule_config_map(), first, D0) as on:
+            on.apply(second)
+            await on.settle()
+            (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
+            assert [owner["name"] for owner in group["metadata"]["ownerReferences"]] == ["p0-0", "p0-1"]
+            mates = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] != "d0"]
+            assert {pod["metadata"]["annotations"][GROUP_NAME] for pod in mates} == {group["metadata"]["name"]}
+
+    run(story())
+
+
 def test_a_refused_release_is_told_and_tried_again() -> None:
     async def story() -> None:
         async with rig(*SERVICE, interceptor=RefusesOnce("p0")) as on:
