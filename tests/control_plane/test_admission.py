@@ -7,6 +7,7 @@ certificate works with the rights that the manifests give.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -22,6 +23,7 @@ import yaml
 
 from scaler.kube.api import Object
 from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.serve.reviews import review_ascend_job, review_pod
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
 from scaler.serve.webhook_certs import CertificateKeeper
@@ -32,6 +34,7 @@ from tests.control_plane.programs import ControlPlaneError, free_ports
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
 from tests.control_plane.stage import until, wall_clock
 from tests.jobs import job, rule_config_map
+from tests.serve.reviewing import patched, request
 
 pytestmark = pytest.mark.every_kubernetes
 
@@ -197,6 +200,65 @@ async def test_a_policy_moves_the_labels_of_jobs_and_the_move_outlives_a_second_
     beside_nobody = await cluster.namespace("policy-jobs-create", HELD)
     found = await cluster.apply(beside_nobody, job("p0"))
     assert found["metadata"]["labels"][RULE_LABEL] == "rule"
+
+
+async def test_policies_and_webhook_make_the_same_of_every_pod_and_job(cluster: Cluster, policies: None) -> None:
+    here = await cluster.namespace("policy-same", BESIDE)
+    await until(lambda: cluster.gated(here), "the policies are at work")
+    for objects, review, facts in ((odd_pods(), review_pod, pod_facts), (odd_jobs(), review_ascend_job, job_facts)):
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        words = ("create", "-f", "-", "-n", here, "--dry-run=server", "-o", "yaml")
+        made = list(yaml.safe_load_all(await cluster.kubectl(*words, text=text)))
+        wanted = [patched(obj, review(request(obj))) for obj in objects]
+        assert [facts(obj) for obj in made] == [facts(obj) for obj in wanted]
+        assert sum(found != facts(obj) for found, obj in zip(map(facts, made), objects, strict=True)) > len(objects) / 4
+
+
+def odd_pods() -> list[Object]:
+    """What may differ between pods, in every combination."""
+    labels = ({"app": "web"}, LABELS, {RULE_LABEL: ""})
+    annotations: tuple[Object | None, ...] = (None, {}, {"a/b": "c"}, {DELETION_COST: "7"})
+    gated: tuple[list[Object], ...] = ([], [FOREIGN], [{"name": GATE}], [FOREIGN, {"name": GATE}])
+    made = []
+    for number, (named, noted, held) in enumerate(itertools.product(labels, annotations, gated)):
+        obj = pod(f"p{number}", named, **({"schedulingGates": held} if held else {"nodeName": "n"} if noted else {}))
+        obj["metadata"] |= {"annotations": noted} if noted is not None else {}
+        made.append(obj)
+    return made
+
+
+def odd_jobs() -> list[Object]:
+    named = ({}, {RULE_LABEL: "rule"}, LABELS, {**LABELS, "a/b": "c"}, {GROUP_LABEL: "group0", JOB_ID_LABEL: "m"})
+    templates: tuple[Object | None, ...] = (
+        None,
+        {},
+        {"labels": {}},
+        {"labels": {"app": "x"}},
+        {"labels": {RULE_LABEL: "old"}},
+        {"annotations": {"a": "b"}},
+    )
+    annotations: tuple[Object | None, ...] = (None, {}, {MOVED_RULE: "old", "a/b": "c"})
+    made = []
+    for number, (labels, metadata, noted) in enumerate(itertools.product(named, templates, annotations)):
+        obj = job(f"j{number}", pods=2, labels=dict(labels))
+        obj["metadata"] |= {"annotations": dict(noted)} if noted is not None else {}
+        template = obj["spec"]["replicaSpecs"]["Worker"]["template"]
+        template.pop("metadata")
+        template |= {"metadata": metadata} if metadata is not None else {}
+        made.append(obj)
+    return made
+
+
+def pod_facts(obj: Object) -> Object:
+    meta = obj["metadata"]
+    return {"labels": meta["labels"], "annotations": meta.get("annotations") or {}, "gates": gates(obj)}
+
+
+def job_facts(obj: Object) -> Object:
+    meta, specs = obj["metadata"], obj["spec"]["replicaSpecs"]
+    templates = {name: spec["template"].get("metadata") or {} for name, spec in specs.items()}
+    labels = {name: metadata.get("labels") or {} for name, metadata in templates.items()}
+    return {"labels": meta.get("labels") or {}, "annotations": meta.get("annotations") or {}, "templates": labels}
 
 
 async def test_a_policy_moves_the_files_of_mindie_motors_deployer_under_the_real_definition(
