@@ -211,7 +211,7 @@ async def test_policies_and_webhook_make_the_same_of_every_pod_and_job(cluster: 
         made = list(yaml.safe_load_all(await cluster.kubectl(*words, text=text)))
         wanted = [patched(obj, review(request(obj))) for obj in objects]
         assert [facts(obj) for obj in made] == [facts(obj) for obj in wanted]
-        assert sum(found != facts(obj) for found, obj in zip(map(facts, made), objects, strict=True)) > len(objects) / 4
+        assert sum(found != facts(obj) for found, obj in zip(map(facts, made), objects, strict=True)) >= len(objects) / 4
 
 
 def odd_pods() -> list[Object]:
