@@ -136,3 +136,21 @@ def test_a_held_pod_of_the_new_revision_stops_an_update_and_one_of_the_old_does_
         assert images(stage) == {"db-0": "server:1", "db-1": "server:1", "db-2": "server:2"}
 
     run(main())
+
+
+def test_a_failed_pod_is_replaced_and_on_delete_an_update_waits_for_somebody_else() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        stage.cluster.apply([stateful_set(updateStrategy={"type": "OnDelete"}, **PARALLEL)])
+
+        async def script() -> None:
+            await asyncio.sleep(10)
+            await update(stage, NEW_IMAGE)
+            failed = {"status": {"phase": "Failed"}}
+            await stage.cluster.patch(PODS, "default", "db-1", failed, patch_type=PatchType.MERGE, subresource="status")
+
+        await stage.play(30, *everybody(stage), script=script())
+        assert images(stage) == {"db-0": "server:1", "db-1": "server:2", "db-2": "server:1"}
+
+    run(main())
