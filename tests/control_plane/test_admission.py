@@ -211,7 +211,8 @@ async def test_policies_and_webhook_make_the_same_of_every_pod_and_job(cluster: 
         made = list(yaml.safe_load_all(await cluster.kubectl(*words, text=text)))
         wanted = [patched(obj, review(request(obj))) for obj in objects]
         assert [facts(obj) for obj in made] == [facts(obj) for obj in wanted]
-        assert sum(found != facts(obj) for found, obj in zip(map(facts, made), objects, strict=True)) >= len(objects) / 4
+        changed = [found for found, obj in zip(made, objects, strict=True) if facts(found) != facts(obj)]
+        assert len(objects) > len(changed) >= len(objects) / 4
 
 
 def odd_pods() -> list[Object]:
@@ -240,7 +241,7 @@ def odd_jobs() -> list[Object]:
     annotations: tuple[Object | None, ...] = (None, {}, {MOVED_RULE: "old", "a/b": "c"})
     made = []
     for number, (labels, metadata, noted) in enumerate(itertools.product(named, templates, annotations)):
-        obj = job(f"j{number}", pods=2, labels=dict(labels))
+        obj = job(f"j{number}", pods=2, labels=dict(labels), namespace="policy-same")
         obj["metadata"] |= {"annotations": dict(noted)} if noted is not None else {}
         template = obj["spec"]["replicaSpecs"]["Worker"]["template"]
         template.pop("metadata")
