@@ -37,7 +37,6 @@ from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.sim.stories.census import Condition, InstanceView, census
-from tests.control_plane import ome
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import QUEUE, Stage, until, wall_clock
 
@@ -58,7 +57,7 @@ def kinds_definitions() -> list[Object]:
     """Of every kind but LeaderWorkerSet, whose own one comes with its manager."""
     real = f"{LEADER_WORKER_SETS.plural}.{LEADER_WORKER_SETS.group}"
     others = [crd for crd in workload_definitions() if objects.name(crd) != real]
-    return [*definitions(), *others, ome.definition()]
+    return [*definitions(), *others]
 
 
 Scale = Callable[["KindsStage", int], None]

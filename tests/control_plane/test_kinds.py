@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scaler.sim.actors.infer_operator import InferOperator
+from scaler.sim.actors.ome import Ome
 from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano_jobs import VolcanoJobs
 from scaler.sim.stories.manifests import read_manifests
@@ -26,7 +27,6 @@ from tests.control_plane.kinds_stage import (
     kinds_definitions,
     kinds_staged,
 )
-from tests.control_plane.ome import Ome
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import ALONE, install, scaler
 from tests.control_plane.witness import witnessed

@@ -157,3 +157,26 @@ def test_deployment(real_data: Path) -> None:
         )
 
     run(main())
+
+
+@pytest.mark.parametrize("sample", ["isvc_1P1D_p1pod_d1pod", "isvc_2P1D_p1pod_d2pod", "isvc_4P2D_p2pod_d4pod"])
+def test_ome(real_data: Path, sample: str) -> None:
+    """One pod per instance is a Deployment, several are a LeaderWorkerSet."""
+
+    async def main() -> None:
+        path = real_data / "workload_samples" / "deploy_tool" / f"ome__{sample}__ome-inference_service.yaml"
+        stage, service = await applied(path, "InferenceService")
+        for component in ("engine", "decoder"):
+            part = service["spec"][component]
+            size = part["worker"]["size"] + 1 if "worker" in part else 1
+            pods = [pod for pod in stage.cluster.peek(PODS) if objects.labels_of(pod)["component"] == component]
+            assert len(pods) == part["minReplicas"] * size
+            for pod in pods:
+                labels = objects.labels_of(pod)
+                assert labels["ome.io/inferenceservice"] == objects.name(service)
+                assert labels.items() >= part["labels"].items()
+                assert objects.annotations_of(pod).items() >= part["annotations"].items()
+                grouped = "leaderworkerset.sigs.k8s.io/name" in labels
+                assert (grouped, "pod-template-hash" in labels) == (size > 1, size == 1)
+
+    run(main())
