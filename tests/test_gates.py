@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, PatchType
-from scaler.kube.errors import ForbiddenError
+from scaler.kube.errors import ConflictError, ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
@@ -112,6 +112,18 @@ def test_a_pod_that_arrives_ungated_counts_and_is_told_and_never_deleted() -> No
             assert released(on) == {"p0", "d0"}
             assert ("p0", "HoldNotPossible") in on.events()
             assert on.reason("p1") == "WaitingForRatio"
+
+    run(story())
+
+
+def test_surplus_that_nothing_holds_is_not_taken_back_because_it_would_come_again() -> None:
+    async def story() -> None:
+        async with rig(rule_config_map()) as on:
+            on.apply(held("p0", "group0", gates=()), held("p1", "group0", gates=()))
+            await on.settle(10)
+            assert released(on) == {"p0", "p1"}
+            assert not [write for write in on.writes() if write.startswith("delete pods")]
+            assert {("p0", "HoldNotPossible"), ("p1", "HoldNotPossible")} <= on.events()
 
     run(story())
 
@@ -275,5 +287,27 @@ def test_a_pod_that_volcano_moved_into_a_shared_pod_group_after_its_release_is_m
             (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
             (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"]
             assert pod["metadata"]["annotations"][GROUP_NAME] == group["metadata"]["name"]
+
+    run(story())
+
+
+class ConflictsOnce(Interceptor):
+    """An API server whose cache still has a predecessor of the pod."""
+
+    conflicts = 0
+
+    async def before(self, request: Request) -> None:
+        if request.verb == "patch" and request.resource == PODS and not self.conflicts:
+            self.conflicts += 1
+            raise ConflictError(409, "Conflict", "uid mismatch")
+
+
+def test_a_conflict_about_a_pod_that_is_the_right_one_does_not_leave_it_held() -> None:
+    api = ConflictsOnce()
+
+    async def story() -> None:
+        async with rig(*SERVICE, interceptor=api) as on:
+            assert api.conflicts == 1
+            assert released(on) == {"p0", "d0"}
 
     run(story())

@@ -97,6 +97,7 @@ def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> dict[
     return {
         "faults": job.faults if record.kind != "AscendJob" else (),
         "budget": RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
+        "unheld": len(_ungated(cache, _present(pods))),
         "warnings": tuple(_unheld(cache, record, pods)),
     }
 
@@ -114,8 +115,13 @@ def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Itera
     yield from _arrived_ungated(cache, pods)
 
 
+def _ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
+    """The names of those that arrived without our gate."""
+    return [pod.name for pod in pods if pod.uid in cache.told.ungated]
+
+
 def _arrived_ungated(cache: Cache, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
-    arrived = [pod.name for pod in pods if pod.uid in cache.told.ungated]
+    arrived = _ungated(cache, pods)
     if arrived:
         yield Warning.HOLD_NOT_POSSIBLE, f"{', '.join(arrived)} arrived without the scheduling gate; nothing holds it"
 
@@ -188,6 +194,7 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         revision=place.revision,
         outdated=_is_outdated(cache, membership),
         wanted=cache.owners.wanted(place.maker) if place.maker else 0,
+        unheld=len(_ungated(cache, present)),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         **_counts(pods, faulty),
     )
