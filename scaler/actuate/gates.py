@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from scaler.actuate.writer import Writer
@@ -31,6 +32,8 @@ from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
 from scaler.workloads.kind import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
 
+TRIES = 5
+"""How often a patch is sent that the API server answers with a conflict although the pod is the one that is meant."""
 REFUSALS = (ForbiddenError, InvalidError, BadRequestError)
 
 
@@ -56,12 +59,22 @@ class Gates:
         await _all([self._delete(key, pod) for pod in unbound if not pod.gated])
 
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
-        try:
-            after = await self._writer.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC)
-        except (NotFoundError, ConflictError):
-            return  # deleted, and perhaps made anew: the watch will show it
-        version = str(after["metadata"]["resourceVersion"])
-        self._expectations.expect(key, self._cache.pods, pod.namespace, pod.name, pod.uid, version)
+        """A pod that is gone is not missed. A conflict alone proves nothing: an API server may compare the uid with
+        that of a predecessor of the same name, which only its own cache still has."""
+        for _ in range(TRIES):
+            with suppress(NotFoundError):
+                try:
+                    after = await self._writer.patch(
+                        PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC
+                    )
+                except ConflictError:
+                    if (await self._writer.get(PODS, pod.namespace, pod.name))["metadata"]["uid"] == pod.uid:
+                        continue
+                else:
+                    version = str(after["metadata"]["resourceVersion"])
+                    self._expectations.expect(key, self._cache.pods, pod.namespace, pod.name, pod.uid, version)
+            return
+        raise NotSentError(f"pod {pod.name}: {TRIES} conflicts in a row")
 
     async def _delete(self, key: ServiceKey, pod: PodRecord) -> None:
         await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid, resource_version=pod.resource_version)
