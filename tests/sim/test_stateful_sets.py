@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from scaler.kube.api import PODS, STATEFUL_SETS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
@@ -123,17 +125,19 @@ def test_an_update_goes_down_to_the_partition_and_a_pod_below_it_comes_back_as_i
     run(main())
 
 
-def test_a_held_pod_of_the_new_revision_stops_an_update_and_one_of_the_old_does_not() -> None:
+@pytest.mark.parametrize(("allowed", "image"), [(1, "server:1"), ("100%", "server:1"), (4, "server:2")])
+def test_held_pods_count_as_unavailable_so_that_an_update_waits_for_them(allowed: int | str, image: str) -> None:
     async def main() -> None:
         stage = Stage()
-        stage.cluster.apply([stateful_set(pod=template(**HELD), **PARALLEL)])
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": allowed}}
+        stage.cluster.apply([stateful_set(pod=template(**HELD), updateStrategy=strategy, **PARALLEL)])
 
         async def change() -> None:
             await asyncio.sleep(5)
             await update(stage, NEW_IMAGE)
 
-        await stage.play(30, *everybody(stage), script=change())
-        assert images(stage) == {"db-0": "server:1", "db-1": "server:1", "db-2": "server:2"}
+        await stage.play(20, *everybody(stage), script=change())
+        assert set(images(stage).values()) == {image}
 
     run(main())
 

@@ -1,7 +1,8 @@
 """A stand-in for OME: makes the Deployments and LeaderWorkerSets of InferenceServices, as a client of KubeApi.
 
 As the original it names them `<service>-engine` and `<service>-decoder` (with `lws-` before a LeaderWorkerSet), puts
-the component's labels and annotations on them and on their pods, and rolls without a gap (maxSurge 1).
+the component's labels and annotations on them and on their pods, and rolls without a gap (maxSurge 1) unless it
+is told otherwise.
 Not modelled: runtimes and models, routers, and autoscaling: replicas follow minReplicas.
 Must not: know of rules, gates or instances.
 """
@@ -18,7 +19,9 @@ from scaler.sim.actors.mirror import Mirror
 from scaler.sim.apiserver.kinds import INFERENCE_SERVICES
 
 _SERVICE = "ome.io/inferenceservice"
-_NO_POD_SPEC = frozenset({"minReplicas", "maxReplicas", "labels", "annotations", "runner", "leader", "worker", "size"})
+_NO_POD_SPEC = frozenset(
+    {"minReplicas", "maxReplicas", "deploymentStrategy", "labels", "annotations", "runner", "leader", "worker", "size"}
+)
 _ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
 
 
@@ -63,7 +66,8 @@ def child(service: Object, component: str) -> tuple[Resource, Object]:
     if "leader" not in spec:
         deployment = {
             "replicas": spec["minReplicas"], "selector": {"matchLabels": {"app": name}},
-            "strategy": _ROLLING, "template": {"metadata": marks, "spec": _pod_spec(spec)},
+            "strategy": spec.get("deploymentStrategy") or _ROLLING,
+            "template": {"metadata": marks, "spec": _pod_spec(spec)},
         }  # fmt: skip
         return DEPLOYMENTS, making.body_of(DEPLOYMENTS, name, service, INFERENCE_SERVICES, **marks, spec=deployment)
     group = {

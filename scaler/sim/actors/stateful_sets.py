@@ -1,7 +1,8 @@
 """A stand-in for the StatefulSet controller: pods by ordinal, one after the other or all at once, updates from the top.
 
-Pod templates of earlier revisions are kept in memory only. Not modelled: volume claims, and more than one unavailable
-pod during an update. Must not: know whose StatefulSets these are, or of rules.
+As since Kubernetes 1.35, an update counts every pod that is not available, held ones too, against maxUnavailable before
+it deletes any; older ones replaced a held pod of an old revision at once. Pod templates of earlier revisions are kept
+in memory only. Not modelled: volume claims. Must not: know whose StatefulSets these are, or of rules.
 """
 
 from __future__ import annotations
@@ -58,9 +59,8 @@ class StatefulSets:
             return
         if await self._shrink(replicas, in_order=in_order):
             return
-        outdated = next_outdated(stateful_set, replicas, update)
-        if outdated is not None:
-            await self._hands.delete(PODS, outdated)
+        for pod in next_outdated(stateful_set, replicas, update):
+            await self._hands.delete(PODS, pod)
 
     async def _fill(self, stateful_set: Object, replicas: Replicas, update: str, *, in_order: bool) -> bool:
         """Makes what is missing; True when those in order have to wait for one of them."""
@@ -104,19 +104,23 @@ def ordinal_of(pod: Object) -> int:
     return int(digits) if digits.isdecimal() else -1
 
 
-def next_outdated(stateful_set: Object, replicas: Replicas, update: str) -> Object | None:
-    """The pod that an update deletes next: the highest of an old revision, while all above it are ready."""
+def next_outdated(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
+    """The pods that an update deletes next: the highest of an old revision, as far as maxUnavailable has room."""
     strategy = objects.spec(stateful_set).get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
-        return None
-    for ordinal, pod in sorted(replicas.wanted.items(), reverse=True):
-        if ordinal < _partition(stateful_set):
-            return None
-        if pod is not None and objects.labels_of(pod).get(REVISION) != update and not objects.terminating(pod):
-            return pod
-        if pod is None or not making.ready(pod):
-            return None
-    return None
+        return []
+    whole = making.number(stateful_set, "replicas")
+    allowed = max(1, making.scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), whole, up=False))
+    unavailable = sum(pod is None or not making.ready(pod) for pod in replicas.wanted.values())
+    outdated = [
+        pod
+        for ordinal, pod in sorted(replicas.wanted.items(), reverse=True)
+        if ordinal >= _partition(stateful_set)
+        and pod is not None
+        and objects.labels_of(pod).get(REVISION) != update
+        and not objects.terminating(pod)
+    ]
+    return outdated[: max(0, allowed - unavailable)]
 
 
 def _partition(stateful_set: Object) -> int:
