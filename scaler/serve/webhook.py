@@ -34,12 +34,12 @@ from scaler.serve.tls import ServerCertificate
 
 _DEADLINE = 5.0
 """Seconds: API servers wait two (manifests/admission-webhook)."""
-_KEEP_ALIVE = 90.0
-"""Seconds: an API server keeps its connections, and a handshake costs more than an answer."""
+_KEEP_ALIVE = 150.0
+"""Seconds: an API server closes idle connections after 90, and must be the first, or it writes into a closed one."""
 _MAX_HEADERS = 8190
 _SHORT, _SIMPLE = 16 * 2**10, 256 * 2**10
-"""Bytes of a request that is read at once, within milliseconds: a rule of 1 MiB, wrong all over, takes seconds. Pods and
-jobs are read faster, and must not wait behind a rule."""
+"""Bytes of a request that is read at once, within milliseconds: a rule of 1 MiB, wrong all over, takes seconds. Pods
+and jobs are read faster, and must not wait behind a rule."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler"}
 _log = structlog.get_logger("webhook")
 
