@@ -116,8 +116,8 @@ def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Itera
 
 
 def _ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
-    """The names of those that arrived without our gate."""
-    return [pod.name for pod in pods if pod.uid in cache.told.ungated]
+    """The names of those that arrived without our gate, as a pod that names no rule itself always does."""
+    return [pod.name for pod in pods if pod.uid in cache.told.ungated or (pod.claim is None and not pod.gated)]
 
 
 def _arrived_ungated(cache: Cache, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
