@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from scaler.app import run_controller
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.plan.invariants import violations
 from scaler.plan.model import Plan, Snapshot
@@ -90,9 +90,9 @@ class KindsStage:
 
     # what happens
 
-    def furnish(self) -> None:
+    def furnish(self, *, admission: bool) -> None:
         beside = self.kind is ASCEND_JOBS
-        labels = {NAMESPACE_LABEL: "enabled", **({BESIDE_LABEL: "true"} if beside else {})}
+        labels = {NAMESPACE_LABEL: "enabled", **({BESIDE_LABEL: "true"} if beside else {})} if admission else {}
         namespace = {
             "apiVersion": "v1",
             "kind": "Namespace",
@@ -182,6 +182,10 @@ class KindsStage:
         said = outside.reasons(self.cluster)
         return [said.get((one.service, one.name), "") for one in self.instances(group)]
 
+    def told(self, warning: str) -> set[str]:
+        """The names of instances about which there is an event with this reason."""
+        return {event["involvedObject"]["name"] for event in self.cluster.peek(EVENTS) if event["reason"] == warning}
+
     def running_uids(self) -> set[str]:
         return {objects.uid(pod) for pod in self.cluster.peek(PODS) if objects.phase(pod) == "Running"}
 
@@ -256,10 +260,13 @@ class KindsStage:
 
 
 @asynccontextmanager
-async def kinds_stage(kind: Kind, seed: int = 0) -> AsyncIterator[KindsStage]:
-    """Everybody at work; nothing applied yet. At the end no witness has anything to say, and all are still alive."""
+async def kinds_stage(kind: Kind, seed: int = 0, *, admission: bool = True) -> AsyncIterator[KindsStage]:
+    """Everybody at work; nothing applied yet. At the end no witness has anything to say, and all are still alive.
+
+    `admission`: the namespace has opted in to it.
+    """
     on = KindsStage(kind, seed)
-    on.furnish()
+    on.furnish(admission=admission)
     settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": "auto"})
     api = on.cluster.client("world")
     lives = [actor.run() for actor in (*makers(api, on.clock), *machines(api, on.clock, seed))]

@@ -6,12 +6,14 @@ and deleted. Witnesses look at every release from outside.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from scaler.sim import loop
+from scaler.sim.actors import objects
 from scaler.sim.stories.play import silence_logs
 from tests.campaign import outside
 from tests.simulation.kinds import (
@@ -112,6 +114,23 @@ def test_the_rule_and_the_replicas_are_edited_and_held_instances_go_first(kind: 
             assert on.running_uids() < running
 
     run(story(), seed)
+
+
+@every_kind
+def test_where_nothing_holds_pods_none_is_deleted_and_every_instance_is_reported(kind: Kind) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind, admission=False) as on:
+            on.add_nodes(1)
+            await on.rule(*TWO_ONE)
+            await on.apply(3, 1)
+            await asyncio.sleep(60)
+            assert [write for write in on.cluster.writes("scaler") if write.verb == "delete"] == []
+            reported = on.told("HoldNotPossible")
+            made = [one for one in on.instances("prefill") if one.pods]
+            names = [{one.name, *(objects.name(pod) for pod in one.pods)} for one in made]
+            assert [known for known in names if known.isdisjoint(reported)] == []
+
+    run(story())
 
 
 @every_kind
