@@ -18,6 +18,7 @@ from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
     LEADER_WORKER_SETS,
+    NAMESPACES,
     NODES,
     PODS,
     QUEUES,
@@ -28,7 +29,7 @@ from scaler.kube.api import (
     PatchType,
     Resource,
 )
-from scaler.kube.errors import AlreadyExistsError
+from scaler.kube.errors import AlreadyExistsError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.mirror import Mirror
@@ -162,6 +163,17 @@ class KindsStage(Stage):
         """`apply` or `delete` the service's files."""
         self.plane.kubectl(verb, *flags, *(word for path in self.platform.files for word in ("-f", path)))
 
+    async def settled(self) -> None:
+        """Wait until no namespace of this name is going away."""
+        await until(self._settled, f"namespace {self.platform.namespace} is there or not")
+
+    async def _settled(self) -> bool:
+        try:
+            found = await self.api.get(NAMESPACES, None, self.platform.namespace)
+        except NotFoundError:
+            return True
+        return not objects.terminating(found)
+
     async def _gone(self) -> bool:
         return not await self.pods(self.platform.namespace)
 
@@ -192,6 +204,7 @@ async def kinds_staged(plane: ControlPlane, platform: Platform) -> AsyncIterator
         tasks = [actors.create_task(actor.run()) for actor in lives]
         with suppress(AlreadyExistsError):
             await api.create(QUEUES, None, QUEUE)
+        await stage.settled()
         await stage.add_npu_nodes(platform.floor)
         try:
             yield stage

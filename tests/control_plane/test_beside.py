@@ -67,9 +67,10 @@ async def _beside(plane: ControlPlane, platform: Platform, folder: Path) -> Asyn
     """An operator that has replicas, the policies in force, a scaler in mode auto, and room for what needs no NPUs."""
     kubeconfig = install(plane)
     plane.kubectl("apply", "-f", _POLICIES / "pods.yaml", "-f", _POLICIES / "ascendjobs.yaml")
-    await until(lambda: _namespace(plane), "there is a namespace, and it is not the one that is going away")
-    plane.kubectl("label", "--overwrite", "namespace", "mindie", *_LABELS)
     async with kinds_staged(plane, platform) as stage, witnessed(stage.api, WATCHED, census_of_pods):
+        with suppress(ControlPlaneError):
+            plane.kubectl("create", "namespace", "mindie")
+        plane.kubectl("label", "--overwrite", "namespace", "mindie", *_LABELS)
         for resource, namespace, body in (
             (NAMESPACES, None, {"metadata": {"name": NAMESPACE}}),
             (DEPLOYMENTS, NAMESPACE, deployment()),
@@ -82,14 +83,6 @@ async def _beside(plane: ControlPlane, platform: Platform, folder: Path) -> Asyn
             yield stage
             assert process.errors() == []
             assert [line["acting"] for line in process.lines("mode")] == ["releases pods"]
-
-
-async def _namespace(plane: ControlPlane) -> bool:
-    with suppress(ControlPlaneError):
-        plane.kubectl("create", "namespace", "mindie")
-    with suppress(ControlPlaneError):
-        return plane.kubectl("get", "namespace", "mindie", "--output", "jsonpath={.status.phase}") == "Active"
-    return False
 
 
 async def _in_force(plane: ControlPlane) -> bool:
