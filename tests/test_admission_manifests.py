@@ -26,6 +26,7 @@ COMPONENTS = ("admission-webhook", "admission-policy", "gate-guard")
 ALLOWED = {
     ("", "secrets", None): {"create"},
     ("", "secrets", "mind-cluster-scaler-webhook"): {"get", "update"},
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", "mind-cluster-scaler-pods"): {"get"},
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "mind-cluster-scaler"): {"get", "patch"},
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mind-cluster-scaler"): {"get", "patch"},
 }
@@ -125,7 +126,7 @@ def test_an_included_network_policy_lets_api_servers_in() -> None:
     assert {entry["containerPort"] for entry in container["ports"]} == set(ports)
 
 
-def test_rights_are_added_for_one_secret_and_two_configurations_and_nothing_else() -> None:
+def test_rights_are_added_for_one_secret_two_configurations_and_one_binding_and_nothing_else() -> None:
     base = {obj["metadata"]["name"] for obj in rendered(MANIFESTS / "cluster-wide") if obj["kind"].endswith("Role")}
     roles = [obj for obj in added(*COMPONENTS) if obj["kind"].endswith("Role") and obj["metadata"]["name"] not in base]
     held: dict[tuple[str, str, str | None], set[str]] = {}
