@@ -26,6 +26,7 @@ from scaler.kube.errors import KubeError, NotFoundError, UnknownOutcomeError
 from scaler.serve import certificates
 from scaler.serve.certificates import Keys
 from scaler.serve.tls import KeyPair, ServerCertificate
+from scaler.workloads.gates import WEBHOOK
 
 PERIOD = 10.0
 """Seconds between two looks of the leader: so long may a configuration that was just applied lack its caBundle."""
@@ -59,7 +60,7 @@ class CertificateKeeper:
 
     def __init__(
         self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str,
-        names: Sequence[str], configuration: str = "mind-cluster-scaler",
+        names: Sequence[str], configuration: str = WEBHOOK,
     ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
