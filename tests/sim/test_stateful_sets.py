@@ -136,8 +136,23 @@ def test_held_pods_count_as_unavailable_so_that_an_update_waits_for_them(allowed
             await asyncio.sleep(5)
             await update(stage, NEW_IMAGE)
 
-        await stage.play(20, *everybody(stage), script=change())
+        await stage.play(20, StatefulSets(stage.cluster, counts_unavailable=True), script=change())
         assert set(images(stage).values()) == {image}
+
+    run(main())
+
+
+def test_older_ones_replace_a_held_pod_at_once_and_wait_for_what_comes_instead() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([stateful_set(pod=template(**HELD), **PARALLEL)])
+
+        async def change() -> None:
+            await asyncio.sleep(5)
+            await update(stage, NEW_IMAGE)
+
+        await stage.play(20, StatefulSets(stage.cluster), script=change())
+        assert images(stage) == {"db-0": "server:1", "db-1": "server:1", "db-2": "server:2"}
 
     run(main())
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from scaler.kube.api import (
@@ -64,15 +65,16 @@ class WhenUsed:
         await self._make(self._api).run()
 
 
-def makers(api: KubeApi) -> Sequence[WhenUsed]:
+def makers(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUsed]:
     """The controllers of Kubernetes, Volcano, LeaderWorkerSet, AIBrix, OME and Infer Operator that lead to pods.
 
     Ascend Operator is not among them: where the scaler makes the pods of AscendJobs, it does not run.
+    `counts_unavailable`: StatefulSets are updated as since Kubernetes 1.35.
     """
     return [
         WhenUsed(api, Deployments, DEPLOYMENTS),
         WhenUsed(api, ReplicaSets, REPLICA_SETS),
-        WhenUsed(api, StatefulSets, STATEFUL_SETS),
+        WhenUsed(api, partial(StatefulSets, counts_unavailable=counts_unavailable), STATEFUL_SETS),
         WhenUsed(api, LeaderWorkerSets, LEADER_WORKER_SETS),
         WhenUsed(api, StormServices, STORM_SERVICES, ROLE_SETS, POD_SETS),
         WhenUsed(api, InferOperator, INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS),

@@ -1,9 +1,9 @@
 """A stand-in for MindIE Controller's one way of scaling down: a surplus prefill instance exits non-zero.
 
-Inside each service it watches for a decode instance whose pods find no node, or are not even made because its PodGroup
-finds no room. When that has lasted `patience` seconds
-and more prefill instances run than the smallest ratio needs, the newest of them is told to exit; the fault actor then
-deletes its pods. Only a service whose controller pod runs does this, one instance per `patience`.
+Inside each service it watches for a decode instance whose pods find no node, or, beside Ascend Operator, are not even
+made because its PodGroup finds no room. When that has lasted `patience` seconds and more prefill instances run than the
+smallest ratio needs, the newest of them is told to exit; the fault actor then deletes its pods. Only a service whose
+controller pod runs does this, one instance per `patience`.
 Must not: delete anything, or read more of the rule than MindIE does (groups by position: prefill, then decode).
 """
 
@@ -31,13 +31,16 @@ Service = tuple[str, str, str]
 
 
 class MindIEController:
-    """Follows all services at once, as one MindIE Controller per service would."""
+    """Follows all services at once, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
 
-    def __init__(self, api: KubeApi, clock: Clock, *, patience: float = 60.0, exit_code: int = 1) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, exit_code: int = 1, beside: bool = False
+    ) -> None:
         self._api = api
         self._clock = clock
         self._patience = patience
         self._exit_code = exit_code
+        self._beside = beside
         self._mirror = Mirror(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._short_since: dict[Service, float] = {}
 
@@ -102,7 +105,7 @@ class MindIEController:
 
     def _queued(self) -> set[str]:
         """The jobs whose PodGroup is Pending: Ascend Operator makes no pods of them."""
-        groups = self._mirror.all(POD_GROUPS)
+        groups = self._mirror.all(POD_GROUPS) if self._beside else []
         return {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
 
     def _controller_runs(self, service: Service) -> bool:

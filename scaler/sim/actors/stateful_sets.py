@@ -1,8 +1,9 @@
 """A stand-in for the StatefulSet controller: pods by ordinal, one after the other or all at once, updates from the top.
 
-As since Kubernetes 1.35, an update counts every pod that is not available, held ones too, against maxUnavailable before
-it deletes any; older ones replaced a held pod of an old revision at once. Pod templates of earlier revisions are kept
-in memory only. Not modelled: volume claims. Must not: know whose StatefulSets these are, or of rules.
+An update replaces a pod of an old revision whatever its condition, and then waits until it is ready. Since Kubernetes
+1.35 (`counts_unavailable`) every pod that is not available, held ones too, counts against maxUnavailable first, so that
+one held pod may stop an update. Pod templates of earlier revisions are kept in memory only.
+Not modelled: volume claims. Must not: know whose StatefulSets these are, or of rules.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class Replicas(msgspec.Struct, frozen=True):
 
 
 class StatefulSets:
-    """Follows all StatefulSets and their pods."""
+    """Follows all StatefulSets and their pods. `counts_unavailable`: as since Kubernetes 1.35."""
 
-    def __init__(self, api: KubeApi) -> None:
+    def __init__(self, api: KubeApi, *, counts_unavailable: bool = False) -> None:
+        self._doomed = within_budget if counts_unavailable else next_outdated
         self._mirror = Mirror(api, STATEFUL_SETS, PODS)
         self._hands = Hands(api, self._mirror)
         self._templates: dict[str, Object] = {}
@@ -59,7 +61,7 @@ class StatefulSets:
             return
         if await self._shrink(replicas, in_order=in_order):
             return
-        for pod in next_outdated(stateful_set, replicas, update):
+        for pod in self._doomed(stateful_set, replicas, update):
             await self._hands.delete(PODS, pod)
 
     async def _fill(self, stateful_set: Object, replicas: Replicas, update: str, *, in_order: bool) -> bool:
@@ -105,14 +107,26 @@ def ordinal_of(pod: Object) -> int:
 
 
 def next_outdated(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
+    """The pod that an update deletes next: the highest of an old revision, while all above it are ready."""
+    outdated = _outdated(stateful_set, replicas, update)
+    above = [pod for ordinal, pod in replicas.wanted.items() if not outdated or ordinal > ordinal_of(outdated[0])]
+    return outdated[:1] if all(pod is not None and making.ready(pod) for pod in above) else []
+
+
+def within_budget(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
     """The pods that an update deletes next: the highest of an old revision, as far as maxUnavailable has room."""
-    strategy = objects.spec(stateful_set).get("updateStrategy") or {}
-    if strategy.get("type") == "OnDelete":
-        return []
+    rolling = (objects.spec(stateful_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
     whole = making.number(stateful_set, "replicas")
-    allowed = max(1, making.scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), whole, up=False))
+    allowed = max(1, making.scaled(rolling.get("maxUnavailable", 1), whole, up=False))
     unavailable = sum(pod is None or not making.ready(pod) for pod in replicas.wanted.values())
-    outdated = [
+    return _outdated(stateful_set, replicas, update)[: max(0, allowed - unavailable)]
+
+
+def _outdated(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
+    """Pods that an update still has to replace, the highest first; none where somebody else deletes them."""
+    if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
+        return []
+    return [
         pod
         for ordinal, pod in sorted(replicas.wanted.items(), reverse=True)
         if ordinal >= _partition(stateful_set)
@@ -120,7 +134,6 @@ def next_outdated(stateful_set: Object, replicas: Replicas, update: str) -> list
         and objects.labels_of(pod).get(REVISION) != update
         and not objects.terminating(pod)
     ]
-    return outdated[: max(0, allowed - unavailable)]
 
 
 def _partition(stateful_set: Object) -> int:
