@@ -45,6 +45,8 @@ _log = structlog.get_logger("app")
 
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for fault reports, which this process may have no right to read."""
+SETTLED = 15.0
+"""Seconds of leadership until it is looked what is set up in the cluster."""
 PULSE = 5.0
 """Seconds between two looks at whether the decision loop turns."""
 
@@ -194,6 +196,7 @@ class App:
 
     async def _resync(self) -> None:
         """The safety net: it should never find anything, and counts when it does."""
+        await asyncio.sleep(SETTLED)  # by then a webhook of ours has been trusted for the first time
         while True:
             await self.ways.look()
             await asyncio.sleep(self.settings.resync_period)
