@@ -103,6 +103,14 @@ class KindsStage(Stage):
         counts = {self.platform.prefill: prefill, self.platform.decode: decode}
         await self.runs(self.platform.service, **counts)
 
+    async def seats(self) -> dict[str, tuple[str, ...]]:
+        """Nodes of the instances that run, by name."""
+        return {view.name: view.nodes for view in await self.views() if view.condition is Condition.RUNNING}
+
+    async def has(self, instances: int, group: str) -> bool:
+        """Whether there are so many, held ones included."""
+        return sum(view.group == group for view in await self.views()) == instances
+
     async def lose(self, group: str) -> str:
         """A node under a running instance of this group stops answering, and Volcano ends its pods; the node's name."""
         views = [view for view in await self.views() if view.group == group and view.condition is Condition.RUNNING]
@@ -223,7 +231,13 @@ async def climb_degrade_and_recover(stage: KindsStage) -> None:
 
 
 async def _scale_and_edit_the_rule(stage: KindsStage) -> None:
-    """A third prefill instance waits, although there is room, until the rule has one."""
+    """A third prefill instance waits, although there is room, until the rule has one. Scaled down it goes first."""
+    running = await stage.seats()
+    stage.platform.scale(stage, 3)
+    await stage.says(stage.platform.prefill, "NotInRatio")
+    stage.platform.scale(stage, 2)
+    await until(lambda: stage.has(2, stage.platform.prefill), "the third instance is gone", stage.views)
+    assert await stage.seats() == running
     stage.platform.scale(stage, 3)
     await stage.says(stage.platform.prefill, "NotInRatio")
     await stage.edit_rule((3, 1), (2, 1), (1, 1))
