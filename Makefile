@@ -70,6 +70,7 @@ control-plane: dev  ## Build Kubernetes' own programs for the tests, once (minut
 .PHONY: bench-reaction
 bench-reaction: dev  ## Measure on a real API server: reaction, bursts, rest, failover (docs/reference/performance.md)
 	@$(PY) -m tests.control_plane.bench_reaction $(ARGS)
+	@$(PY) -m tests.control_plane.bench_gates
 
 ##@ Ship it
 .PHONY: lock

@@ -28,6 +28,7 @@ from scaler.observe.expectations import Expectations
 from scaler.observe.faults import Source
 from scaler.observe.mode import ModeNow
 from scaler.observe.queue import WorkQueue
+from scaler.observe.rule_groups import RuleGroups
 from scaler.observe.watch import Reflector
 from scaler.observe.watched import OPTIONAL, reflectors, report_reflectors
 from scaler.observe.ways import Ways
@@ -44,6 +45,8 @@ _log = structlog.get_logger("app")
 
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
+SETTLED = 15.0
+"""Seconds of leadership until it is looked what is set up in the cluster."""
 PULSE = 5.0
 """Seconds between two looks at whether the decision loop turns."""
 
@@ -221,6 +224,7 @@ class App:
 
     async def _resync(self) -> None:
         """The safety net: it should never find anything, and counts when it does."""
+        await asyncio.sleep(SETTLED)  # by then a webhook of ours has been trusted for the first time
         while True:
             await self.ways.look()
             await asyncio.sleep(self.settings.resync_period)
@@ -261,10 +265,7 @@ def _admission(app: App) -> Admission:
     """cryptography and aiohttp are imported only where there is a webhook."""
     from scaler.serve.admission import Admission  # noqa: PLC0415
 
-    def groups_of(namespace: str, rule: str) -> tuple[str, ...] | None:
-        found = app.cache.rules.in_force(namespace, rule).rule
-        return found.groups if found is not None else None
-
+    groups_of = RuleGroups(app.cache.config_maps.get).of
     return Admission(app.api, app.clock, app.settings, groups_of=groups_of, answered=app.metrics.webhook_answered)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from scaler.plan.model import (
@@ -75,7 +76,9 @@ def instances(draw: st.DrawFn, number: int) -> Instance:
     if draw(st.integers(0, 2)) == 0:
         shape |= draw(made_by_others())
     shape["leftovers"] = shape.get("pods", 0) > 0 or draw(st.integers(0, 4)) == 0
-    return instance(f"{letter}{number}", draw(st.sampled_from(State)), **shape)
+    one = instance(f"{letter}{number}", draw(st.sampled_from(State)), **shape)
+    waits = one.pods > one.gated + one.bound  # only what waits for the scheduler can be in the wrong PodGroup
+    return msgspec.structs.replace(one, misplaced=one.misplaced and waits)
 
 
 @st.composite
@@ -89,6 +92,7 @@ def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
         "outdated": not alone and draw(st.booleans()),
         "wanted": draw(st.sampled_from((0, 0, 1, 2, 3))),
         "budget": draw(st.none() | budget),
+        "misplaced": draw(st.integers(0, 9)) == 0,
     } | draw(st.sampled_from(({}, {}, {"pods": SIZE, "gated": SIZE})))
 
 

@@ -26,6 +26,7 @@ COMPONENTS = ("admission-webhook", "admission-policy", "gate-guard")
 ALLOWED = {
     ("", "secrets", None): {"create"},
     ("", "secrets", "mind-cluster-scaler-webhook"): {"get", "update"},
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", "mind-cluster-scaler-pods"): {"get"},
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "mind-cluster-scaler"): {"get", "patch"},
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mind-cluster-scaler"): {"get", "patch"},
 }
@@ -125,7 +126,7 @@ def test_an_included_network_policy_lets_api_servers_in() -> None:
     assert {entry["containerPort"] for entry in container["ports"]} == set(ports)
 
 
-def test_rights_are_added_for_one_secret_and_two_configurations_and_nothing_else() -> None:
+def test_rights_are_added_for_one_secret_two_configurations_and_one_binding_and_nothing_else() -> None:
     base = {obj["metadata"]["name"] for obj in rendered(MANIFESTS / "cluster-wide") if obj["kind"].endswith("Role")}
     roles = [obj for obj in added(*COMPONENTS) if obj["kind"].endswith("Role") and obj["metadata"]["name"] not in base]
     held: dict[tuple[str, str, str | None], set[str]] = {}
@@ -157,3 +158,24 @@ def test_policies_and_webhook_use_the_same_names() -> None:
     guard = (MANIFESTS / "gate-guard" / "gate-guard.yaml").read_text()
     assert f"'{GATE}'" in guard
     assert f"system:serviceaccount:{NAMESPACE}:mind-cluster-scaler" in guard
+
+
+def test_with_cert_manager_no_right_is_added_and_the_certificate_comes_from_its_secret() -> None:
+    objects = added("admission-webhook", "admission-webhook-cert-manager")
+    roles = {obj["metadata"]["name"] for obj in objects if "Role" in obj["kind"]}
+    assert roles == {obj["metadata"]["name"] for obj in rendered(MANIFESTS / "cluster-wide") if "Role" in obj["kind"]}
+    (certificate,) = (obj for obj in objects if obj["kind"] == "Certificate" and "dnsNames" in obj["spec"])
+    (deployment,) = (obj for obj in objects if obj["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (volume,) = pod["volumes"]
+    (mount,) = pod["containers"][0]["volumeMounts"]
+    variables = {entry["name"]: entry.get("value", NAMESPACE) for entry in pod["containers"][0]["env"]}
+    given = settings.load(argparse.Namespace(), variables)
+    assert certificate["spec"]["dnsNames"] == [given.webhook_service]
+    assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
+    files = (given.webhook_cert_file, given.webhook_key_file)
+    assert files == (f"{mount['mountPath']}/tls.crt", f"{mount['mountPath']}/tls.key")
+    source = f"{NAMESPACE}/{certificate['metadata']['name']}"
+    for obj in objects:
+        if obj["kind"].endswith("WebhookConfiguration"):
+            assert obj["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": source}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, PatchType
-from scaler.kube.errors import ForbiddenError
+from scaler.kube.errors import ConflictError, ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
@@ -116,6 +116,18 @@ def test_a_pod_that_arrives_ungated_counts_and_is_told_and_never_deleted() -> No
     run(story())
 
 
+def test_surplus_that_nothing_holds_is_not_taken_back_because_it_would_come_again() -> None:
+    async def story() -> None:
+        async with rig(rule_config_map()) as on:
+            on.apply(held("p0", "group0", gates=()), held("p1", "group0", gates=()))
+            await on.settle(10)
+            assert released(on) == {"p0", "p1"}
+            assert not [write for write in on.writes() if write.startswith("delete pods")]
+            assert {("p0", "HoldNotPossible"), ("p1", "HoldNotPossible")} <= on.events()
+
+    run(story())
+
+
 def test_without_a_rule_nothing_is_released_and_every_pod_says_why() -> None:
     async def story() -> None:
         async with rig(P0, held("d0", "group1", job_id="")) as on:
@@ -169,6 +181,22 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
                 for pod in on.cluster.peek(PODS, NAMESPACE)
             }
             assert groups == {"p0": group["metadata"]["name"], "p1": "podgroup-of-all", "d0": None}
+
+    run(story())
+
+
+def test_the_pod_group_of_an_instance_belongs_to_the_pods_that_come_later_too() -> None:
+    notes = {"mind-cluster/instance": "p0", "mind-cluster/instance-size": "2"}
+    first, second = (held(f"p0-{i}", "group0", scheduler="volcano", annotations=dict(notes)) for i in range(2))
+
+    async def story() -> None:
+        async with rig(rule_config_map(), first, D0) as on:
+            on.apply(second)
+            await on.settle()
+            (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
+            assert [owner["name"] for owner in group["metadata"]["ownerReferences"]] == ["p0-0", "p0-1"]
+            mates = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] != "d0"]
+            assert {pod["metadata"]["annotations"][GROUP_NAME] for pod in mates} == {group["metadata"]["name"]}
 
     run(story())
 
@@ -259,5 +287,27 @@ def test_a_pod_that_volcano_moved_into_a_shared_pod_group_after_its_release_is_m
             (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
             (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"]
             assert pod["metadata"]["annotations"][GROUP_NAME] == group["metadata"]["name"]
+
+    run(story())
+
+
+class ConflictsOnce(Interceptor):
+    """An API server whose cache still has a predecessor of the pod."""
+
+    conflicts = 0
+
+    async def before(self, request: Request) -> None:
+        if request.verb == "patch" and request.resource == PODS and not self.conflicts:
+            self.conflicts += 1
+            raise ConflictError(409, "Conflict", "uid mismatch")
+
+
+def test_a_conflict_about_a_pod_that_is_the_right_one_does_not_leave_it_held() -> None:
+    api = ConflictsOnce()
+
+    async def story() -> None:
+        async with rig(*SERVICE, interceptor=api) as on:
+            assert api.conflicts == 1
+            assert released(on) == {"p0", "d0"}
 
     run(story())

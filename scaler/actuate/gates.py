@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from scaler.actuate.writer import Writer
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
-from scaler.kube.errors import BadRequestError, ConflictError, ForbiddenError, InvalidError, KubeError, NotFoundError
+from scaler.kube.errors import (
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    NotSentError,
+)
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.instances import VOLCANOS_OWN, instance_of, starts_with_leader
@@ -21,8 +30,10 @@ from scaler.observe.pods import PodRecord
 from scaler.plan.model import ServiceKey
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
 from scaler.workloads.kind import Membership
-from scaler.workloads.podgroups import own_pod_group, own_pod_group_name
+from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
 
+TRIES = 5
+"""How often a patch is sent that the API server answers with a conflict although the pod is the one that is meant."""
 REFUSALS = (ForbiddenError, InvalidError, BadRequestError)
 
 
@@ -58,12 +69,22 @@ class Gates:
         self._expectations.expect_gone(key, self._cache.pods, pod.namespace, pod.name, pod.uid)
 
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
-        try:
-            after = await self._writer.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC)
-        except (NotFoundError, ConflictError):
-            return  # deleted, and perhaps made anew: the watch will show it
-        version = str(after["metadata"]["resourceVersion"])
-        self._expectations.expect(key, self._cache.pods, pod.namespace, pod.name, pod.uid, version)
+        """A pod that is gone is not missed. A conflict alone proves nothing: an API server may compare the uid with
+        that of a predecessor of the same name, which only its own cache still has."""
+        for _ in range(TRIES):
+            with suppress(NotFoundError):
+                try:
+                    after = await self._writer.patch(
+                        PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC
+                    )
+                except ConflictError:
+                    if (await self._writer.get(PODS, pod.namespace, pod.name))["metadata"]["uid"] == pod.uid:
+                        continue
+                else:
+                    version = str(after["metadata"]["resourceVersion"])
+                    self._expectations.expect(key, self._cache.pods, pod.namespace, pod.name, pod.uid, version)
+            return
+        raise NotSentError(f"pod {pod.name}: {TRIES} conflicts in a row")
 
     async def _delete(self, key: ServiceKey, pod: PodRecord) -> None:
         await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid, resource_version=pod.resource_version)
@@ -77,9 +98,22 @@ class Gates:
         waiting = [pod for pod in pods if not pod.node and pod.claim is not None and pod.claim.volcano]
         if membership is None or not membership.place.shares_pod_group or not waiting:
             return
-        name = self._own_group(pods) or await self._make_group(key, uid, membership, pods)
+        name = self._own_group(pods) or own_pod_group_name(membership.place.name, pods[0].uid)
         moving = [pod for pod in waiting if pod.claim is not None and pod.claim.pod_group != name]
+        if self._exists(pods[0].namespace, name):
+            await self._join(name, moving)
+        else:
+            await self._make_group(name, key, membership, pods)
         await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: name})}) for pod in moving])
+
+    async def _join(self, name: str, pods: Sequence[PodRecord]) -> None:
+        """Let the PodGroup belong to these too: those that it was made for may go before them."""
+        for pod in pods:
+            owner = {"op": "add", "path": "/metadata/ownerReferences/-", "value": owner_reference(pod.name, pod.uid)}
+            try:
+                await self._writer.patch(POD_GROUPS, pod.namespace, name, [owner], patch_type=PatchType.JSON)
+            except NotFoundError as error:
+                raise NotSentError(f"PodGroup {name} has gone, which the watch has not shown yet") from error
 
     def _own_group(self, pods: Sequence[PodRecord]) -> str:
         """The PodGroup that some of them are in already and that is theirs alone; "" when there is none."""
@@ -90,12 +124,10 @@ class Gates:
     def _exists(self, namespace: str, name: str) -> bool:
         return not name.startswith(VOLCANOS_OWN) and self._cache.pod_groups.get(namespace, name) is not None
 
-    async def _make_group(self, key: ServiceKey, uid: str, membership: Membership, pods: Sequence[PodRecord]) -> str:
+    async def _make_group(self, name: str, key: ServiceKey, membership: Membership, pods: Sequence[PodRecord]) -> None:
         """It belongs to the pods that are there, and goes with the last of them."""
         first, *others = pods
-        name = own_pod_group_name(membership.place.name, first.uid)
-        if self._exists(first.namespace, name):
-            return name
+        uid = membership.place.instance
         body = own_pod_group(
             name,
             membership,
@@ -107,7 +139,6 @@ class Gates:
         made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
         store = self._cache.pod_groups
         self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])
-        return name
 
 
 def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]:

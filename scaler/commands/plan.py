@@ -18,7 +18,7 @@ from scaler.commands.rulefile import RuleFileError, load_rule
 from scaler.plan.counts import MOST, Case, decide, unknown_groups
 from scaler.rules.rule import Rule
 
-HELP = """Say what a rule decides for given counts of instances, and why.
+HELP = """Say what a rule decides for given counts of instances, and why; or what becomes of several services on some nodes.
 
 RULE is a file with the ConfigMap (YAML) or its bare JSON, or - for standard input. Counts are GROUP=NUMBER,...; a group
 that is not mentioned has none. In-flight instances count as admitted with no pod on a node yet.
@@ -26,6 +26,10 @@ that is not mentioned has none. In-flight instances count as admitted with no po
   scaler plan rule.yaml --running group0=1 --held group0=1,group1=1
   scaler plan rule.yaml --table
   scaler plan rule.yaml --cases cases.jsonl      one {"running": {}, "in_flight": {}, "held": {}} per line
+  scaler plan '20x rule.yaml' big.yaml --nodes '40x huawei.com/Ascend910=8,pool=a' --nodes nodes.yaml
+
+With --nodes, every RULE is a service with all jobs of its largest ratio, `20x RULE` twenty of them, earlier ones older.
+They start on empty nodes, each pod with 8 huawei.com/Ascend910 unless --needs or --jobs say otherwise.
 
 Exit code: 0 answered, 1 the rule or a case is bad, 2 usage."""
 
@@ -35,7 +39,7 @@ EXIT_USAGE = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "rule", metavar="RULE", help="file with the rule's ConfigMap or its bare JSON; - = standard input"
+        "rules", metavar="RULE", nargs="+", help="file with the rule's ConfigMap or its bare JSON; - = standard input"
     )
     for name, meaning in (
         ("running", "that run"),
@@ -47,6 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument("--cases", metavar="FILE", help="answer each JSON line of FILE (- = standard input) with one")
     parser.add_argument("--table", action="store_true", help="print every state of the ladder and what it admits")
+    nodes = parser.add_argument_group("several services on the same nodes")
+    for name, metavar, meaning in (
+        ("nodes", "NODES", "'40x RESOURCE=N,LABEL=VALUE,...', or a file as 'kubectl get nodes -o yaml' writes it"),
+        ("needs", "[GROUP:]NEEDS", "what each pod (of the group) asks for: RESOURCE=N,... and its node selector"),
+        ("jobs", "FILE", "AscendJobs, or a folder of them: what the instances of their rule and group ask for"),
+    ):
+        nodes.add_argument(f"--{name}", action="append", metavar=metavar, default=[], help=meaning)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
 
 
@@ -55,8 +66,10 @@ def run(args: argparse.Namespace) -> int:
     conflict = _conflict(args)
     if conflict:
         return _usage(conflict)
+    if args.nodes:
+        return _answer_nodes(args)
     try:
-        loaded = load_rule(args.rule)
+        loaded = load_rule(args.rules[0])
     except RuleFileError as error:
         sys.stderr.write(str(error))
         return EXIT_BAD_INPUT
@@ -72,13 +85,19 @@ def run(args: argparse.Namespace) -> int:
 def _conflict(args: argparse.Namespace) -> str:
     """Which options do not go together; "" when all do."""
     counted = any(counts is not None for counts in (args.running, args.in_flight, args.held))
+    if args.nodes:
+        return "--nodes starts with nothing running; leave out counts, --cases and --table" if (
+            counted or args.cases or args.table
+        ) else ""
+    if len(args.rules) > 1 or args.needs or args.jobs:
+        return "several rules, --needs and --jobs are about nodes; say which with --nodes '40x huawei.com/Ascend910=8'"
     if args.cases and args.table:
         return "--cases and --table are two different questions; ask one at a time"
     if counted and (args.cases or args.table):
         return "--running, --in-flight and --held ask about one state; leave them out with --cases or --table"
     if args.table and args.format == "json":
         return "--table is for people and has no JSON form; use --cases for programs"
-    if args.cases == "-" == args.rule:
+    if args.cases == "-" == args.rules[0]:
         return "RULE and --cases cannot both be standard input; write one of them to a file"
     return ""
 
@@ -106,6 +125,26 @@ def _answer(rule: Rule, args: argparse.Namespace, *, paused: bool) -> int:
     decision = decide(rule, case, paused=paused)
     text = msgspec.json.encode(decision).decode() + "\n" if args.format == "json" else in_words(rule, decision)
     sys.stdout.write(text)
+    return 0
+
+
+def _answer_nodes(args: argparse.Namespace) -> int:
+    """Loaded only here: whoever asks about counts does not wait for it."""
+    from scaler.commands import nodes, whatif  # noqa: PLC0415
+    from scaler.commands.whatif_text import in_words as in_words_of_nodes  # noqa: PLC0415
+
+    try:
+        found = nodes.read_nodes(args.nodes)
+        services = nodes.services(args.rules, needs=args.needs, jobs=nodes.read_jobs(args.jobs))
+    except RuleFileError as error:
+        sys.stderr.write(str(error))
+        return EXIT_BAD_INPUT
+    except nodes.BadInputError as error:
+        sys.stderr.write(f"scaler plan: {error}\n")
+        return EXIT_BAD_INPUT
+    answer = whatif.what_if(services, found)
+    as_json = args.format == "json"
+    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n" if as_json else in_words_of_nodes(answer))
     return 0
 
 

@@ -31,6 +31,9 @@ class RuleFileError(Exception):
 class LoadedRule(NamedTuple):
     rule: Rule
     options: RuleOptions
+    name: str
+    """Of the ConfigMap; of bare JSON that of its file."""
+    namespace: str = "default"
 
 
 def load_rule(file: str) -> LoadedRule:
@@ -48,7 +51,7 @@ def load_rule(file: str) -> LoadedRule:
     rule, findings = read_document(text)
     if rule is None:
         raise _error(findings, name, text)
-    return LoadedRule(rule, RuleOptions())
+    return LoadedRule(rule, RuleOptions(), "rule" if file == "-" else Path(file).stem)
 
 
 def _from_manifest(text: str, name: str) -> LoadedRule:
@@ -62,7 +65,8 @@ def _from_manifest(text: str, name: str) -> LoadedRule:
         raise RuleFileError(f"{name}: one rule is asked about, this file has {names}; give a file with one\n")
     if maps[0].rule is None:
         raise _error(maps[0].findings, name, text)
-    return LoadedRule(maps[0].rule, _options(maps[0]))
+    found_in = maps[0].object
+    return LoadedRule(maps[0].rule, _options(maps[0]), found_in.name or "rule", found_in.namespace or "default")
 
 
 def _options(found: RuleMap) -> RuleOptions:

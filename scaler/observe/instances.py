@@ -100,6 +100,7 @@ def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> dict[
     return {
         "faults": job.faults if record.kind != "AscendJob" else (),
         "budget": RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
+        "unheld": len(_ungated(cache, _present(pods))),
         "warnings": tuple(_unheld(cache, record, pods)),
     }
 
@@ -117,8 +118,13 @@ def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Itera
     yield from _arrived_ungated(cache, pods)
 
 
+def _ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
+    """The names of those that arrived without our gate, as a pod that names no rule itself always does."""
+    return [pod.name for pod in pods if pod.uid in cache.told.ungated or (pod.claim is None and not pod.gated)]
+
+
 def _arrived_ungated(cache: Cache, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
-    arrived = [pod.name for pod in pods if pod.uid in cache.told.ungated]
+    arrived = _ungated(cache, pods)
     if arrived:
         yield Warning.HOLD_NOT_POSSIBLE, f"{', '.join(arrived)} arrived without the scheduling gate; nothing holds it"
 
@@ -192,6 +198,7 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         outdated=_is_outdated(cache, membership),
         **_asked_by_pods(present, size),
         wanted=cache.owners.wanted(place.maker) if place.maker else 0,
+        unheld=len(_ungated(cache, present)),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         **_counts(pods, faulty),
     )

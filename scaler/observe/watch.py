@@ -258,7 +258,10 @@ class _Feed(Generic[T, R]):
         if self._must_list and isinstance(error, NotFoundError | ForbiddenError):
             self._parent.synced_or_absent.set()
         if isinstance(error, NotFoundError):
-            self.problem = f"{what} are not installed in the cluster"
+            absent = f"{what} are not installed in the cluster"
+            if self.problem == absent:
+                return  # said already; it is asked again every few seconds
+            self.problem = absent
         else:
             self.problem = f"{'listing' if self._must_list else 'watching'} {what}{where}: {error}"
         _log.warning("watch interrupted", resource=what, namespace=self._scope, after=round(lived, 3), error=str(error))

@@ -90,6 +90,8 @@ def _made_by_others(instance: Instance, action: Action, rule: str) -> Iterator[s
 
 
 def _reclaim(instance: Instance, policy: Policy) -> Iterator[str]:
+    if instance.unheld:
+        yield f"L4: {instance.name} is reclaimed though nothing would hold {instance.unheld} of its pods again"
     if instance.bound:
         yield f"S3: {instance.name} is reclaimed though {instance.bound} of its pods are bound to a node"
     if not affords_reclaim(instance, policy):

@@ -164,6 +164,8 @@ class Instance(msgspec.Struct, frozen=True):
     """Its owner makes instances of a newer revision now."""
     wanted: int = 0
     """Instances that its owner is told to have (spec.replicas), those of a rollout's surge left out; 0 = not known."""
+    unheld: int = 0
+    """Pods that came without our gate: nothing holds them, and what is deleted of them comes again at once."""
     misplaced: bool = False
     """A released pod of it is in a PodGroup that it shares with other instances: that has to be mended."""
     budget: RestartBudget | None = None

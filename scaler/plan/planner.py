@@ -229,10 +229,12 @@ def _once_admitted(member: Member) -> Reason:
 
 
 def _reclaim(group: Group, groups: dict[str, Group], policy: Policy, *, missing: bool) -> list[Action]:
-    """Take unbound surplus back when some group misses an instance; a half-made surplus instance in any case."""
+    """Take unbound surplus back when some group misses an instance; a half-made surplus instance in any case. What
+    nothing holds would come again, and so without end."""
     if group.occupied <= group.target:
         return []
-    unbound = (m for m in group.partly if m.state is State.ADMITTED and not m.instance.bound)
+    admitted = (m for m in group.partly if m.state is State.ADMITTED and not m.instance.unheld)
+    unbound = (m for m in admitted if not m.instance.bound)
     candidates = newest_admission_first(m for m in unbound if missing or _is_incomplete(m))
     candidates.sort(key=lambda m: affords_reclaim(m.instance, policy), reverse=True)
     chosen: list[Member] = []

@@ -28,7 +28,7 @@ class Admission:
         self._keeper: CertificateKeeper | None = None
         self._files: CertificateFiles | None = None
         if settings.webhook_cert_file:
-            key = Path(settings.webhook_key_file)
+            key = Path(settings.webhook_key_file or settings.webhook_cert_file)
             self._files = CertificateFiles(certificate, Path(settings.webhook_cert_file), key)
         else:
             self._keeper = CertificateKeeper(

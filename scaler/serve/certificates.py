@@ -126,11 +126,6 @@ def write(keys: Keys) -> dict[str, bytes]:
     }
 
 
-def names_of_service(service: str) -> tuple[str, ...]:
-    """What API servers call a Service `name.namespace.svc`; another name or an address stands for itself."""
-    return (service, f"{service}.cluster.local") if service.endswith(".svc") else (service,)
-
-
 def _alive(authorities: Sequence[x509.Certificate], now: float) -> tuple[x509.Certificate, ...]:
     return tuple(authority for authority in authorities if _ends(authority) > now)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import NamedTuple
@@ -33,15 +34,17 @@ from scaler.serve.tls import ServerCertificate
 
 _DEADLINE = 5.0
 """Seconds: API servers wait two (manifests/admission-webhook)."""
-_KEEP_ALIVE = 90.0
-"""Seconds: an API server keeps its connections, and a handshake costs more than an answer."""
+_KEEP_ALIVE = 150.0
+"""Seconds: an API server closes idle connections after 90, and must be the first, or it writes into a closed one."""
 _MAX_HEADERS = 8190
-_SMALL = 64 * 2**10
-"""Bytes of a request that the linter reads within a few milliseconds."""
+_SHORT, _SIMPLE = 16 * 2**10, 256 * 2**10
+"""Bytes of a request that is read at once, within milliseconds: a rule of 1 MiB, wrong all over, takes seconds. Pods
+and jobs are read faster, and must not wait behind a rule."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler"}
 _log = structlog.get_logger("webhook")
 
 Review = Callable[[bytes], Answer]
+Answering = Callable[[bytes], Awaitable[Answer]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -76,31 +79,41 @@ async def serve_webhook(state: WebhookState, host: str, port: int) -> AsyncItera
 def application(state: WebhookState) -> web.Application:
     """The aiohttp application; for `serve_webhook`, and for tests without TLS."""
     app = web.Application(middlewares=[_guard], client_max_size=MAX_BODY)
-    reviews: dict[str, Review] = {
-        "/mutate/pods": review_pod,
-        "/mutate/ascendjobs": review_ascend_job,
-        "/validate/rules": review_rule,
-        "/validate/labels": partial(review_labels, groups_of=state.groups_of),
+    aside = ThreadPoolExecutor(1, "long-review")  # one at a time: threads take turns with the decision loop
+    app.on_cleanup.append(partial(_end, aside))
+    reviews: dict[str, tuple[Review, int]] = {
+        "/mutate/pods": (review_pod, _SIMPLE),
+        "/mutate/ascendjobs": (review_ascend_job, _SIMPLE),
+        "/validate/rules": (review_rule, _SHORT),
+        "/validate/labels": (partial(review_labels, groups_of=state.groups_of), _SHORT),
     }
-    for path, review in reviews.items():
-        app.router.add_post(path, _handler(state, path, review))
+    for path, (review, at_once) in reviews.items():
+        app.router.add_post(path, _handler(state, path, _answering(review, at_once, aside)))
     return app
 
 
-def _handler(state: WebhookState, path: str, review: Review) -> Handler:
+def _answering(review: Review, at_once: int, aside: Executor) -> Answering:
+    async def answer(body: bytes) -> Answer:
+        if len(body) <= at_once:
+            return review(body)
+        return await asyncio.get_running_loop().run_in_executor(aside, review, body)
+
+    return answer
+
+
+def _handler(state: WebhookState, path: str, answering: Answering) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        answer = await _answered(review, await request.read())
+        answer = await answering(await request.read())
         state.answered(path, answer.outcome, loop.time() - began)
         return web.Response(body=encode(answer), content_type="application/json")
 
     return handle
 
 
-async def _answered(review: Review, body: bytes) -> Answer:
-    """A long document goes to a thread, so that pods and the decision loop do not wait for it."""
-    return review(body) if len(body) <= _SMALL else await asyncio.to_thread(review, body)
+async def _end(aside: Executor, _app: web.Application) -> None:
+    aside.shutdown(wait=False, cancel_futures=True)
 
 
 @web.middleware

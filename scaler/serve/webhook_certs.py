@@ -26,6 +26,7 @@ from scaler.kube.errors import KubeError, NotFoundError, UnknownOutcomeError
 from scaler.serve import certificates
 from scaler.serve.certificates import Keys
 from scaler.serve.tls import KeyPair, ServerCertificate
+from scaler.workloads.gates import WEBHOOK
 
 PERIOD = 10.0
 """Seconds between two looks of the leader: so long may a configuration that was just applied lack its caBundle."""
@@ -59,7 +60,7 @@ class CertificateKeeper:
 
     def __init__(
         self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str,
-        names: Sequence[str], configuration: str = "mind-cluster-scaler",
+        names: Sequence[str], configuration: str = WEBHOOK,
     ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
@@ -127,7 +128,7 @@ class CertificateKeeper:
 
     async def _store(self, secret: Object | None, keys: Keys) -> None:
         data = {name: _base64(value) for name, value in certificates.write(keys).items()}
-        _log.info("webhook certificate written", secret=self._secret, authorities=len(keys.authorities))
+        _log.info("webhook certificate written", name=self._secret, authorities=len(keys.authorities))
         if secret is not None:
             body = {**secret, "data": data}
             await _bounded(self._api.replace(SECRETS, self._namespace, self._secret, body))
@@ -163,7 +164,7 @@ class CertificateKeeper:
 
 
 class CertificateFiles:
-    """A certificate in files that somebody else renews, cert-manager for example."""
+    """A certificate in files that somebody else renews, cert-manager for example; both may be the same file."""
 
     def __init__(self, shown: ServerCertificate, certificate: Path, key: Path) -> None:
         self._shown = shown
@@ -183,10 +184,12 @@ class CertificateFiles:
 
     async def _read(self) -> str:
         try:
-            certificate, key = [await asyncio.to_thread(path.read_bytes) for path in self._paths]
+            found = {path: await asyncio.to_thread(path.read_bytes) for path in self._paths}
         except OSError as error:
             return f"cannot read {error.filename}: {error.strerror}"
-        return _show(self._shown, KeyPair(certificate, key), str(self._paths[0]))
+        certificate, key = self._paths
+        pair = KeyPair(found[certificate], b"" if key == certificate else found[key])
+        return _show(self._shown, pair, str(certificate))
 
 
 def _show(shown: ServerCertificate, pair: KeyPair, source: str) -> str:

@@ -64,8 +64,8 @@ def own_pod_group(
             "name": name,
             "namespace": meta.get("namespace"),
             "ownerReferences": [
-                _owner(meta.get("name"), meta.get("uid"), first=True),
-                *(_owner(other, uid, first=False) for other, uid in others),
+                owner_reference(meta.get("name"), meta.get("uid"), first=True),
+                *(owner_reference(other, uid) for other, uid in others),
             ],
             "labels": _copied(as_mapping(meta.get("labels")), _LABELS),
             "annotations": _copied(annotations, _ANNOTATIONS) | told,
@@ -78,8 +78,8 @@ def own_pod_group(
     }
 
 
-def _owner(name: Any, uid: Any, *, first: bool) -> Object:
-    """`controller` must be there: MindCluster's plugin reads it without asking whether it is."""
+def owner_reference(name: Any, uid: Any, *, first: bool = False) -> Object:
+    """Of a pod. `controller` must be there: MindCluster's plugin reads it without asking whether it is."""
     return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": first}
 
 

@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant("repeated events are taken in again", watch, "_Feed._take", "if version <=", f"{NEVER}version <="),
     Mutant("an older record replaces a newer", store, "Store.apply", "if version and version <", f"{NEVER}version <"),
     Mutant("decides before everything is listed", app, "App._synced", "await reflector.synced.wait()", "pass"),
-    Mutant("reclaims what is bound", planner, "_reclaim", "and not m.instance.bound", ""),
+    Mutant("reclaims what is bound", planner, "_reclaim", "if not m.instance.bound", ""),
     Mutant("deletes what is bound", actuator, "Actuator._take_back", "if not pod.node and", "if"),
     Mutant("never reclaims", planner, "_act", "missing=missing and snapshot.policy.reclaim", "missing=False"),
     Mutant("a PodGroup goes unseen pods or not", actuator, "Actuator._delete_group", "if pod:", f"{NEVER}pod:"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from scaler.clock import Clock
@@ -25,6 +25,7 @@ from scaler.kube.api import (
 from scaler.sim.apiserver.interceptor import Request
 from scaler.sim.apiserver.store import Change
 from scaler.workloads.run_policy import ROUNDS_ANNOTATION
+from tests.campaign.releases import RULE, held, wrong_group_patch, wrong_patch
 
 MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
 OWN_SUFFIXES = ("-scaler-status", "-scaler-last-valid")
@@ -53,6 +54,10 @@ class Witness:
         self._attempts: dict[str, deque[float]] = {}
         self._jobs: dict[str, dict[str, str]] = {}
         """uid -> labels of every AscendJob that ever was."""
+        self._ruled: set[str] = set()
+        """uid of every pod that named a rule itself."""
+        self.released: Callable[[Object, str], None] = lambda _pod, _what: None
+        """Called with each pod from which our gate was taken, just after."""
         self._writers: list[str] = []
         """Lives in the order of their first effective write."""
 
@@ -98,6 +103,8 @@ class Witness:
         if change.resource == ASCEND_JOBS:
             metadata = change.after.object["metadata"]
             self._jobs[metadata["uid"]] = {**self._jobs.get(metadata["uid"], {}), **metadata.get("labels", {})}
+        elif change.resource == PODS and RULE in change.after.object["metadata"].get("labels", {}):
+            self._ruled.add(change.after.object["metadata"]["uid"])
         who = self._actor[0] if self._actor else "-"
         self.note(f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)} {who}")
         if self._actor is not None:
@@ -115,7 +122,9 @@ class Witness:
             self.last_action = self.last_write
         if not late:
             self._fence(life, what)
-        if change.resource in MADE_FOR_INSTANCES:
+        if self._is_of_others(change):
+            self._of_others(change, request, what)
+        elif change.resource in MADE_FOR_INSTANCES:
             self._instance_object(change, what)
         elif change.resource == ASCEND_JOBS:
             self._job(change, what)
@@ -130,6 +139,35 @@ class Witness:
             self._writers.append(life)
         elif self._writers[-1] != life:
             self.fail(f"S7: {what}: after {self._writers[-1]} had written")
+
+    def _is_of_others(self, change: Change) -> bool:
+        """A pod that names a rule itself, or the PodGroup of one: it was made by others, or stands in for theirs."""
+        subject = change.after.object if change.before is None else change.before.object
+        if change.resource == PODS:
+            return RULE in subject["metadata"].get("labels", {})
+        owners = {owner["uid"] for owner in subject["metadata"].get("ownerReferences", ())}
+        return change.resource == POD_GROUPS and not owners.isdisjoint(self._ruled)
+
+    def _of_others(self, change: Change, request: Request, what: str) -> None:
+        """Pods are released or, unbound, deleted; PodGroups are made. Nothing else."""
+        if change.before is None:
+            if change.resource == PODS:
+                self.fail(f"S8: {what}: others make its pods")
+            return
+        before, after = change.before.object, change.after.object
+        if request.verb == "patch" and change.resource == PODS:
+            for wrong in wrong_patch(before, after, request.body):
+                self.fail(f"S8: {what}: {wrong}")
+            if held(before) and not held(after):
+                self.counts["release"] += 1
+                self.released(after, what)
+        elif request.verb == "patch":
+            for wrong in wrong_group_patch(before, after):
+                self.fail(f"S8: {what}: {wrong}")
+        elif request.verb != "delete" or change.resource != PODS:
+            self.fail(f"S8: {what}: not the scaler's to change")
+        elif before["spec"].get("nodeName"):
+            self.fail(f"S3: {what}: bound to {before['spec']['nodeName']}")
 
     def _instance_object(self, change: Change, what: str) -> None:
         subject = change.after.object if change.before is None else change.before.object

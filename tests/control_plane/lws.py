@@ -17,11 +17,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from scaler.kube.api import Object, Resource
+from scaler.kube.api import Object
 from tests.control_plane.build import LWS, ensure
 from tests.control_plane.programs import Program, answers_ok, free_ports
 
-LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
 NAME = "leaderworkerset.sigs.k8s.io/name"
 """Label of every pod of a LeaderWorkerSet; its manager looks at no other pods."""
 _SETS = "leaderworkerset-x-k8s-io-v1-leaderworkerset"

@@ -6,6 +6,7 @@ may do everything, and any service account (`grant`). Nothing in it outlives it.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -279,6 +280,7 @@ class ControlPlane:
         """A KubeApi, by default admin's."""
         async with connect(kubeconfig=str(kubeconfig or self.admin), request_timeout=request_timeout) as api:
             yield api
+        await asyncio.sleep(0.1)  # aiohttp leaves the end of TLS connections to later rounds of the loop
 
     @property
     def _audit_log(self) -> Path:

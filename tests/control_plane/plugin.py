@@ -3,7 +3,8 @@
 These tests run in real time, on machines that others use too: one that fails is run once more, and the last lines count
 how often that was needed. A test that fails twice has failed.
 A test that takes `plane` runs against the default Kubernetes version; a module with
-`pytestmark = pytest.mark.every_kubernetes` runs against all of them. Nothing is left out without a line about it.
+`pytestmark = pytest.mark.every_kubernetes` runs against all of them, one with `kubernetes_from(36)` against the oldest
+from 1.36 on. Nothing is left out without a line about it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "every_kubernetes: run against every Kubernetes version, not only the default")
+    config.addinivalue_line("markers", "kubernetes_from(minor): run against the oldest version that is as new as this")
     config.addinivalue_line("markers", "plane_options(**options): PlaneOptions of the module's control plane")
 
 
@@ -43,8 +45,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "plane" not in metafunc.fixturenames:
         return
     chosen = _chosen(metafunc.config)
-    everywhere = any(mark.name == "every_kubernetes" for mark in metafunc.definition.iter_markers())
-    metafunc.parametrize("plane", chosen if everywhere else chosen[:1], indirect=True, scope="module")
+    marks = {mark.name: mark for mark in metafunc.definition.iter_markers()}
+    if "kubernetes_from" in marks:
+        fitting = [version for version in chosen if _minor(version) >= marks["kubernetes_from"].args[0]]
+        chosen = tuple(sorted(fitting, key=_minor)[:1])
+    elif "every_kubernetes" not in marks:
+        chosen = chosen[:1]
+    metafunc.parametrize("plane", chosen, indirect=True, scope="module")
+
+
+def _minor(version: str) -> int:
+    return int(version.split(".")[1])
 
 
 def _chosen(config: pytest.Config) -> tuple[str, ...]:

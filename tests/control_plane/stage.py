@@ -48,9 +48,11 @@ class Stage:
         """Further machines with eight NPUs each (sixteen of kind A3): npu-0, npu-1, ..."""
         labels = _NPU_LABELS | ({"accelerator-type": "module-a3-16"} if a3 else {})
         for number in range(len(self._specs), len(self._specs) + count):
-            spec = NodeSpec(f"npu-{number}", npu=16 if a3 else 8, labels=labels)
-            self._specs[spec.name] = spec
-            await add_node(self.api, spec)
+            await self.add_node(NodeSpec(f"npu-{number}", npu=16 if a3 else 8, labels=labels))
+
+    async def add_node(self, spec: NodeSpec) -> None:
+        self._specs[spec.name] = spec
+        await add_node(self.api, spec)
 
     async def node(self, name: str, fate: NodeFate) -> None:
         await befall(self.api, self._specs[name], fate)

@@ -7,13 +7,14 @@ certificate works with the rights that the manifests give.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
 import stat
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,18 @@ import yaml
 
 from scaler.kube.api import Object
 from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.serve.reviews import review_ascend_job, review_pod
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
 from scaler.serve.webhook_certs import CertificateKeeper
 from scaler.settings import Settings
 from scaler.workloads.gates import DELETION_COST, GATE, HELD_COST, MOVED_RULE
 from tests.control_plane.plane import ControlPlane, kubectl_path
-from tests.control_plane.programs import ControlPlaneError
-from tests.control_plane.scaler_process import ACCOUNT, NAMESPACE
+from tests.control_plane.programs import ControlPlaneError, free_ports
+from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
 from tests.control_plane.stage import until, wall_clock
 from tests.jobs import job, rule_config_map
+from tests.serve.reviewing import patched, request
 
 pytestmark = pytest.mark.every_kubernetes
 
@@ -199,6 +202,66 @@ async def test_a_policy_moves_the_labels_of_jobs_and_the_move_outlives_a_second_
     assert found["metadata"]["labels"][RULE_LABEL] == "rule"
 
 
+async def test_policies_and_webhook_make_the_same_of_every_pod_and_job(cluster: Cluster, policies: None) -> None:
+    here = await cluster.namespace("policy-same", BESIDE)
+    await until(lambda: cluster.gated(here), "the policies are at work")
+    for objects, review, facts in ((odd_pods(), review_pod, pod_facts), (odd_jobs(), review_ascend_job, job_facts)):
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        words = ("create", "-f", "-", "-n", here, "--dry-run=server", "-o", "yaml")
+        made = list(yaml.safe_load_all(await cluster.kubectl(*words, text=text)))
+        wanted = [patched(obj, review(request(obj))) for obj in objects]
+        assert [facts(obj) for obj in made] == [facts(obj) for obj in wanted]
+        changed = [found for found, obj in zip(made, objects, strict=True) if facts(found) != facts(obj)]
+        assert len(objects) > len(changed) >= len(objects) / 4
+
+
+def odd_pods() -> list[Object]:
+    """What may differ between pods, in every combination."""
+    labels = ({"app": "web"}, LABELS, {RULE_LABEL: ""})
+    annotations: tuple[Object | None, ...] = (None, {}, {"a/b": "c"}, {DELETION_COST: "7"})
+    gated: tuple[list[Object], ...] = ([], [FOREIGN], [{"name": GATE}], [FOREIGN, {"name": GATE}])
+    made = []
+    for number, (named, noted, held) in enumerate(itertools.product(labels, annotations, gated)):
+        obj = pod(f"p{number}", named, **({"schedulingGates": held} if held else {"nodeName": "n"} if noted else {}))
+        obj["metadata"] |= {"annotations": noted} if noted is not None else {}
+        made.append(obj)
+    return made
+
+
+def odd_jobs() -> list[Object]:
+    named = ({}, {RULE_LABEL: "rule"}, LABELS, {**LABELS, "a/b": "c"}, {GROUP_LABEL: "group0", JOB_ID_LABEL: "m"})
+    templates: tuple[Object | None, ...] = (
+        None,
+        {},
+        {"labels": {}},
+        {"labels": {"app": "x"}},
+        {"labels": {RULE_LABEL: "old"}},
+        {"annotations": {"a": "b"}},
+    )
+    annotations: tuple[Object | None, ...] = (None, {}, {MOVED_RULE: "old", "a/b": "c"})
+    made = []
+    for number, (labels, metadata, noted) in enumerate(itertools.product(named, templates, annotations)):
+        obj = job(f"j{number}", pods=2, labels=dict(labels), namespace="policy-same")
+        obj["metadata"] |= {"annotations": dict(noted)} if noted is not None else {}
+        template = obj["spec"]["replicaSpecs"]["Worker"]["template"]
+        template.pop("metadata")
+        template |= {"metadata": metadata} if metadata is not None else {}
+        made.append(obj)
+    return made
+
+
+def pod_facts(obj: Object) -> Object:
+    meta = obj["metadata"]
+    return {"labels": meta["labels"], "annotations": meta.get("annotations") or {}, "gates": gates(obj)}
+
+
+def job_facts(obj: Object) -> Object:
+    meta, specs = obj["metadata"], obj["spec"]["replicaSpecs"]
+    templates = {name: spec["template"].get("metadata") or {} for name, spec in specs.items()}
+    labels = {name: metadata.get("labels") or {} for name, metadata in templates.items()}
+    return {"labels": meta.get("labels") or {}, "annotations": meta.get("annotations") or {}, "templates": labels}
+
+
 async def test_a_policy_moves_the_files_of_mindie_motors_deployer_under_the_real_definition(
     cluster: Cluster, policies: None, real_data: Path
 ) -> None:
@@ -356,7 +419,7 @@ async def test_labels_that_do_not_fit_the_rule_are_warned_of(served: Cluster, tm
 def warnings_of(plane: ControlPlane, namespace: str, obj: Object) -> str:
     """What kubectl prints beside its result."""
     text = json.dumps({**obj, "metadata": {**obj["metadata"], "namespace": namespace}})
-    command = [kubectl_path(), "--kubeconfig", str(plane.admin), "apply", "-f", "-"]
+    command = [kubectl_path(), "--kubeconfig", str(plane.admin), "apply", "-f", "-", "--dry-run=server"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60)
     return done.stderr
 
@@ -397,6 +460,39 @@ async def test_applying_the_manifests_again_leaves_the_authorities_in_place(serv
     assert after["webhooks"] == before["webhooks"]
 
 
+async def test_two_replicas_serve_the_webhook_and_one_is_enough(cluster: Cluster, tmp_path: Path) -> None:
+    ports = free_ports(2)
+    rendered = await cluster.kubectl("kustomize", kustomization(tmp_path, "admission-webhook"))
+    await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, ports[1]))
+    account = await asyncio.to_thread(cluster.plane.grant, NAMESPACE, ACCOUNT)
+    here = await cluster.namespace("webhook-process", HELD)
+    try:
+        async with replica(tmp_path, account, "two", ports[1]) as two:
+            async with replica(tmp_path, account, "one", ports[0]) as one:
+                await until(lambda: cluster.gated(here), "a replica holds pods")
+            await until(lambda: cluster.gated(here), "the other one still does")
+            await cluster.apply(here, rule_config_map())
+            await until(lambda: warned(cluster, here), "the rule's groups are known")
+        for process in (one, two):
+            assert "PRIVATE KEY" not in process.log.read_text()
+            assert process.errors() == []
+            assert process.lines("webhook certificate shown")
+    finally:
+        await unregister(cluster)
+
+
+def replica(folder: Path, account: Path, name: str, port: int) -> AbstractAsyncContextManager[ScalerProcess]:
+    """`scaler run`, whose webhook answers at an address of this machine."""
+    address = ("--webhook-host", "127.0.0.1", "--webhook-service", "127.0.0.1")
+    flags = (*LEASE, *address, "--webhook-port", str(port))
+    return scaler(folder, account, name=name, flags=flags)
+
+
+async def warned(cluster: Cluster, namespace: str) -> bool:
+    words = await asyncio.to_thread(warnings_of, cluster.plane, namespace, job("p0", "prefill"))
+    return 'the rule has no group "prefill"' in words
+
+
 # the guard
 
 
@@ -420,7 +516,7 @@ async def test_only_the_scaler_and_administrators_take_the_gate_off(cluster: Clu
         )
         await cluster.kubectl(*words)
     somebody = await asyncio.to_thread(cluster.plane.grant, here, "somebody")
-    scaler = await asyncio.to_thread(cluster.plane.grant, NAMESPACE, ACCOUNT)
+    ours = await asyncio.to_thread(cluster.plane.grant, NAMESPACE, ACCOUNT)
     for name in ("one", "two"):
         await cluster.apply(here, pod(name, schedulingGates=[FOREIGN, {"name": GATE}]))
 
@@ -438,7 +534,7 @@ async def test_only_the_scaler_and_administrators_take_the_gate_off(cluster: Clu
     await until(refused, "the guard is at work")
     await cluster.kubectl("label", "pod", "one", "-n", here, "a=b", kubeconfig=somebody)
     await cluster.kubectl(*release("one", FOREIGN["name"]), kubeconfig=somebody)
-    await cluster.kubectl(*release("one", GATE), kubeconfig=scaler)
+    await cluster.kubectl(*release("one", GATE), kubeconfig=ours)
     await cluster.kubectl(*release("two", GATE))
     for name in ("one", "two"):
         found = json.loads(await cluster.kubectl("get", "pod", name, "-n", here, "-o", "json"))

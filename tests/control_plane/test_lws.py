@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from scaler.kube.api import NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.kube.api import LEADER_WORKER_SETS, NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.workloads.gates import GATE, GROUP_NAME
 from tests.control_plane import lws
@@ -28,8 +28,8 @@ _TEMPLATE: Object = {
     },
 }
 _SET: Object = {
-    "apiVersion": lws.LEADER_WORKER_SETS.api_version,
-    "kind": lws.LEADER_WORKER_SETS.kind,
+    "apiVersion": LEADER_WORKER_SETS.api_version,
+    "kind": LEADER_WORKER_SETS.kind,
     "metadata": {"name": "decode"},
     "spec": {
         "replicas": 2,
@@ -48,7 +48,7 @@ class Groups:
 
     async def make(self) -> None:
         await self.api.create(NAMESPACES, None, {"metadata": {"name": self.namespace}})
-        await self.api.create(lws.LEADER_WORKER_SETS, self.namespace, copy.deepcopy(_SET))
+        await self.api.create(LEADER_WORKER_SETS, self.namespace, copy.deepcopy(_SET))
         await until(self._there, "two groups of two pods", self.pods)
 
     async def pods(self) -> dict[str, Object]:

@@ -59,6 +59,9 @@ class Stopwatch:
             "create", resource, body["metadata"]["name"], self._api.create(resource, namespace, body)
         )
 
+    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **how: Any) -> Any:
+        return await self._timed("patch", resource, name, self._api.patch(resource, namespace, name, patch, **how))
+
     async def _timed(self, verb: str, resource: Resource, name: str, call: Any) -> Any:
         number = len(self.notes)
         self._note("send", verb, resource, name, number)

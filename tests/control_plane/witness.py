@@ -33,7 +33,7 @@ def census_of_jobs(mirror: Mirror) -> dict[str, list[InstanceView]]:
 class Witness:
     """`broken` is what went wrong, in words; `most` what each group ever occupied at once.
 
-    While `pairs` is True an instance more per group is no over-admission: one of the newest revision beside an old one.
+    While `pairs` is True twice the target is no over-admission: one of the newest revision beside each outdated one.
     """
 
     def __init__(self, api: KubeApi, resources: Sequence[Resource] = _JOBS, look: Census = census_of_jobs) -> None:
@@ -90,7 +90,7 @@ class Witness:
             if not _occupies(view) or view.name in before:
                 continue
             allowed = [past[service].get(view.group, 0) for _, past in self._past if service in past]
-            if counts[view.group] > max(allowed, default=0) + self.pairs:
+            if counts[view.group] > max(allowed, default=0) * (2 if self.pairs else 1):
                 self.broken.append(
                     f"S1: {service} {view.name} is admitted as number {counts[view.group]} of {view.group}, "
                     f"whose target was at most {max(allowed, default=0)} in the last {WINDOW:g} s"

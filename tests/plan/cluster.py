@@ -62,9 +62,11 @@ def perform_on_others(one: Instance, action: Action | None, now: float) -> Insta
     match action:
         case Admit() | Complete():
             since = now if isinstance(action, Admit) else one.admitted_at
-            return msgspec.structs.replace(one, gated=0, admitted_at=since)
+            return msgspec.structs.replace(one, gated=0, misplaced=False, admitted_at=since)
         case Reclaim():
             used = RestartBudget(one.budget.limit, one.budget.used + 1) if one.budget else None
-            return msgspec.structs.replace(one, gated=one.pods, bound=0, ended=0, admitted_at=0.0, budget=used)
+            return msgspec.structs.replace(
+                one, gated=one.pods, bound=0, ended=0, admitted_at=0.0, misplaced=False, budget=used
+            )
         case _:
             return one

@@ -99,12 +99,15 @@ def deployment(replicas: int, *, surge: int, unavailable: int, wanted: bool = Tr
 
 def leader_worker_set(replicas: int, *, unavailable: int, at_once: bool = False) -> Maker:
     """Groups are made anew in place, the highest index first, as far as the partition allows. A StatefulSet goes one by
-    one and waits for each; `at_once`: it knows maxUnavailable."""
+    one and waits for each; `at_once`: it knows maxUnavailable, and does
+    nothing while so many groups are not available."""
     lowest = replicas
 
     def make(fleet: Fleet) -> Fleet:
         nonlocal lowest
         lowest = min(lowest, partition(fleet, unavailable))
+        if at_once and sum(not is_up(one) for one in fleet) >= unavailable:
+            return fleet
         for index in range(replicas - 1, lowest - 1, -1):
             if fleet[index].outdated:
                 return (*fleet[:index], pod(index, wanted=replicas), *fleet[index + 1 :])

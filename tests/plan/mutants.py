@@ -24,13 +24,16 @@ class Mutant(NamedTuple):
     new: str
 
 
-PLANNER, MEMBERS, STATE, VERDICTS = (f"scaler/plan/{name}.py" for name in ("planner", "members", "state", "verdicts"))
+NAMES = ("planner", "members", "groups", "rollouts", "state", "verdicts", "lifecycle")
+PLANNER, MEMBERS, GROUPS, ROLLOUTS, STATE, VERDICTS, LIFECYCLE = (f"scaler/plan/{name}.py" for name in NAMES)
 
 MUTANTS = (
-    Mutant("forgets what is in flight", MEMBERS, "return self.running + self.in_flight", "return self.running"),
+    Mutant(
+        "forgets what is in flight", GROUPS, "self.taken = self.running + self.in_flight", "self.taken = self.running"
+    ),
     Mutant("climbs from the largest ratio down", PLANNER, "Target(satisfied_from - 1,", "Target(reachable_from,"),
-    Mutant("admits one too many", PLANNER, "free = group.target -", "free = 1 + group.target -"),
-    Mutant("forgets instances that rejoin", PLANNER, "group.occupied - group.rejoining\n", "group.occupied\n"),
+    Mutant("admits one too many", GROUPS, "fits = self.taken < self.target", "fits = self.taken <= self.target"),
+    Mutant("forgets instances that rejoin", PLANNER, "else group.seat(member))", "else group.places < group.target)"),
     Mutant("takes the oldest admission back first", MEMBERS, "-m.instance.admitted_at", "m.instance.admitted_at"),
     Mutant("reclaims though nothing is missing", PLANNER, "if missing or _is_incomplete(m)", "if True"),
     Mutant("never reclaims", PLANNER, "if missing or _is_incomplete(m)", "if _is_incomplete(m)"),
@@ -41,7 +44,7 @@ MUTANTS = (
         "group.running < group.target for",
         "group.occupied < group.target for",
     ),
-    Mutant("newest job first", MEMBERS, "(m.instance.created,", "(-m.instance.created,"),
+    Mutant("newest job first", MEMBERS, "outdated, m.instance.created,", "outdated, -m.instance.created,"),
     Mutant("p10 before p2", MEMBERS, "natural(m.instance.name)", "m.instance.name"),
     Mutant(
         "ignores that jobs are missing",
@@ -82,6 +85,34 @@ MUTANTS = (
         "if beyond:\n        return Reason.NOT_IN_RATIO",
         "if False:\n        return Reason.NOT_IN_RATIO",
     ),
+    Mutant("makes what others make", PLANNER, "(i.made_by_us and (i.stripped", "(True and (i.stripped"),
+    Mutant(
+        "gives a place to what has no pods first", PLANNER, "candidates.sort(key=can_be_released, reverse=True)", "pass"
+    ),
+    Mutant("admits what has no pods", MEMBERS, "instance.made_by_us or member.instance.gated > 0", "pods >= 0"),
+    Mutant("tidies what others made", PLANNER, "leftovers and member.instance.made_by_us and", "leftovers and"),
+    Mutant("serves what others make without a rule", PLANNER, "or not member.instance.made_by_us:", "or False:"),
+    Mutant("lives the life of what others make", LIFECYCLE, " or not instance.made_by_us", ""),
+    Mutant("takes pods to come for lost ones", STATE, " and (instance.made_by_us or memory.whole)", ""),
+    Mutant("forgets that it was whole", STATE, "(memory.whole or instance.pods == instance.expected)", "False"),
+    Mutant(
+        "spends a restart of the reserve", MEMBERS, "budget.used > restart_reserve", "budget.used >= restart_reserve"
+    ),
+    Mutant("asks those first who cannot pay", PLANNER, "affords_reclaim(m.instance, policy), reverse=True", "0"),
+    Mutant("counts pairs twice", ROLLOUTS, "return min(self.outdated, self.newest)", "return 0"),
+    Mutant("lets any number stand beside", GROUPS, "(rollout.newest < rollout.outdated and", "(True and"),
+    Mutant("makes surplus anew", GROUPS, "and lasting < self.target)", "and True)"),
+    Mutant("takes one of a pair back", GROUPS, "if rollout.newest <= rollout.outdated:", "if False:"),
+    Mutant(
+        "leaves one of a pair half released",
+        GROUPS,
+        " or (rollout is not None and rollout.newest <=",
+        " or (False and rollout.newest <=",
+    ),
+    Mutant("pairs beside what does not run", ROLLOUTS, "if member.running and member", "if member"),
+    Mutant("builds on what is about to go", ROLLOUTS, "return min(self.outdated, self.live_newest,", "return min(0,"),
+    Mutant("counts pairs once where there is place for two", GROUPS, "max(0, self.taken - target))", "self.taken)"),
+    Mutant("outdated ones first", MEMBERS, "(m.instance.outdated, m", "(not m.instance.outdated, m"),
 )
 
 

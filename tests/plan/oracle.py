@@ -296,7 +296,11 @@ def has_no_slot(one: Instance, snapshot: Snapshot) -> bool:
 def is_partial(one: Instance, snapshot: Snapshot) -> bool:
     """It has live pods, and lacks members or what belongs to them (those still terminating are not missing yet). What
     others make can only be released."""
-    lacks = one.gated > 0 or one.misplaced or (one.made_by_us and (one.stripped or one.pods + one.terminating < one.expected))
+    lacks = (
+        one.gated > 0
+        or one.misplaced
+        or (one.made_by_us and (one.stripped or one.pods + one.terminating < one.expected))
+    )
     alive = state(one, snapshot) not in (State.HELD, State.TERMINATING, State.FINISHED)
     return lacks and alive and not one.label_problem and not one.faults
 

@@ -79,11 +79,11 @@ def test_a_leader_worker_sets_rollout_ends_when_one_group_is_held_at_most(replic
 
 
 @pytest.mark.parametrize(("replicas", "held"), SIZES)
-def test_where_a_stateful_set_knows_max_unavailable_so_many_groups_may_be_held(replicas: int, held: int) -> None:
+def test_where_a_stateful_set_knows_max_unavailable_one_group_less_may_be_held(replicas: int, held: int) -> None:
     for unavailable in range(1, replicas + 1):
         running = replicas - held
         make = leader_worker_set(replicas, unavailable=unavailable, at_once=True)
-        assert ended(roll(make, outdated(replicas, running), target=running, nodes=99)) == (held <= unavailable)
+        assert ended(roll(make, outdated(replicas, running), target=running, nodes=99)) == (held < unavailable)
 
 
 @pytest.mark.parametrize(("replicas", "held"), SIZES)

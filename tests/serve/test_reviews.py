@@ -159,7 +159,7 @@ _NAMES = st.sampled_from(["Master", "Worker", "a/b", "a~1b", ""])
 _METADATA = st.none() | st.fixed_dictionaries(
     {}, optional={"labels": st.none() | st.dictionaries(st.sampled_from([*LABELS, "x/y"]), st.text(max_size=3))}
 )
-_REPLICA = st.fixed_dictionaries({"replicas": st.just(1)}, optional={
+_REPLICA: st.SearchStrategy[Object] = st.fixed_dictionaries({"replicas": st.just(1)}, optional={
     "template": st.fixed_dictionaries({"spec": st.just({"containers": []})}, optional={"metadata": _METADATA}),
 })  # fmt: skip
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import ssl
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from scaler.serve import certificates, webhook
 from scaler.serve.certificates import Keys
-from scaler.serve.reviews import MAX_BODY
+from scaler.serve.reviews import MAX_BODY, Answer, review_rule
 from scaler.serve.tls import KeyPair, ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
 from tests.jobs import job, rule_config_map
@@ -105,21 +105,26 @@ async def test_anything_else_is_refused(keys: Keys, method: str, path: str, size
         assert (answer.status, answer.headers["Server"]) == (status, "scaler")
 
 
-async def test_a_large_rule_is_read_beside_the_loop(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[int] = []
+async def test_long_requests_are_read_beside_the_loop_one_at_a_time(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
 
-    async def to_thread(function: object, body: bytes) -> object:
-        threads.append(len(body))
-        return function(body)  # type: ignore[operator]
+    def review(body: bytes) -> Answer:
+        threads.append(threading.current_thread().name)
+        return review_rule(body)
 
-    monkeypatch.setattr(asyncio, "to_thread", to_thread)
-    body = request(rule_config_map(" " * 100_000))
-    async with (
-        session(state(keys)) as client,
-        client.post("/validate/rules", data=body, ssl=trusting(keys)) as answer,
-    ):
-        assert json.loads(await answer.read())["response"]["allowed"] is False
-    assert threads == [len(body)]
+    monkeypatch.setattr(webhook, "review_rule", review)
+    short, long = request(rule_config_map("{")), request(rule_config_map("{" + " " * 20_000))
+    async with session(state(keys)) as client:
+
+        async def refused(body: bytes) -> bool:
+            async with client.post("/validate/rules", data=body, ssl=trusting(keys)) as answer:
+                return not (await answer.json())["response"]["allowed"]
+
+        assert await refused(short)
+        assert all(await asyncio.gather(*(refused(long) for _ in range(5))))
+    assert threads == [threading.main_thread().name, *["long-review_0"] * 5]
 
 
 async def test_a_fault_of_ours_shows_no_traceback(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:

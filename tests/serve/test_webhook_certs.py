@@ -14,15 +14,15 @@ from structlog.testing import capture_logs
 from scaler.clock import Clock
 from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
-from scaler.serve import certificates
+from scaler.serve import certificates, webhook_certs
 from scaler.serve.certificates import DAY, SETTLE
-from scaler.serve.tls import ServerCertificate
+from scaler.serve.tls import KeyPair, ServerCertificate
 from scaler.serve.webhook_certs import REREAD, CertificateFiles, CertificateKeeper
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 
 HOME, SECRET, NAME = "mind-cluster-scaler-system", "mind-cluster-scaler-webhook", "mind-cluster-scaler"
-NAMES = certificates.names_of_service(f"{SECRET}.{HOME}.svc")
+NAMES = (f"{SECRET}.{HOME}.svc",)
 START = 1_800_000_000.0
 
 
@@ -113,8 +113,6 @@ def test_two_years_of_renewals_never_show_what_is_not_trusted() -> None:
         assert 12 <= len(issued) <= 16
         work.cancel()
         await asyncio.wait([work])
-
-    from scaler.serve import webhook_certs
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(webhook_certs, "PERIOD", DAY / 2)  # two years of looks every ten seconds take long to compute
@@ -269,12 +267,13 @@ def test_no_key_reaches_a_log() -> None:
     story(tell)
 
 
-async def test_files_of_somebody_else_are_shown_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from scaler.serve import webhook_certs
-
+@pytest.mark.parametrize("together", [False, True], ids=["two files", "one file"])
+async def test_files_of_somebody_else_are_shown_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
     monkeypatch.setattr(webhook_certs, "SOON", 0.01)
     monkeypatch.setattr(webhook_certs, "REREAD", 0.01)
-    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    certificate, key = tmp_path / "tls.crt", tmp_path / ("tls.crt" if together else "tls.key")
     shown = ServerCertificate()
     files = CertificateFiles(shown, certificate, key)
     following = asyncio.create_task(files.follow())
@@ -282,9 +281,11 @@ async def test_files_of_somebody_else_are_shown_and_read_again(tmp_path: Path, m
     for _ in range(2):
         keys = certificates.advance(None, NAMES, START)
         assert keys is not None
-        certificate.write_bytes(keys.server.certificate)
-        key.write_bytes(keys.server.key)
-        await until(lambda keys=keys: shown.pair == keys.server)  # type: ignore[misc]
+        pair = keys.server
+        key.write_bytes(pair.key)
+        certificate.write_bytes(pair.key + pair.certificate if together else pair.certificate)
+        wanted = KeyPair(pair.key + pair.certificate, b"") if together else pair
+        await until(lambda wanted=wanted: shown.pair == wanted)  # type: ignore[misc]
     assert files.problem == ""
     following.cancel()
     await asyncio.wait([following])

@@ -11,7 +11,7 @@ import pytest
 from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.deployments import Deployments
+from scaler.sim.actors.deployments import Deployments, Rollout, scale
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.making import fence_posts, ready
 from scaler.sim.actors.replica_sets import ReplicaSets, victims
@@ -168,6 +168,16 @@ def test_scaling_down_takes_held_pods_first_and_the_update_goes_on_when_scaled_d
         assert images(stage) == ["server:2"] * 6
 
     run(main())
+
+
+def test_a_rollout_that_is_resized_shares_the_difference_out_by_size() -> None:
+    def of(name: str, size: int, **status: int) -> Object:
+        marks = {"deployment.kubernetes.io/max-replicas": "13"}
+        return {"metadata": {"name": name, "annotations": marks}, "spec": {"replicas": size}, "status": status}
+
+    rollout = Rollout(deployment(replicas=15), of("new", 5), (of("old", 8),))
+    assert scale(rollout) == {"old": 12, "new": 7}
+    assert scale(Rollout(deployment(replicas=5), of("new", 5), (of("old", 8),))) == {"old": 4, "new": 3}
 
 
 def test_what_belongs_to_a_deleted_deployment_goes_with_it() -> None:

@@ -15,11 +15,11 @@ from tests.sim.stage import FORCE, Stage
 TIMINGS = KubeletTimings(start=(1, 1), ready=(1, 1), stop=(2, 2))
 
 
-async def after_a_node_fault(labels: dict[str, str], seconds: float) -> list[str]:
+async def after_a_node_fault(labels: dict[str, str], seconds: float, *, on_pods: bool = False) -> list[str]:
     """What is left of a running gang of two, so long after one of its two nodes was lost."""
     stage = Stage()
     await stage.nodes("n0", "n1")
-    await stage.gang("g", members=2, labels=labels)
+    await stage.gang("g", members=2, **{"pod_labels" if on_pods else "labels": labels})
     actors = [
         GangScheduler(stage.cluster, stage.clock),
         Kubelet(stage.cluster, stage.clock, timings=TIMINGS),
@@ -44,6 +44,11 @@ async def after_a_node_fault(labels: dict[str, str], seconds: float) -> list[str
 )
 def test_the_labels_say_what_is_deleted_on_a_lost_node(labels: dict[str, str], left: list[str]) -> None:
     assert run(after_a_node_fault(labels, 20)) == left
+
+
+@pytest.mark.parametrize(("labels", "left"), [(FORCE, []), ({**FORCE, "pod-rescheduling": "on"}, ["g-0"])])
+def test_where_the_pod_group_says_nothing_the_labels_of_the_pods_do(labels: dict[str, str], left: list[str]) -> None:
+    assert run(after_a_node_fault(labels, 20, on_pods=True)) == left
 
 
 def test_nothing_is_deleted_before_the_fault_is_detected() -> None:

@@ -14,7 +14,7 @@ from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, Object, PatchT
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
-from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets, revision_of
+from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets, restarts_group, revision_of
 from scaler.sim.actors.lws_rollout import GroupCondition, Leaders, next_leaders
 from scaler.sim.actors.lws_webhook import label_member, label_without_gang
 from scaler.sim.actors.making import ready
@@ -160,6 +160,36 @@ def test_a_container_that_restarts_restarts_the_group() -> None:
     run(main())
 
 
+def test_with_exclusive_topology_workers_wait_until_their_leader_has_a_node() -> None:
+    topology = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "zone"}
+
+    async def main() -> None:
+        stage = Stage(label_without_gang)
+        lws = leader_worker_set(replicas=1)
+        lws["metadata"]["annotations"] = topology
+        stage.cluster.apply([lws])
+        scheduler = GangScheduler(stage.cluster, stage.clock, gangs=False)
+
+        async def add_a_node() -> None:
+            await asyncio.sleep(5)
+            assert set(uids(stage)) == {"vllm-0"}
+            await stage.nodes("n0")
+
+        await stage.play(15, *controllers(stage, gang=False), scheduler, script=add_a_node())
+        assert set(uids(stage)) == {"vllm-0", "vllm-0-1"}
+
+    run(main())
+
+
+@pytest.mark.parametrize(("phase", "restarts"), [("Pending", False), ("Running", True)])
+def test_a_group_that_recreates_after_start_overlooks_what_happens_before(phase: str, restarts: bool) -> None:
+    lws = leader_worker_set(size=2, restart="RecreateGroupAfterStart")
+    labels = {f"{PREFIX}group-index": "0"}
+    lost: Object = {"metadata": {"labels": labels, "deletionTimestamp": "x"}, "status": {"phase": "Running"}}
+    other: Object = {"metadata": {"labels": labels}, "status": {"phase": phase}}
+    assert restarts_group(lws, lost, [lost, other]) is restarts
+
+
 def test_an_update_goes_group_by_group_from_the_highest() -> None:
     async def main() -> None:
         stage = await staged(leader_worker_set(replicas=3))
@@ -211,6 +241,11 @@ def test_a_rollout_moves_down_only_and_never_beyond_its_surge(
     wanted = next_leaders(lws, now, groups, new_revision=False, resized=False)
     assert 0 <= wanted.partition <= partition
     assert replicas <= wanted.replicas <= replicas + surge
+
+
+def test_a_rollout_waits_for_new_groups_that_a_larger_number_asks_for() -> None:
+    wanted = next_leaders(leader_worker_set(replicas=5), Leaders(2, 3), [], new_revision=False, resized=True)
+    assert wanted == Leaders(2, 5)
 
 
 def test_a_rollout_ends_with_partition_zero_and_no_surge() -> None:

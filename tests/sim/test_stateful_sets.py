@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from scaler.kube.api import PODS, STATEFUL_SETS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
@@ -123,7 +125,24 @@ def test_an_update_goes_down_to_the_partition_and_a_pod_below_it_comes_back_as_i
     run(main())
 
 
-def test_a_held_pod_of_the_new_revision_stops_an_update_and_one_of_the_old_does_not() -> None:
+@pytest.mark.parametrize(("allowed", "image"), [(1, "server:1"), ("100%", "server:1"), (4, "server:2")])
+def test_held_pods_count_as_unavailable_so_that_an_update_waits_for_them(allowed: int | str, image: str) -> None:
+    async def main() -> None:
+        stage = Stage()
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": allowed}}
+        stage.cluster.apply([stateful_set(pod=template(**HELD), updateStrategy=strategy, **PARALLEL)])
+
+        async def change() -> None:
+            await asyncio.sleep(5)
+            await update(stage, NEW_IMAGE)
+
+        await stage.play(20, StatefulSets(stage.cluster, counts_unavailable=True), script=change())
+        assert set(images(stage).values()) == {image}
+
+    run(main())
+
+
+def test_older_ones_replace_a_held_pod_at_once_and_wait_for_what_comes_instead() -> None:
     async def main() -> None:
         stage = Stage()
         stage.cluster.apply([stateful_set(pod=template(**HELD), **PARALLEL)])
@@ -132,7 +151,25 @@ def test_a_held_pod_of_the_new_revision_stops_an_update_and_one_of_the_old_does_
             await asyncio.sleep(5)
             await update(stage, NEW_IMAGE)
 
-        await stage.play(30, *everybody(stage), script=change())
+        await stage.play(20, StatefulSets(stage.cluster), script=change())
         assert images(stage) == {"db-0": "server:1", "db-1": "server:1", "db-2": "server:2"}
+
+    run(main())
+
+
+def test_a_failed_pod_is_replaced_and_on_delete_an_update_waits_for_somebody_else() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        stage.cluster.apply([stateful_set(updateStrategy={"type": "OnDelete"}, **PARALLEL)])
+
+        async def script() -> None:
+            await asyncio.sleep(10)
+            await update(stage, NEW_IMAGE)
+            failed = {"status": {"phase": "Failed"}}
+            await stage.cluster.patch(PODS, "default", "db-1", failed, patch_type=PatchType.MERGE, subresource="status")
+
+        await stage.play(30, *everybody(stage), script=script())
+        assert images(stage) == {"db-0": "server:1", "db-1": "server:2", "db-2": "server:1"}
 
     run(main())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.making import ready
 from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.actors.scheduler import GangScheduler
@@ -180,6 +180,46 @@ def test_scaling_and_deleting_take_pod_sets_whole() -> None:
 
         await stage.play(15, *controllers(stage), script=script())
         assert (names(stage), stage.cluster.peek(POD_SETS), stage.cluster.peek(ROLE_SETS)) == (set(), [], [])
+
+    run(main())
+
+
+def test_a_role_that_names_volcano_gets_a_pod_group_per_pod_set() -> None:
+    strategy = {"volcanoSchedulingStrategy": {"minMember": 2, "queue": "default"}}
+
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([storm_service(decode={**GROUPS, "schedulingStrategy": strategy})])
+        await stage.play(5, *controllers(stage))
+        sets = {objects.name(found) for found in stage.cluster.peek(POD_SETS)}
+        assert {
+            objects.name(group): group["spec"]["minMember"] for group in stage.cluster.peek(POD_GROUPS)
+        } == dict.fromkeys(sets, 2)
+        named = {objects.annotations_of(pod)[objects.GROUP_NAME] for pod in stage.cluster.peek(PODS)}
+        assert named == sets
+
+    run(main())
+
+
+def test_a_pod_set_that_lost_a_pod_also_replaces_those_that_restarted() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        stage.cluster.apply([storm_service(decode={**GROUPS, "replicas": 1})])
+        before: dict[str, str] = {}
+
+        async def script() -> None:
+            await asyncio.sleep(10)
+            pods = stage.cluster.peek(PODS)
+            before.update({objects.name(pod): objects.uid(pod) for pod in pods})
+            await exit_pod(stage.cluster, pods[0], now=stage.clock.now(), code=1)
+            await asyncio.sleep(60)
+            await stage.cluster.delete(PODS, "default", objects.name(pods[1]))
+
+        await stage.play(120, *everybody(stage), script=script())
+        after = {objects.name(pod): objects.uid(pod) for pod in stage.cluster.peek(PODS)}
+        assert set(after) == set(before)
+        assert not set(after.values()) & set(before.values())
 
     run(main())
 

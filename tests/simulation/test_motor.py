@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from scaler.sim.stories.census import Condition
+from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
-from tests.simulation.worlds import played, scenario
+from tests.simulation.worlds import BESIDE, played, played_beside_operator, scenario
 
 SERVICE = "mindie/scaling-rule/mindie"
 SERVICES = {
@@ -26,10 +27,9 @@ SERVICES = {
 }
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_the_service_starts_loses_nodes_degrades_and_recovers(real_data: Path, name: str) -> None:
+def story_of(name: str, folder: Path, *first: Path, **more: Any) -> Scenario:
+    """It starts, loses nodes, degrades and recovers."""
     nodes, prefills, decodes = SERVICES[name]
-    folder = real_data / "motor" / name
     whole = {"group0": prefills, "group1": decodes}
     degraded = {"group0": prefills - 1, "group1": decodes}
     # Where the rule knows a smaller ratio, MindIE Controller gives a prefill instance up for a lost decode instance.
@@ -47,16 +47,20 @@ def test_the_service_starts_loses_nodes_degrades_and_recovers(real_data: Path, n
         {"at": "18m", "running": without_decode},
         {"within": "3m", "after": "return", "running": whole, "complete": True},
     ]
-    played(
-        scenario(
-            nodes,
-            [folder / "configmaps", folder / "deployment"],
-            a3=name.startswith("A3"),
-            events=story,
-            expect=expect,
-            until="25m",
-        )
-    )
+    manifests = [*first, folder / "configmaps", folder / "deployment"]
+    return scenario(
+        nodes, manifests, a3=name.startswith("A3"), events=story, expect=expect, until="25m", **more
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_service_starts_loses_nodes_degrades_and_recovers(real_data: Path, name: str) -> None:
+    played(story_of(name, real_data / "motor" / name))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_beside_ascend_operator_it_does_the_same_with_its_files_unchanged(real_data: Path, name: str) -> None:
+    played_beside_operator(story_of(name, real_data / "motor" / name, BESIDE, ascend_operator=True))
 
 
 def kubectl_calls(step: Path, start: float) -> list[dict[str, Any]]:

@@ -5,13 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from scaler.clock import Clock
+from scaler.settings import Mode
+from scaler.sim import loop
+from scaler.sim.actors.operator import deployment
+from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.census import Condition
-from scaler.sim.stories.play import play, silence_logs
+from scaler.sim.stories.play import ADMISSION, START, play, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Sample, Timeline
 from scaler.sim.stories.verdicts import judge
+from scaler.sim.stories.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
+BESIDE = ROOT / "tests" / "simulation" / "beside.yaml"
+"""The namespace of MindIE Motor, with both labels."""
 EXAMPLE = ROOT / "manifests" / "examples" / "2p1d"
 SCENARIOS = sorted((ROOT / "tests" / "scenarios").glob("*.yaml"))
 A2 = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
@@ -29,7 +37,26 @@ def played(what: Scenario, *, seed: int = 0) -> Timeline:
     """Play it; every expectation holds and nothing broke on the way."""
     silence_logs()
     timeline = play(what, seed=seed)
-    assert [f"{v.expected}, but {v.found}" for v in judge(what, timeline) if not v.ok] == []
+    wrong = [f"{v.expected}, but {v.found}" for v in judge(what, timeline) if not v.ok]
+    assert wrong == [], wrong
+    return timeline
+
+
+def played_beside_operator(what: Scenario, *, seed: int = 0) -> Timeline:
+    """The same in a cluster where Ascend Operator is deployed, by a scaler that finds out by itself (mode auto)."""
+    silence_logs()
+    timeline = Timeline(None)
+
+    async def story() -> None:
+        clock = Clock(START)
+        cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
+        cluster.apply([deployment()])
+        controller = real_controller(seed, mode=Mode.AUTO)
+        await World(cluster, clock, what, controller=controller, timeline=timeline, seed=seed).play()
+
+    loop.run(story(), seed=seed)
+    wrong = [f"{v.expected}, but {v.found}" for v in judge(what, timeline) if not v.ok]
+    assert wrong == [], wrong
     return timeline
 
 

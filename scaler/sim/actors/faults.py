@@ -20,6 +20,7 @@ from scaler.sim.actors.fault_reports import reported
 from scaler.sim.actors.mirror import Mirror, key_of
 
 _POD_LEVEL_APPS = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
+_RECOVERY = "huawei.com/recover_policy_path"
 _RETRY = 1.0  # seconds after a failed write
 
 
@@ -83,11 +84,11 @@ class FaultActor:
 
     def _failed(self, group: Object, pod: Object) -> bool:
         failed = objects.phase(pod) == "Failed" or objects.last_exit_code(pod) != 0
-        return failed and self._retries_left(group) > 0
+        return failed and self._retries_left(group, pod) > 0
 
-    def _retries_left(self, group: Object) -> int:
+    def _retries_left(self, group: Object, pod: Object) -> int:
         try:
-            retries = int(objects.labels_of(group).get("fault-retry-times", "0"))
+            retries = int(_setting(group, pod, "fault-retry-times") or "0")
         except ValueError:
             return 0
         return abs(retries) - self._retries_used.get(objects.uid(group), 0)
@@ -148,6 +149,6 @@ def _pod_level(group: Object, pod: Object) -> bool:
         _setting(group, pod, "app") in _POD_LEVEL_APPS
         or _setting(group, pod, "pod-rescheduling") == "on"
         or _setting(group, pod, "process-recover-enable") == "on"
-        or objects.annotations_of(group).get("huawei.com/recover_policy_path") == "pod"
+        or any(objects.annotations_of(obj).get(_RECOVERY) == "pod" for obj in (group, pod))
         or bool(_setting(group, pod, "ome.io/inferenceservice"))
     )

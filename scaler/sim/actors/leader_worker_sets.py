@@ -220,13 +220,18 @@ def _leaders(lws: Object, wanted: Leaders, revision: str) -> Object:
         "replicas": wanted.replicas,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": {NAME: name, WORKER_INDEX: "0"}},
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": wanted.partition}},
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": _rolling(lws, wanted)},
         "template": pod,
     }
     return making.body_of(
         STATEFUL_SETS, name, lws, LEADER_WORKER_SETS, labels={**objects.labels_of(lws), **mark},
         annotations={**objects.annotations_of(lws), REPLICAS: str(making.number(lws, "replicas"))}, spec=spec,
     )  # fmt: skip
+
+
+def _rolling(lws: Object, wanted: Leaders) -> Object:
+    given = (objects.spec(lws).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
+    return {"partition": wanted.partition, "maxUnavailable": given.get("maxUnavailable", 1)}
 
 
 def _workers(lws: Object, leader: Object, template: Object) -> Object:

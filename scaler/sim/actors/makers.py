@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from scaler.kube.api import (
@@ -23,12 +24,20 @@ from scaler.sim.actors.deployments import Deployments
 from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
 from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.ome import Ome
 from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.actors.replica_sets import ReplicaSets
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano_jobs import VolcanoJobs
-from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, ROLE_SETS, STORM_SERVICES
+from scaler.sim.apiserver.kinds import (
+    INFER_SERVICE_SETS,
+    INFER_SERVICES,
+    INFERENCE_SERVICES,
+    INSTANCE_SETS,
+    ROLE_SETS,
+    STORM_SERVICES,
+)
 
 
 class _Actor(Protocol):
@@ -56,18 +65,20 @@ class WhenUsed:
         await self._make(self._api).run()
 
 
-def makers(api: KubeApi) -> Sequence[WhenUsed]:
-    """The controllers of Kubernetes, Volcano, LeaderWorkerSet, AIBrix and Infer Operator that make pods and PodGroups.
+def makers(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUsed]:
+    """The controllers of Kubernetes, Volcano, LeaderWorkerSet, AIBrix, OME and Infer Operator that lead to pods.
 
     Ascend Operator is not among them: where the scaler makes the pods of AscendJobs, it does not run.
+    `counts_unavailable`: StatefulSets are updated as since Kubernetes 1.35.
     """
     return [
         WhenUsed(api, Deployments, DEPLOYMENTS),
         WhenUsed(api, ReplicaSets, REPLICA_SETS),
-        WhenUsed(api, StatefulSets, STATEFUL_SETS),
+        WhenUsed(api, partial(StatefulSets, counts_unavailable=counts_unavailable), STATEFUL_SETS),
         WhenUsed(api, LeaderWorkerSets, LEADER_WORKER_SETS),
         WhenUsed(api, StormServices, STORM_SERVICES, ROLE_SETS, POD_SETS),
         WhenUsed(api, InferOperator, INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS),
+        WhenUsed(api, Ome, INFERENCE_SERVICES),
         WhenUsed(api, VolcanoJobs, VOLCANO_JOBS),
         WhenUsed(api, PodGroups, REPLICA_SETS, STATEFUL_SETS, ROLE_SETS),
     ]

@@ -1,8 +1,9 @@
 """A stand-in for MindIE Controller's one way of scaling down: a surplus prefill instance exits non-zero.
 
-Inside each service it watches for a decode instance whose pods find no node. When that has lasted `patience` seconds
-and more prefill instances run than the smallest ratio needs, the newest of them is told to exit; the fault actor then
-deletes its pods. Only a service whose controller pod runs does this, one instance per `patience`.
+Inside each service it watches for a decode instance whose pods find no node, or, beside Ascend Operator, are not even
+made because its PodGroup finds no room. When that has lasted `patience` seconds and more prefill instances run than the
+smallest ratio needs, the newest of them is told to exit; the fault actor then deletes its pods. Only a service whose
+controller pod runs does this, one instance per `patience`.
 Must not: delete anything, or read more of the rule than MindIE does (groups by position: prefill, then decode).
 """
 
@@ -13,7 +14,7 @@ from collections import defaultdict
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import exit_pod
@@ -30,14 +31,17 @@ Service = tuple[str, str, str]
 
 
 class MindIEController:
-    """Follows all services at once, as one MindIE Controller per service would."""
+    """Follows all services at once, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
 
-    def __init__(self, api: KubeApi, clock: Clock, *, patience: float = 60.0, exit_code: int = 1) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, exit_code: int = 1, beside: bool = False
+    ) -> None:
         self._api = api
         self._clock = clock
         self._patience = patience
         self._exit_code = exit_code
-        self._mirror = Mirror(api, PODS, ASCEND_JOBS, CONFIG_MAPS)
+        self._beside = beside
+        self._mirror = Mirror(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._short_since: dict[Service, float] = {}
 
     async def run(self) -> None:
@@ -85,17 +89,24 @@ class MindIEController:
 
     def _surplus(self, service: Service, jobs: list[Object], pods: dict[str, list[Object]]) -> list[Object]:
         """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
-        if not any(_waits(pods[objects.uid(job)]) for job in jobs):
+        queued = self._queued()
+        if not any(_waits(pods[objects.uid(job)]) or objects.uid(job) in queued for job in jobs):
             return []
         needed = self._smallest(service)
         if needed is None or not self._controller_runs(service):
             return []
         (prefill, prefill_count), (decode, decode_count) = needed
-        decodes = [pods[objects.uid(job)] for job in _of_group(jobs, decode)]
-        if len([d for d in decodes if _runs(d)]) >= decode_count or not any(_waits(d) for d in decodes):
+        decodes = {objects.uid(job): pods[objects.uid(job)] for job in _of_group(jobs, decode)}
+        waiting = any(_waits(d) for d in decodes.values()) or not queued.isdisjoint(decodes)
+        if len([d for d in decodes.values() if _runs(d)]) >= decode_count or not waiting:
             return []
         prefills = [pods[objects.uid(job)] for job in _of_group(jobs, prefill)]
         return [members[0] for members in [p for p in prefills if _runs(p)][prefill_count:]]
+
+    def _queued(self) -> set[str]:
+        """The jobs whose PodGroup is Pending: Ascend Operator makes no pods of them."""
+        groups = self._mirror.all(POD_GROUPS) if self._beside else []
+        return {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
 
     def _controller_runs(self, service: Service) -> bool:
         namespace, _, job_id = service

@@ -1,7 +1,9 @@
 """A stand-in for the StatefulSet controller: pods by ordinal, one after the other or all at once, updates from the top.
 
-Pod templates of earlier revisions are kept in memory only. Not modelled: volume claims, and more than one unavailable
-pod during an update. Must not: know whose StatefulSets these are, or of rules.
+An update replaces a pod of an old revision whatever its condition, and then waits until it is ready. Since Kubernetes
+1.35 (`counts_unavailable`) every pod that is not available, held ones too, counts against maxUnavailable first, so that
+one held pod may stop an update. Pod templates of earlier revisions are kept in memory only.
+Not modelled: volume claims. Must not: know whose StatefulSets these are, or of rules.
 """
 
 from __future__ import annotations
@@ -28,9 +30,10 @@ class Replicas(msgspec.Struct, frozen=True):
 
 
 class StatefulSets:
-    """Follows all StatefulSets and their pods."""
+    """Follows all StatefulSets and their pods. `counts_unavailable`: as since Kubernetes 1.35."""
 
-    def __init__(self, api: KubeApi) -> None:
+    def __init__(self, api: KubeApi, *, counts_unavailable: bool = False) -> None:
+        self._doomed = within_budget if counts_unavailable else next_outdated
         self._mirror = Mirror(api, STATEFUL_SETS, PODS)
         self._hands = Hands(api, self._mirror)
         self._templates: dict[str, Object] = {}
@@ -58,9 +61,8 @@ class StatefulSets:
             return
         if await self._shrink(replicas, in_order=in_order):
             return
-        outdated = next_outdated(stateful_set, replicas, update)
-        if outdated is not None:
-            await self._hands.delete(PODS, outdated)
+        for pod in self._doomed(stateful_set, replicas, update):
+            await self._hands.delete(PODS, pod)
 
     async def _fill(self, stateful_set: Object, replicas: Replicas, update: str, *, in_order: bool) -> bool:
         """Makes what is missing; True when those in order have to wait for one of them."""
@@ -104,19 +106,34 @@ def ordinal_of(pod: Object) -> int:
     return int(digits) if digits.isdecimal() else -1
 
 
-def next_outdated(stateful_set: Object, replicas: Replicas, update: str) -> Object | None:
+def next_outdated(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
     """The pod that an update deletes next: the highest of an old revision, while all above it are ready."""
-    strategy = objects.spec(stateful_set).get("updateStrategy") or {}
-    if strategy.get("type") == "OnDelete":
-        return None
-    for ordinal, pod in sorted(replicas.wanted.items(), reverse=True):
-        if ordinal < _partition(stateful_set):
-            return None
-        if pod is not None and objects.labels_of(pod).get(REVISION) != update and not objects.terminating(pod):
-            return pod
-        if pod is None or not making.ready(pod):
-            return None
-    return None
+    outdated = _outdated(stateful_set, replicas, update)
+    above = [pod for ordinal, pod in replicas.wanted.items() if not outdated or ordinal > ordinal_of(outdated[0])]
+    return outdated[:1] if all(pod is not None and making.ready(pod) for pod in above) else []
+
+
+def within_budget(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
+    """The pods that an update deletes next: the highest of an old revision, as far as maxUnavailable has room."""
+    rolling = (objects.spec(stateful_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
+    whole = making.number(stateful_set, "replicas")
+    allowed = max(1, making.scaled(rolling.get("maxUnavailable", 1), whole, up=False))
+    unavailable = sum(pod is None or not making.ready(pod) for pod in replicas.wanted.values())
+    return _outdated(stateful_set, replicas, update)[: max(0, allowed - unavailable)]
+
+
+def _outdated(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
+    """Pods that an update still has to replace, the highest first; none where somebody else deletes them."""
+    if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
+        return []
+    return [
+        pod
+        for ordinal, pod in sorted(replicas.wanted.items(), reverse=True)
+        if ordinal >= _partition(stateful_set)
+        and pod is not None
+        and objects.labels_of(pod).get(REVISION) != update
+        and not objects.terminating(pod)
+    ]
 
 
 def _partition(stateful_set: Object) -> int:

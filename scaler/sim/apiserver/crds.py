@@ -16,7 +16,14 @@ from scaler.kube.api import (
     Object,
     Resource,
 )
-from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, ROLE_SETS, STORM_SERVICES
+from scaler.sim.apiserver.kinds import (
+    INFER_SERVICE_SETS,
+    INFER_SERVICES,
+    INFERENCE_SERVICES,
+    INSTANCE_SETS,
+    ROLE_SETS,
+    STORM_SERVICES,
+)
 
 _ANYTHING = {"x-kubernetes-preserve-unknown-fields": True}
 _OPEN_OBJECT: dict[str, Any] = {"type": "object", **_ANYTHING}
@@ -139,11 +146,12 @@ _WORKLOADS: tuple[tuple[Resource, tuple[str, ...]], ...] = (
     (INFER_SERVICE_SETS, ()),
     (INFER_SERVICES, ()),
     (INSTANCE_SETS, ()),
+    (INFERENCE_SERVICES, ("isvc",)),
 )
 
 
 def workload_definitions() -> list[Object]:
-    """Of Volcano Job, LeaderWorkerSet, and what AIBrix and Infer Operator work with; for clusters without the real."""
+    """Of Volcano Job, LeaderWorkerSet, and of AIBrix, OME and Infer Operator; for clusters without the real ones."""
     return [_workload(resource, short_names) for resource, short_names in _WORKLOADS]
 
 

@@ -24,6 +24,7 @@ STORM_SERVICES = Resource("orchestration.aibrix.ai", "v1alpha1", "stormservices"
 ROLE_SETS = Resource("orchestration.aibrix.ai", "v1alpha1", "rolesets", "RoleSet")
 INFER_SERVICE_SETS = Resource("mindcluster.huawei.com", "v1", "inferservicesets", "InferServiceSet")
 INFER_SERVICES = Resource("mindcluster.huawei.com", "v1", "inferservices", "InferService")
+INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
 INSTANCE_SETS = Resource("mindcluster.huawei.com", "v1", "instancesets", "InstanceSet")
 
 

@@ -18,6 +18,7 @@ from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, befall
 from scaler.sim.actors.placement import natural
+from scaler.sim.stories.claims import claim_of
 from scaler.sim.stories.manifests import KINDS, apply, delete, ensure_namespace, read_manifests
 from scaler.sim.stories.scenario import (
     ApiFault,
@@ -152,12 +153,13 @@ class Happenings:
                 await report_switch(self._api, self._clock, name, healthy=healthy)
 
     async def _nodes_of(self, of_job: str) -> list[str]:
-        """The nodes that the pods of `namespace/job` are bound to."""
+        """The nodes that the pods of `namespace/job`, or of an instance of another kind, are bound to."""
         if not of_job:
             return []
         namespace, _, job = of_job.rpartition("/")
         pods = (await self._api.list(PODS, namespace or "default")).items
-        names = {objects.node_of(pod) for pod in pods if _owner(pod) == job and objects.node_of(pod)}
+        members = [pod for pod in pods if job in (_owner(pod), claim_of(pod, {}).instance)]
+        names = {objects.node_of(pod) for pod in members if objects.node_of(pod)}
         if not names:
             raise EventError(f"{of_job} runs on no node")
         return sorted(names, key=natural)

@@ -135,7 +135,7 @@ class World:
             Kubelet(api, clock, timings=kubelet, seed=self._seed),
             ClusterD(api),
             FaultActor(api, clock, detection=timing.fault_detection),
-            MindIEController(api, clock, patience=timing.mindie_patience),
+            MindIEController(api, clock, patience=timing.mindie_patience, beside=self._scenario.ascend_operator),
             NodeLifecycle(api, clock, eviction=timing.eviction),
             GarbageCollector(api),
             *makers(api),

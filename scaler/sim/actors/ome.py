@@ -1,7 +1,8 @@
 """A stand-in for OME: makes the Deployments and LeaderWorkerSets of InferenceServices, as a client of KubeApi.
 
 As the original it names them `<service>-engine` and `<service>-decoder` (with `lws-` before a LeaderWorkerSet), puts
-the component's labels and annotations on them and on their pods, and rolls without a gap (maxSurge 1).
+the component's labels and annotations on them and on their pods, and rolls without a gap (maxSurge 1) unless it
+is told otherwise.
 Not modelled: runtimes and models, routers, and autoscaling: replicas follow minReplicas.
 Must not: know of rules, gates or instances.
 """
@@ -11,32 +12,17 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, LEADER_WORKER_SETS, KubeApi, Object, Resource
+from scaler.kube.api import DEPLOYMENTS, LEADER_WORKER_SETS, KubeApi, Object, Resource
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.making import Hands
 from scaler.sim.actors.mirror import Mirror
+from scaler.sim.apiserver.kinds import INFERENCE_SERVICES
 
-INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
 _SERVICE = "ome.io/inferenceservice"
-_NO_POD_SPEC = frozenset({"minReplicas", "maxReplicas", "labels", "annotations", "runner", "leader", "worker", "size"})
+_NO_POD_SPEC = frozenset(
+    {"minReplicas", "maxReplicas", "deploymentStrategy", "labels", "annotations", "runner", "leader", "worker", "size"}
+)
 _ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
-
-
-def definition() -> Object:
-    """An open CustomResourceDefinition, as OME's minimal variant."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    names = {"plural": INFERENCE_SERVICES.plural, "kind": INFERENCE_SERVICES.kind, "shortNames": ["isvc"]}
-    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
-    version = {
-        "name": INFERENCE_SERVICES.version, "served": True, "storage": True,
-        "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}},
-    }  # fmt: skip
-    return {
-        "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
-        "kind": CUSTOM_RESOURCE_DEFINITIONS.kind,
-        "metadata": {"name": f"{INFERENCE_SERVICES.plural}.{INFERENCE_SERVICES.group}"},
-        "spec": {"group": INFERENCE_SERVICES.group, "names": names, "scope": "Namespaced", "versions": [version]},
-    }
 
 
 class Ome:
@@ -80,7 +66,8 @@ def child(service: Object, component: str) -> tuple[Resource, Object]:
     if "leader" not in spec:
         deployment = {
             "replicas": spec["minReplicas"], "selector": {"matchLabels": {"app": name}},
-            "strategy": _ROLLING, "template": {"metadata": marks, "spec": _pod_spec(spec)},
+            "strategy": spec.get("deploymentStrategy") or _ROLLING,
+            "template": {"metadata": marks, "spec": _pod_spec(spec)},
         }  # fmt: skip
         return DEPLOYMENTS, making.body_of(DEPLOYMENTS, name, service, INFERENCE_SERVICES, **marks, spec=deployment)
     group = {

@@ -1,0 +1,65 @@
+"""What may be done to pods that others made, judged from the bare objects before and after. Pure.
+
+Knows Kubernetes objects and the contract, and none of the controller's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scaler.kube.api import Object
+
+GATE = "mind-cluster/hold"
+COST, HELD_COST = "controller.kubernetes.io/pod-deletion-cost", "-1000000000"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+RULE = "mind-cluster/scaling-rule"
+
+
+def gates_of(pod: Object) -> list[str]:
+    return [str(gate["name"]) for gate in pod["spec"].get("schedulingGates") or []]
+
+
+def held(pod: Object) -> bool:
+    return GATE in gates_of(pod)
+
+
+def wrong_patch(before: Object, after: Object, body: Any) -> Iterator[str]:
+    """S8: everything that a patch did to a pod besides taking our gate off, or that it did not mean this pod only."""
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    if (metadata or {}).get("uid") != before["metadata"]["uid"]:
+        yield "names no uid, or another pod's"
+    if gates_of(after) not in (gates_of(before), [gate for gate in gates_of(before) if gate != GATE]):
+        yield f"gates {gates_of(before)} became {gates_of(after)}"
+    changed = _changed(before["metadata"].get("annotations") or {}, after["metadata"].get("annotations") or {})
+    for key, (old, new) in changed.items():
+        named = key == GROUP_NAME and new is not None and not before["spec"].get("nodeName")
+        if not named and not (key == COST and old == HELD_COST and new is None):
+            yield f"annotation {key}: {old} became {new}"
+    if _rest(before) != _rest(after):
+        yield "changed more than gate and annotations"
+
+
+def wrong_group_patch(before: Object, after: Object) -> Iterator[str]:
+    """S8: everything that a patch did to an instance's own PodGroup besides giving it owners that are pods."""
+    old, new = (obj["metadata"].get("ownerReferences") or [] for obj in (before, after))
+    if new[: len(old)] != old or any(owner["kind"] != "Pod" or owner["controller"] for owner in new[len(old) :]):
+        yield f"owners {old} became {new}"
+    ours = ("ownerReferences", "resourceVersion", "generation", "managedFields")
+    first, second = (
+        {**o, "metadata": {k: v for k, v in o["metadata"].items() if k not in ours}} for o in (before, after)
+    )
+    if first != second:
+        yield "changed more than its owners"
+
+
+def _changed(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
+    keys = sorted(before.keys() | after.keys())
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+def _rest(pod: Object) -> Object:
+    ours = ("annotations", "resourceVersion", "generation", "managedFields")
+    metadata = {key: value for key, value in pod["metadata"].items() if key not in ours}
+    spec = {key: value for key, value in pod["spec"].items() if key != "schedulingGates"}
+    return {"metadata": metadata, "spec": spec, "status": pod.get("status")}

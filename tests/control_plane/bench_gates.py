@@ -1,0 +1,145 @@
+"""Measures releasing on a real API server and prints what docs/reference/performance.md quotes; `make bench-reaction`.
+
+This process plays the maker of pods, scheduler and kubelet. Must not: assert anything about speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from scaler.kube.api import CONFIG_MAPS, NAMESPACES, PODS, KubeApi, Object
+from scaler.sim.actors.mindie import RULE_KEY
+from scaler.sim.actors.nodes import NodeSpec, add_node
+from scaler.sim.apiserver.crds import definitions
+from scaler.workloads.gates import GATE
+from tests.control_plane.bench_reaction import PARALLEL, PLACE, Climb, Kubelet, row, rule, timed
+from tests.control_plane.build import VERSIONS, binaries
+from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.scaler_process import install
+from tests.control_plane.stage import until
+from tests.control_plane.timed_scaler import Note
+
+
+async def make(api: KubeApi, service: str, name: str, group: str) -> None:
+    """A held pod that is an instance by itself."""
+    labels = {"mind-cluster/scaling-rule": service, "mind-cluster/group-name": group, "jobID": service}
+    spec = {"containers": [{"name": "main", "image": "none"}], "schedulingGates": [{"name": GATE}]}
+    metadata = {"name": f"{service}-{name}", "labels": labels}
+    await api.create(PODS, PLACE, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+async def released(api: KubeApi, name: str) -> bool:
+    return not (await api.get(PODS, PLACE, name))["spec"].get("schedulingGates")
+
+
+async def climbs(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -> list[Climb]:
+    """A service that loses its decode instance, has its second prefill instance taken back, and climbs again."""
+    service = f"gates{time.monotonic_ns() % 10**6}"
+    p0, p1, d0 = (f"{service}-{name}" for name in ("p0", "p1", "d0"))
+    kubelet = Kubelet(api)
+    body: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": service}, **rule(2, 1)}
+    async with timed(plane, folder) as notes:
+        await api.create(CONFIG_MAPS, PLACE, body)
+        await make(api, service, "p0", "group0")
+        await until(lambda: released(api, p0), "p0 is released")
+        await kubelet.run([p0])
+        for _ in range(count):
+            await make(api, service, "d0", "group1")
+            await make(api, service, "p1", "group0")
+            await until(lambda: released(api, d0), "d0 is released")
+            await kubelet.run([d0])
+            await until(lambda: released(api, p1), "p1 is released")
+            await asyncio.sleep(0.05)  # what is written about it is no part of the next climb
+            await kubelet.lose([d0])
+            await kubelet.vanish([p1])
+    await kubelet.lose([p0])
+    await api.delete(CONFIG_MAPS, PLACE, service)
+    return _climbs(notes, p1, d0)
+
+
+def _climbs(notes: Sequence[Note], name: str, trigger: str) -> list[Climb]:
+    """Each release of the pod `name`, seen from the last change of the pod `trigger` before it."""
+    found: list[Climb] = []
+    event = sent = 0.0
+    for note in notes:
+        if note.what == "event" and note.name == trigger and not sent:
+            event = note.at
+        elif note.verb == "patch" and note.name == name and note.what == "send":
+            sent = note.at
+        elif note.verb == "patch" and note.name == name and sent:
+            total, api = note.at - event, note.at - sent
+            found.append(Climb(total * 1e3, api * 1e3, (total - api) * 1e3, 0.0))
+            sent = 0.0
+    return found
+
+
+async def at_once(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -> None:
+    """All held pods are there before the scaler starts; then all are released."""
+    service = "wide"
+    entry = {"group_name": "group0", "group_num": str(count), "server_num_per_group": "1"}
+    document = json.dumps({"version": "1.0", "elastic_scaling_list": [{"group_list": [entry]}]})
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": service}, "data": {RULE_KEY: document}}
+    await api.create(CONFIG_MAPS, PLACE, body)
+    slots = asyncio.Semaphore(PARALLEL)
+
+    async def one(number: int) -> None:
+        async with slots:
+            await make(api, service, f"p{number}", "group0")
+
+    await asyncio.gather(*(one(number) for number in range(count)))
+
+    async def all_released() -> bool:
+        found = (await api.list(PODS, PLACE)).items
+        return not any(pod["spec"].get("schedulingGates") for pod in found)
+
+    async with timed(plane, folder) as notes:
+        await until(all_released, f"{count} pods are released", seconds=300)
+    mine = [note for note in notes if note.verb == "patch" and note.resource == "pods"]
+    lasted = max(note.at for note in mine) - min(note.at for note in mine)
+    trips = sorted(b.at - a.at for a in mine if a.what == "send" for b in mine if b.number == a.number and b is not a)
+    print(
+        f"\n{count} pods released at once: {lasted:.2f} s = {count / lasted:.0f} pods/s; "
+        f"one request, with {PARALLEL} under way: median {trips[len(trips) // 2] * 1e3:.1f} ms"
+    )
+
+
+async def measure(plane: ControlPlane, folder: Path, arguments: argparse.Namespace) -> None:
+    install(plane)
+    async with plane.client() as api:
+        await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}})
+        await add_node(api, NodeSpec("bench", cpu=10_000, memory="100Ti", pods=10_000))
+        found = await climbs(plane, api, folder, arguments.climbs)
+        shares: dict[str, Callable[[Climb], float]] = {
+            "event to release accepted": lambda climb: climb.total,
+            "... of it API server": lambda climb: climb.api,
+            "... own": lambda climb: climb.own,
+        }
+        print("\n| release of one pod (ms) | p50 | p99 | max |\n|---|---|---|---|")
+        for name, share in shares.items():
+            print(row(f"{len(found)} climbs: {name}", [share(climb) for climb in found]))
+        await at_once(plane, api, folder, arguments.pods)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure releasing held pods on a real API server.")
+    parser.add_argument("--climbs", type=int, default=200)
+    parser.add_argument("--pods", type=int, default=1000)
+    arguments = parser.parse_args()
+    programs = binaries(VERSIONS[0])
+    with tempfile.TemporaryDirectory(prefix="bench-gates-") as name:
+        options = PlaneOptions(crds=definitions(), audit=True)
+        with ControlPlane(Path(name) / "plane", programs, options) as plane:
+            print(f"Kubernetes {programs.version}, Python {platform.python_version()}, {os.cpu_count()} CPUs")
+            asyncio.run(measure(plane, Path(name), arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Makers as a whole: they start when they are needed, and come to the right numbers over a bad connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from scaler.kube.api import DEPLOYMENTS, PODS, Object
+from scaler.sim.actors import objects
+from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.lws_webhook import label_member
+from scaler.sim.actors.makers import WhenUsed, makers
+from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.pod_groups import PodGroups
+from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
+from scaler.sim.cluster import SimCluster
+from scaler.sim.loop import run
+from scaler.sim.stories.claims import Claim, claim_of
+from tests.sim.manifests import (
+    deployment,
+    infer_service_set,
+    leader_worker_set,
+    stateful_set,
+    storm_service,
+    template,
+    volcano_job,
+)  # fmt: skip
+from tests.sim.stage import Stage
+
+PARALLEL: Object = {"podManagementPolicy": "Parallel"}
+EVERYTHING = [
+    deployment("web", 3),
+    stateful_set("db", 3, **PARALLEL),
+    leader_worker_set("vllm", 2, 3),
+    storm_service("storm", prefill={"replicas": 2}, decode={"replicas": 1, "podGroupSize": 2}),
+    infer_service_set("qwen", prefill={"replicas": 2}),
+]
+
+
+def test_a_maker_that_nobody_needs_watches_no_pods() -> None:
+    async def main() -> None:
+        stage = Stage()
+        made: list[str] = []
+
+        class Maker:
+            async def run(self) -> None:
+                made.append("started")
+                await asyncio.Event().wait()
+
+        waiting = WhenUsed(stage.cluster, lambda _: Maker(), DEPLOYMENTS)
+        await stage.play(5, waiting)
+        assert made == []
+        stage.cluster.apply([deployment()])
+        await stage.play(5, waiting)
+        assert made == ["started"]
+
+    run(main())
+
+
+def test_a_type_that_is_not_installed_counts_as_empty() -> None:
+    async def main() -> None:
+        stage = Stage()
+        bare = SimCluster(stage.clock, crds=False)
+        bare.apply([deployment(pod=template(schedulerName="volcano"))])
+        await stage.play(10, *makers(bare))
+        assert len(bare.peek(PODS)) == 3
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LAG, Fault.CUT])
+def test_over_a_bad_connection_the_numbers_come_out_right_in_the_end(fault: Fault, seed: int) -> None:
+    async def main() -> None:
+        stage = Stage(label_member)
+        stage.cluster.apply(EVERYTHING)
+        end = stage.clock.now() + 60
+        trouble = Rule(fault=fault, probability=0.3, end=end, seconds=2.0)
+        unreliable = stage.cluster.client("makers", Faults(stage.clock, trouble, seed=seed))
+        await stage.play(180, *makers(unreliable), GarbageCollector(stage.cluster))
+        living = Counter(objects.owner_kind(pod) for pod in stage.cluster.peek(PODS) if not objects.terminating(pod))
+        assert living == {"ReplicaSet": 3, "StatefulSet": 3 + 6 + 2, "RoleSet": 2, "PodSet": 2}
+
+    run(main())
+
+
+def test_the_census_knows_instances_of_every_kind_by_their_pods() -> None:
+    async def main() -> None:
+        stage = Stage(label_member)
+        stage.cluster.apply(EVERYTHING)
+        await stage.nodes("n0")
+        stage.cluster.apply([volcano_job()])
+        await stage.play(20, *makers(stage.cluster))
+        claims = {claim_of(pod, {}) for pod in stage.cluster.peek(PODS)}
+        by_pod = {claim for claim in claims if claim.size == 1}
+        assert Claim("vllm-0", 3) in claims
+        assert Claim("vllm-1", 3) in claims
+        assert Claim("qwen-0-prefill-1") in claims
+        assert sum(claim.instance.startswith("storm-") for claim in claims - by_pod) == 1
+        assert sum(claim.instance.startswith("web-") for claim in by_pod) == 3
+
+    run(main())
+
+
+def test_annotations_of_ours_override_what_the_maker_says() -> None:
+    annotations = {"mind-cluster/instance": "mine", "mind-cluster/instance-size": "4"}
+    pod: Object = {"metadata": {"name": "p", "annotations": annotations}, "spec": {}}
+    assert claim_of(pod, {}) == Claim("mine", 4)
+
+
+def test_a_mirror_tells_how_far_it_has_come() -> None:
+    async def main() -> None:
+        stage = Stage()
+        mirror = Mirror(stage.cluster, PODS)
+        task = asyncio.create_task(mirror.run())
+        await asyncio.sleep(1)
+        before = mirror.version(PODS)
+        await stage.pod("p")
+        await asyncio.sleep(1)
+        task.cancel()
+        assert mirror.version(PODS) == int(stage.pod_object("p")["metadata"]["resourceVersion"]) > before
+
+    run(main())
+
+
+def test_pod_groups_are_left_to_those_who_know_volcano() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([deployment()])
+        await stage.play(10, *makers(stage.cluster), PodGroups(stage.cluster))
+        assert {objects.GROUP_NAME in objects.annotations_of(pod) for pod in stage.cluster.peek(PODS)} == {False}
+
+    run(main())

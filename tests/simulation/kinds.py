@@ -1,0 +1,206 @@
+"""Services of every workload kind as data: what a user of each platform writes for so many instances."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import Object
+from scaler.workloads.gates import INSTANCE, INSTANCE_SIZE
+from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, volcano_job, workload
+
+GROUPS = ("prefill", "decode")
+Ratio = tuple[int, int]
+"""Instances of prefill and decode."""
+_FAULTS = {"fault-scheduling": "force", "fault-retry-times": "1000"}
+_GANG = {"infer.huawei.com/gang-schedule": "true"}
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """Where a service stands and what it runs. Names of its objects begin with `name`, which names the rule too."""
+
+    name: str = "qwen"
+    namespace: str = "infer"
+    image: str = "server:1"
+    pool: str = ""
+    """Label `pool` of its nodes; "" = any node will do."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """`pods` of one prefill and one decode instance. `rolls`: a changed template replaces its instances by itself."""
+
+    name: str
+    pods: Ratio
+    write: Callable[[Spot, Ratio], list[Object]]
+    rolls: bool = False
+
+    def objects(self, spot: Spot, replicas: Ratio) -> list[Object]:
+        """Everything but the rule, in the service's namespace."""
+        made = self.write(spot, replicas)
+        for obj in made:
+            obj["metadata"]["namespace"] = spot.namespace
+        return made
+
+    def nodes_for(self, ratio: Ratio) -> int:
+        """Each pod takes all NPUs of one node."""
+        return sum(number * size for number, size in zip(ratio, self.pods, strict=True))
+
+
+def rule(spot: Spot, kind: Kind, *ratios: Ratio, text: str | None = None, **annotations: str) -> Object:
+    """The rule with these ratios, the largest first, or with this text instead."""
+    entries = [
+        {
+            "group_list": [
+                {"group_name": group, "group_num": str(number), "server_num_per_group": str(size)}
+                for group, number, size in zip(GROUPS, ratio, kind.pods, strict=True)
+            ]
+        }
+        for ratio in ratios
+    ]
+    document = json.dumps({"version": "1.0", "elastic_scaling_list": entries}) if text is None else text
+    named = {f"mind-cluster/{key}": value for key, value in annotations.items()}
+    return {
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"elastic_scaling.json": document},
+        "metadata": {"name": spot.name, "namespace": spot.namespace, "annotations": named},
+    }  # fmt: skip
+
+
+def _labels(spot: Spot, group: str) -> dict[str, str]:
+    return {"mind-cluster/scaling-rule": spot.name, "mind-cluster/group-name": group, "jobID": "qwen"}
+
+
+def _pod(spot: Spot, group: str, *, container: str = "server", **more: Any) -> Object:
+    """A pod template with the labels of an instance, for Volcano, on a node of its own."""
+    npus = {"huawei.com/Ascend910": "8"}
+    labels = {"app": f"{spot.name}-{group}", **_FAULTS, **_labels(spot, group), **more.pop("labels", {})}
+    spec: Object = {
+        "schedulerName": "volcano",
+        "containers": [{"name": container, "image": spot.image, "resources": {"requests": npus, "limits": npus}}],
+        **({"nodeSelector": {"pool": spot.pool}} if spot.pool else {}),
+        **more,
+    }
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def _jobs(spot: Spot, replicas: Ratio, make: Callable[[Spot, str, str], Object]) -> list[Object]:
+    return [
+        make(spot, group, f"{spot.name}-{group[0]}{index}")
+        for group, number in zip(GROUPS, replicas, strict=True)
+        for index in range(number)
+    ]
+
+
+# kinds whose instances are jobs
+
+
+def _ascend_job(spot: Spot, group: str, name: str) -> Object:
+    """As for Ascend Operator alone: the labels stand on the job, and admission moves them."""
+    pod = _pod(spot, group, container="ascend")
+    pod["metadata"]["labels"] = {"app": spot.name}
+    labels = {"app": "mindie-ms-server", "framework": "pytorch", **_FAULTS, **_labels(spot, group)}
+    replicas = {"Master": {"replicas": 1, "template": pod}}
+    if group == "decode":
+        replicas["Worker"] = {"replicas": 1, "template": pod}
+    spec = {"schedulerName": "volcano", "replicaSpecs": replicas}
+    return workload("mindxdl.gitee.com/v1", "AscendJob", name, spec, labels=labels)
+
+
+def _volcano_job(spot: Spot, group: str, name: str) -> Object:
+    tasks = {"leader": 1, "worker": 1} if group == "prefill" else {"server": 1}
+    policies = [{"event": "PodEvicted", "action": "RestartJob"}]
+    return volcano_job(name, tasks=tasks, pod=_pod(spot, group), policies=policies, maxRetry=1000)
+
+
+# kinds whose instances are pods
+
+
+def _deployment(spot: Spot, group: str, replicas: int, **strategy: Any) -> Object:
+    return deployment(f"{spot.name}-{group}", replicas, pod=_pod(spot, group), **strategy)
+
+
+def _deployments(spot: Spot, replicas: Ratio) -> list[Object]:
+    return [_deployment(spot, group, number) for group, number in zip(GROUPS, replicas, strict=True)]
+
+
+def _bare(spot: Spot, group: str, name: str) -> list[Object]:
+    """A decode instance consists of two pods, which their annotations say."""
+    names = [f"{name}-0", f"{name}-1"] if group == "decode" else [name]
+    notes = {INSTANCE: name, INSTANCE_SIZE: "2"} if group == "decode" else {}
+    made = _pod(spot, group)
+    return [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {**made["metadata"], "name": one, "annotations": notes},
+         "spec": made["spec"]}
+        for one in names
+    ]  # fmt: skip
+
+
+def _bare_pods(spot: Spot, replicas: Ratio) -> list[Object]:
+    return [
+        pod
+        for group, number in zip(GROUPS, replicas, strict=True)
+        for index in range(number)
+        for pod in _bare(spot, group, f"{spot.name}-{group[0]}{index}")
+    ]
+
+
+# kinds whose instances are groups of pods
+
+
+def _leader_worker_set(spot: Spot, group: str, replicas: int, **parts: Any) -> Object:
+    pod = _pod(spot, group)
+    return leader_worker_set(f"{spot.name}-{group}", replicas, size=2, leader=pod, worker=pod, **parts)
+
+
+def _leader_worker_sets(spot: Spot, replicas: Ratio) -> list[Object]:
+    return [_leader_worker_set(spot, group, number) for group, number in zip(GROUPS, replicas, strict=True)]
+
+
+def _leaders_first(spot: Spot, replicas: Ratio) -> list[Object]:
+    return [
+        _leader_worker_set(spot, group, number, startupPolicy="LeaderReady")
+        for group, number in zip(GROUPS, replicas, strict=True)
+    ]
+
+
+def _storm_service(spot: Spot, replicas: Ratio, *, stateful: bool) -> list[Object]:
+    budget = {"maxSurge": 1, "maxUnavailable": 1}
+    prefill = {"template": _pod(spot, "prefill"), "replicas": replicas[0], "stateful": stateful}
+    decode = {"template": _pod(spot, "decode"), "replicas": replicas[1], "stateful": True, "podGroupSize": 2}
+    return [
+        storm_service(
+            spot.name, prefill={**prefill, "updateStrategy": budget}, decode={**decode, "updateStrategy": budget}
+        )
+    ]  # fmt: skip
+
+
+def _infer_service_set(spot: Spot, replicas: Ratio) -> list[Object]:
+    """Prefill pods come one after the other (OrderedReady); decode ones together, in a gang of the operator's."""
+    prefill = {"replicas": replicas[0], "pods": 2, "pod": _pod(spot, "prefill")}
+    decode = {"replicas": replicas[1], "pods": 2, "pod": _pod(spot, "decode"), "metadata": {"labels": _GANG}}
+    (made,) = [infer_service_set(spot.name, prefill=prefill, decode=decode)]
+    made["spec"]["template"]["roles"][1]["spec"]["podManagementPolicy"] = "Parallel"
+    return [made]
+
+
+def _mixed(spot: Spot, replicas: Ratio) -> list[Object]:
+    return [_deployment(spot, "prefill", replicas[0]), _leader_worker_set(spot, "decode", replicas[1])]
+
+
+ASCEND_JOBS = Kind("ascend-jobs", (1, 2), lambda spot, n: _jobs(spot, n, _ascend_job))
+VOLCANO_JOBS = Kind("volcano-jobs", (2, 1), lambda spot, n: _jobs(spot, n, _volcano_job))
+DEPLOYMENTS = Kind("deployments", (1, 1), _deployments, rolls=True)
+LEADER_WORKER_SETS = Kind("leader-worker-sets", (2, 2), _leader_worker_sets, rolls=True)
+LEADERS_FIRST = Kind("leaders-first", (2, 2), _leaders_first, rolls=True)
+STORM_STATELESS = Kind("storm-stateless", (1, 2), lambda spot, n: _storm_service(spot, n, stateful=False), rolls=True)
+STORM_STATEFUL = Kind("storm-stateful", (1, 2), lambda spot, n: _storm_service(spot, n, stateful=True), rolls=True)
+INSTANCE_SETS = Kind("instance-sets", (2, 2), _infer_service_set)
+PLAIN_PODS = Kind("plain-pods", (1, 2), _bare_pods)
+MIXED = Kind("deployment-and-leader-worker-set", (1, 2), _mixed, rolls=True)
+
+KINDS = (
+    ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, LEADER_WORKER_SETS, LEADERS_FIRST, STORM_STATELESS, STORM_STATEFUL,
+    INSTANCE_SETS, PLAIN_PODS, MIXED,
+)  # fmt: skip

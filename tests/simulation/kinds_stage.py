@@ -1,0 +1,282 @@
+"""A service of any workload kind with everybody who has a hand in it, and witnesses that look at every change.
+
+Must not: look into the controller, or share code with it in what judges it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from scaler.app import run_controller
+from scaler.clock import Clock
+from scaler.kube.api import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, KubeApi, Object, PatchType
+from scaler.kube.errors import NotFoundError
+from scaler.plan.invariants import violations
+from scaler.plan.model import Plan, Snapshot
+from scaler.settings import Settings
+from scaler.sim.actors import objects
+from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.deployments import Deployments
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.infer_operator import InferOperator
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
+from scaler.sim.actors.lws_webhook import label_member
+from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, befall, node_object
+from scaler.sim.actors.operator import DeployedOperator, deployment
+from scaler.sim.actors.pod_groups import PodGroups
+from scaler.sim.actors.replica_sets import ReplicaSets
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.stateful_sets import StatefulSets
+from scaler.sim.actors.storm_services import StormServices
+from scaler.sim.actors.volcano_jobs import VolcanoJobs
+from scaler.sim.apiserver.interceptor import Interceptor
+from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.world import Actor
+from scaler.sim.webhooks import webhooks
+from scaler.workloads.gates import BESIDE_LABEL, NAMESPACE_LABEL
+from tests.campaign import outside
+from tests.campaign.client import Life
+from tests.campaign.outside import Instance
+from tests.campaign.releases import held
+from tests.campaign.witness import Witness
+from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
+
+START = 1_790_000_000.0
+TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
+LOOK, MOMENT = 0.5, 3.0
+"""Seconds between two looks, and how long an instance may be half released, or held without a reason."""
+LONG = 180.0
+"""Seconds within which everything ends that only waits for machines."""
+QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
+         "spec": {"weight": 1}}  # fmt: skip
+
+
+def makers(api: KubeApi, clock: Clock) -> list[Actor]:
+    """Everybody who makes pods and PodGroups, Ascend Operator where it is deployed."""
+    return [
+        Deployments(api), ReplicaSets(api), StatefulSets(api), LeaderWorkerSets(api), StormServices(api),
+        InferOperator(api), VolcanoJobs(api), PodGroups(api), DeployedOperator(api, clock),
+    ]  # fmt: skip
+
+
+def machines(api: KubeApi, clock: Clock, seed: int) -> list[Actor]:
+    faults = FaultActor(api, clock, detection=2.0, grace_over_time=60.0)
+    nodes = NodeLifecycle(api, clock, eviction=30.0, orphan=20.0)
+    kubelet = Kubelet(api, clock, timings=TIMINGS, seed=seed)
+    return [GangScheduler(api, clock), kubelet, faults, nodes, GarbageCollector(api)]
+
+
+class KindsStage:
+    """One service on nodes that are just enough, unless the test adds some."""
+
+    def __init__(self, kind: Kind, seed: int) -> None:
+        self.kind = kind
+        self.spot = Spot()
+        self.clock = Clock(START)
+        self.cluster = SimCluster(self.clock, seed=seed, admission=(label_member, *webhooks()))
+        self.witness = Witness(self.clock, storm_bound=500)
+        self.witness.released = self._on_release
+        self.cluster.observe(self.witness.see)
+        self._chance = random.Random(f"kinds-{seed}")
+        self._seed = seed
+        self._targets: dict[str, dict[str, int]] = {}
+        self._wrong_since: dict[str, float] = {}
+        self._applied: dict[str, Object] = {}
+        self._nodes: dict[str, NodeSpec] = {}
+
+    # what happens
+
+    def furnish(self, *, admission: bool) -> None:
+        beside = self.kind is ASCEND_JOBS
+        labels = {NAMESPACE_LABEL: "enabled", **({BESIDE_LABEL: "true"} if beside else {})} if admission else {}
+        namespace = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": self.spot.namespace, "labels": labels},
+        }
+        self.cluster.apply([QUEUE, namespace, node_object(NodeSpec("cpu-0", npu=0))])
+        self.cluster.apply([deployment()] if beside else [])
+
+    def add_nodes(self, number: int) -> None:
+        for _ in range(number):
+            spec = NodeSpec(f"npu-{len(self._nodes)}")
+            self._nodes[spec.name] = spec
+            self.cluster.apply([node_object(spec)])
+
+    async def remove_empty_nodes(self, number: int) -> None:
+        """Take nodes away on which nothing runs."""
+        used = {objects.node_of(pod) for pod in self.cluster.peek(PODS)}
+        for name in [name for name in self._nodes if name not in used][:number]:
+            await self.cluster.delete(NODES, None, name)
+            del self._nodes[name]
+
+    async def rule(self, *ratios: Ratio) -> None:
+        self.cluster.apply([rule(self.spot, self.kind, *ratios)])
+
+    async def apply(self, prefills: int, decodes: int, *, image: str = "server:1") -> None:
+        """`kubectl apply --prune` of the user's files."""
+        spot = Spot(image=image)
+        await self.apply_all(self.kind.objects(spot, (prefills, decodes)))
+
+    async def apply_all(self, made: Sequence[Object]) -> None:
+        wanted = {f"{obj['kind']} {objects.name(obj)}": obj for obj in made}
+        for name, obj in self._applied.items():
+            if name not in wanted:
+                await self._delete(obj)
+        for obj in wanted.values():
+            await self._apply(obj)
+        self._applied = wanted
+
+    async def _apply(self, obj: Object) -> None:
+        resource = self.cluster.server.catalog.of(obj).resource
+        place = objects.namespace(obj), objects.name(obj)
+        try:
+            await self.cluster.get(resource, *place)
+        except NotFoundError:
+            await self.cluster.create(resource, place[0], obj)
+            return
+        if resource != PODS:
+            labels = {"metadata": {"labels": objects.labels_of(obj)}} if objects.labels_of(obj) else {}
+            await self.cluster.patch(resource, *place, {"spec": obj["spec"], **labels}, patch_type=PatchType.MERGE)
+
+    async def _delete(self, obj: Object) -> None:
+        resource = self.cluster.server.catalog.of(obj).resource
+        try:
+            await self.cluster.delete(resource, objects.namespace(obj), objects.name(obj))
+        except NotFoundError:
+            return
+
+    async def lose_node_of(self, group: str) -> str:
+        """A node under a running instance of the group is no longer ready; its name."""
+        on = [one for one in self.instances(group) if one.running(outside.ready_nodes(self.cluster))]
+        name = objects.node_of(self._chance.choice(self._chance.choice(on).pods))
+        await befall(self.cluster, self._nodes[name], NodeFate.NOT_READY)
+        return name
+
+    async def give_back(self, name: str) -> None:
+        await befall(self.cluster, self._nodes[name], NodeFate.READY)
+
+    async def kill(self, group: str, *, whole: bool) -> None:
+        """Somebody deletes the pods of a running instance, or one of them, at once."""
+        on = [one for one in self.instances(group) if one.running(outside.ready_nodes(self.cluster))]
+        pods = self._chance.choice(on).pods
+        for pod in pods if whole else pods[:1]:
+            await self.cluster.delete(PODS, self.spot.namespace, objects.name(pod), grace_period_seconds=0)
+
+    # what there is
+
+    def instances(self, group: str) -> list[Instance]:
+        return [one for one in outside.instances(self.cluster) if one.group == group]
+
+    def counts(self) -> Ratio:
+        """Running instances of prefill and decode."""
+        ready = outside.ready_nodes(self.cluster)
+        prefill, decode = (sum(one.running(ready) for one in self.instances(group)) for group in GROUPS)
+        return prefill, decode
+
+    def reasons(self, group: str) -> list[str]:
+        said = outside.reasons(self.cluster)
+        return [said.get((one.service, one.name), "") for one in self.instances(group)]
+
+    def told(self, warning: str) -> set[str]:
+        """The names of instances about which there is an event with this reason."""
+        return {event["involvedObject"]["name"] for event in self.cluster.peek(EVENTS) if event["reason"] == warning}
+
+    def running_uids(self) -> set[str]:
+        return {objects.uid(pod) for pod in self.cluster.peek(PODS) if objects.phase(pod) == "Running"}
+
+    async def runs(self, prefills: int, decodes: int) -> None:
+        """Until so many run, and stay."""
+        await self.until(lambda: self.counts() == (prefills, decodes), f"{prefills}P{decodes}D")
+        await asyncio.sleep(10)
+        assert self.counts() == (prefills, decodes), self.words()
+
+    async def until(self, holds: Callable[[], bool], what: str, *, within: float = LONG) -> None:
+        end = self.clock.now() + within
+        while not holds():
+            assert self.clock.now() < end, f"never {what}: {self.words()}"
+            await asyncio.sleep(1)
+        assert self.witness.failures == [], self.words()
+
+    def words(self) -> str:
+        said = outside.reasons(self.cluster)
+        lines = [
+            f"{one.name} [{said.get((one.service, one.name))}]: "
+            + ", ".join(
+                f"{objects.name(pod)} {objects.phase(pod)} on {objects.node_of(pod) or '-'}"
+                f"{' held' if held(pod) else ''}{' terminating' if objects.terminating(pod) else ''}"
+                for pod in one.pods
+            )
+            for one in outside.instances(self.cluster)
+        ]
+        return "\n".join([f"{self.counts()} {self._targets} {self.witness.failures}", *lines])
+
+    def left_behind(self) -> list[str]:
+        """Pods, PodGroups and ConfigMaps of the service, once it is deleted."""
+        kinds = (PODS, POD_GROUPS, CONFIG_MAPS)
+        return [objects.name(o) for kind in kinds for o in self.cluster.peek(kind, self.spot.namespace)]
+
+    # the witnesses
+
+    def decided(self, decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
+        for snapshot, plan in decisions:
+            self._targets[str(plan.key)] = dict(plan.target)
+            for found in violations(snapshot, plan):
+                self.witness.fail(found)
+
+    def _on_release(self, pod: Object, what: str) -> None:
+        """S1: no admission takes a group above the target of its last decision, a pair of revisions counted once."""
+        ready = outside.ready_nodes(self.cluster)
+        everybody = outside.instances(self.cluster)
+        mine = next(one for one in everybody if any(objects.uid(p) == objects.uid(pod) for p in one.pods))
+        own = [one for one in everybody if (one.service, one.group) == (mine.service, mine.group)]
+        target = self._targets[mine.service].get(mine.group, 0)
+        if len(mine.released) > 1 or mine.disturbed(ready):
+            return  # it had its place before
+        before = outside.taken([one for one in own if one is not mine], ready)
+        after = outside.taken(own, ready)
+        if after > max(target, before):
+            self.witness.fail(f"S1: {what}: {after} of {mine.group}, the target is {target}")
+
+    async def look(self) -> None:
+        """S2 and L2: nothing is half released, and nothing is held without a reason, for longer than a moment."""
+        while True:
+            await asyncio.sleep(LOOK)
+            found = outside.instances(self.cluster)
+            wrong = {f"S2: {one.name} is half released" for one in found if one.half}
+            wrong |= {f"L2: {name} is held without a reason" for name in outside.unexplained(self.cluster, found)}
+            now = self.clock.now()
+            self._wrong_since = {what: self._wrong_since.get(what, now) for what in wrong}
+            for what, since in self._wrong_since.items():
+                if now - since > MOMENT:
+                    self.witness.fail(what)
+
+    def life(self) -> Life:
+        return Life(self.cluster, "scaler", self.witness, weather=Interceptor(), seed=self._seed, linger=0.0, stale=0.0)
+
+
+@asynccontextmanager
+async def kinds_stage(kind: Kind, seed: int = 0, *, admission: bool = True) -> AsyncIterator[KindsStage]:
+    """Everybody at work; nothing applied yet. At the end no witness has anything to say, and all are still alive.
+
+    `admission`: the namespace has opted in to it.
+    """
+    on = KindsStage(kind, seed)
+    on.furnish(admission=admission)
+    settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": "auto"})
+    api = on.cluster.client("world")
+    lives = [actor.run() for actor in (*makers(api, on.clock), *machines(api, on.clock, seed))]
+    controller = run_controller(on.life(), settings, on.clock, observer=on.decided, seed=seed)
+    tasks = [asyncio.create_task(life) for life in (*lives, on.look(), controller)]
+    try:
+        yield on
+        assert on.witness.failures == []
+        assert [task.exception() for task in tasks if task.done()] == []
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,180 @@
+"""One story for every workload kind, with everybody who has a hand in it, in virtual time.
+
+A service starts at its smallest ratio, climbs, is scaled, gets other rules, loses nodes and pods, recovers, is updated
+and deleted. Witnesses look at every release from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from scaler.sim import loop
+from scaler.sim.actors import objects
+from scaler.sim.stories.play import silence_logs
+from tests.campaign import outside
+from tests.simulation.kinds import (
+    DEPLOYMENTS,
+    KINDS,
+    LEADER_WORKER_SETS,
+    Kind,
+)
+from tests.simulation.kinds_stage import KindsStage, kinds_stage
+
+SEEDS = (0, 1)
+TWO_ONE = ((2, 1), (1, 1))
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+every_seed = pytest.mark.parametrize("seed", SEEDS)
+
+
+def run(story: Coroutine[Any, Any, None], seed: int = 0) -> None:
+    silence_logs()
+    loop.run(story, seed=seed)
+
+
+async def started(on: KindsStage, prefills: int = 3) -> None:
+    """On nodes for the smallest ratio, with more prefill instances than the rule has places for; then it climbs."""
+    on.add_nodes(on.kind.nodes_for((1, 1)))
+    await on.rule(*TWO_ONE)
+    await on.apply(prefills, 1)
+    await on.runs(1, 1)
+    on.add_nodes(on.kind.nodes_for((1, 0)))
+    await on.runs(2, 1)
+
+
+@every_seed
+@every_kind
+def test_it_starts_at_the_smallest_ratio_and_climbs_and_what_is_held_blocks_nobody(kind: Kind, seed: int) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind, seed) as on:
+            await started(on)
+            assert sorted(on.reasons("prefill")) == ["NotInRatio", "Running", "Running"]
+            assert [one.released for one in on.instances("prefill")].count([]) == 1
+
+    run(story(), seed)
+
+
+@every_seed
+@every_kind
+def test_lost_nodes_degrade_it_and_the_decode_instance_comes_back_first(kind: Kind, seed: int) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind, seed) as on:
+            await started(on)
+            lost = await on.lose_node_of("prefill")
+            await on.until(lambda: on.counts() == (1, 1), "1P1D")
+            decode = await on.lose_node_of("decode")
+            await on.until(lambda: on.counts()[1] == 0, "no decode instance")
+            await on.apply(3, 1)  # of plain pods somebody has to make new ones
+            await on.give_back(decode)
+            await on.runs(1, 1)
+            await on.give_back(lost)
+            await on.runs(2, 1)
+
+    run(story(), seed)
+
+
+@every_seed
+@every_kind
+def test_pods_that_are_deleted_come_back_and_their_instance_runs_again(kind: Kind, seed: int) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind, seed) as on:
+            await started(on)
+            for group, whole in (("decode", False), ("decode", True), ("prefill", False), ("prefill", True)):
+                await on.kill(group, whole=whole)
+                await on.apply(3, 1)
+                await on.runs(2, 1)
+
+    run(story(), seed)
+
+
+@every_seed
+@every_kind
+def test_the_rule_and_the_replicas_are_edited_and_held_instances_go_first(kind: Kind, seed: int) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind, seed) as on:
+            await started(on)
+            before = on.running_uids()
+            await on.rule((3, 1), *TWO_ONE)
+            on.add_nodes(kind.nodes_for((1, 0)))
+            await on.runs(3, 1)
+            await on.apply(4, 1)
+            await on.runs(3, 1)
+            assert sorted(on.reasons("prefill")) == ["NotInRatio", "Running", "Running", "Running"]
+            running = on.running_uids()
+            await on.apply(3, 1)
+            await on.runs(3, 1)
+            assert before < on.running_uids() == running
+            await on.rule(*TWO_ONE)
+            await on.runs(3, 1)
+            await on.apply(2, 1)
+            await on.runs(2, 1)
+            assert on.running_uids() < running
+
+    run(story(), seed)
+
+
+@every_kind
+def test_where_nothing_holds_pods_none_is_deleted_and_every_instance_is_reported(kind: Kind) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind, admission=False) as on:
+            on.add_nodes(1)
+            await on.rule(*TWO_ONE)
+            await on.apply(3, 1)
+            await asyncio.sleep(60)
+            assert [write for write in on.cluster.writes("scaler") if write.verb == "delete"] == []
+            reported = on.told("HoldNotPossible")
+            made = [one for one in on.instances("prefill") if one.pods]
+            names = [{one.name, *(objects.name(pod) for pod in one.pods)} for one in made]
+            assert [known for known in names if known.isdisjoint(reported)] == []
+
+    run(story())
+
+
+@every_kind
+def test_nothing_is_left_when_it_is_deleted(kind: Kind) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind) as on:
+            await started(on)
+            await on.apply_all([])
+            own = {"qwen"}
+            await on.until(lambda: set(on.left_behind()) <= own, "nothing left", within=400)
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.rolls], ids=lambda kind: kind.name)
+def test_a_rolling_update_ends(kind: Kind) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind) as on:
+            await started(on, prefills=2)
+            on.add_nodes(kind.nodes_for((1, 1)))
+            await on.apply(2, 1, image="server:2")
+            await on.until(lambda: images(on) == {"server:2"}, "new images only", within=600)
+            await on.runs(2, 1)
+
+    run(story())
+
+
+@pytest.mark.parametrize(("kind", "replicas"), [(DEPLOYMENTS, 4), (LEADER_WORKER_SETS, 4)], ids=["4P", "4P-lws"])
+def test_a_rolling_update_with_one_held_instance_ends(kind: Kind, replicas: int) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind) as on:
+            on.add_nodes(kind.nodes_for((4, 2)))
+            await on.rule((3, 1), *TWO_ONE)
+            await on.apply(replicas, 1)
+            await on.runs(3, 1)
+            await on.apply(replicas, 1, image="server:2")
+            await on.until(lambda: images(on) == {"server:2"}, "new images only", within=600)
+            await on.runs(3, 1)
+            assert sorted(on.reasons("prefill")) == ["NotInRatio", "Running", "Running", "Running"]
+
+    run(story())
+
+
+def images(on: KindsStage) -> set[str]:
+    """Of all pods of the service."""
+    pods = [pod for one in outside.instances(on.cluster) for pod in one.pods]
+    return {pod["spec"]["containers"][0]["image"] for pod in pods}
