@@ -21,6 +21,7 @@ class Blockades:
         self._waiting = waiting
         self._capacity = capacity
         self._soon: Board | None = None
+        self._empty: Board | None = None
         self._blocking: dict[Needs, Party] | None = None
         self._answers: dict[Needs, Party | None] = {}
         self._ever: dict[Needs, bool] = {}
@@ -34,7 +35,9 @@ class Blockades:
     def could_ever(self, floor: Floor) -> bool:
         """Whether it would fit if all nodes were empty and well, bound pods of its own included."""
         if floor.whole not in self._ever:
-            self._ever[floor.whole] = emptied(self._capacity).fits(floor.whole) is None
+            if self._empty is None:
+                self._empty = emptied(self._capacity)
+            self._ever[floor.whole] = self._empty.fits(floor.whole) is None
         return self._ever[floor.whole]
 
     def _look_up(self, needs: Needs) -> Party | None:

@@ -63,10 +63,12 @@ class Loose:
         return any(other != need and not kinds.isdisjoint(theirs) for other, theirs in self._sorts.items())
 
     def _safe_number(self, needs: Needs, most: int) -> int:
-        """How many instances are found to be safe at once: all, or one, or none."""
+        """How many instances are found to be safe at once: none, one, or all."""
         if not any(need in self._in_the_way for need, _ in needs):
             return most
-        return next((number for number in dict.fromkeys((most, 1)) if self._is_safe(_times(needs, number))), 0)
+        if not self._is_safe(needs):
+            return 0
+        return most if most == 1 or self._is_safe(_times(needs, most)) else 1
 
     def _is_safe(self, needs: Needs) -> bool:
         """Whether every promise can still be kept wherever these pods and what is loose already land: any sorts of

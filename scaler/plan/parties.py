@@ -119,7 +119,7 @@ def look_at(snapshot: Snapshot, plan: Plan, memory: FloorMemory) -> Party:
     smallest = _smallest(snapshot)
     serves = all(plan.groups[name].running >= number for name, number in smallest.items())
     party = Party(snapshot, plan, memory, serves, climbs=[], vanishing=[])
-    ranked = sorted(_ranked(snapshot, plan), key=_rank_and_age)
+    ranked = sorted(_ranked(snapshot, plan, unbound_only=serves), key=_rank_and_age)
     chosen: list[_Ranked] = []
     lacking: list[str] = []
     for name, number in () if serves or party.paused else smallest.items():
@@ -175,11 +175,13 @@ def _rank_and_age(one: _Ranked) -> tuple[int, float, float, tuple[tuple[int, int
     return (one.rank, instance.admitted_at, instance.created, natural(instance.name), instance.uid)
 
 
-def _ranked(snapshot: Snapshot, plan: Plan) -> Iterator[_Ranked]:
-    """Every live instance of a group of the rule."""
+def _ranked(snapshot: Snapshot, plan: Plan, *, unbound_only: bool) -> Iterator[_Ranked]:
+    """Every live instance of a group of the rule; only those with something to bind, if nothing else matters."""
     moves = {action.uid: type(action) for action in plan.actions}
     groups = plan.groups
     for instance, verdict in zip(snapshot.instances, plan.verdicts, strict=True):
+        if unbound_only and not instance.unbound:
+            continue
         if instance.label_problem or instance.group not in groups or not _is_live(instance):
             continue
         move = moves.get(instance.uid)
