@@ -14,8 +14,8 @@ from scaler.plan.capacity import Needs
 from scaler.plan.pools import Amounts, Ask, Pool
 from scaler.plan.seating import Search, Seat, best, greedily, leave, sit, sit_again
 
-EFFORT = 10_000
-"""So many pods may be seated to move promises in the life of one board: some tens of milliseconds."""
+EFFORT = 5_000
+"""What may be spent on moving promises in the life of one board: some tens of milliseconds at the most."""
 SEARCH = 20_000
 """Steps of one search, times the pods in it: the more pods, the dearer is a step."""
 MOST_TRIED = 16
@@ -82,11 +82,13 @@ class Promises:
 
     def disturbed_by(self, pods: Sequence[Ask]) -> bool:
         """Whether these promised pods can be bound so that what else is promised cannot be kept."""
-        if _room_to_spare(pods):
+        if _room_to_spare(pods) or _one_sort_of_seat(pods):
             return False
         pools = _reach(pods)
         if _all_alike(pools):
             return False
+        if _takes_too_much(pods, pools):
+            return True
         if self.tired:
             return True
         moved = self._in(pools)
@@ -113,7 +115,7 @@ class Promises:
     def _seated(self, pods: list[Ask]) -> list[Seat] | None:
         """All of these, however it can be done with the effort that is left."""
         pods.sort(key=lambda ask: ask.restriction)
-        self._effort -= len(pods)
+        self._effort -= 1 + len(pods) ** 2 // 32
         seats = greedily(pods)
         if seats is None and not self.tired:
             steps = min(self._effort, SEARCH // len(pods))
@@ -213,6 +215,46 @@ def _room_to_spare(pods: Sequence[Ask]) -> bool:
             if any(ask.times(free) and pool.count(free) < len(pods) for free in pool.whole):
                 return False
     return True
+
+
+def _one_sort_of_seat(pods: Sequence[Ask]) -> bool:
+    """They can only be bound to nodes of one sort, each to another node: which of them it is makes no difference."""
+    sorts = {(pool, free) for ask in set(pods) for pool in ask.pools for free in pool.whole if ask.times(free)}
+    indices = {ask.amounts[0][0] for ask in pods}
+    if len(sorts) != 1 or len(indices) != 1:
+        return False
+    index, (_, free) = indices.pop(), sorts.pop()
+    return all(2 * ask.amounts[0][1] > free[index] for ask in pods)
+
+
+def _takes_too_much(pods: Sequence[Ask], pools: set[Pool]) -> bool:
+    """The pods can be bound so that for some other promises there are too few seats, whatever their order."""
+    counts = Counter(ask for pool in pools for ask, seats in pool.occupants.items() for _ in seats)
+    counts.subtract(pods)
+    asked = {ask.amounts[0] for ask, count in counts.items() if count > 0}
+    return any(
+        sum(count for ask, count in counts.items() if ask.amount_of(index) >= amount)
+        > sum(pool.slots(index, amount) for pool in pools) - _most_lost(pods, index, amount)
+        for index, amount in asked
+    )
+
+
+def _most_lost(pods: Sequence[Ask], index: int, amount: int) -> int:
+    """Of so large seats, how many the pods take when each is bound to the node where it takes most."""
+    lost, used = 0, Counter[tuple[Pool, Amounts]]()
+    for ask in pods:
+        own = ask.amount_of(index)
+        options = (
+            (free[index] // amount - (free[index] - own) // amount, pool.number, free, pool)
+            for pool in ask.pools
+            for free, count in pool.whole.items()
+            if ask.times(free) and count > used[pool, free]
+        )
+        taken = max(options, key=lambda option: option[:3], default=None)
+        if taken is not None:
+            lost += taken[0]
+            used[taken[3], taken[2]] += 1
+    return lost
 
 
 def _lift(placements: Sequence[Placement]) -> list[list[Seat]]:
