@@ -116,6 +116,7 @@ class Session:
         self._deferred: set[ServiceKey] = set()
         self._reserved: list[Needs] = []
         """Everything that room was promised for."""
+        self._unfit: dict[Needs, Shortage] = {}
         self._short: dict[ServiceKey, Needs] = {}
         """What a service misses and what fits nowhere."""
         self._probing = any(patience.is_probing(each, now, policy) for each in memory.floors.values())
@@ -186,9 +187,10 @@ class Session:
         memory, now, policy = party.memory, self.now, self.policy
         if patience.is_probing(memory, now, policy):
             return None
-        if not self.blockades.could_ever(floor):
+        never = self.blockades.too_large(floor)
+        if never:
             party.memory = patience.idle(memory)
-            return Reason.FLOOR_TOO_LARGE, (str(shortage),)
+            return Reason.FLOOR_TOO_LARGE, (str(never),)
         if memory.probe_since:
             party.memory = patience.probed_in_vain(memory, now)
         elif self._may_be_probed(party, floor):
@@ -278,27 +280,29 @@ class Session:
 
     def _take_back(self, party: Party, part: Part, why: Why) -> None:
         """Nothing bound is ever taken back; what has to stay keeps its room."""
-        ruling = self._ruling(party)
-        if may_be_taken_back(part.instance, self.policy):
-            ruling.taken_back[part.uid] = why
-            self.tally.taken_back += 1
-            self._vanishing = joined(self._vanishing, part.needs)
-            return
-        if part.wanted:
-            ruling.held[part.uid] = why
-        elif not part.instance.bound:
+        ruling, instance = self._ruling(party), part.instance
+        if self.policy.reclaim and not instance.bound:
+            if may_be_taken_back(instance):
+                ruling.taken_back[part.uid] = why
+                self.tally.taken_back += 1
+                self._vanishing = joined(self._vanishing, part.needs)
+                return
             ruling.kept[part.uid] = Reason.RECLAIM_WOULD_COST_RESTARTS, why[1]
+        elif part.wanted:
+            ruling.held[part.uid] = why
         self._place(party, part.needs)
 
     def _place(self, party: Party, needs: Needs) -> Placement | Shortage:
-        found = self.board.place(needs)
+        found = self._unfit.get(needs) or self.board.place(needs)
         if isinstance(found, Placement):
             self._reserved.append(needs)
         else:
+            self._unfit[needs] = found  # and will not, whatever else is promised meanwhile
             self._short.setdefault(party.key, needs)
         return found
 
     def _give_back(self, placement: Placement) -> None:
+        self._unfit.clear()
         self.board.give_back(placement)
         self._reserved.remove(placement.needs)
 
@@ -316,14 +320,19 @@ class Session:
         for party in self.parties:
             if party.serves:
                 party.memory = patience.served(party.memory)
+            if not (party.memory.short_since or any(one.running > one.target for one in party.plan.groups.values())):
+                continue
             evicted = victim(party, self._short_of(party), ground)
             if evicted is not None:
                 self.tally.evicted += 1
-                self._ruling(party).evicted[evicted.uid] = Reason.TERMINATING, ("evicted, so that others can start",)
+                self._ruling(party).evicted[evicted.uid] = (
+                    Reason.TERMINATING,
+                    ("evicted, so that a missing one of another group can start",),
+                )
 
     def _short_of(self, party: Party) -> Needs:
         floor = party.floor
-        if floor is not None and (floor.lacking or not self.blockades.could_ever(floor)):
+        if floor is not None and (floor.lacking or self.blockades.too_large(floor)):
             return ()
         return self._short.get(party.key, ())
 

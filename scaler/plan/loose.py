@@ -15,6 +15,8 @@ from scaler.plan.placement import Board
 
 MOST_SORTS = 5
 """With more different needs loose at once, no further one is let go that could get in their way."""
+MOST_CHECKS = 40
+"""After so many checks in one arbitration nothing more is let go that would need one; the next one goes on."""
 
 
 class Loose:
@@ -27,6 +29,7 @@ class Loose:
         self._sorts = {need: neighbours.kinds(((need, 1),)) for need in {n for needs in promised for n, _ in needs}}
         self._in_the_way = {need for need in self._sorts if self._meets_others(need)}
         self._loose: Needs = ()
+        self._checks = MOST_CHECKS
 
     def let_go(self, needs: Needs) -> None:
         """They are in the scheduler's hands from now on."""
@@ -74,10 +77,14 @@ class Loose:
         """Whether every promise can still be kept wherever these pods and what is loose already land: any sorts of
         what is loose may be bound before the others, so each choice of them is looked at."""
         near = self._near(needs)
-        if len(near) > MOST_SORTS:
+        if len(near) > MOST_SORTS or self._checks <= 0:
             return False
         choices = chain.from_iterable(combinations(near, count) for count in range(len(near) + 1))
-        return not any(self._board.disturbs(joined(first, needs)) for first in choices)
+        return not any(self._disturbs(joined(first, needs)) for first in choices)
+
+    def _disturbs(self, needs: Needs) -> bool:
+        self._checks -= 1
+        return self._board.disturbs(needs)
 
     def _near(self, needs: Needs) -> list[tuple[Need, int]]:
         kinds = frozenset().union(*(self._sorts[need] for need, _ in needs))

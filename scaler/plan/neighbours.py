@@ -21,7 +21,6 @@ class Neighbours:
     def __init__(self, snapshots: Iterable[Snapshot], board: Board) -> None:
         self._board = board
         self._kinds: dict[Needs, Kinds] = {}
-        self._unions: dict[frozenset[Needs], Kinds] = {}
         self._of = {snapshot.key: self._union(snapshot) for snapshot in snapshots}
         self._counts = Counter(self._of.values())
         self._answers: dict[tuple[Kinds, Needs], bool] = {}
@@ -48,8 +47,11 @@ class Neighbours:
         return kinds
 
     def _union(self, snapshot: Snapshot) -> Kinds:
-        asked = frozenset([instance.needs for instance in snapshot.instances])
-        union = self._unions.get(asked)
-        if union is None:
-            union = self._unions[asked] = frozenset[Kind]().union(*map(self.kinds, asked))
-        return union
+        """Instances of a group come one after the other and are nearly always alike."""
+        union = last = None
+        for instance in snapshot.instances:
+            if instance.needs is not last:
+                last = instance.needs
+                kinds = self.kinds(last)
+                union = kinds if union is None or union is kinds else union | kinds
+        return union or frozenset()

@@ -18,7 +18,6 @@ from scaler.plan.model import (
     Instance,
     InstanceMemory,
     Plan,
-    Policy,
     Reclaim,
     ServiceKey,
     Snapshot,
@@ -147,16 +146,16 @@ def _priority(snapshot: Snapshot) -> int:
     asked = snapshot.options.service_priority
     if asked is not None:
         return min(asked, snapshot.policy.max_service_priority)
-    return max((instance.priority for instance in snapshot.instances), default=0)
+    return max([instance.priority for instance in snapshot.instances], default=0)
 
 
 def _oldest(party: Party) -> float:
-    return min((instance.created for instance in party.snapshot.instances if _is_live(instance)), default=0.0)
+    return min([instance.created for instance in party.snapshot.instances if _is_live(instance)], default=0.0)
 
 
-def may_be_taken_back(instance: Instance, policy: Policy) -> bool:
-    """Whether the admission of an instance may be taken back now: nothing of it is bound, and it costs no restart."""
-    return policy.reclaim and instance.bound == 0
+def may_be_taken_back(instance: Instance) -> bool:
+    """Whether taking back an admission of which nothing is bound costs the job nothing that it cannot spare."""
+    return not instance.bound
 
 
 # How near an instance is to running

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scaler.plan import arbitration
 from scaler.plan.arbitration import arbitrate
 from scaler.plan.model import ArbiterMemory, Policy, Reason
 from scaler.rules.rule import RuleOptions
@@ -205,6 +206,15 @@ def test_nothing_is_taken_back_where_that_is_switched_off_and_it_keeps_its_room(
     w = world((4,), LADDER, SMALL)
     s = state(w, "0.p0 0, 0.d0 0, 0.p1 u")
     outcome = decide(w, s, Setting(policy=Policy(reclaim=False)))
+    assert doings(w, outcome) == {}
+    assert reasons(w, outcome)["0.p1"] is Reason.WAITING_FOR_SCHEDULER
+    assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
+def test_what_would_cost_a_restart_too_many_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arbitration, "may_be_taken_back", lambda _: False)
+    w = world((4,), LADDER, SMALL)
+    outcome = decide(w, state(w, "0.p0 0, 0.d0 0, 0.p1 u"))
     assert doings(w, outcome) == {}
     assert reasons(w, outcome)["0.p1"] is Reason.RECLAIM_WOULD_COST_RESTARTS
     assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
