@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import combinations, product
 
 import msgspec
 import pytest
@@ -149,15 +149,17 @@ def test_what_is_given_back_leaves_no_trace(rooms: list[Room], asked: list[Needs
     st.lists(st.builds(nodes, st.sampled_from([A, B]), st.integers(0, 4), st.integers(1, 2)), min_size=1, max_size=3),
     st.lists(st.tuples(st.builds(need, st.integers(1, 3), where_strategy), st.integers(1, 2)), min_size=1, max_size=3),
 )
-def test_a_promised_pod_disturbs_exactly_when_some_node_it_may_get_spoils_another_promise(
+def test_promised_pods_disturb_exactly_when_nodes_that_they_may_get_spoil_another_promise(
     rooms: list[Room], asked: list[tuple[Need, int]]
 ) -> None:
     of = board(*rooms)
     found = [of.place(((one, count),)) for one, count in asked]
     kept = [placement for placement in found if isinstance(placement, Placement)]
-    for placement in kept:
-        rest = pods_of([other for other in kept if other is not placement])
-        assert of.disturbs(placement.needs) == spoilt(rooms, pods_of([placement]), rest)
+    for size in (1, 2):
+        for chosen in combinations(kept, size):
+            rest = pods_of([other for other in kept if other not in chosen])
+            part = joined(*(placement.needs for placement in chosen))
+            assert of.disturbs(part) == spoilt(rooms, pods_of(chosen), rest)
 
 
 @settings(max_examples=200, deadline=None)
