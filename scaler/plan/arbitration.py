@@ -215,7 +215,7 @@ class Session:
 
     def _outlook(self, party: Party, floor: Floor) -> Outlook:
         """What it could hope for; only looked up for floors that failed, or are about to."""
-        if not (party.memory.failures or patience.is_overdue(party.memory, self.now, self.policy)):
+        if not (party.memory.failed_at or patience.is_overdue(party.memory, self.now, self.policy)):
             return _NO_OUTLOOK
         return outlook(self.capacity, self.neighbours.kinds(floor.needs))
 

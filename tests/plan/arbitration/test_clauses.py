@@ -202,6 +202,14 @@ def test_missing_pods_of_a_bound_climb_wait_for_a_floor_too() -> None:
     assert reasons(w, outcome)["0.p1"] is Reason.YIELDS_TO_FLOOR
 
 
+def test_a_climb_with_a_bound_pod_is_never_taken_back_and_keeps_its_room() -> None:
+    w = world((4,), "2P1D > 1P1D: p p2 d", SMALL)
+    outcome = decide(w, state(w, "0.p0 0, 0.d0 0, 0.p1 0u", up=(5,)))
+    assert doings(w, outcome) == {}
+    assert reasons(w, outcome)["0.p1"] is Reason.WAITING_FOR_SCHEDULER
+    assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
 def test_nothing_is_taken_back_where_that_is_switched_off_and_it_keeps_its_room() -> None:
     w = world((4,), LADDER, SMALL)
     s = state(w, "0.p0 0, 0.d0 0, 0.p1 u")

@@ -126,24 +126,27 @@ def test_it_still_tries_again() -> None:
     assert story.did(150, state(story.w, "1.p0 0")) == {"0.p0": "Admit", "1.p1": "Admit"}
 
 
-def test_other_nodes_start_the_count_anew() -> None:
-    story = muted()
-    story.at(92, state(story.w, "1.p0 0, 1.p1 0", up=(2,), down=(2,)))
-    assert story.remembered(0).failures == 0
+def test_a_change_on_its_nodes_starts_the_count_anew() -> None:
     story = muted()
     assert story.did(95, state(story.w, "1.p0 0", up=(5,))) == {"0.p0": "Admit"}
     assert story.remembered(0).failures == 0
 
 
-def test_more_room_ends_the_pause_but_not_the_count() -> None:
+def test_more_room_ends_the_pause() -> None:
     story = muted()
     assert story.did(95, state(story.w, ""))["0.p0"] == "Admit"
-    assert story.remembered(0).failures == 2
 
 
-def test_less_room_changes_nothing() -> None:
+def test_less_room_starts_the_count_anew_but_does_not_end_the_pause() -> None:
     story = muted()
     assert "0.p0" not in story.did(95, state(story.w, "1.p0 0, 1.p1 0"))
+    assert story.remembered(0).failures == 0
+
+
+def test_the_same_room_changes_nothing() -> None:
+    story = muted()
+    assert story.did(95, state(story.w, "1.p0 0")) == {"1.p1": "Admit"}
+    assert story.remembered(0).failures == 2
 
 
 def test_everything_is_forgotten_once_it_serves() -> None:

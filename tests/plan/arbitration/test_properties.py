@@ -50,7 +50,7 @@ capacities = st.builds(Capacity, st.just(RESOURCES), st.lists(rooms, max_size=5)
 memories = st.builds(
     FloorMemory,
     admitted_since=st.sampled_from(TIMES), failures=st.integers(0, 3), failed_at=st.sampled_from(TIMES),
-    retry_at=st.sampled_from(TIMES), nodes=st.just(7), room=st.just((1, 1)), held_since=st.sampled_from(TIMES),
+    retry_at=st.sampled_from(TIMES), mark=st.just(7), room=st.just((1, 1)), held_since=st.sampled_from(TIMES),
     probe_since=st.sampled_from(TIMES), probes=st.integers(0, 40), short_since=st.sampled_from(TIMES),
     evicted=st.sampled_from(("", "uid-1")),
 )  # fmt: skip

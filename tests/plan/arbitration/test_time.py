@@ -91,3 +91,11 @@ def test_two_half_services_that_lost_their_decode_serve_again_by_trading(seed: i
     end = play(w, seed, start=lost)
     assert end.serving == 2
     assert end.evicted == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("nodes", "serving"), [(40, 20), (20, 10), (23, 11)])
+def test_as_many_of_twenty_services_serve_as_nodes_can_hold_however_slow_the_scheduler(
+    nodes: int, serving: int, seed: int
+) -> None:
+    assert play(world((nodes,), *[LADDER] * 20), seed).serving == serving
