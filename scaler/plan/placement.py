@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from itertools import chain, combinations
 from operator import add
 
+import msgspec
+
 from scaler.plan.capacity import PODS, Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
 from scaler.plan.pools import Amounts, Ask, Pool
 from scaler.plan.promises import Placement, Promises
@@ -145,16 +147,22 @@ class Board:
         if not pods:
             return []
         short = self._short(needs)
-        seats, steps = None, STEPS
-        if short is None:
-            seats = greedily(pods)
-        if short is None and seats is None:
-            search = Search(pods, STEPS)
-            seats, steps = search.first(), search.steps
-        seats = seats or self._promises.move_for(pods)
+        seats, tried = self._searched(pods) if short is None else (None, True)
         if seats is not None:
             return seats
-        return short or _together(needs, undecided=not steps or self._promises.tired)
+        seats, sure = self._promises.move_for(pods)
+        if seats is not None:
+            return seats
+        return msgspec.structs.replace(short or _together(needs), undecided=not (tried and sure))
+
+    @staticmethod
+    def _searched(pods: list[Ask]) -> tuple[list[Seat] | None, bool]:
+        """Seats beside what is promised; and whether None is sure."""
+        seats = greedily(pods)
+        if seats is not None:
+            return seats, True
+        search = Search(pods, STEPS)
+        return search.first(), search.steps > 0
 
     def _short(self, needs: Needs) -> Shortage | None:
         """The first need that finds too few seats even alone."""
@@ -202,6 +210,6 @@ def _shared(ask: Ask) -> bool:
     return any(ask.times(allocatable) > 1 for pool in ask.pools for allocatable in pool.empty)
 
 
-def _together(needs: Needs, *, undecided: bool) -> Shortage:
+def _together(needs: Needs) -> Shortage:
     need, count = needs[0]
-    return Shortage(need, count, count, need.requests[0][0], together=True, undecided=undecided)
+    return Shortage(need, count, count, need.requests[0][0], together=True)

@@ -186,6 +186,33 @@ def test_a_flexible_promise_makes_way_for_a_restricted_need() -> None:
     assert not fits(of, need(1))
 
 
+def crowded() -> Board:
+    """Two promises; another of two NPUs fits only when both change places."""
+    of = board(nodes(A, 4), nodes(A, 3))
+    assert all(isinstance(of.place(((need(npus), 1),)), Placement) for npus in (2, 3))
+    return of
+
+
+def test_promises_change_places_where_something_fits_only_so() -> None:
+    assert fits(crowded(), need(2))
+
+
+def test_a_board_that_has_spent_its_effort_says_so_and_keeps_what_it_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaler.plan.promises.EFFORT", 0)
+    of = crowded()
+    found = of.fits(((need(2), 1),))
+    assert str(found).endswith(", 0 there; not every placement was tried")
+    assert of.disturbs(((need(2), 1),))
+    assert fits(of, need(1), need(1))
+
+
+def test_a_search_that_is_given_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaler.plan.placement.STEPS", 2)
+    asked = ((need(2), 2), (need(3), 2))
+    found = board(nodes(A, 4), nodes(A, 3), nodes(A, 2)).fits(asked)
+    assert str(found).endswith("no placement holds all of it; not every placement was tried")
+
+
 def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> None:
     where = Where((("accelerator-type", "module-910b-8"),))
     kind = Kind(where.selector)
@@ -201,7 +228,7 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
         (((Need((("example.com/gpu", 1), ("pods", 1))), 1),), "needs 1 node with 1 free example.com/gpu, 0 there"),
         (
             ((need(5), 1), (need(6), 1)),
-            "needs 1 node with 5 free huawei.com/Ascend910 and more beside it; no placement holds all of it",
+            "needs 1 node with 5 free huawei.com/Ascend910 and more beside it, no placement holds all of it",
         ),
     ],
 )
