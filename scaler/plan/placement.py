@@ -44,6 +44,8 @@ class Board:
         self._pools: dict[tuple[Kind, tuple[Taint, ...]], Pool] = {}
         self._asks: dict[Need, Ask] = {}
         self._promises = Promises()
+        self._kinds: frozenset[Kind] | None = None
+        self._emptied: Board | None = None
         self._short_of: dict[Needs, Shortage] = {}
         """What did not fit stays so as long as nothing is given back."""
         for room in capacity.rooms:
@@ -83,12 +85,15 @@ class Board:
 
     def candidates(self, needs: Needs) -> frozenset[Kind]:
         """The kinds of nodes that some of these pods may ever run on, whatever is free there: a static fact."""
-        kinds = {room.kind for room in self._capacity.rooms}
-        return frozenset(kind for kind in kinds if any(accepts(need.where, kind) for need, _ in needs))
+        if self._kinds is None:
+            self._kinds = frozenset(room.kind for room in self._capacity.rooms)
+        return frozenset(kind for kind in self._kinds if any(accepts(need.where, kind) for need, _ in needs))
 
     def could_ever(self, needs: Needs) -> bool:
         """Whether they would fit if every node were empty and well."""
-        return emptied(self._capacity).fits(needs) is None
+        if self._emptied is None:
+            self._emptied = Board(emptied(self._capacity))
+        return self._emptied.fits(needs) is None
 
     def contended(self, needs: Needs, others: Needs) -> bool:
         """Whether some node has room, beside what is promised, for one of these pods and for one of the others."""
@@ -140,13 +145,15 @@ class Board:
         asks = [(self._ask(need), count) for need, count in needs if count > 0]
         if len(asks) > 1:
             asks.sort(key=lambda pair: pair[0].restriction)
-        return [ask for ask, count in asks for _ in range(min(count, MOST_PODS))]
+        return [ask for ask, count in asks for _ in range(min(count, MOST_PODS + 1))]
 
     def _with_effort(self, needs: Needs, pods: list[Ask]) -> list[Seat] | Shortage:
         """Seats that are not found in the simplest way; or why there are none."""
         if not pods:
             return []
         short = self._short(needs)
+        if len(pods) > MOST_PODS:
+            return short or msgspec.structs.replace(_together(needs), undecided=True)
         seats, tried = self._searched(pods) if short is None else (None, True)
         if seats is not None:
             return seats
@@ -182,10 +189,13 @@ class Board:
         return self._capacity.resources[fewest]
 
 
-def emptied(capacity: Capacity) -> Board:
-    """The board of the same nodes, all of them empty and well."""
-    rooms = (Room(room.kind, room.allocatable, room.allocatable, count=room.count) for room in capacity.rooms)
-    return Board(Capacity(capacity.resources, tuple(rooms)))
+def emptied(capacity: Capacity) -> Capacity:
+    """The same nodes, all of them empty and well."""
+    counts: Counter[tuple[Kind, Amounts]] = Counter()
+    for room in capacity.rooms:
+        counts[room.kind, room.allocatable] += room.count
+    rooms = (Room(kind, whole, whole, count=count) for (kind, whole), count in counts.items())
+    return Capacity(capacity.resources, tuple(rooms))
 
 
 def _soon(room: Room) -> Amounts:

@@ -289,6 +289,13 @@ def test_absurd_numbers_of_pods_are_short_at_once() -> None:
     assert (found.wanted, found.there) == (10**12, 8)
 
 
+def test_more_pods_than_are_ever_placed_count_as_finding_no_place() -> None:
+    huge = Room(A, (1 << 40, 0, 1 << 40), (1 << 40, 0, 1 << 40))
+    found = board(huge).fits(((need(1), 20_000),))
+    assert isinstance(found, Shortage)
+    assert found.undecided
+
+
 def test_needs_of_nothing_always_fit() -> None:
     assert board().fits(()) is None
     assert board().fits(((need(1), 0),)) is None
