@@ -341,14 +341,16 @@ class Session:
         for party, floor in floors:
             self.tally.floors_waiting += 1
             if party.key in self.promised:
-                ruling = self._ruling(party)
-                in_hands = any(part.released or (part.wanted and part.uid not in ruling.held) for part in floor.parts)
-                if in_hands and not floor.bound:
+                if not floor.bound and self._is_in_hands(party, floor):
                     party.memory = patience.admitted(party.memory, self.now)
                 else:
                     party.memory = patience.reserved(party.memory)
             self.tally.floors_not_scheduled += patience.is_muted(party.memory)
             self.tally.probing += party.memory.probe_since > 0
+
+    def _is_in_hands(self, party: Party, floor: Floor) -> bool:
+        held = self.rulings[party.key].held if party.key in self.rulings else ()
+        return any(part.released or (part.wanted and part.uid not in held) for part in floor.parts)
 
     def _count_idle(self) -> None:
         for party in self.parties:

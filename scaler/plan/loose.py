@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain, combinations
+from operator import ge
 from typing import Any
 
-from scaler.plan.capacity import Capacity, Need, Needs, Room, joined
+from scaler.plan.capacity import Capacity, Kind, Need, Needs, Room, joined
 from scaler.plan.neighbours import Neighbours
 from scaler.plan.placement import Board
 
@@ -25,7 +26,10 @@ class Loose:
     def __init__(self, board: Board, neighbours: Neighbours, capacity: Capacity, promised: Iterable[Needs]) -> None:
         self._board = board
         self._resources = capacity.resources
-        self._rooms = [room for room in capacity.rooms if room.schedulable]
+        self._rooms: dict[Kind, list[Room]] = {}
+        for room in capacity.rooms:
+            if room.schedulable:
+                self._rooms.setdefault(room.kind, []).append(room)
         self._sorts = {need: neighbours.kinds(((need, 1),)) for need in {n for needs in promised for n, _ in needs}}
         self._in_the_way = {need for need in self._sorts if self._meets_others(need)}
         self._loose: Needs = ()
@@ -52,13 +56,13 @@ class Loose:
 
     def _breadth(self, needs: Needs) -> int:
         """How many nodes have room for the most restricted of these pods."""
-        return min(sum(room.count for room in self._rooms if self._has_room(room, need)) for need, _ in needs)
+        return min(map(self._seats, (need for need, _ in needs)))
 
-    def _has_room(self, room: Room, need: Need) -> bool:
+    def _seats(self, need: Need) -> int:
         asked = dict(need.requests)
-        return room.kind in self._sorts[need] and all(
-            free >= asked.get(name, 0) for name, free in zip(self._resources, room.free, strict=True)
-        )
+        amounts = [asked.get(name, 0) for name in self._resources]
+        rooms = (room for kind in self._sorts[need] for room in self._rooms.get(kind, ()))
+        return sum(room.count for room in rooms if all(map(ge, room.free, amounts)))
 
     def _meets_others(self, need: Need) -> bool:
         """Some other sort of pod is promised room that this one could be put into."""

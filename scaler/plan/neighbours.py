@@ -13,6 +13,7 @@ from scaler.plan.model import ServiceKey, Snapshot
 from scaler.plan.placement import Board
 
 Kinds = frozenset[Kind]
+_NO_KINDS: Kinds = frozenset()
 
 
 class Neighbours:
@@ -48,10 +49,12 @@ class Neighbours:
 
     def _union(self, snapshot: Snapshot) -> Kinds:
         """Instances of a group come one after the other and are nearly always alike."""
-        union = last = None
+        union, last = _NO_KINDS, None
         for instance in snapshot.instances:
-            if instance.needs is not last:
-                last = instance.needs
-                kinds = self.kinds(last)
-                union = kinds if union is None or union is kinds else union | kinds
-        return union or frozenset()
+            needs = instance.needs
+            if needs is not last:
+                last = needs
+                kinds = self._kinds.get(needs) or self.kinds(needs)
+                if not kinds <= union:
+                    union = kinds | union if union else kinds
+        return union

@@ -6,6 +6,7 @@ Made of a snapshot and the plan that the service would follow alone. Must not kn
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -102,11 +103,13 @@ def is_arbitrated(snapshot: Snapshot) -> bool:
 
 def is_at_rest(snapshot: Snapshot, plan: Plan) -> bool:
     """The short cut for nearly all services at nearly all times: it serves, and nothing of it moves."""
+    if plan.actions:
+        return False
     smallest = _smallest(snapshot)
     for name, group in plan.groups.items():
         if group.in_flight or group.running < smallest.get(name, 0):
             return False
-    return not plan.actions
+    return True
 
 
 def _smallest(snapshot: Snapshot) -> Mapping[str, int]:
@@ -227,5 +230,9 @@ def _add_floor(party: Party, chosen: Iterable[_Ranked], lacking: tuple[str, ...]
     missing = [part for part in parts if part.needs]
     if missing:
         bound = any(part.instance.bound for part in parts)
-        needs = joined(*(part.needs for part in missing))
-        party.floor = Floor(missing, needs, joined(*(part.instance.needs for part in parts)), lacking, bound)
+        needs = _joined(*[part.needs for part in missing])
+        party.floor = Floor(missing, needs, _joined(*[part.instance.needs for part in parts]), lacking, bound)
+
+
+_joined = lru_cache(maxsize=1 << 14)(joined)
+"""Floors of the same make are many."""

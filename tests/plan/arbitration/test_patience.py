@@ -91,6 +91,12 @@ def test_a_floor_with_a_bound_pod_is_left_alone_while_the_rest_fits() -> None:
     assert story.did(1000) == {}
 
 
+def test_a_pod_that_is_bound_at_the_last_moment_saves_its_floor() -> None:
+    story = never_bound()
+    assert story.did(31, state(story.w, "0.p0 0, 0.d0 u")) == {}
+    assert story.did(1000, state(story.w, "0.p0 0, 0.d0 u")) == {}
+
+
 def test_a_floor_alone_on_its_nodes_waits_for_ever() -> None:
     w = world((2,), SMALL)
     story = Story(w, state(w, ""))
