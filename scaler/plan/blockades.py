@@ -37,7 +37,7 @@ class Blockades:
         """Why it would not fit even if all nodes were empty and well, bound pods of its own included."""
         if floor.whole not in self._too_large:
             if self._empty is None:
-                self._empty = Board(emptied(self._capacity))
+                self._empty = emptied(self._capacity)
             self._too_large[floor.whole] = self._empty.fits(floor.whole)
         return self._too_large[floor.whole]
 
