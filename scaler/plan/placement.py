@@ -92,7 +92,7 @@ class Board:
     def could_ever(self, needs: Needs) -> bool:
         """Whether they would fit if every node were empty and well."""
         if self._emptied is None:
-            self._emptied = Board(emptied(self._capacity))
+            self._emptied = emptied(self._capacity)
         return self._emptied.fits(needs) is None
 
     def contended(self, needs: Needs, others: Needs) -> bool:
@@ -189,13 +189,13 @@ class Board:
         return self._capacity.resources[fewest]
 
 
-def emptied(capacity: Capacity) -> Capacity:
-    """The same nodes, all of them empty and well."""
+def emptied(capacity: Capacity) -> Board:
+    """The board of the same nodes, all of them empty and well."""
     counts: Counter[tuple[Kind, Amounts]] = Counter()
     for room in capacity.rooms:
         counts[room.kind, room.allocatable] += room.count
     rooms = (Room(kind, whole, whole, count=count) for (kind, whole), count in counts.items())
-    return Capacity(capacity.resources, tuple(rooms))
+    return Board(Capacity(capacity.resources, tuple(rooms)))
 
 
 def _soon(room: Room) -> Amounts:
