@@ -110,7 +110,6 @@ class Session:
         self.parties = sorted(self._active(taking_part, memory), key=order_of)
         self.blockades = Blockades([party for party in self.parties if party.floor], capacity)
         self.rulings: dict[ServiceKey, Ruling] = {}
-        self.memory: dict[str, FloorMemory] = {}
         self.promised: dict[ServiceKey, Placement] = {}
         """Of floors."""
         self._deferred: set[ServiceKey] = set()

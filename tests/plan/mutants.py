@@ -86,6 +86,9 @@ MUTANTS = (
 )
 
 
+UNCHANGED = (PLANNER, "def plan(", "def plan(")
+
+
 def killed(mutant: Mutant, tests: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
@@ -102,6 +105,7 @@ def killed(mutant: Mutant, tests: str) -> bool:
 def survivors(mutants: Sequence[Mutant], tests: str, numbers: Sequence[int]) -> int:
     """Plays these mutants, all if no number is given, against these tests; 1 if any is not noticed."""
     found = 0
+    assert not killed(Mutant("none", *UNCHANGED), tests), "the tests fail without any mistake"
     for number, mutant in enumerate(mutants):
         if numbers and number not in numbers:
             continue

@@ -21,8 +21,8 @@ MUTANTS = (
     Mutant(
         "leaves an admitted floor that no longer fits",
         ARBITER,
-        "            if part.released:\n                self._take_back(party, part, why)\n            elif part.wanted:",
-        "            if part.wanted:",
+        "                self._take_back(party, part, why)\n            elif",
+        "                pass\n            elif",
     ),
     Mutant("reserves held floors before admitted ones", ARBITER, "if floor.admitted]", "if True]"),
     Mutant(
@@ -85,8 +85,8 @@ MUTANTS = (
     Mutant(
         "a blocked climb stays where it is",
         ARBITER,
-        "            self._take_back(party, part, why)\n        else:\n            self._ruling(party).held[part.uid] = why\n\n    def _against_climb",
-        "            pass\n        else:\n            self._ruling(party).held[part.uid] = why\n\n    def _against_climb",
+        "            self._take_back(party, part, why)\n        else:",
+        "            pass\n        else:",
     ),
     Mutant("a floor that nothing helps blocks", BLOCKADES, "self._board().fits(floor.needs) is None and", "True and"),
     Mutant("nothing is due back", BLOCKADES, "due_back=True", "due_back=False"),

@@ -50,6 +50,12 @@ def judge(w: World, s: State, wanted: set[int], leaving: set[int]) -> Judgement:
     return _Judge(w, s, wanted, leaving).judgement
 
 
+def waiting_pods(w: World, s: State, service: int) -> list[Kinds]:
+    """All pods of the service's floor that are not bound."""
+    floor = _Judge(w, s, set(), set()).floors.get(service)
+    return floor.pods if floor else []
+
+
 class _Judge:
     """One function for each sentence."""
 

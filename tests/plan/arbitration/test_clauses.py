@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from scaler.plan import arbitration
 from scaler.plan.arbitration import arbitrate
-from scaler.plan.model import ArbiterMemory, Policy, Reason
+from scaler.plan.model import ArbiterMemory, Policy, Reason, Reclaim
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW
 from tests.plan.arbitration.clauses import abouts, decide, doings, reasons, state
-from tests.plan.arbitration.view import Setting, alone, controller
+from tests.plan.arbitration.view import Setting, alone, capacity, controller
 from tests.plan.arbitration.world import world
 
 SMALL = "1P1D: p d"
@@ -257,10 +258,20 @@ def test_without_sight_of_the_nodes_each_decides_alone() -> None:
 # The plan that is left
 
 
-def test_a_hold_lowers_the_count_of_admissions_and_tidies_what_was_left_behind() -> None:
+def test_a_hold_lowers_the_count_of_admissions() -> None:
     w = world((2,), SMALL, SMALL)
     outcome = decide(w, state(w, ""))
     assert [group.admit for group in outcome.plans[1].groups.values()] == [0, 0]
+
+
+def test_what_is_held_leaves_no_pod_group_behind() -> None:
+    w = world((2,), SMALL, SMALL)
+    s = state(w, "0.p0 0, 0.d0 0")
+    first, (seen, made) = alone(w, s)
+    left = msgspec.structs.replace(seen.instances[0], leftovers=True)
+    seen = msgspec.structs.replace(seen, instances=(left, *seen.instances[1:]))
+    outcome = arbitrate([first, (seen, made)], capacity(w, s), ArbiterMemory(), now=NOW, policy=Policy())
+    assert outcome.plans[1].actions == (Reclaim(left.uid),)
 
 
 def test_the_tally_counts_who_serves_and_who_waits() -> None:
