@@ -184,7 +184,7 @@ class Session:
     def _against_unfit(self, party: Party, floor: Floor, shortage: Shortage) -> Why | None:
         """It does not fit as far as can be seen; after a while that is put to the test, one floor at a time."""
         memory, now, policy = party.memory, self.now, self.policy
-        if patience.is_probing(memory, now, policy):
+        if patience.is_probing(memory, now, policy) or (shortage.undecided and floor.admitted):
             return None
         never = self.blockades.too_large(floor)
         if never:
@@ -269,7 +269,7 @@ class Session:
             return Reason.YIELDS_TO_FLOOR, (str(blocking.key),)
         found = self._place(party, part.needs)
         if isinstance(found, Shortage):
-            return Reason.WAITING_FOR_CAPACITY, (str(found),)
+            return None if found.undecided and part.released else (Reason.WAITING_FOR_CAPACITY, (str(found),))
         if not part.released and self._vanishing and self.board.fits(self._vanishing):
             self._give_back(found)
             return Reason.WAITING_FOR_CAPACITY, (_BEING_GIVEN_BACK,)
@@ -337,6 +337,9 @@ class Session:
 
     def _remember(self, floors: list[tuple[Party, Floor]]) -> None:
         """Who waits, since when. The clock of a floor runs while some of it is in the scheduler's hands."""
+        for party in self.parties:
+            if party.floor is None:
+                party.memory = patience.idle(party.memory)
         for party, floor in floors:
             self.tally.floors_waiting += 1
             if party.key in self.promised:

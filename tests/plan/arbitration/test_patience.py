@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scaler.plan.arbitration import Arbitration, arbitrate
 from scaler.plan.capacity import Capacity, Kind, Need, Room
 from scaler.plan.model import ArbiterMemory, FloorMemory, Policy, Reason, ServiceKey, Snapshot, State
 from scaler.plan.patience import LONGEST_PAUSE
 from scaler.plan.planner import plan
+from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, instance, rule
 from tests.plan.arbitration import world as worlds
 from tests.plan.arbitration.clauses import doings, reasons, state
@@ -89,6 +92,17 @@ def test_a_floor_with_a_bound_pod_is_left_alone_while_the_rest_fits() -> None:
     w = world((4,), SMALL, SMALL)
     story = Story(w, state(w, "0.p0 0, 0.d0 u, 1.p0 0, 1.d0 0"))
     assert story.did(1000) == {}
+
+
+@pytest.mark.parametrize("between", ["0.p0 0, 0.d0 0", "paused"])
+def test_the_clock_starts_anew_after_a_floor_was_bound_or_paused(between: str) -> None:
+    story = never_bound()
+    if between == "paused":
+        story.setting = Setting((RuleOptions(paused=True), RuleOptions()))
+    story.at(10, None if between == "paused" else state(story.w, between))
+    story.setting = PLAIN
+    assert story.did(40, state(story.w, "0.p0 u, 0.d0 u")) == {}
+    assert story.did(70, state(story.w, "0.p0 u, 0.d0 u")) == {"0.p0": "Reclaim", "0.d0": "Reclaim"}
 
 
 def test_a_pod_that_is_bound_at_the_last_moment_saves_its_floor() -> None:

@@ -80,7 +80,9 @@ def test_several_go_one_after_the_other_where_it_takes_them_all() -> None:
 def test_a_free_node_counts_for_the_trade_but_not_what_is_promised_to_others() -> None:
     w = world((4,), "2P1D > 1P1D: p p d2", "1P: p")
     assert passes(w, state(w, "0.p0 0, 0.p1 0, 1.p0 0"), PLAIN, 0, 90) == [{}, {"0.p1": "Evict"}]
-    assert passes(w, state(w, "0.p0 0, 0.p1 0, 1.p0 u"), PLAIN, 0, 20) == [{}, {}]
+    w = world((4,), "2P1D > 1P1D: p p d2", "1P: p2")
+    assert passes(w, state(w, "0.p0 0, 0.p1 0, 1.p0 0u"), PLAIN, 0, 90) == [{}, {}]
+    assert passes(w, state(w, "0.p0 0, 0.p1 0, 1.p0 0u", up=(5,)), PLAIN, 0, 90) == [{}, {"0.p1": "Evict"}]
 
 
 def test_what_fits_needs_no_trade() -> None:
