@@ -47,7 +47,7 @@ def nodes(empty: int) -> Capacity:
             free = (npus, npus * 24_000, npus * 128 * GIB, 100)
             rooms.append(Room(kind(number), whole, free, (0, 0, 0, 0), count=count))
     assert sum(room.count for room in rooms) == NODES
-    return Capacity(RESOURCES, tuple(rooms))
+    return Capacity(RESOURCES, tuple(room for room in rooms if room.count))
 
 
 def jobs(number: int, *, waiting: bool, anywhere: bool) -> tuple[Instance, ...]:
