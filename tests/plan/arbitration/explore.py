@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scaler.plan.arbitration_invariants import arbitration_violations
 from scaler.plan.invariants import violations
 from scaler.plan.model import Admit, Complete, Reclaim
 from tests.plan.arbitration.oracle import Judgement, judge, placeable, waiting_pods
-from tests.plan.arbitration.view import PLAIN, Pass, Setting, controller, key, wanted
+from tests.plan.arbitration.view import PLAIN, Pass, Setting, capacity, controller, key, wanted
 from tests.plan.arbitration.world import UNBOUND, State, World, bindings, events, free, initial
 
 
@@ -71,8 +72,7 @@ def _differences(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[s
     reasons = {int(v.uid): v.reason.value for plan in made.outcome.plans for v in plan.verdicts}
     for (seen, _), plan in zip(made.alone, made.outcome.plans, strict=True):
         yield from violations(seen, plan)
-    if admitted - wanted(made.alone):
-        yield f"admits {admitted - wanted(made.alone)}, which nobody asked for"
+    yield from arbitration_violations(made.alone, made.outcome, capacity(w, s))
     if not ruled.admit - ruled.may_wait <= admitted <= ruled.admit:
         yield f"admits {admitted}, not {ruled.admit} of which {ruled.may_wait} may wait"
     if taken != set(ruled.take_back):
