@@ -9,6 +9,7 @@ not do I/O, read a clock or log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from scaler.plan import patience
 from scaler.plan.blockades import Blockades
 from scaler.plan.capacity import Capacity, Needs, Room, joined
+from scaler.plan.looks import Look, Looks
 from scaler.plan.loose import Loose
 from scaler.plan.model import ArbiterMemory, FloorMemory, Plan, Policy, Reason, ServiceKey, Snapshot
 from scaler.plan.neighbours import Neighbours
@@ -24,9 +26,6 @@ from scaler.plan.parties import (
     Floor,
     Part,
     Party,
-    is_arbitrated,
-    is_at_rest,
-    look_at,
     may_be_taken_back,
     order_of,
 )
@@ -73,15 +72,17 @@ def arbitrate(
     now: float,
     policy: Policy,
     homes: Mapping[str, Room] | None = None,
+    looks: Looks | None = None,
 ) -> Arbitration:
     """Weigh every service in scope, those at rest too, each with its newest snapshot and the plan made of it.
 
     `capacity` must have been made for the needs of all instances given; None = it is not known. `homes`: by name, the
     room of the nodes that bound pods of services with surplus are on; without it there are no trades.
+    `looks`: the same in each call, it saves looking again at services whose snapshot and plan are as they were.
     """
     if capacity is None:
         return Arbitration(tuple(plan for _, plan in decided), ArbiterMemory())
-    session = Session(decided, capacity, memory, now=now, policy=policy)
+    session = Session(decided, capacity, memory, now=now, policy=policy, looks=looks or Looks())
     session.decide()
     session.trade(homes or {})
     return session.outcome()
@@ -98,15 +99,16 @@ class Session:
         *,
         now: float,
         policy: Policy,
+        looks: Looks,
     ) -> None:
         self.decided = decided
         self.capacity = capacity
         self.now = now
         self.policy = policy
         self.board = Board(capacity)
-        taking_part = [pair for pair in decided if is_arbitrated(pair[0])]
-        self.neighbours = Neighbours((snapshot for snapshot, _ in taking_part), self.board)
         self.tally = Tally(idle={})
+        taking_part = [look for look in looks.at(decided) if look.takes_part]
+        self.neighbours = Neighbours({look.plan.key: look.asks for look in taking_part}, self.board)
         self.parties = sorted(self._active(taking_part, memory), key=order_of)
         self.blockades = Blockades([party for party in self.parties if party.floor], capacity)
         self.rulings: dict[ServiceKey, Ruling] = {}
@@ -122,16 +124,16 @@ class Session:
         self._vanishing: Needs = joined(*(part.needs for party in self.parties for part in party.vanishing))
         """Of pods that are taken back in this very pass: they are still there for a moment."""
 
-    def _active(self, taking_part: list[tuple[Snapshot, Plan]], memory: ArbiterMemory) -> list[Party]:
+    def _active(self, taking_part: Iterable[Look], memory: ArbiterMemory) -> list[Party]:
         """The services that something is to be decided about."""
         parties = []
-        for snapshot, plan in taking_part:
-            if is_at_rest(snapshot, plan):
+        for look in taking_part:
+            if look.party is None:
                 self.tally.serving += 1
                 continue
-            party = look_at(snapshot, plan, memory.floors.get(str(plan.key), NOT_WAITING))
-            self.tally.serving += party.serves
-            parties.append(party)
+            remembered = memory.floors.get(str(look.plan.key), NOT_WAITING) if memory.floors else NOT_WAITING
+            parties.append(look.party.remembering(remembered))
+            self.tally.serving += look.party.serves
         return parties
 
     def decide(self) -> None:
@@ -189,7 +191,7 @@ class Session:
         never = self.blockades.too_large(floor)
         if never:
             party.memory = patience.idle(memory)
-            return Reason.FLOOR_TOO_LARGE, (str(never),)
+            return Reason.FLOOR_TOO_LARGE, (_in_words(never),)
         if memory.probe_since:
             party.memory = patience.probed_in_vain(memory, now)
         elif self._may_be_probed(party, floor):
@@ -198,7 +200,7 @@ class Session:
             return None
         else:
             party.memory = patience.held(memory, now)
-        return Reason.FLOOR_DOES_NOT_FIT, (str(shortage),)
+        return Reason.FLOOR_DOES_NOT_FIT, (_in_words(shortage),)
 
     def _may_be_probed(self, party: Party, floor: Floor) -> bool:
         if self._probing or floor.admitted or patience.is_patient(party.memory, self.now, self.policy):
@@ -269,7 +271,7 @@ class Session:
             return Reason.YIELDS_TO_FLOOR, (str(blocking.key),)
         found = self._place(party, part.needs)
         if isinstance(found, Shortage):
-            return None if found.undecided and part.released else (Reason.WAITING_FOR_CAPACITY, (str(found),))
+            return None if found.undecided and part.released else (Reason.WAITING_FOR_CAPACITY, (_in_words(found),))
         if not part.released and self._vanishing and self.board.fits(self._vanishing):
             self._give_back(found)
             return Reason.WAITING_FOR_CAPACITY, (_BEING_GIVEN_BACK,)
@@ -372,6 +374,8 @@ class Session:
         return Arbitration(plans, ArbiterMemory(remembered), recheck_at, self.tally)
 
 
+_in_words = lru_cache(maxsize=1 << 12)(str)
+"""Many services lack the same."""
 _NO_OUTLOOK = Outlook(0, ())
 _BEING_GIVEN_BACK = "its room is being given back by others"
 

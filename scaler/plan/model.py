@@ -81,7 +81,7 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
     DEVICE_DATA_INVALID = "DeviceDataInvalid"
 
 
-class ServiceKey(msgspec.Struct, frozen=True, order=True):
+class ServiceKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """The unit of decision. `rule` is "" for jobs that name none: they have nothing to wait for."""
 
     namespace: str

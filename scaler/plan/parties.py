@@ -90,6 +90,10 @@ class Party(msgspec.Struct):
                 unbound = dict(instance.unbound)
                 yield from ((need, count - unbound.get(need, 0)) for need, count in instance.needs)
 
+    def remembering(self, memory: FloorMemory) -> Party:
+        """One of its own for another arbitration."""
+        return Party(self.snapshot, self.plan, memory, self.serves, self.floor, self.climbs, self.vanishing)
+
     @property
     def paused(self) -> bool:
         """Nothing of it may be moved; what is in the scheduler's hands keeps its room."""

@@ -5,8 +5,6 @@ Must not decide anything, and can only ever take away: it never adds an admissio
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 
 from scaler.plan.model import (
@@ -42,7 +40,7 @@ def applied(snapshot: Snapshot, plan: Plan, ruling: Ruling) -> Plan:
     lost = {action.uid for action in plan.actions if isinstance(action, Admit) and action.uid in ruling.held}
     changed = ruling.held.keys() | ruling.taken_back.keys() | ruling.kept.keys() | ruling.evicted.keys()
     leftovers = [one.uid for one in snapshot.instances if one.uid in lost and one.leftovers]
-    groups = Counter(verdict.group for verdict in plan.verdicts if verdict.uid in lost)
+    groups = [verdict.group for verdict in plan.verdicts if verdict.uid in lost]
     return msgspec.structs.replace(
         plan,
         actions=(
@@ -52,7 +50,9 @@ def applied(snapshot: Snapshot, plan: Plan, ruling: Ruling) -> Plan:
             *map(Evict, ruling.evicted),
         ),
         verdicts=tuple([_verdict(one, ruling, lost) if one.uid in changed else one for one in plan.verdicts]),
-        groups={name: _without(group, groups[name]) for name, group in plan.groups.items()} if lost else plan.groups,
+        groups={name: _without(group, groups.count(name)) for name, group in plan.groups.items()}
+        if lost
+        else plan.groups,
     )
 
 

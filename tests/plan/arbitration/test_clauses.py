@@ -245,6 +245,7 @@ def test_a_paused_service_is_not_touched_and_what_it_has_admitted_keeps_its_room
     assert doings(w, outcome) == {}
     assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
     assert doings(w, decide(w, state(w, ""), setting)) == {"1.p0": "Admit", "1.d0": "Admit"}
+    assert doings(w, decide(w, state(w, "0.p0 u, 0.d0 u", up=(1,), down=(2,)), setting)) == {}
 
 
 def test_without_sight_of_the_nodes_each_decides_alone() -> None:

@@ -12,7 +12,7 @@ from scaler.plan.planner import plan
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, instance, rule
 from tests.plan.arbitration import world as worlds
-from tests.plan.arbitration.clauses import doings, reasons, state
+from tests.plan.arbitration.clauses import decide, doings, reasons, state
 from tests.plan.arbitration.view import PLAIN, Setting, controller, key
 from tests.plan.arbitration.world import World, world
 
@@ -173,6 +173,9 @@ def test_everything_is_forgotten_once_it_serves() -> None:
     story = muted()
     story.at(95, state(story.w, "0.p0 00, 1.p0 0"))
     assert story.remembered(0) == FloorMemory()
+    w = world((4,), "2P > 1P: p p", "1P: p2")
+    failed = ArbiterMemory({str(key(0)): FloorMemory(failures=2, failed_at=NOW - 9, retry_at=NOW + 9)})
+    assert decide(w, state(w, "0.p0 0"), PLAIN, failed).memory.floors.keys() == {str(key(1))}, "it wants to climb"
 
 
 def test_the_settings_are_those_of_the_policy() -> None:
