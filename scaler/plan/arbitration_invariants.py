@@ -44,10 +44,10 @@ def _climbs_yield(decided: Decided, outcome: Arbitration, capacity: Capacity) ->
     taking_part = [pair for pair in decided if is_arbitrated(pair[0])]
     parties = sorted((_party(*pair, outcome.memory) for pair in taking_part), key=order_of)
     blockades = Blockades([party for party in parties if party.floor and not is_muted(party.memory)], capacity)
-    admitted = {action.uid for plan in outcome.plans for action in plan.actions if isinstance(action, Admit)}
+    acted_on = {plan.key: plan.actions for plan in outcome.plans}
     for party in parties:
         for climb in party.climbs:
-            blocking = blockades.of(climb) if climb.uid in admitted else None
+            blocking = blockades.of(climb) if Admit(climb.uid) in acted_on[party.key] else None
             if blocking is not None and blocking is not party:
                 yield f"S9: {climb.uid} of {party.key} is admitted though the floor of {blocking.key} waits for room"
 
