@@ -86,9 +86,11 @@ def _conflict(args: argparse.Namespace) -> str:
     """Which options do not go together; "" when all do."""
     counted = any(counts is not None for counts in (args.running, args.in_flight, args.held))
     if args.nodes:
-        return "--nodes starts with nothing running; leave out counts, --cases and --table" if (
-            counted or args.cases or args.table
-        ) else ""
+        return (
+            "--nodes starts with nothing running; leave out counts, --cases and --table"
+            if (counted or args.cases or args.table)
+            else ""
+        )
     if len(args.rules) > 1 or args.needs or args.jobs:
         return "several rules, --needs and --jobs are about nodes; say which with --nodes '40x huawei.com/Ascend910=8'"
     if args.cases and args.table:

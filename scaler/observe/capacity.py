@@ -57,13 +57,25 @@ def faulty_devices(chips: Iterable[str]) -> dict[str, int]:
     return dict(Counter(f"huawei.com/{found[1]}" for found in names if found))
 
 
+class _Home(msgspec.Struct, frozen=True, gc=False):
+    """What of a node its pods do not change."""
+
+    kind: Kind
+    allocatable: tuple[int, ...]
+    have: Mapping[str, int]
+    """Allocatable, less faulty devices."""
+    schedulable: bool
+    passing: tuple[Taint, ...]
+
+
 class _Entry:
     """One node and what sits on it. `room` is where it is counted now."""
 
-    __slots__ = ("facts", "leaving", "room", "used")
+    __slots__ = ("facts", "home", "leaving", "room", "used")
 
     def __init__(self) -> None:
         self.facts: NodeFacts | None = None
+        self.home: _Home | None = None
         self.used: dict[str, int] = {}
         """By all bound pods that have not ended, those that are terminating included."""
         self.leaving: dict[str, int] = {}
@@ -92,6 +104,7 @@ class CapacityIndex:
             return
         entry = self._entry(facts.name)
         entry.facts = new
+        entry.home = self._home(new) if new is not None else None
         self._touched[facts.name] = None
 
     def pod_changed(self, old: PodLoad | None, new: PodLoad | None) -> None:
@@ -155,6 +168,7 @@ class CapacityIndex:
         self._kinds.clear()
         for name, entry in self._entries.items():
             entry.room = None
+            entry.home = self._home(entry.facts) if entry.facts is not None else None
             self._count(name, entry)
 
     @staticmethod
@@ -165,7 +179,7 @@ class CapacityIndex:
 
     def _count(self, name: str, entry: _Entry) -> None:
         """Count the node where it belongs now, and forget it when nothing is known of it."""
-        room = self._room(entry.facts, entry) if entry.facts is not None else None
+        room = self._room(entry.home, entry) if entry.home is not None else None
         if room is None and not entry.used:
             del self._entries[name]
         if room != entry.room:
@@ -185,22 +199,27 @@ class CapacityIndex:
         if new is not None:
             self._rooms[new] = self._rooms.get(new, 0) + 1
 
-    def _room(self, facts: NodeFacts, entry: _Entry) -> Room:
-        terms = self._terms
+    def _home(self, facts: NodeFacts) -> _Home:
         passing = tuple(taint for taint in facts.taints if taint.key.startswith(PASSING))
-        kind = terms.kind({**facts.labels, NODE_NAME: facts.name}, (t for t in facts.taints if t not in passing))
-        schedulable = facts.ready and not facts.unschedulable and not facts.unhealthy
-        left = _less(facts.allocatable, _undetected(facts), entry.used)
-        soon = terms.whole(_more(left, entry.leaving))
-        free = terms.whole(left) if schedulable else (0,) * len(soon)
-        return Room(
+        stays = (taint for taint in facts.taints if taint not in passing)
+        kind = self._terms.kind({**facts.labels, NODE_NAME: facts.name}, stays)
+        return _Home(
             kind=self._kinds.setdefault(kind, kind),
-            allocatable=terms.whole(_when_well(facts)),
-            free=free,
-            due_back=tuple(later - now for later, now in zip(soon, free, strict=True)),
-            schedulable=schedulable,
+            allocatable=self._terms.whole(_when_well(facts)),
+            have=_in_order(facts),
+            schedulable=facts.ready and not facts.unschedulable and not facts.unhealthy,
             passing=tuple(sorted({t for t in passing if t.effect in REPELLING and t.key not in SAID_OTHERWISE})),
         )
+
+    def _room(self, home: _Home, entry: _Entry) -> Room:
+        free, due_back = [], []
+        for name, grain in zip(self._terms.resources, self._terms.grains, strict=True):
+            left = home.have.get(name, 0) - entry.used.get(name, 0)
+            soon = (left + entry.leaving.get(name, 0)) // grain * grain
+            now = left // grain * grain if home.schedulable else 0
+            free.append(now)
+            due_back.append(soon - now)
+        return Room(home.kind, home.allocatable, tuple(free), tuple(due_back), home.schedulable, home.passing)
 
 
 def _when_well(facts: NodeFacts) -> Mapping[str, int]:
@@ -210,25 +229,14 @@ def _when_well(facts: NodeFacts) -> Mapping[str, int]:
     return {**facts.allocatable, **{name: amount for name, amount in facts.capacity.items() if "/" in name}}
 
 
-def _undetected(facts: NodeFacts) -> dict[str, int]:
-    """Faulty devices that the kubelet still counts as allocatable."""
-    found = {}
+def _in_order(facts: NodeFacts) -> Mapping[str, int]:
+    """What is allocatable, less the faulty devices that the kubelet still counts."""
+    have = facts.allocatable
     for name, number in facts.faulty.items():
         allocatable = facts.allocatable.get(name, 0)
-        found[name] = max(0, number - max(0, facts.capacity.get(name, allocatable) - allocatable))
-    return found
-
-
-def _less(amounts: Mapping[str, int], *others: Mapping[str, int]) -> dict[str, int]:
-    left = dict(amounts)
-    for other in others:
-        for name, amount in other.items():
-            left[name] = left.get(name, 0) - amount
-    return left
-
-
-def _more(amounts: dict[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return _less(amounts, {name: -amount for name, amount in other.items()}) if other else amounts
+        detected = max(0, facts.capacity.get(name, allocatable) - allocatable)
+        have = {**have, name: allocatable - max(0, number - detected)}
+    return have
 
 
 def _exceeded(entry: _Entry) -> list[str]:

@@ -9,6 +9,7 @@ not do I/O, read a clock or log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from scaler.plan import patience
 from scaler.plan.blockades import Blockades
 from scaler.plan.capacity import Capacity, Needs, Room, joined
+from scaler.plan.looks import Look, Looks
 from scaler.plan.loose import Loose
 from scaler.plan.model import ArbiterMemory, FloorMemory, Plan, Policy, Reason, ServiceKey, Snapshot
 from scaler.plan.neighbours import Neighbours
@@ -24,9 +26,6 @@ from scaler.plan.parties import (
     Floor,
     Part,
     Party,
-    is_arbitrated,
-    is_at_rest,
-    look_at,
     may_be_taken_back,
     order_of,
 )
@@ -73,15 +72,17 @@ def arbitrate(
     now: float,
     policy: Policy,
     homes: Mapping[str, Room] | None = None,
+    looks: Looks | None = None,
 ) -> Arbitration:
     """Weigh every service in scope, those at rest too, each with its newest snapshot and the plan made of it.
 
     `capacity` must have been made for the needs of all instances given; None = it is not known. `homes`: by name, the
     room of the nodes that bound pods of services with surplus are on; without it there are no trades.
+    `looks`: the same in each call, it saves looking again at services whose snapshot and plan are as they were.
     """
     if capacity is None:
         return Arbitration(tuple(plan for _, plan in decided), ArbiterMemory())
-    session = Session(decided, capacity, memory, now=now, policy=policy)
+    session = Session(decided, capacity, memory, now=now, policy=policy, looks=looks or Looks())
     session.decide()
     session.trade(homes or {})
     return session.outcome()
@@ -98,40 +99,41 @@ class Session:
         *,
         now: float,
         policy: Policy,
+        looks: Looks,
     ) -> None:
         self.decided = decided
         self.capacity = capacity
         self.now = now
         self.policy = policy
         self.board = Board(capacity)
-        taking_part = [pair for pair in decided if is_arbitrated(pair[0])]
-        self.neighbours = Neighbours((snapshot for snapshot, _ in taking_part), self.board)
         self.tally = Tally(idle={})
+        taking_part = [look for look in looks.at(decided) if look.takes_part]
+        self.neighbours = Neighbours({look.plan.key: look.asks for look in taking_part}, self.board)
         self.parties = sorted(self._active(taking_part, memory), key=order_of)
         self.blockades = Blockades([party for party in self.parties if party.floor], capacity)
         self.rulings: dict[ServiceKey, Ruling] = {}
-        self.memory: dict[str, FloorMemory] = {}
         self.promised: dict[ServiceKey, Placement] = {}
         """Of floors."""
         self._deferred: set[ServiceKey] = set()
         self._reserved: list[Needs] = []
         """Everything that room was promised for."""
+        self._unfit: dict[Needs, Shortage] = {}
         self._short: dict[ServiceKey, Needs] = {}
         """What a service misses and what fits nowhere."""
         self._probing = any(patience.is_probing(each, now, policy) for each in memory.floors.values())
         self._vanishing: Needs = joined(*(part.needs for party in self.parties for part in party.vanishing))
         """Of pods that are taken back in this very pass: they are still there for a moment."""
 
-    def _active(self, taking_part: list[tuple[Snapshot, Plan]], memory: ArbiterMemory) -> list[Party]:
+    def _active(self, taking_part: Iterable[Look], memory: ArbiterMemory) -> list[Party]:
         """The services that something is to be decided about."""
         parties = []
-        for snapshot, plan in taking_part:
-            if is_at_rest(snapshot, plan):
+        for look in taking_part:
+            if look.party is None:
                 self.tally.serving += 1
                 continue
-            party = look_at(snapshot, plan, memory.floors.get(str(plan.key), NOT_WAITING))
-            self.tally.serving += party.serves
-            parties.append(party)
+            remembered = memory.floors.get(str(look.plan.key), NOT_WAITING) if memory.floors else NOT_WAITING
+            parties.append(look.party.remembering(remembered))
+            self.tally.serving += look.party.serves
         return parties
 
     def decide(self) -> None:
@@ -184,11 +186,12 @@ class Session:
     def _against_unfit(self, party: Party, floor: Floor, shortage: Shortage) -> Why | None:
         """It does not fit as far as can be seen; after a while that is put to the test, one floor at a time."""
         memory, now, policy = party.memory, self.now, self.policy
-        if patience.is_probing(memory, now, policy):
+        if patience.is_probing(memory, now, policy) or (shortage.undecided and floor.admitted):
             return None
-        if not self.blockades.could_ever(floor):
+        never = self.blockades.too_large(floor)
+        if never:
             party.memory = patience.idle(memory)
-            return Reason.FLOOR_TOO_LARGE, (str(shortage),)
+            return Reason.FLOOR_TOO_LARGE, (_in_words(never),)
         if memory.probe_since:
             party.memory = patience.probed_in_vain(memory, now)
         elif self._may_be_probed(party, floor):
@@ -197,7 +200,7 @@ class Session:
             return None
         else:
             party.memory = patience.held(memory, now)
-        return Reason.FLOOR_DOES_NOT_FIT, (str(shortage),)
+        return Reason.FLOOR_DOES_NOT_FIT, (_in_words(shortage),)
 
     def _may_be_probed(self, party: Party, floor: Floor) -> bool:
         if self._probing or floor.admitted or patience.is_patient(party.memory, self.now, self.policy):
@@ -213,7 +216,7 @@ class Session:
 
     def _outlook(self, party: Party, floor: Floor) -> Outlook:
         """What it could hope for; only looked up for floors that failed, or are about to."""
-        if not (party.memory.failures or patience.is_overdue(party.memory, self.now, self.policy)):
+        if not (party.memory.failed_at or patience.is_overdue(party.memory, self.now, self.policy)):
             return _NO_OUTLOOK
         return outlook(self.capacity, self.neighbours.kinds(floor.needs))
 
@@ -268,7 +271,7 @@ class Session:
             return Reason.YIELDS_TO_FLOOR, (str(blocking.key),)
         found = self._place(party, part.needs)
         if isinstance(found, Shortage):
-            return Reason.WAITING_FOR_CAPACITY, (str(found),)
+            return None if found.undecided and part.released else (Reason.WAITING_FOR_CAPACITY, (_in_words(found),))
         if not part.released and self._vanishing and self.board.fits(self._vanishing):
             self._give_back(found)
             return Reason.WAITING_FOR_CAPACITY, (_BEING_GIVEN_BACK,)
@@ -278,27 +281,29 @@ class Session:
 
     def _take_back(self, party: Party, part: Part, why: Why) -> None:
         """Nothing bound is ever taken back; what has to stay keeps its room."""
-        ruling = self._ruling(party)
-        if may_be_taken_back(part.instance, self.policy):
-            ruling.taken_back[part.uid] = why
-            self.tally.taken_back += 1
-            self._vanishing = joined(self._vanishing, part.needs)
-            return
-        if part.wanted:
-            ruling.held[part.uid] = why
-        elif not part.instance.bound:
+        ruling, instance = self._ruling(party), part.instance
+        if self.policy.reclaim and not instance.bound:
+            if may_be_taken_back(instance):
+                ruling.taken_back[part.uid] = why
+                self.tally.taken_back += 1
+                self._vanishing = joined(self._vanishing, part.needs)
+                return
             ruling.kept[part.uid] = Reason.RECLAIM_WOULD_COST_RESTARTS, why[1]
+        elif part.wanted:
+            ruling.held[part.uid] = why
         self._place(party, part.needs)
 
     def _place(self, party: Party, needs: Needs) -> Placement | Shortage:
-        found = self.board.place(needs)
+        found = self._unfit.get(needs) or self.board.place(needs)
         if isinstance(found, Placement):
             self._reserved.append(needs)
         else:
+            self._unfit[needs] = found  # and will not, whatever else is promised meanwhile
             self._short.setdefault(party.key, needs)
         return found
 
     def _give_back(self, placement: Placement) -> None:
+        self._unfit.clear()
         self.board.give_back(placement)
         self._reserved.remove(placement.needs)
 
@@ -316,30 +321,40 @@ class Session:
         for party in self.parties:
             if party.serves:
                 party.memory = patience.served(party.memory)
+            if not (party.memory.short_since or any(one.running > one.target for one in party.plan.groups.values())):
+                continue
             evicted = victim(party, self._short_of(party), ground)
             if evicted is not None:
                 self.tally.evicted += 1
-                self._ruling(party).evicted[evicted.uid] = Reason.TERMINATING, ("evicted, so that others can start",)
+                self._ruling(party).evicted[evicted.uid] = (
+                    Reason.TERMINATING,
+                    ("evicted, so that a missing one of another group can start",),
+                )
 
     def _short_of(self, party: Party) -> Needs:
         floor = party.floor
-        if floor is not None and (floor.lacking or not self.blockades.could_ever(floor)):
+        if floor is not None and (floor.lacking or self.blockades.too_large(floor)):
             return ()
         return self._short.get(party.key, ())
 
     def _remember(self, floors: list[tuple[Party, Floor]]) -> None:
         """Who waits, since when. The clock of a floor runs while some of it is in the scheduler's hands."""
+        for party in self.parties:
+            if party.floor is None:
+                party.memory = patience.idle(party.memory)
         for party, floor in floors:
             self.tally.floors_waiting += 1
             if party.key in self.promised:
-                ruling = self._ruling(party)
-                in_hands = any(part.released or (part.wanted and part.uid not in ruling.held) for part in floor.parts)
-                if in_hands and not floor.bound:
+                if not floor.bound and self._is_in_hands(party, floor):
                     party.memory = patience.admitted(party.memory, self.now)
                 else:
                     party.memory = patience.reserved(party.memory)
             self.tally.floors_not_scheduled += patience.is_muted(party.memory)
             self.tally.probing += party.memory.probe_since > 0
+
+    def _is_in_hands(self, party: Party, floor: Floor) -> bool:
+        held = self.rulings[party.key].held if party.key in self.rulings else ()
+        return any(part.released or (part.wanted and part.uid not in held) for part in floor.parts)
 
     def _count_idle(self) -> None:
         for party in self.parties:
@@ -359,6 +374,8 @@ class Session:
         return Arbitration(plans, ArbiterMemory(remembered), recheck_at, self.tally)
 
 
+_in_words = lru_cache(maxsize=1 << 12)(str)
+"""Many services lack the same."""
 _NO_OUTLOOK = Outlook(0, ())
 _BEING_GIVEN_BACK = "its room is being given back by others"
 

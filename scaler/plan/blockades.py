@@ -12,6 +12,7 @@ from scaler.plan.capacity import Capacity, Needs
 from scaler.plan.parties import Floor, Part, Party
 from scaler.plan.patience import is_muted
 from scaler.plan.placement import Board, emptied
+from scaler.plan.shortage import Shortage
 
 
 class Blockades:
@@ -21,9 +22,10 @@ class Blockades:
         self._waiting = waiting
         self._capacity = capacity
         self._soon: Board | None = None
+        self._empty: Board | None = None
         self._blocking: dict[Needs, Party] | None = None
         self._answers: dict[Needs, Party | None] = {}
-        self._ever: dict[Needs, bool] = {}
+        self._too_large: dict[Needs, Shortage | None] = {}
 
     def of(self, climb: Part) -> Party | None:
         """The first service whose floor blocks this climb; None when none does."""
@@ -31,11 +33,13 @@ class Blockades:
             self._answers[climb.needs] = self._look_up(climb.needs)
         return self._answers[climb.needs]
 
-    def could_ever(self, floor: Floor) -> bool:
-        """Whether it would fit if all nodes were empty and well, bound pods of its own included."""
-        if floor.whole not in self._ever:
-            self._ever[floor.whole] = emptied(self._capacity).fits(floor.whole) is None
-        return self._ever[floor.whole]
+    def too_large(self, floor: Floor) -> Shortage | None:
+        """Why it would not fit even if all nodes were empty and well, bound pods of its own included."""
+        if floor.whole not in self._too_large:
+            if self._empty is None:
+                self._empty = emptied(self._capacity)
+            self._too_large[floor.whole] = self._empty.fits(floor.whole)
+        return self._too_large[floor.whole]
 
     def _look_up(self, needs: Needs) -> Party | None:
         if self._blocking is None:
@@ -50,7 +54,7 @@ class Blockades:
             floor = party.floor
             if floor is None or floor.lacking or floor.needs in found or is_muted(party.memory):
                 continue
-            if self._board().fits(floor.needs) is None and self.could_ever(floor):
+            if self._board().fits(floor.needs) is None and not self.too_large(floor):
                 found[floor.needs] = party
         return found
 

@@ -55,7 +55,8 @@ class Where(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """Any of these, each all of its requirements; an empty one matches no node. () = no required affinity at all."""
     tolerations: tuple[Toleration, ...] = ()
     opaque: bool = False
-    """It asks for something that is not understood here, which counts as fitting."""
+    """It asks for something else that is not understood here. To be said to people: nothing is decided on it, since
+    what is not understood counts as fitting."""
 
 
 class Need(msgspec.Struct, frozen=True, order=True, cache_hash=True):

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain, combinations
+from operator import ge
 from typing import Any
 
-from scaler.plan.capacity import Capacity, Need, Needs, Room, joined
+from scaler.plan.capacity import Capacity, Kind, Need, Needs, Room, joined
 from scaler.plan.neighbours import Neighbours
 from scaler.plan.placement import Board
 
 MOST_SORTS = 5
 """With more different needs loose at once, no further one is let go that could get in their way."""
+MOST_CHECKS = 40
+"""After so many checks in one arbitration nothing more is let go that would need one; the next one goes on."""
 
 
 class Loose:
@@ -23,10 +26,14 @@ class Loose:
     def __init__(self, board: Board, neighbours: Neighbours, capacity: Capacity, promised: Iterable[Needs]) -> None:
         self._board = board
         self._resources = capacity.resources
-        self._rooms = [room for room in capacity.rooms if room.schedulable]
+        self._rooms: dict[Kind, list[Room]] = {}
+        for room in capacity.rooms:
+            if room.schedulable:
+                self._rooms.setdefault(room.kind, []).append(room)
         self._sorts = {need: neighbours.kinds(((need, 1),)) for need in {n for needs in promised for n, _ in needs}}
         self._in_the_way = {need for need in self._sorts if self._meets_others(need)}
         self._loose: Needs = ()
+        self._checks = MOST_CHECKS
 
     def let_go(self, needs: Needs) -> None:
         """They are in the scheduler's hands from now on."""
@@ -49,13 +56,13 @@ class Loose:
 
     def _breadth(self, needs: Needs) -> int:
         """How many nodes have room for the most restricted of these pods."""
-        return min(sum(room.count for room in self._rooms if self._has_room(room, need)) for need, _ in needs)
+        return min(map(self._seats, (need for need, _ in needs)))
 
-    def _has_room(self, room: Room, need: Need) -> bool:
+    def _seats(self, need: Need) -> int:
         asked = dict(need.requests)
-        return room.kind in self._sorts[need] and all(
-            free >= asked.get(name, 0) for name, free in zip(self._resources, room.free, strict=True)
-        )
+        amounts = [asked.get(name, 0) for name in self._resources]
+        rooms = (room for kind in self._sorts[need] for room in self._rooms.get(kind, ()))
+        return sum(room.count for room in rooms if all(map(ge, room.free, amounts)))
 
     def _meets_others(self, need: Need) -> bool:
         """Some other sort of pod is promised room that this one could be put into."""
@@ -63,19 +70,25 @@ class Loose:
         return any(other != need and not kinds.isdisjoint(theirs) for other, theirs in self._sorts.items())
 
     def _safe_number(self, needs: Needs, most: int) -> int:
-        """How many instances are found to be safe at once: all, or one, or none."""
+        """How many instances are found to be safe at once: none, one, or all."""
         if not any(need in self._in_the_way for need, _ in needs):
             return most
-        return next((number for number in dict.fromkeys((most, 1)) if self._is_safe(_times(needs, number))), 0)
+        if not self._is_safe(needs):
+            return 0
+        return most if most == 1 or self._is_safe(_times(needs, most)) else 1
 
     def _is_safe(self, needs: Needs) -> bool:
         """Whether every promise can still be kept wherever these pods and what is loose already land: any sorts of
         what is loose may be bound before the others, so each choice of them is looked at."""
         near = self._near(needs)
-        if len(near) > MOST_SORTS:
+        if len(near) > MOST_SORTS or self._checks <= 0:
             return False
         choices = chain.from_iterable(combinations(near, count) for count in range(len(near) + 1))
-        return not any(self._board.disturbs(joined(first, needs)) for first in choices)
+        return not any(self._disturbs(joined(first, needs)) for first in choices)
+
+    def _disturbs(self, needs: Needs) -> bool:
+        self._checks -= 1
+        return self._board.disturbs(needs)
 
     def _near(self, needs: Needs) -> list[tuple[Need, int]]:
         kinds = frozenset().union(*(self._sorts[need] for need, _ in needs))

@@ -82,7 +82,7 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
     DEVICE_DATA_INVALID = "DeviceDataInvalid"
 
 
-class ServiceKey(msgspec.Struct, frozen=True, order=True):
+class ServiceKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """The unit of decision. `rule` is "" for jobs that name none: they have nothing to wait for."""
 
     namespace: str
@@ -335,12 +335,12 @@ class FloorMemory(msgspec.Struct, frozen=True):
     admitted_since: float = 0.0
     """Since when some of its smallest ratio has been admitted and no pod of it bound; 0.0 = it is not so."""
     failures: int = 0
-    """Times that the scheduler bound none of it in time, since the nodes it may use changed."""
+    """Times that the scheduler bound none of it in time, since anything changed on the nodes that it may use."""
     failed_at: float = 0.0
     """When that happened last; it goes behind all others that did not fail, or not so lately."""
     retry_at: float = 0.0
-    nodes: int = 0
-    """Fingerprint of the nodes that it may use, when it failed last."""
+    mark: int = 0
+    """Fingerprint of the nodes that it may use and of what was free on them, when it failed last."""
     room: tuple[int, ...] = ()
     """What was free on them in all, when it failed last."""
     held_since: float = 0.0

@@ -6,10 +6,10 @@ Two needs share nodes when some kind of node could ever run pods of both. Must n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from scaler.plan.capacity import Kind, Needs
-from scaler.plan.model import ServiceKey, Snapshot
+from scaler.plan.model import ServiceKey
 from scaler.plan.placement import Board
 
 Kinds = frozenset[Kind]
@@ -18,11 +18,12 @@ Kinds = frozenset[Kind]
 class Neighbours:
     """Every service that takes part, with the kinds of nodes that any of its jobs may run on."""
 
-    def __init__(self, snapshots: Iterable[Snapshot], board: Board) -> None:
+    def __init__(self, asks: Mapping[ServiceKey, tuple[Needs, ...]], board: Board) -> None:
+        """`asks`: what the jobs of each service need."""
         self._board = board
         self._kinds: dict[Needs, Kinds] = {}
-        self._unions: dict[frozenset[Needs], Kinds] = {}
-        self._of = {snapshot.key: self._union(snapshot) for snapshot in snapshots}
+        unions = {asked: self._union(asked) for asked in set(asks.values())}
+        self._of = {key: unions[asked] for key, asked in asks.items()}
         self._counts = Counter(self._of.values())
         self._answers: dict[tuple[Kinds, Needs], bool] = {}
 
@@ -47,9 +48,5 @@ class Neighbours:
             kinds = self._kinds[needs] = self._board.candidates(needs)
         return kinds
 
-    def _union(self, snapshot: Snapshot) -> Kinds:
-        asked = frozenset([instance.needs for instance in snapshot.instances])
-        union = self._unions.get(asked)
-        if union is None:
-            union = self._unions[asked] = frozenset[Kind]().union(*map(self.kinds, asked))
-        return union
+    def _union(self, asks: Iterable[Needs]) -> Kinds:
+        return frozenset[Kind]().union(*map(self.kinds, asks))

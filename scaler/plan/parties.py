@@ -6,6 +6,7 @@ Made of a snapshot and the plan that the service would follow alone. Must not kn
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -18,7 +19,6 @@ from scaler.plan.model import (
     Instance,
     InstanceMemory,
     Plan,
-    Policy,
     Reclaim,
     ServiceKey,
     Snapshot,
@@ -90,6 +90,10 @@ class Party(msgspec.Struct):
                 unbound = dict(instance.unbound)
                 yield from ((need, count - unbound.get(need, 0)) for need, count in instance.needs)
 
+    def remembering(self, memory: FloorMemory) -> Party:
+        """One of its own for another arbitration."""
+        return Party(self.snapshot, self.plan, memory, self.serves, self.floor, self.climbs, self.vanishing)
+
     @property
     def paused(self) -> bool:
         """Nothing of it may be moved; what is in the scheduler's hands keeps its room."""
@@ -103,11 +107,13 @@ def is_arbitrated(snapshot: Snapshot) -> bool:
 
 def is_at_rest(snapshot: Snapshot, plan: Plan) -> bool:
     """The short cut for nearly all services at nearly all times: it serves, and nothing of it moves."""
+    if plan.actions:
+        return False
     smallest = _smallest(snapshot)
-    for name, group in plan.groups.items():
+    for name, group in plan.groups.items():  # noqa: SIM110 - on the hot path
         if group.in_flight or group.running < smallest.get(name, 0):
             return False
-    return not plan.actions
+    return True
 
 
 def _smallest(snapshot: Snapshot) -> Mapping[str, int]:
@@ -119,7 +125,7 @@ def look_at(snapshot: Snapshot, plan: Plan, memory: FloorMemory) -> Party:
     smallest = _smallest(snapshot)
     serves = all(plan.groups[name].running >= number for name, number in smallest.items())
     party = Party(snapshot, plan, memory, serves, climbs=[], vanishing=[])
-    ranked = sorted(_ranked(snapshot, plan), key=_rank_and_age)
+    ranked = sorted(_ranked(snapshot, plan, unbound_only=serves), key=_rank_and_age)
     chosen: list[_Ranked] = []
     lacking: list[str] = []
     for name, number in () if serves or party.paused else smallest.items():
@@ -147,16 +153,16 @@ def _priority(snapshot: Snapshot) -> int:
     asked = snapshot.options.service_priority
     if asked is not None:
         return min(asked, snapshot.policy.max_service_priority)
-    return max((instance.priority for instance in snapshot.instances), default=0)
+    return max([instance.priority for instance in snapshot.instances], default=0)
 
 
 def _oldest(party: Party) -> float:
-    return min((instance.created for instance in party.snapshot.instances if _is_live(instance)), default=0.0)
+    return min([instance.created for instance in party.snapshot.instances if _is_live(instance)], default=0.0)
 
 
-def may_be_taken_back(instance: Instance, policy: Policy) -> bool:
-    """Whether the admission of an instance may be taken back now: nothing of it is bound, and it costs no restart."""
-    return policy.reclaim and instance.bound == 0
+def may_be_taken_back(instance: Instance) -> bool:
+    """Whether taking back an admission of which nothing is bound costs the job nothing that it cannot spare."""
+    return not instance.bound
 
 
 # How near an instance is to running
@@ -175,11 +181,13 @@ def _rank_and_age(one: _Ranked) -> tuple[int, float, float, tuple[tuple[int, int
     return (one.rank, instance.admitted_at, instance.created, natural(instance.name), instance.uid)
 
 
-def _ranked(snapshot: Snapshot, plan: Plan) -> Iterator[_Ranked]:
-    """Every live instance of a group of the rule."""
+def _ranked(snapshot: Snapshot, plan: Plan, *, unbound_only: bool) -> Iterator[_Ranked]:
+    """Every live instance of a group of the rule; only those with something to bind, if nothing else matters."""
     moves = {action.uid: type(action) for action in plan.actions}
     groups = plan.groups
     for instance, verdict in zip(snapshot.instances, plan.verdicts, strict=True):
+        if unbound_only and not instance.unbound:
+            continue
         if instance.label_problem or instance.group not in groups or not _is_live(instance):
             continue
         move = moves.get(instance.uid)
@@ -226,5 +234,9 @@ def _add_floor(party: Party, chosen: Iterable[_Ranked], lacking: tuple[str, ...]
     missing = [part for part in parts if part.needs]
     if missing:
         bound = any(part.instance.bound for part in parts)
-        needs = joined(*(part.needs for part in missing))
-        party.floor = Floor(missing, needs, joined(*(part.instance.needs for part in parts)), lacking, bound)
+        needs = _joined(*[part.needs for part in missing])
+        party.floor = Floor(missing, needs, _joined(*[part.instance.needs for part in parts]), lacking, bound)
+
+
+_joined = lru_cache(maxsize=1 << 14)(joined)
+"""Floors of the same make are many."""

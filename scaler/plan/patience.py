@@ -21,20 +21,23 @@ MUTED_AFTER = 2
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What a floor could hope for: the nodes that it may use, and how much is free on them in all."""
+    """What a floor could hope for on the nodes that it may use."""
 
-    nodes: int
+    mark: int
+    """Changes when anything about these nodes or what is free on them does."""
     room: tuple[int, ...]
+    """How much is free on them in all."""
 
 
 def outlook(capacity: Capacity, kinds: frozenset[Kind]) -> Outlook:
-    """Of these kinds of nodes. `nodes` changes when one comes, goes, or stops being usable, not when pods do."""
-    fingerprint, room = 0, [0] * len(capacity.resources)
+    """Of these kinds of nodes."""
+    mark, room = 0, [0] * len(capacity.resources)
     for each in capacity.rooms:
         if each.schedulable and each.kind in kinds:
-            fingerprint += each.count * (1 + sum(amount * 31**at for at, amount in enumerate(each.allocatable)))
+            amounts = (*each.allocatable, *each.free)
+            mark += each.count * (1 + sum(amount * 31**at for at, amount in enumerate(amounts))) ** 2
             room = [so_far + max(0, free) * each.count for so_far, free in zip(room, each.free, strict=True)]
-    return Outlook(fingerprint % (1 << 61), tuple(room))
+    return Outlook(mark % (1 << 61), tuple(room))
 
 
 def is_muted(memory: FloorMemory) -> bool:
@@ -42,13 +45,12 @@ def is_muted(memory: FloorMemory) -> bool:
 
 
 def renewed(memory: FloorMemory, now: Outlook) -> FloorMemory:
-    """Other nodes start the count anew; more room than there was ends the pause, since the next try may go well."""
-    if not memory.failures:
+    """A change on its nodes starts the count anew: the scheduler may just have been busy with others there. More room
+    than there was ends the pause as well, since the next try may go well."""
+    if not memory.failed_at or now.mark == memory.mark:
         return memory
-    if now.nodes != memory.nodes:
-        return msgspec.structs.replace(memory, failures=0, retry_at=0.0)
     grown = any(is_ > was for is_, was in zip(now.room, memory.room, strict=False))
-    return msgspec.structs.replace(memory, retry_at=0.0) if grown else memory
+    return msgspec.structs.replace(memory, failures=0, retry_at=0.0 if grown else memory.retry_at)
 
 
 def is_overdue(memory: FloorMemory, now: float, policy: Policy) -> bool:
@@ -61,7 +63,7 @@ def failed(memory: FloorMemory, now: float, policy: Policy, seen: Outlook) -> Fl
     failures = memory.failures + 1
     pause = min(policy.floor_timeout * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
     return msgspec.structs.replace(
-        memory, failures=failures, failed_at=now, retry_at=now + pause, nodes=seen.nodes, room=seen.room,
+        memory, failures=failures, failed_at=now, retry_at=now + pause, mark=seen.mark, room=seen.room,
         admitted_since=0.0, evicted="",
     )  # fmt: skip
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from itertools import chain, combinations
 from operator import add
 
+import msgspec
+
 from scaler.plan.capacity import PODS, Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
 from scaler.plan.pools import Amounts, Ask, Pool
 from scaler.plan.promises import Placement, Promises
@@ -42,6 +44,8 @@ class Board:
         self._pools: dict[tuple[Kind, tuple[Taint, ...]], Pool] = {}
         self._asks: dict[Need, Ask] = {}
         self._promises = Promises()
+        self._kinds: frozenset[Kind] | None = None
+        self._emptied: Board | None = None
         self._short_of: dict[Needs, Shortage] = {}
         """What did not fit stays so as long as nothing is given back."""
         for room in capacity.rooms:
@@ -81,12 +85,15 @@ class Board:
 
     def candidates(self, needs: Needs) -> frozenset[Kind]:
         """The kinds of nodes that some of these pods may ever run on, whatever is free there: a static fact."""
-        kinds = {room.kind for room in self._capacity.rooms}
-        return frozenset(kind for kind in kinds if any(accepts(need.where, kind) for need, _ in needs))
+        if self._kinds is None:
+            self._kinds = frozenset(room.kind for room in self._capacity.rooms)
+        return frozenset(kind for kind in self._kinds if any(accepts(need.where, kind) for need, _ in needs))
 
     def could_ever(self, needs: Needs) -> bool:
         """Whether they would fit if every node were empty and well."""
-        return emptied(self._capacity).fits(needs) is None
+        if self._emptied is None:
+            self._emptied = emptied(self._capacity)
+        return self._emptied.fits(needs) is None
 
     def contended(self, needs: Needs, others: Needs) -> bool:
         """Whether some node has room, beside what is promised, for one of these pods and for one of the others."""
@@ -138,23 +145,31 @@ class Board:
         asks = [(self._ask(need), count) for need, count in needs if count > 0]
         if len(asks) > 1:
             asks.sort(key=lambda pair: pair[0].restriction)
-        return [ask for ask, count in asks for _ in range(min(count, MOST_PODS))]
+        return [ask for ask, count in asks for _ in range(min(count, MOST_PODS + 1))]
 
     def _with_effort(self, needs: Needs, pods: list[Ask]) -> list[Seat] | Shortage:
         """Seats that are not found in the simplest way; or why there are none."""
         if not pods:
             return []
         short = self._short(needs)
-        seats, steps = None, STEPS
-        if short is None:
-            seats = greedily(pods)
-        if short is None and seats is None:
-            search = Search(pods, STEPS)
-            seats, steps = search.first(), search.steps
-        seats = seats or self._promises.move_for(pods)
+        if len(pods) > MOST_PODS:
+            return short or msgspec.structs.replace(_together(needs), undecided=True)
+        seats, tried = self._searched(pods) if short is None else (None, True)
         if seats is not None:
             return seats
-        return short or _together(needs, undecided=not steps or self._promises.tired)
+        seats, sure = self._promises.move_for(pods)
+        if seats is not None:
+            return seats
+        return msgspec.structs.replace(short or _together(needs), undecided=not (tried and sure))
+
+    @staticmethod
+    def _searched(pods: list[Ask]) -> tuple[list[Seat] | None, bool]:
+        """Seats beside what is promised; and whether None is sure."""
+        seats = greedily(pods)
+        if seats is not None:
+            return seats, True
+        search = Search(pods, STEPS)
+        return search.first(), search.steps > 0
 
     def _short(self, needs: Needs) -> Shortage | None:
         """The first need that finds too few seats even alone."""
@@ -176,7 +191,10 @@ class Board:
 
 def emptied(capacity: Capacity) -> Board:
     """The board of the same nodes, all of them empty and well."""
-    rooms = (Room(room.kind, room.allocatable, room.allocatable, count=room.count) for room in capacity.rooms)
+    counts: Counter[tuple[Kind, Amounts]] = Counter()
+    for room in capacity.rooms:
+        counts[room.kind, room.allocatable] += room.count
+    rooms = (Room(kind, whole, whole, count=count) for (kind, whole), count in counts.items())
     return Board(Capacity(capacity.resources, tuple(rooms)))
 
 
@@ -202,6 +220,6 @@ def _shared(ask: Ask) -> bool:
     return any(ask.times(allocatable) > 1 for pool in ask.pools for allocatable in pool.empty)
 
 
-def _together(needs: Needs, *, undecided: bool) -> Shortage:
+def _together(needs: Needs) -> Shortage:
     need, count = needs[0]
-    return Shortage(need, count, count, need.requests[0][0], together=True, undecided=undecided)
+    return Shortage(need, count, count, need.requests[0][0], together=True)

@@ -25,7 +25,6 @@ class Ask(msgspec.Struct, frozen=True, eq=False):
     pools: tuple[Pool, ...]
     first: Amounts
     """Where to start in a sorted list of free amounts: what is before has too little of the scarcest resource."""
-
     restriction: tuple[Any, ...]
     """Sorts the most restricted first: of few pools, then the largest."""
 

@@ -6,16 +6,17 @@ know what a need means.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from itertools import islice
 
 from scaler.plan.capacity import Needs
 from scaler.plan.pools import Amounts, Ask, Pool
+from scaler.plan.proofs import all_alike, may_help, one_sort_of_seat, reach, room_to_spare, takes_too_much
 from scaler.plan.seating import Search, Seat, best, greedily, leave, sit, sit_again
 
-EFFORT = 10_000
-"""So many pods may be seated to move promises in the life of one board: some tens of milliseconds."""
+EFFORT = 5_000
+"""What may be spent on moving promises in the life of one board: some tens of milliseconds at the most."""
 SEARCH = 20_000
 """Steps of one search, times the pods in it: the more pods, the dearer is a step."""
 MOST_TRIED = 16
@@ -60,33 +61,36 @@ class Promises:
         leave(placement.seats)
         return True
 
-    def move_for(self, pods: Sequence[Ask]) -> list[Seat] | None:
-        """Seats for these pods where other promises make way; None, and nothing is moved, when that is no help."""
-        pools = _reach(pods)
-        if not _may_help(pods, pools):
-            return None
+    def move_for(self, pods: Sequence[Ask]) -> tuple[list[Seat] | None, bool]:
+        """Seats for these pods where other promises make way, or None and nothing is moved; and whether that is sure,
+        or was given up."""
+        pools = reach(pods)
+        if not may_help(pods, pools):
+            return None, True
         seats = _one_by_one(pods)
         if seats is not None or self.tired:
-            return seats
+            return seats, seats is not None
         moved = self._in(pools)
         before = _lift(moved)
-        seats = self._seated([*pods, *_asks(before)])
-        if seats is None:
+        found, sure = self._seated([*pods, *_asks(before)])
+        if found is None:
             _put_back(moved, before)
-            return None
-        own = _dealt(seats, [list(pods), *([seat.ask for seat in seats_of] for seats_of in before)])
+            return None, sure
+        own = _dealt(found, [list(pods), *([seat.ask for seat in seats_of] for seats_of in before)])
         for placement, dealt in zip(moved, own[1:], strict=True):
             placement.seats = dealt
             _enter(dealt)
-        return own[0]
+        return own[0], True
 
     def disturbed_by(self, pods: Sequence[Ask]) -> bool:
         """Whether these promised pods can be bound so that what else is promised cannot be kept."""
-        if _room_to_spare(pods):
+        if room_to_spare(pods) or one_sort_of_seat(pods):
             return False
-        pools = _reach(pods)
-        if _all_alike(pools):
+        pools = reach(pods)
+        if all_alike(pools):
             return False
+        if takes_too_much(pods, pools):
+            return True
         if self.tired:
             return True
         moved = self._in(pools)
@@ -100,7 +104,7 @@ class Promises:
         """Try all ways to bind the pods; what could not be tried counts as disturbing."""
         landings = Search(pods, LANDINGS * (len(pods) + 1))
         for _ in landings:
-            seats = self._seated(rest)
+            seats, _ = self._seated(rest)
             if seats is None:
                 landings.stop()
                 return True
@@ -110,17 +114,18 @@ class Promises:
     def _in(self, pools: set[Pool]) -> list[Placement]:
         return [placement for placement in self._all if any(seat.node.pool in pools for seat in placement.seats)]
 
-    def _seated(self, pods: list[Ask]) -> list[Seat] | None:
-        """All of these, however it can be done with the effort that is left."""
+    def _seated(self, pods: list[Ask]) -> tuple[list[Seat] | None, bool]:
+        """All of these, however it can be done with the effort that is left; and whether None is sure."""
         pods.sort(key=lambda ask: ask.restriction)
-        self._effort -= len(pods)
+        self._effort -= 1 + len(pods) ** 2 // 32
         seats = greedily(pods)
-        if seats is None and not self.tired:
-            steps = min(self._effort, SEARCH // len(pods))
-            search = Search(pods, steps)
-            seats = search.first()
-            self._effort -= steps - search.steps
-        return seats
+        if seats is not None or self.tired:
+            return seats, seats is not None
+        steps = min(self._effort, SEARCH // len(pods))
+        search = Search(pods, steps)
+        found = search.first()
+        self._effort -= steps - search.steps
+        return found, search.steps > 0
 
 
 def _one_by_one(pods: Sequence[Ask]) -> list[Seat] | None:
@@ -139,15 +144,20 @@ def _make_way(ask: Ask) -> tuple[Amounts, Pool] | None:
     """Move one promised pod so that this one can sit: where it can now; None when no single move is enough."""
     for pool in ask.pools:
         for other, seats in pool.occupants.items():
-            elsewhere = best(other)
-            if elsewhere is None:
-                continue
-            for seat in islice(seats, MOST_TRIED):
+            free_seats = _two_best(other)
+            for seat in islice(seats, MOST_TRIED if free_seats else 0):
                 left = other.back_to(seat.node.free)
-                if ask.times(left) and elsewhere != (seat.node.free, seat.node.pool):
+                elsewhere = next((one for one in free_seats if one != (seat.node.free, seat.node.pool)), None)
+                if elsewhere is not None and ask.times(left):
                     _move(seat, *elsewhere)
                     return left, pool
     return None
+
+
+def _two_best(ask: Ask) -> list[tuple[Amounts, Pool]]:
+    """The two seats that would be chosen first: one of them is not on the node where the pod sits."""
+    options = ((free, -pool.count(free), pool.number, pool) for pool in ask.pools for free in pool.fitting(ask))
+    return [(free, pool) for free, _, _, pool in nsmallest(2, options)]
 
 
 def _move(seat: Seat, free: Amounts, pool: Pool) -> None:
@@ -156,63 +166,6 @@ def _move(seat: Seat, free: Amounts, pool: Pool) -> None:
     seat.node.pool.give_back(seat.node, seat.ask)
     seat.node, seat.before = node, free
     _enter([seat])
-
-
-def _reach(pods: Iterable[Ask]) -> set[Pool]:
-    """The pools of these pods, those of the pods that are promised seats there, and so on."""
-    reached: set[Pool] = set()
-    waiting = [pool for ask in pods for pool in ask.pools]
-    while waiting:
-        pool = waiting.pop()
-        if pool not in reached:
-            reached.add(pool)
-            waiting.extend(other for ask in pool.occupants for other in ask.pools)
-    return reached
-
-
-def _may_help(pods: Sequence[Ask], pools: set[Pool]) -> bool:
-    """False when moving is sure to be in vain: of some resource too little is left in all that can be reached, or
-    there are too few seats for so much of it at once."""
-    counts = Counter(pods)
-    return all(
-        _slots_suffice(*ask.amounts[0], counts, set(ask.pools))
-        and _slots_suffice(*ask.amounts[0], counts, pools)
-        and _sum_suffices(ask.amounts[0][0], counts, pools)
-        for ask in counts
-        if ask.amounts
-    )
-
-
-def _sum_suffices(index: int, counts: Mapping[Ask, int], pools: Iterable[Pool]) -> bool:
-    asked = sum(ask.amount_of(index) * count for ask, count in counts.items())
-    return asked <= sum(pool.sum(index) for pool in pools)
-
-
-def _slots_suffice(index: int, amount: int, counts: Mapping[Ask, int], pools: set[Pool]) -> bool:
-    """All pods that ask for at least so much and can sit nowhere else find a seat, were they alone."""
-    promised = ((ask, len(seats)) for pool in pools for ask, seats in pool.occupants.items())
-    asking = sum(
-        count
-        for ask, count in chain(counts.items(), promised)
-        if ask.amount_of(index) >= amount and pools.issuperset(ask.pools)
-    )
-    return asking <= sum(pool.slots(index, amount) for pool in pools)
-
-
-def _all_alike(pools: set[Pool]) -> bool:
-    """Every promised pod may sit wherever the others may and asks for as much: whichever seat one of them gets, the
-    others lose the same. On nodes of one kind it is enough that they ask for as much of what is scarcest."""
-    asks = {ask for pool in pools for ask in pool.occupants}
-    return len({(ask.pools, ask.amounts[: 1 if len(pools) == 1 else None]) for ask in asks}) <= 1
-
-
-def _room_to_spare(pods: Sequence[Ask]) -> bool:
-    """Of every sort of node that they could be bound to, enough are left that nothing was promised on."""
-    for ask in set(pods):
-        for pool in ask.pools:
-            if any(ask.times(free) and pool.count(free) < len(pods) for free in pool.whole):
-                return False
-    return True
 
 
 def _lift(placements: Sequence[Placement]) -> list[list[Seat]]:

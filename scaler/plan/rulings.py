@@ -5,8 +5,6 @@ Must not decide anything, and can only ever take away: it never adds an admissio
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 
 from scaler.plan.model import (
@@ -39,20 +37,22 @@ class Ruling(msgspec.Struct):
 
 def applied(snapshot: Snapshot, plan: Plan, ruling: Ruling) -> Plan:
     """The plan that is left."""
-    leftovers = {one.uid for one in snapshot.instances if one.uid in ruling.held and one.leftovers and not one.bound}
-    admits = {action.uid for action in plan.actions if isinstance(action, Admit)}
-    verdicts = tuple(_verdict(verdict, ruling, verdict.uid in admits) for verdict in plan.verdicts)
-    lost = Counter(verdict.group for verdict in plan.verdicts if verdict.uid in admits and verdict.uid in ruling.held)
+    lost = {action.uid for action in plan.actions if isinstance(action, Admit) and action.uid in ruling.held}
+    changed = ruling.held.keys() | ruling.taken_back.keys() | ruling.kept.keys() | ruling.evicted.keys()
+    leftovers = [one.uid for one in snapshot.instances if one.uid in lost and one.leftovers]
+    groups = [verdict.group for verdict in plan.verdicts if verdict.uid in lost]
     return msgspec.structs.replace(
         plan,
         actions=(
             *(action for action in plan.actions if not _is_against(action, ruling)),
-            *(Reclaim(uid) for uid in ruling.held if uid in admits and uid in leftovers),
-            *(Reclaim(uid) for uid in ruling.taken_back),
-            *(Evict(uid) for uid in ruling.evicted),
+            *map(Reclaim, leftovers),
+            *map(Reclaim, ruling.taken_back),
+            *map(Evict, ruling.evicted),
         ),
-        verdicts=verdicts,
-        groups={name: _without(group, lost[name]) for name, group in plan.groups.items()},
+        verdicts=tuple([_verdict(one, ruling, lost) if one.uid in changed else one for one in plan.verdicts]),
+        groups={name: _without(group, groups.count(name)) for name, group in plan.groups.items()}
+        if lost
+        else plan.groups,
     )
 
 
@@ -65,18 +65,16 @@ def _without(group: GroupPlan, lost: int) -> GroupPlan:
     return msgspec.structs.replace(group, admit=group.admit - lost) if lost else group
 
 
-def _verdict(verdict: Verdict, ruling: Ruling, admitted: bool) -> Verdict:
+def _verdict(verdict: Verdict, ruling: Ruling, lost: set[str]) -> Verdict:
     """An instance with bound pods that must not be completed now keeps its state; only the reason is another."""
     uid = verdict.uid
     if uid in ruling.taken_back:
         return _said(verdict, State.HELD, ruling.taken_back[uid])
     if uid in ruling.held:
-        return _said(verdict, State.HELD if admitted else verdict.state, ruling.held[uid])
+        return _said(verdict, State.HELD if uid in lost else verdict.state, ruling.held[uid])
     if uid in ruling.evicted:
         return _said(verdict, State.TERMINATING, ruling.evicted[uid])
-    if uid in ruling.kept:
-        return _said(verdict, verdict.state, ruling.kept[uid])
-    return verdict
+    return _said(verdict, verdict.state, ruling.kept[uid])
 
 
 def _said(verdict: Verdict, state: State, why: Why) -> Verdict:

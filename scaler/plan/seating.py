@@ -53,14 +53,18 @@ def greedily(pods: Sequence[Ask]) -> list[Seat] | None:
 
 def best(ask: Ask) -> tuple[Amounts, Pool] | None:
     """The least free amounts that hold the pod; among equals the pool with most such nodes, as others may need it."""
-    if len(ask.pools) == 1:
-        free = ask.pools[0].best(ask)
-        return None if free is None else (free, ask.pools[0])
-    found = [(free, -pool.count(free), pool.number, pool) for pool in ask.pools if (free := pool.best(ask)) is not None]
-    if not found:
+    least: Amounts | None = None
+    chosen: list[Pool] = []
+    for pool in ask.pools:
+        free = pool.best(ask)
+        if free is None or (least is not None and free > least):
+            continue
+        if free != least:
+            least, chosen = free, []
+        chosen.append(pool)
+    if least is None:
         return None
-    free, _, _, pool = min(found)
-    return free, pool
+    return least, chosen[0] if len(chosen) == 1 else max(chosen, key=lambda pool: (pool.count(least), -pool.number))
 
 
 class Search:

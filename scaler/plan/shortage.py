@@ -35,10 +35,9 @@ class Shortage(msgspec.Struct, frozen=True):
             room = f"room for {self.wanted} times {what}"
         else:
             room = f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
-        if not self.together:
-            return f"needs {room}, {self.there} there"
-        searched = "not all of it was searched" if self.undecided else "no placement holds all of it"
-        return f"needs {room} and more beside it; {searched}"
+        there = "no placement holds all of it" if self.together else f"{self.there} there"
+        searched = "; not every placement was tried" if self.undecided else ""
+        return f"needs {room}{' and more beside it' if self.together else ''}, {there}{searched}"
 
 
 def in_words(resource: str, amount: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import combinations, product
 
 import msgspec
 import pytest
@@ -149,15 +149,17 @@ def test_what_is_given_back_leaves_no_trace(rooms: list[Room], asked: list[Needs
     st.lists(st.builds(nodes, st.sampled_from([A, B]), st.integers(0, 4), st.integers(1, 2)), min_size=1, max_size=3),
     st.lists(st.tuples(st.builds(need, st.integers(1, 3), where_strategy), st.integers(1, 2)), min_size=1, max_size=3),
 )
-def test_a_promised_pod_disturbs_exactly_when_some_node_it_may_get_spoils_another_promise(
+def test_promised_pods_disturb_exactly_when_nodes_that_they_may_get_spoil_another_promise(
     rooms: list[Room], asked: list[tuple[Need, int]]
 ) -> None:
     of = board(*rooms)
     found = [of.place(((one, count),)) for one, count in asked]
     kept = [placement for placement in found if isinstance(placement, Placement)]
-    for placement in kept:
-        rest = pods_of([other for other in kept if other is not placement])
-        assert of.disturbs(placement.needs) == spoilt(rooms, pods_of([placement]), rest)
+    for size in (1, 2):
+        for chosen in combinations(kept, size):
+            rest = pods_of([other for other in kept if other not in chosen])
+            part = joined(*(placement.needs for placement in chosen))
+            assert of.disturbs(part) == spoilt(rooms, pods_of(chosen), rest)
 
 
 @settings(max_examples=200, deadline=None)
@@ -184,6 +186,33 @@ def test_a_flexible_promise_makes_way_for_a_restricted_need() -> None:
     assert not fits(of, need(1))
 
 
+def crowded() -> Board:
+    """Two promises; another of two NPUs fits only when both change places."""
+    of = board(nodes(A, 4), nodes(A, 3))
+    assert all(isinstance(of.place(((need(npus), 1),)), Placement) for npus in (2, 3))
+    return of
+
+
+def test_promises_change_places_where_something_fits_only_so() -> None:
+    assert fits(crowded(), need(2))
+
+
+def test_a_board_that_has_spent_its_effort_says_so_and_keeps_what_it_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaler.plan.promises.EFFORT", 0)
+    of = crowded()
+    found = of.fits(((need(2), 1),))
+    assert str(found).endswith(", 0 there; not every placement was tried")
+    assert of.disturbs(((need(2), 1),))
+    assert fits(of, need(1), need(1))
+
+
+def test_a_search_that_is_given_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaler.plan.placement.STEPS", 2)
+    asked = ((need(2), 2), (need(3), 2))
+    found = board(nodes(A, 4), nodes(A, 3), nodes(A, 2)).fits(asked)
+    assert str(found).endswith("no placement holds all of it; not every placement was tried")
+
+
 def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> None:
     where = Where((("accelerator-type", "module-910b-8"),))
     kind = Kind(where.selector)
@@ -199,7 +228,7 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
         (((Need((("example.com/gpu", 1), ("pods", 1))), 1),), "needs 1 node with 1 free example.com/gpu, 0 there"),
         (
             ((need(5), 1), (need(6), 1)),
-            "needs 1 node with 5 free huawei.com/Ascend910 and more beside it; no placement holds all of it",
+            "needs 1 node with 5 free huawei.com/Ascend910 and more beside it, no placement holds all of it",
         ),
     ],
 )
@@ -258,6 +287,13 @@ def test_absurd_numbers_of_pods_are_short_at_once() -> None:
     found = board(nodes(A, 8)).fits(((need(1), 10**12),))
     assert isinstance(found, Shortage)
     assert (found.wanted, found.there) == (10**12, 8)
+
+
+def test_more_pods_than_are_ever_placed_count_as_finding_no_place() -> None:
+    huge = Room(A, (1 << 40, 0, 1 << 40), (1 << 40, 0, 1 << 40))
+    found = board(huge).fits(((need(1), 20_000),))
+    assert isinstance(found, Shortage)
+    assert found.undecided
 
 
 def test_needs_of_nothing_always_fit() -> None:

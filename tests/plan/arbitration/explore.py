@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scaler.plan.arbitration_invariants import arbitration_violations
 from scaler.plan.invariants import violations
 from scaler.plan.model import Admit, Complete, Reclaim
-from tests.plan.arbitration.oracle import Judgement, judge, placeable
-from tests.plan.arbitration.view import PLAIN, Pass, Setting, controller, key, wanted
+from tests.plan.arbitration.oracle import Judgement, judge, placeable, waiting_pods
+from tests.plan.arbitration.view import PLAIN, Pass, Setting, capacity, controller, key, wanted
 from tests.plan.arbitration.world import UNBOUND, State, World, bindings, events, free, initial
 
 
@@ -71,8 +72,7 @@ def _differences(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[s
     reasons = {int(v.uid): v.reason.value for plan in made.outcome.plans for v in plan.verdicts}
     for (seen, _), plan in zip(made.alone, made.outcome.plans, strict=True):
         yield from violations(seen, plan)
-    if admitted - wanted(made.alone):
-        yield f"admits {admitted - wanted(made.alone)}, which nobody asked for"
+    yield from arbitration_violations(made.alone, made.outcome, capacity(w, s))
     if not ruled.admit - ruled.may_wait <= admitted <= ruled.admit:
         yield f"admits {admitted}, not {ruled.admit} of which {ruled.may_wait} may wait"
     if taken != set(ruled.take_back):
@@ -91,10 +91,12 @@ def _in_hands(s: State) -> bool:
 def _unrest(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[str]:
     """What must not be so when nothing moves any more."""
     room = free(w, s)
+    services = {key(number): number for number in range(len(w.ladders))}
     for plan in made.outcome.plans:
+        floor = waiting_pods(w, s, services[plan.key])
         for verdict in plan.verdicts:
             job = int(verdict.uid)
-            if verdict.reason.value == "FloorDoesNotFit" and placeable(_floor(w, s, plan.key), room):
+            if verdict.reason.value == "FloorDoesNotFit" and placeable(floor, room):
                 yield f"L1: job {job} is held, and its floor would fit"
             waits = verdict.reason.value == "WaitingForCapacity"
             yields = verdict.reason.value == "YieldsToFloor" and not any(s.down)  # else it waits for nodes to be back
@@ -102,15 +104,6 @@ def _unrest(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[str]:
                 yield f"L1: climb {job} is held, and would fit"
     if ruled.reserved:
         yield f"L1: {ruled.reserved} could be bound"
-
-
-def _floor(w: World, s: State, of: object) -> list[tuple[int, ...]]:
-    """All unbound pods of a service's held and admitted floor instances."""
-    from tests.plan.arbitration.oracle import _Judge
-
-    service = next(n for n in range(len(w.ladders)) if key(n) == of)
-    floor = _Judge(w, s, set(), set()).floors.get(service)
-    return floor.pods if floor else []
 
 
 def _missing(w: World, s: State, job: int) -> list[tuple[int, ...]]:

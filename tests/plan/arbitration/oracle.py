@@ -41,6 +41,7 @@ class Floor:
     """Some of it is admitted and unbound."""
 
 
+@lru_cache
 def ladder(text: str) -> list[dict[str, int]]:
     return [{g.lower(): int(n) for n, g in re.findall(r"(\d+)([A-Z])", part)} for part in text.split(">")]
 
@@ -50,12 +51,19 @@ def judge(w: World, s: State, wanted: set[int], leaving: set[int]) -> Judgement:
     return _Judge(w, s, wanted, leaving).judgement
 
 
+def waiting_pods(w: World, s: State, service: int) -> list[Kinds]:
+    """All pods of the service's floor that are not bound."""
+    floor = _Judge(w, s, set(), set()).floors.get(service)
+    return floor.pods if floor else []
+
+
 class _Judge:
     """One function for each sentence."""
 
     def __init__(self, w: World, s: State, wanted: set[int], leaving: set[int]) -> None:
         self.w, self.s, self.wanted, self.leaving = w, s, wanted, leaving
         self.free = free(w, s)
+        self.jobs: dict[int, list[int]] = {}
         self.floors = {f.service: f for f in map(self.floor_of, self.by_age()) if f is not None}
         self.judgement = Judgement(serving=set(filter(self.serves, range(len(w.ladders)))))
         self.vanishing = [kinds for job in leaving for kinds in self.existing(job)]
@@ -84,7 +92,10 @@ class _Judge:
 
     def jobs_of(self, service: int) -> list[int]:
         """Jobs count from the moment they exist, pods or not; oldest first."""
-        return [n for n, job in enumerate(self.w.jobs) if job.service == service and self.s.pods[n] is not None]
+        if service not in self.jobs:
+            exists = (n for n, pods in enumerate(self.s.pods) if pods is not None)
+            self.jobs[service] = [n for n in exists if self.w.jobs[n].service == service]
+        return self.jobs[service]
 
     def by_age(self) -> list[int]:
         """The service whose oldest job is older goes first."""

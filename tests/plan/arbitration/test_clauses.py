@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from scaler.plan import arbitration
 from scaler.plan.arbitration import arbitrate
-from scaler.plan.model import ArbiterMemory, Policy, Reason
+from scaler.plan.model import ArbiterMemory, Policy, Reason, Reclaim
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW
 from tests.plan.arbitration.clauses import abouts, decide, doings, reasons, state
-from tests.plan.arbitration.view import Setting, alone, controller
+from tests.plan.arbitration.view import Setting, alone, capacity, controller
 from tests.plan.arbitration.world import world
 
 SMALL = "1P1D: p d"
@@ -201,10 +203,27 @@ def test_missing_pods_of_a_bound_climb_wait_for_a_floor_too() -> None:
     assert reasons(w, outcome)["0.p1"] is Reason.YIELDS_TO_FLOOR
 
 
+def test_a_climb_with_a_bound_pod_is_never_taken_back_and_keeps_its_room() -> None:
+    w = world((4,), "2P1D > 1P1D: p p2 d", SMALL)
+    outcome = decide(w, state(w, "0.p0 0, 0.d0 0, 0.p1 0u", up=(5,)))
+    assert doings(w, outcome) == {}
+    assert reasons(w, outcome)["0.p1"] is Reason.WAITING_FOR_SCHEDULER
+    assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
 def test_nothing_is_taken_back_where_that_is_switched_off_and_it_keeps_its_room() -> None:
     w = world((4,), LADDER, SMALL)
     s = state(w, "0.p0 0, 0.d0 0, 0.p1 u")
     outcome = decide(w, s, Setting(policy=Policy(reclaim=False)))
+    assert doings(w, outcome) == {}
+    assert reasons(w, outcome)["0.p1"] is Reason.WAITING_FOR_SCHEDULER
+    assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
+def test_what_would_cost_a_restart_too_many_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arbitration, "may_be_taken_back", lambda _: False)
+    w = world((4,), LADDER, SMALL)
+    outcome = decide(w, state(w, "0.p0 0, 0.d0 0, 0.p1 u"))
     assert doings(w, outcome) == {}
     assert reasons(w, outcome)["0.p1"] is Reason.RECLAIM_WOULD_COST_RESTARTS
     assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
@@ -226,6 +245,7 @@ def test_a_paused_service_is_not_touched_and_what_it_has_admitted_keeps_its_room
     assert doings(w, outcome) == {}
     assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
     assert doings(w, decide(w, state(w, ""), setting)) == {"1.p0": "Admit", "1.d0": "Admit"}
+    assert doings(w, decide(w, state(w, "0.p0 u, 0.d0 u", up=(1,), down=(2,)), setting)) == {}
 
 
 def test_without_sight_of_the_nodes_each_decides_alone() -> None:
@@ -239,10 +259,20 @@ def test_without_sight_of_the_nodes_each_decides_alone() -> None:
 # The plan that is left
 
 
-def test_a_hold_lowers_the_count_of_admissions_and_tidies_what_was_left_behind() -> None:
+def test_a_hold_lowers_the_count_of_admissions() -> None:
     w = world((2,), SMALL, SMALL)
     outcome = decide(w, state(w, ""))
     assert [group.admit for group in outcome.plans[1].groups.values()] == [0, 0]
+
+
+def test_what_is_held_leaves_no_pod_group_behind() -> None:
+    w = world((2,), SMALL, SMALL)
+    s = state(w, "0.p0 0, 0.d0 0")
+    first, (seen, made) = alone(w, s)
+    left = msgspec.structs.replace(seen.instances[0], leftovers=True)
+    seen = msgspec.structs.replace(seen, instances=(left, *seen.instances[1:]))
+    outcome = arbitrate([first, (seen, made)], capacity(w, s), ArbiterMemory(), now=NOW, policy=Policy())
+    assert outcome.plans[1].actions == (Reclaim(left.uid),)
 
 
 def test_the_tally_counts_who_serves_and_who_waits() -> None:

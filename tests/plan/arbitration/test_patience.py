@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scaler.plan.arbitration import Arbitration, arbitrate
 from scaler.plan.capacity import Capacity, Kind, Need, Room
 from scaler.plan.model import ArbiterMemory, FloorMemory, Policy, Reason, ServiceKey, Snapshot, State
 from scaler.plan.patience import LONGEST_PAUSE
 from scaler.plan.planner import plan
+from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, instance, rule
 from tests.plan.arbitration import world as worlds
-from tests.plan.arbitration.clauses import doings, reasons, state
+from tests.plan.arbitration.clauses import decide, doings, reasons, state
 from tests.plan.arbitration.view import PLAIN, Setting, controller, key
 from tests.plan.arbitration.world import World, world
 
@@ -91,6 +94,23 @@ def test_a_floor_with_a_bound_pod_is_left_alone_while_the_rest_fits() -> None:
     assert story.did(1000) == {}
 
 
+@pytest.mark.parametrize("between", ["0.p0 0, 0.d0 0", "paused"])
+def test_the_clock_starts_anew_after_a_floor_was_bound_or_paused(between: str) -> None:
+    story = never_bound()
+    if between == "paused":
+        story.setting = Setting((RuleOptions(paused=True), RuleOptions()))
+    story.at(10, None if between == "paused" else state(story.w, between))
+    story.setting = PLAIN
+    assert story.did(40, state(story.w, "0.p0 u, 0.d0 u")) == {}
+    assert story.did(70, state(story.w, "0.p0 u, 0.d0 u")) == {"0.p0": "Reclaim", "0.d0": "Reclaim"}
+
+
+def test_a_pod_that_is_bound_at_the_last_moment_saves_its_floor() -> None:
+    story = never_bound()
+    assert story.did(31, state(story.w, "0.p0 0, 0.d0 u")) == {}
+    assert story.did(1000, state(story.w, "0.p0 0, 0.d0 u")) == {}
+
+
 def test_a_floor_alone_on_its_nodes_waits_for_ever() -> None:
     w = world((2,), SMALL)
     story = Story(w, state(w, ""))
@@ -126,30 +146,36 @@ def test_it_still_tries_again() -> None:
     assert story.did(150, state(story.w, "1.p0 0")) == {"0.p0": "Admit", "1.p1": "Admit"}
 
 
-def test_other_nodes_start_the_count_anew() -> None:
-    story = muted()
-    story.at(92, state(story.w, "1.p0 0, 1.p1 0", up=(2,), down=(2,)))
-    assert story.remembered(0).failures == 0
+def test_a_change_on_its_nodes_starts_the_count_anew() -> None:
     story = muted()
     assert story.did(95, state(story.w, "1.p0 0", up=(5,))) == {"0.p0": "Admit"}
     assert story.remembered(0).failures == 0
 
 
-def test_more_room_ends_the_pause_but_not_the_count() -> None:
+def test_more_room_ends_the_pause() -> None:
     story = muted()
     assert story.did(95, state(story.w, ""))["0.p0"] == "Admit"
-    assert story.remembered(0).failures == 2
 
 
-def test_less_room_changes_nothing() -> None:
+def test_less_room_starts_the_count_anew_but_does_not_end_the_pause() -> None:
     story = muted()
     assert "0.p0" not in story.did(95, state(story.w, "1.p0 0, 1.p1 0"))
+    assert story.remembered(0).failures == 0
+
+
+def test_the_same_room_changes_nothing() -> None:
+    story = muted()
+    assert story.did(95, state(story.w, "1.p0 0")) == {"1.p1": "Admit"}
+    assert story.remembered(0).failures == 2
 
 
 def test_everything_is_forgotten_once_it_serves() -> None:
     story = muted()
     story.at(95, state(story.w, "0.p0 00, 1.p0 0"))
     assert story.remembered(0) == FloorMemory()
+    w = world((4,), "2P > 1P: p p", "1P: p2")
+    failed = ArbiterMemory({str(key(0)): FloorMemory(failures=2, failed_at=NOW - 9, retry_at=NOW + 9)})
+    assert decide(w, state(w, "0.p0 0"), PLAIN, failed).memory.floors.keys() == {str(key(1))}, "it wants to climb"
 
 
 def test_the_settings_are_those_of_the_policy() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from scaler.plan.model import ArbiterMemory, Policy, Reason
+from scaler.plan.arbitration import arbitrate
+from scaler.plan.model import ArbiterMemory, FloorMemory, Policy, Reason
+from scaler.plan.planner import plan
 from scaler.rules.rule import RuleOptions, Trade
 from tests.builders import NOW
 from tests.plan.arbitration import world as worlds
 from tests.plan.arbitration.clauses import doings, reasons, state
-from tests.plan.arbitration.view import Setting, controller
+from tests.plan.arbitration.view import Setting, alone, capacity, controller, homes, key
 from tests.plan.arbitration.world import World, world
 
 ALWAYS = Setting((RuleOptions(trade=Trade.ALWAYS),) * 2)
@@ -80,7 +83,9 @@ def test_several_go_one_after_the_other_where_it_takes_them_all() -> None:
 def test_a_free_node_counts_for_the_trade_but_not_what_is_promised_to_others() -> None:
     w = world((4,), "2P1D > 1P1D: p p d2", "1P: p")
     assert passes(w, state(w, "0.p0 0, 0.p1 0, 1.p0 0"), PLAIN, 0, 90) == [{}, {"0.p1": "Evict"}]
-    assert passes(w, state(w, "0.p0 0, 0.p1 0, 1.p0 u"), PLAIN, 0, 20) == [{}, {}]
+    w = world((4,), "2P1D > 1P1D: p p d2", "1P: p2")
+    assert passes(w, state(w, "0.p0 0, 0.p1 0, 1.p0 0u"), PLAIN, 0, 90) == [{}, {}]
+    assert passes(w, state(w, "0.p0 0, 0.p1 0, 1.p0 0u", up=(5,)), PLAIN, 0, 90) == [{}, {"0.p1": "Evict"}]
 
 
 def test_what_fits_needs_no_trade() -> None:
@@ -94,13 +99,29 @@ def test_the_smallest_ratio_is_never_undercut() -> None:
     assert "Evict" not in str(passes(w, state(w, "0.p0 0, 0.p1 0"), ALWAYS, 0, 90, 900))
 
 
-def test_one_at_a_time_and_the_service_that_gave_goes_first() -> None:
-    w, s = two_prefill()
-    memory = controller(w, s).outcome.memory
-    made = controller(w, s, PLAIN, memory, NOW + 90)
-    assert doings(w, controller(w, s, PLAIN, made.outcome.memory, NOW + 91).outcome) == {}
-    after = controller(w, made.after, Setting((), (0, 9)), made.outcome.memory, NOW + 92)
+def test_the_service_that_gave_one_goes_first_once_its_node_is_free() -> None:
+    w = world((3,), "2P1D > 1P1D: p p d", "1P: p", "1P: p")
+    setting = Setting((), (0, 0, 9))
+    s = state(w, "0.p0 0, 0.p1 0, 1.p0 0")
+    memory = controller(w, s, setting).outcome.memory
+    made = controller(w, s, setting, memory, NOW + 90)
+    assert doings(w, made.outcome) == {"0.p1": "Evict"}
+    after = controller(w, made.after, setting, made.outcome.memory, NOW + 92)
     assert doings(w, after.outcome) == {"0.d0": "Admit"}
+
+
+@pytest.mark.parametrize(("terminating", "evicts"), [(1, False), (0, True)])
+def test_one_at_a_time_its_pods_must_be_gone_before_the_next(terminating: int, evicts: bool) -> None:
+    w = world((4,), "3P1D > 1P1D: p p p d2", "1P: p")
+    s = state(w, "0.p0 0, 0.p1 0, 1.p0 0")
+    (seen, _), other = alone(w, s)
+    jobs = list(seen.instances)
+    jobs[2] = msgspec.structs.replace(jobs[2], terminating=terminating)
+    seen = msgspec.structs.replace(seen, instances=tuple(jobs))
+    memory = ArbiterMemory({str(key(0)): FloorMemory(short_since=NOW - 90, evicted=jobs[2].uid)})
+    pairs = [(seen, plan(seen)[0]), other]
+    outcome = arbitrate(pairs, capacity(w, s), memory, now=NOW, policy=Policy(), homes=homes(w))
+    assert (doings(w, outcome) == {"0.p1": "Evict"}) is evicts
 
 
 def test_the_time_to_wait_is_a_setting() -> None:

@@ -22,7 +22,7 @@ from scaler.plan.model import (
 from scaler.plan.planner import plan
 from scaler.rules.rule import RuleOptions
 from tests.builders import GROUPS, NOW, rule
-from tests.plan.arbitration.world import ABSENT, UNBOUND, Job, State, World, admit, evict, free, reclaim
+from tests.plan.arbitration.world import ABSENT, Job, State, World, admit, evict, free, reclaim
 
 RESOURCES = ("x/npu", "pods")
 POLICY = Policy()
@@ -161,6 +161,3 @@ def performed(s: State, plans: tuple[Plan, ...]) -> State:
 def wanted(pairs: list[tuple[Snapshot, Plan]]) -> set[int]:
     """Jobs that their services would admit or complete now."""
     return {int(action.uid) for _, made in pairs for action in made.actions if isinstance(action, Admit | Complete)}
-
-
-__all__ = ["UNBOUND", "Pass", "Setting", "alone", "capacity", "controller", "homes", "key", "performed", "wanted"]

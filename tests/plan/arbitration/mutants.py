@@ -1,0 +1,189 @@
+"""Breaks the arbiter on purpose, one mistake at a time, and expects the tests of this folder to notice each.
+
+    python -m tests.plan.arbitration.mutants [NUMBER ...]
+
+Not part of the suite: it takes some seconds per mutant.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.plan.mutants import Mutant, survivors
+
+ARBITER, PARTIES, BLOCKADES, PATIENCE, NEIGHBOURS, RULINGS, TRADE, LOOSE = (
+    f"scaler/plan/{name}.py"
+    for name in ("arbitration", "parties", "blockades", "patience", "neighbours", "rulings", "trade", "loose")
+)
+
+MUTANTS = (
+    # 1
+    Mutant(
+        "leaves an admitted floor that no longer fits",
+        ARBITER,
+        "                self._take_back(party, part, why)\n            elif",
+        "                pass\n            elif",
+    ),
+    Mutant("reserves held floors before admitted ones", ARBITER, "if floor.admitted]", "if True]"),
+    Mutant(
+        "reserves only what is admitted",
+        PARTIES,
+        "missing = [part for part in parts if part.needs]",
+        "missing = [part for part in parts if part.needs and part.released] or [part for part in parts if part.needs]",
+    ),
+    # 2
+    Mutant("the youngest first", PARTIES, "_oldest(party), party.key)", "-_oldest(party), party.key)"),
+    Mutant("priority does not matter", PARTIES, "-_priority(party.snapshot)", "0"),
+    Mutant("priority has no cap", PARTIES, "min(asked, snapshot.policy.max_service_priority)", "asked"),
+    Mutant("ignores PriorityClasses", PARTIES, "[instance.priority for instance", "[0 for instance"),
+    Mutant(
+        "each instance of a floor for itself",
+        ARBITER,
+        "found = self._place(party, floor.needs)",
+        "found = self._place(party, floor.needs[:1])",
+    ),
+    Mutant("holds a floor that is alone", ARBITER, "if shared else None", "if True else None"),
+    Mutant("every floor is alone", NEIGHBOURS, "number > 1 or theirs != own", "False"),
+    Mutant(
+        "admits what does not fit",
+        ARBITER,
+        "        if isinstance(found, Shortage):\n            return self._against_unfit",
+        "        if False:\n            return self._against_unfit",
+    ),
+    Mutant("an incomplete floor goes", ARBITER, "if floor.lacking:", "if False:"),
+    Mutant("an incomplete floor blocks", BLOCKADES, "floor.lacking or ", ""),
+    Mutant("a floor that is too large waits like others", ARBITER, "        if never:", "        if False:"),
+    Mutant(
+        "lets go what can spoil a promise",
+        LOOSE,
+        "        if not self._is_safe(needs):\n            return 0",
+        "        if False:\n            return 0",
+    ),
+    Mutant(
+        "lets go nothing that meets others",
+        LOOSE,
+        "        if not self._is_safe(needs):\n            return 0",
+        "        return 0",
+    ),
+    Mutant(
+        "only looks at one landing order", LOOSE, "for count in range(len(near) + 1))", "for count in (len(near),))"
+    ),
+    # 3
+    Mutant(
+        "climbs do not fit",
+        ARBITER,
+        "            return Reason.WAITING_FOR_CAPACITY, (str(found),)",
+        "            return None",
+    ),
+    Mutant(
+        "a climb that is alone must fit",
+        ARBITER,
+        "if party.paused or not self",
+        "if party.paused or False and not self",
+    ),
+    Mutant("no floor blocks a climb", ARBITER, "if blocking is not None:", "if False:"),
+    Mutant(
+        "a blocked climb stays where it is",
+        ARBITER,
+        "            self._take_back(party, part, why)\n        else:",
+        "            pass\n        else:",
+    ),
+    Mutant("a floor that nothing helps blocks", BLOCKADES, "self._board().fits(floor.needs) is None and", "True and"),
+    Mutant("nothing is due back", BLOCKADES, "due_back=True", "due_back=False"),
+    Mutant("a floor blocks everywhere", BLOCKADES, "if board.contended(needs, wanted)", "if True"),
+    Mutant("new climbs go before unbound ones", ARBITER, "if pair[1].released)", "if not pair[1].released)"),
+    # 4
+    Mutant(
+        "takes back what is bound", ARBITER, "if self.policy.reclaim and not instance.bound:", "if self.policy.reclaim:"
+    ),
+    Mutant("takes back though it is switched off", ARBITER, "if self.policy.reclaim and not", "if not"),
+    Mutant(
+        "what is taken back is gone at once",
+        ARBITER,
+        "                self._vanishing = joined(self._vanishing, part.needs)\n",
+        "",
+    ),
+    Mutant(
+        "what has to stay keeps no room",
+        ARBITER,
+        "        self._place(party, part.needs)\n\n    def _place",
+        "\n    def _place",
+    ),
+    Mutant(
+        "completes what it should hold", RULINGS, "isinstance(action, Admit | Complete)", "isinstance(action, Admit)"
+    ),
+    Mutant("forgets that its own plan takes something back", PARTIES, "party.vanishing.append(one.part)", "pass"),
+    # 5
+    Mutant("never gives up a floor", PATIENCE, "now - memory.admitted_since >= policy.floor_timeout", "False"),
+    Mutant(
+        "gives up a floor that is partly bound",
+        ARBITER,
+        " and not floor.bound and floor.admitted:",
+        " and floor.admitted:",
+    ),
+    Mutant("keeps its place after a failure", PATIENCE, "failed_at=now,", "failed_at=0.0,"),
+    Mutant("makes no pause", PATIENCE, "retry_at=now + pause", "retry_at=0.0"),
+    Mutant(
+        "pauses do not grow", PATIENCE, "policy.floor_timeout * 2.0 ** min(failures - 1, 16)", "policy.floor_timeout"
+    ),
+    Mutant("pauses have no end", PATIENCE, "), LONGEST_PAUSE)", "), 9e9)"),
+    Mutant("blocks for ever", BLOCKADES, " or is_muted(party.memory)", ""),
+    Mutant("is muted for ever", PATIENCE, "memory, failures=0,", "memory,"),
+    Mutant(
+        "more room does not end the pause",
+        PATIENCE,
+        "retry_at=0.0 if grown else memory.retry_at",
+        "retry_at=memory.retry_at",
+    ),
+    Mutant("any room ends the pause", PATIENCE, "0.0 if grown else memory.retry_at", "0.0"),
+    Mutant(
+        "remembers after it served",
+        PATIENCE,
+        "    return FloorMemory(short_since",
+        "    return memory if memory.failures else FloorMemory(short_since",
+    ),
+    Mutant("never probes", ARBITER, "return self.board.sums_suffice(floor.needs)", "return False"),
+    Mutant("probes what cannot fit", ARBITER, "return self.board.sums_suffice(floor.needs)", "return True"),
+    Mutant("probes several at once", ARBITER, "if self._probing or", "if"),
+    Mutant(
+        "probes at once",
+        PATIENCE,
+        "return not memory.held_since or now - memory.held_since < _patience(memory, policy)",
+        "return False",
+    ),
+    Mutant("probes for ever", PATIENCE, "now - memory.probe_since < policy.floor_timeout", "True"),
+    Mutant("probes as often as it likes", PATIENCE, "probes=memory.probes + 1", "probes=0"),
+    Mutant(
+        "says nothing of when to look again",
+        PATIENCE,
+        "        yield memory.admitted_since + policy.floor_timeout",
+        "        pass",
+    ),
+    # 6
+    Mutant(
+        "does not let a service opt out",
+        PARTIES,
+        "snapshot.rule is not None and snapshot.options.arbitration",
+        "snapshot.rule is not None",
+    ),
+    Mutant("touches a paused service", ARBITER, "if party.paused or", "if"),
+    Mutant("a paused service strives for its floor", PARTIES, "if serves or party.paused else", "if serves else"),
+    # the trade
+    Mutant("trades at once", TRADE, "ground.now - since < ground.policy.trade_after or", ""),
+    Mutant("trades though it serves", TRADE, " and not party.serves)", ")"),
+    Mutant("trades against its will", TRADE, "return asked is Trade.ALWAYS or", "return True or"),
+    Mutant("trades the oldest", TRADE, "reverse=True", "reverse=False"),
+    Mutant("trades what does not help", TRADE, "return board.fits(short) is None", "return True"),
+    Mutant("trades on what others were promised", TRADE, "if isinstance(board.place(needs), Shortage):", "if False:"),
+    Mutant("trades below the target", TRADE, "max(0, group.running - least)", "group.running"),
+    Mutant("only single trades", TRADE, "range(2, len(surplus) + 1)", "()"),
+    Mutant("trades while one is under way", TRADE, " or _is_under_way(party)", ""),
+    Mutant("does not let the one that gave go first", PARTIES, "-1.0 if memory.evicted else", ""),
+    # the plan that is left
+    Mutant("miscounts admissions", RULINGS, "admit=group.admit - lost", "admit=group.admit"),
+    Mutant("leaves a PodGroup behind", RULINGS, "            *map(Reclaim, leftovers),\n", ""),
+)
+
+
+if __name__ == "__main__":
+    sys.exit(survivors(MUTANTS, "tests/plan/arbitration", [int(number) for number in sys.argv[1:]]))
