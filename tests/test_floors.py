@@ -151,7 +151,7 @@ def test_pods_that_come_and_go_cause_no_pass_while_nobody_waits() -> None:
 @pytest.mark.parametrize("switch", ["setting", "annotation", "namespaces"])
 def test_without_arbitration_each_service_decides_alone_and_says_why(switch: str) -> None:
     settings: dict[str, Any] = {"setting": {"arbitration": False}, "namespaces": {"namespaces": (NAMESPACE,)}}
-    annotations = {"arbitration": "off"} if switch == "annotation" else {}
+    annotations: dict[str, Any] = {"arbitration": "off"} if switch == "annotation" else {}
     why = {"setting": "setting arbitration", "annotation": "mind-cluster/arbitration", "namespaces": "namespaces"}
 
     async def story() -> None:
@@ -170,7 +170,7 @@ def test_without_arbitration_each_service_decides_alone_and_says_why(switch: str
 
 
 class NoNodes(Interceptor):
-    """The nodes may not be read, for so many seconds."""
+    """The nodes may not be read as long as `forbidden`."""
 
     def __init__(self) -> None:
         self.forbidden = True
@@ -217,11 +217,11 @@ class SwapsPod(Interceptor):
     """Just before the controller's first deletion of a pod arrives, that pod is another one under the same name."""
 
     def __init__(self) -> None:
-        self.on: Rig | None = None
+        self.waiting: list[Rig] = []
 
     async def before(self, request: Request) -> None:
-        if self.on is not None and request.verb == "delete" and request.resource == PODS:
-            on, self.on = self.on, None
+        if self.waiting and request.verb == "delete" and request.resource == PODS:
+            on = self.waiting.pop()
             await on.cluster.delete(PODS, NAMESPACE, request.name, grace_period_seconds=0)
             on.apply(foreign(request.name, "n1"))
 
@@ -256,9 +256,9 @@ def test_a_trade_deletes_only_the_very_pods_that_it_means() -> None:
         swaps = SwapsPod()
         async with rig(*nodes(3), *service("a"), interceptor=swaps) as on:
             await two_prefill_and_no_decode(on)
-            swaps.on = on
+            swaps.waiting.append(on)
             await on.settle(100)
-            assert swaps.on is None
+            assert swaps.waiting == []
             (other,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "a-p1-master-0"]
             assert (other["spec"]["nodeName"], "deletionTimestamp" in other["metadata"]) == ("n1", False)
 

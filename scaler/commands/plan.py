@@ -18,7 +18,7 @@ from scaler.commands.rulefile import RuleFileError, load_rule
 from scaler.plan.counts import MOST, Case, decide, unknown_groups
 from scaler.rules.rule import Rule
 
-HELP = """Say what a rule decides for given counts of instances, and why; or what becomes of several services on some nodes.
+HELP = """Say what a rule decides for given counts of instances, and why; or what becomes of services on given nodes.
 
 RULE is a file with the ConfigMap (YAML) or its bare JSON, or - for standard input. Counts are GROUP=NUMBER,...; a group
 that is not mentioned has none. In-flight instances count as admitted with no pod on a node yet.
