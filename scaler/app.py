@@ -307,7 +307,7 @@ async def _serving(app: App) -> AsyncIterator[None]:
 async def _http(app: App) -> AsyncIterator[None]:
     from scaler.serve.http import ServeState, serve  # noqa: PLC0415 - the simulation does without a server
 
-    state = ServeState(app.health, app.metrics, app.controller.snapshots)
+    state = ServeState(app.health, app.metrics, app.controller.snapshots, app.controller.together)
     async with serve(state, app.settings.http_host, app.settings.http_port):
         yield
 

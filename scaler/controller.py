@@ -76,6 +76,8 @@ class Controller:
         """Services whose pods are all gone -> loop time from which they are forgotten."""
         self.snapshots: dict[ServiceKey, Snapshot] = {}
         """The snapshot of each service's last decision, for `scaler explain`."""
+        self.together: dict[ServiceKey, Plan] = {}
+        """What came of it when all were weighed against each other, where they were."""
 
     async def run(self) -> None:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
@@ -174,6 +176,10 @@ class Controller:
         """Book-keeping after a decision; a service that needs no acting is done."""
         key = made.key
         self.snapshots[key] = snapshot
+        if self._scope.why_alone():
+            self.together.pop(key, None)
+        else:
+            self.together[key] = made
         self._metrics.planned(made, rule_problem=snapshot.problem is not None)
         if made.recheck_at:
             delay = max(0.0, made.recheck_at - snapshot.now)
@@ -204,6 +210,7 @@ class Controller:
         self._memory.pop(key, None)
         self._scope.leave(key)
         self.snapshots.pop(key, None)
+        self.together.pop(key, None)
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
         self._queue.forget(key)

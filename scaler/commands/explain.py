@@ -9,20 +9,22 @@ import argparse
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from scaler.plan.explain import target_in_words, words
 from scaler.plan.invariants import violations
-from scaler.plan.model import Plan, Snapshot
+from scaler.plan.model import Plan, Snapshot, Verdict
 from scaler.plan.planner import plan
+from scaler.report.recorded import Recorded
 
 HELP = """Say why each instance of a recorded snapshot is where it is.
 
 FILE holds one snapshot as JSON, or one per line, as the controller records them; - is standard input. The same snapshot
-always gives the same answer, whatever cluster or day it comes from.
+always gives the same answer, whatever cluster or day it comes from. Where the service was weighed against others when
+it was recorded, what came of that is shown as well.
 
 Exit code: 0 answered, 1 a snapshot cannot be read, 2 usage."""
 
@@ -43,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         sys.stderr.write(f"scaler explain: {shown}: {error.strerror or error}\n")
         return EXIT_BAD_INPUT
-    decoder = msgspec.json.Decoder(Snapshot)
+    decoder = msgspec.json.Decoder(Recorded)
     failed = False
     for place, document in _documents(content):
         try:
@@ -71,7 +73,7 @@ def _documents(content: bytes) -> Iterator[tuple[str, bytes]]:
         yield "", content
 
 
-def _usable(snapshot: Snapshot) -> Snapshot:
+def _usable(snapshot: Recorded) -> Recorded:
     """Raises ValueError for what decodes but was never recorded by a controller."""
     if snapshot.format != FORMAT:
         raise ValueError(f"format {snapshot.format}; this version reads format {FORMAT}")
@@ -80,11 +82,24 @@ def _usable(snapshot: Snapshot) -> Snapshot:
     return snapshot
 
 
-def _answer(snapshot: Snapshot, form: str) -> str:
-    made, memory = plan(snapshot)
+def _answer(snapshot: Recorded, form: str) -> str:
+    (made, memory), together = plan(snapshot), snapshot.together
     if form == "json":
-        return msgspec.json.encode({"plan": made, "memory": memory, "words": _words(made)}).decode() + "\n"
-    return "\n".join([*_text(snapshot, made), ""]) + "\n"
+        answer = {"plan": made, "memory": memory, "words": _words(made)}
+        if together is not None:
+            answer |= {"together": together, "together_words": _words(together)}
+        return msgspec.json.encode(answer).decode() + "\n"
+    return "\n".join([*_text(snapshot, made), *_together(made, together), ""]) + "\n"
+
+
+def _together(made: Plan, together: Plan | None) -> Iterable[str]:
+    """What the arbitration changed."""
+    if together is None:
+        return
+    alone = {verdict.uid: (verdict.reason, verdict.about) for verdict in made.verdicts}
+    changed = [each for each in together.verdicts if alone.get(each.uid) != (each.reason, each.about)]
+    yield "weighed against the other services:" if changed else "weighed against the other services: nothing changes"
+    yield from _verdicts(changed, together)
 
 
 def _words(made: Plan) -> dict[str, str]:
@@ -98,10 +113,14 @@ def _text(snapshot: Snapshot, made: Plan) -> Iterable[str]:
             f"  {name}: {group.running} of {group.target} running, {group.in_flight} in flight, {group.held} held; "
             f"admit {group.admit}, reclaim {group.reclaim}"
         )
-    width = max((len(verdict.name) for verdict in made.verdicts), default=0)
-    for verdict in made.verdicts:
-        yield f"  {verdict.name:<{width}}  {verdict.state} ({verdict.reason}): {words(verdict, made)}"
+    yield from _verdicts(made.verdicts, made)
     for note in made.notes:
         yield f"  warning {note.warning}: {note.message}"
     for violation in violations(snapshot, made):
         yield f"  BUG, please report with this file: {violation}"
+
+
+def _verdicts(verdicts: Sequence[Verdict], made: Plan) -> Iterable[str]:
+    width = max((len(verdict.name) for verdict in verdicts), default=0)
+    for verdict in verdicts:
+        yield f"  {verdict.name:<{width}}  {verdict.state} ({verdict.reason}): {words(verdict, made)}"

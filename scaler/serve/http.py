@@ -20,8 +20,9 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from scaler.plan.model import ServiceKey, Snapshot
+from scaler.plan.model import Plan, ServiceKey, Snapshot
 from scaler.report.metrics import CONTENT_TYPE, Metrics
+from scaler.report.recorded import recorded
 from scaler.serve.health import HealthState
 
 _DEADLINE = 10.0
@@ -39,11 +40,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ServeState(NamedTuple):
-    """What is served. `snapshots` is the controller's own mapping, read at each request."""
+    """What is served. The last two are the controller's own mappings, read at each request."""
 
     health: HealthState
     metrics: Metrics
     snapshots: Mapping[ServiceKey, Snapshot]
+    together: Mapping[ServiceKey, Plan] = {}
+    """What came of each snapshot when all services were weighed against each other."""
 
 
 @asynccontextmanager
@@ -124,7 +127,8 @@ def _snapshot(state: ServeState, request: web.Request) -> web.Response:
     snapshot = state.snapshots.get(key)
     if snapshot is None:
         return _text("404 no such service; /snapshots lists them\n", 404)
-    return web.Response(body=msgspec.json.encode(snapshot), content_type="application/json")
+    body = msgspec.json.encode(recorded(snapshot, state.together.get(key)))
+    return web.Response(body=body, content_type="application/json")
 
 
 def _text(text: str, status: int) -> web.Response:

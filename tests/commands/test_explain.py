@@ -9,6 +9,10 @@ import msgspec
 import pytest
 
 from scaler.cli import main
+from scaler.plan.model import Reason
+from scaler.plan.planner import plan
+from scaler.plan.rulings import Ruling, applied
+from scaler.report.recorded import recorded
 from scaler.rules.rule import Rule
 from tests.builders import service
 
@@ -40,6 +44,30 @@ def test_json_answer_holds_the_plan_and_the_words(tmp_path: Path, capsys: pytest
     answer = json.loads(capsys.readouterr().out)
     assert answer["plan"]["actions"] == [{"action": "Admit", "uid": "uid-d0"}]
     assert "waits for group1" in answer["words"]["uid-p1"]
+
+
+def test_what_the_arbitration_made_of_it_is_shown_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = service("2P1D > 1P1D", "p0 Running, d0 Held")
+    made = plan(alone)[0]
+    why = Reason.FLOOR_DOES_NOT_FIT, ("needs 1 node with 8 free NPUs, 0 there",)
+    weighed = applied(alone, made, Ruling({"uid-d0": why}, {}, {}, {}))
+    file = written(tmp_path, msgspec.json.encode(recorded(alone, weighed)))
+    assert main(["explain", "--snapshot", file]) == 0
+    before, _, after = capsys.readouterr().out.partition("weighed against the other services:\n")
+    assert "  d0  Admitted (WaitingForScheduler)" in before
+    assert after.startswith("  d0  Held (FloorDoesNotFit): ")
+    assert ("needs 1 node with 8 free NPUs, 0 there" in after, "p0" in after) == (True, False)
+    assert main(["explain", "--snapshot", file, "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert ([a["uid"] for a in answer["plan"]["actions"]], answer["together"]["actions"]) == (["uid-d0"], [])
+    assert "does not fit" in answer["together_words"]["uid-d0"]
+
+
+def test_where_the_arbitration_changed_nothing_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = service("2P1D > 1P1D", "p0 Running, d0 Held")
+    file = written(tmp_path, msgspec.json.encode(recorded(alone, plan(alone)[0])))
+    assert main(["explain", "--snapshot", file]) == 0
+    assert "weighed against the other services: nothing changes\n" in capsys.readouterr().out
 
 
 NO_RATIOS = msgspec.json.encode(msgspec.structs.replace(service("1P", ""), rule=Rule(())))

@@ -11,7 +11,9 @@ from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.plan.model import ServiceKey, Snapshot
+from scaler.plan.planner import plan
 from scaler.report.metrics import Metrics
+from scaler.report.recorded import Recorded, recorded
 from scaler.serve.health import HealthState
 from scaler.serve.http import ServeState, serve
 from tests.builders import service
@@ -72,6 +74,13 @@ async def test_snapshots_are_listed_and_each_can_be_replayed(client: aiohttp.Cli
     for path in ("default/-/mindie", "default/rule/mindie"):
         async with client.get(f"/snapshots/{path}") as answer:
             assert msgspec.json.decode(await answer.read(), type=Snapshot) == SNAPSHOT
+
+
+async def test_what_came_of_a_snapshot_together_with_others_is_beside_it(state: ServeState) -> None:
+    made = plan(SNAPSHOT)[0]
+    _, text = await fetched(state._replace(together={SNAPSHOT.key: made}), "/snapshots/default/rule/mindie")
+    assert msgspec.json.decode(text, type=Recorded) == recorded(SNAPSHOT, made)
+    assert msgspec.json.decode(text, type=Snapshot) == SNAPSHOT
 
 
 async def test_an_unknown_service_says_where_to_look(client: aiohttp.ClientSession) -> None:
