@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -40,6 +40,8 @@ class Scope:
         self._said: dict[ServiceKey, Plan] = {}
         self._needs: Counter[Need] = Counter()
         self._taken: set[ServiceKey] = set()
+        self._waiting: set[ServiceKey] = set()
+        """Services whose turn has come and that were not looked at since."""
         self.waits = False
         """Whether some service would do more if there were more room."""
 
@@ -56,6 +58,7 @@ class Scope:
         """The service is gone."""
         self._count(key, -1)
         self._order = []
+        self._waiting.discard(key)
         self._decided.pop(key, None)
         self._said.pop(key, None)
 
@@ -73,7 +76,8 @@ class Scope:
         fresh, self._taken = self._taken, set()
         turns = tuple(key for key, plan in plans.items() if key not in fresh and _differs(plan, self._said.get(key)))
         self._said = plans
-        self._memory = self._remembered(outcome.memory, turns)
+        self._waiting = self._waiting.union(turns) - fresh
+        self._memory = self._remembered(outcome.memory)
         alone = (plan for _, plan in decided)
         self.waits = any(given is not made for given, made in zip(outcome.plans, alone, strict=True))
         return Weighed(plans, turns, outcome.recheck_at, outcome.tally)
@@ -84,10 +88,10 @@ class Scope:
         capacity = self._cache.capacity.capacity(self._needs.keys())
         return arbitrate(decided, capacity, self._memory, now=now, policy=self._policy, homes=self._homes(decided))
 
-    def _remembered(self, made: ArbiterMemory, turns: Collection[ServiceKey]) -> ArbiterMemory:
-        """Of a service whose turn has come nothing is done in this pass, so nothing was decided: an eviction that is
-        remembered and was not made would not be made again."""
-        names = {str(key) for key in turns}
+    def _remembered(self, made: ArbiterMemory) -> ArbiterMemory:
+        """Of a service whose turn has come nothing is done before it is looked at, so nothing was decided: an eviction
+        that is remembered and was not made would not be made again."""
+        names = {str(key) for key in self._waiting}
         decided = {name: memory for name, memory in made.floors.items() if name not in names}
         return ArbiterMemory(decided | {name: old for name, old in self._memory.floors.items() if name in names})
 
