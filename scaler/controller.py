@@ -35,6 +35,10 @@ _log = structlog.get_logger(__name__)
 PATIENCE = 300.0
 """Seconds after which a service that only pods told of is forgotten; its last valid rule goes with it."""
 
+NEWS_PATIENCE = 10.0
+"""Seconds until a service of which only the words have changed is looked at: what is free may change many times a
+second, and every waiting service says how much there is."""
+
 Observer = Callable[[Sequence[tuple[Snapshot, Plan]]], None]
 """Called with what was decided, after every pass and before anything of it is acted on."""
 
@@ -137,6 +141,8 @@ class Controller:
         outcome = self._scope.weigh(self._clock.now())
         for key in outcome.turns:
             self._queue.add(key)
+        for key in outcome.news:
+            self._queue.add_at(key, asyncio.get_running_loop().time() + NEWS_PATIENCE)
         if outcome.recheck_at:
             self._recheck(outcome.recheck_at)
         self._metrics.arbitrated(outcome.tally)

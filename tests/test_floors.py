@@ -148,6 +148,26 @@ def test_pods_that_come_and_go_cause_no_pass_while_nobody_waits() -> None:
     run(story())
 
 
+def test_words_that_change_with_every_event_do_not_keep_the_scaler_busy() -> None:
+    async def story() -> None:
+        trains = [foreign(f"train-{number}", f"n{number}") for number in range(3, 6)]
+        async with rig(*nodes(5), *trains, *service("a", prefill=1), *service("b")) as on:
+            await serve(on, "a", "n1", "n2")
+            await on.settle(60)
+            decisions, writes = len(on.decisions), len(on.writes())
+            for _ in range(100):
+                await remove(on, "train-5")
+                on.apply(foreign("train-5", "n5"))
+                await on.settle(0.2)
+            assert on.reason("b-p0") == "FloorDoesNotFit"
+            assert (len(on.decisions) - decisions <= 20, len(on.writes()) - writes <= 20) == (True, True)
+            await remove(on, "train-5")
+            await on.settle(12)
+            assert "1 there" in on.words("b-p0")
+
+    run(story())
+
+
 @pytest.mark.parametrize("switch", ["setting", "annotation", "namespaces"])
 def test_without_arbitration_each_service_decides_alone_and_says_why(switch: str) -> None:
     settings: dict[str, Any] = {"setting": {"arbitration": False}, "namespaces": {"namespaces": (NAMESPACE,)}}

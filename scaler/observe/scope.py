@@ -13,7 +13,7 @@ import msgspec
 from scaler.observe.cache import Cache
 from scaler.plan.arbitration import Arbitration, Tally, arbitrate
 from scaler.plan.capacity import Need, Room
-from scaler.plan.model import ArbiterMemory, Plan, Policy, ServiceKey, Snapshot
+from scaler.plan.model import ArbiterMemory, Plan, Policy, Reason, ServiceKey, Snapshot, State
 
 
 class Weighed(msgspec.Struct, frozen=True):
@@ -22,6 +22,8 @@ class Weighed(msgspec.Struct, frozen=True):
     plans: Mapping[ServiceKey, Plan]
     turns: tuple[ServiceKey, ...]
     """Services of which something else is to be done now than was said last, although nothing happened to them."""
+    news: tuple[ServiceKey, ...]
+    """Services of which only the words are other ones now: that can wait."""
     recheck_at: float
     tally: Tally | None
 
@@ -74,13 +76,15 @@ class Scope:
         outcome = self._arbitrated(decided, now)
         plans = dict(zip(order, outcome.plans, strict=True))
         fresh, self._taken = self._taken, set()
-        turns = tuple(key for key, plan in plans.items() if key not in fresh and _differs(plan, self._said.get(key)))
+        changed = [key for key, plan in plans.items() if key not in fresh and plan is not self._said.get(key)]
+        turns = tuple(key for key in changed if _does_other(plans[key], self._said.get(key)))
+        news = tuple(key for key in changed if key not in turns and plans[key].verdicts != self._said[key].verdicts)
         self._said = plans
         self._waiting = self._waiting.union(turns) - fresh
         self._memory = self._remembered(outcome.memory)
         alone = (plan for _, plan in decided)
         self.waits = any(given is not made for given, made in zip(outcome.plans, alone, strict=True))
-        return Weighed(plans, turns, outcome.recheck_at, outcome.tally)
+        return Weighed(plans, turns, news, outcome.recheck_at, outcome.tally)
 
     def _arbitrated(self, decided: list[tuple[Snapshot, Plan]], now: float) -> Arbitration:
         if self.why_alone():
@@ -117,8 +121,10 @@ class Scope:
                 del self._needs[need]
 
 
-def _differs(plan: Plan, said: Plan | None) -> bool:
-    """Whether people or the cluster would notice."""
-    if plan is said:
-        return False
-    return said is None or (plan.actions, plan.verdicts) != (said.actions, said.verdicts)
+def _does_other(plan: Plan, said: Plan | None) -> bool:
+    """Whether the cluster would notice, or people would see another reason."""
+    return said is None or plan.actions != said.actions or _reasons(plan) != _reasons(said)
+
+
+def _reasons(plan: Plan) -> list[tuple[str, State, Reason]]:
+    return [(verdict.uid, verdict.state, verdict.reason) for verdict in plan.verdicts]

@@ -89,6 +89,15 @@ def test_room_brings_the_turn_of_who_waits_for_it_once() -> None:
     assert (stage.tell().turns, stage.scope.waits) == ((), False)
 
 
+def test_other_words_are_news_and_no_turn() -> None:
+    stage = Stage(4)
+    stage.tell(service(A, "p0 Held, d0 Held"), service(B, "p0 Held, d0 Held"))
+    stage.more(1)
+    weighed = stage.tell()
+    assert "needs 4 nodes" in weighed.plans[B].verdicts[0].about[0]
+    assert (weighed.turns, weighed.news, stage.tell().news) == ((), (B,), ())
+
+
 def test_a_service_that_comes_takes_the_turn_of_a_climb() -> None:
     stage = Stage(4)
     climbing = service(A, "p0 Running, d0 Running, p1 Admitted")
