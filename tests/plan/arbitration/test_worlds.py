@@ -34,7 +34,7 @@ WORLDS = {
 }  # fmt: skip
 
 SEEDS = range(1, 25)
-"""Together with the worlds above some 15,000 states. The sweep has played over a thousand seeds."""
+"""With the worlds above 7,500 states. The sweep has played 75 others (seeds 2001 to 2075) with 16,000 states."""
 
 
 @pytest.mark.parametrize("w", WORLDS.values(), ids=WORLDS)
