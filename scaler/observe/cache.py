@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 
 import msgspec
 
@@ -139,7 +140,7 @@ class Cache:
         """Whether a node that is not known is missing or just not shown; every instance on one is built anew."""
         if sees_nodes != self.sees_nodes:
             self.sees_nodes = sees_nodes
-            for uid in sorted({uid for instances in self._instances_by_node.values() for uid in instances}):
+            for uid in sorted(self._jobs_by_uid.keys() | chain.from_iterable(self._instances_by_node.values())):
                 self.mark(uid)
 
     def mark(self, uid: str) -> None:

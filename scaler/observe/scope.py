@@ -13,6 +13,7 @@ import msgspec
 from scaler.observe.cache import Cache
 from scaler.plan.arbitration import Arbitration, Tally, arbitrate
 from scaler.plan.capacity import Need, Room
+from scaler.plan.looks import Looks
 from scaler.plan.model import ArbiterMemory, Plan, Policy, Reason, ServiceKey, Snapshot, State
 
 
@@ -36,6 +37,7 @@ class Scope:
         self._policy = policy
         self.why_alone = alone
         self._memory = ArbiterMemory()
+        self._looks = Looks()
         self._decided: dict[ServiceKey, tuple[Snapshot, Plan]] = {}
         self._order: list[ServiceKey] = []
         """Its keys, sorted; empty when that is to be done again."""
@@ -90,7 +92,8 @@ class Scope:
         if self.why_alone():
             return arbitrate(decided, None, self._memory, now=now, policy=self._policy)
         capacity = self._cache.capacity.capacity(self._needs.keys())
-        return arbitrate(decided, capacity, self._memory, now=now, policy=self._policy, homes=self._homes(decided))
+        homes = self._homes(decided)
+        return arbitrate(decided, capacity, self._memory, now=now, policy=self._policy, homes=homes, looks=self._looks)
 
     def _remembered(self, made: ArbiterMemory) -> ArbiterMemory:
         """Of a service whose turn has come nothing is done before it is looked at, so nothing was decided: an eviction

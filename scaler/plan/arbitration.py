@@ -282,8 +282,8 @@ class Session:
     def _take_back(self, party: Party, part: Part, why: Why) -> None:
         """Nothing bound is ever taken back; what has to stay keeps its room."""
         ruling, instance = self._ruling(party), part.instance
-        if self.policy.reclaim and not instance.bound:
-            if may_be_taken_back(instance):
+        if self.policy.reclaim and not (instance.bound or instance.unheld):
+            if may_be_taken_back(instance, self.policy):
                 ruling.taken_back[part.uid] = why
                 self.tally.taken_back += 1
                 self._vanishing = joined(self._vanishing, part.needs)

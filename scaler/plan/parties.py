@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from scaler.plan.capacity import Need, Needs, joined
-from scaler.plan.members import natural
+from scaler.plan.members import affords_reclaim, natural
 from scaler.plan.model import (
     Admit,
     Complete,
@@ -19,6 +19,7 @@ from scaler.plan.model import (
     Instance,
     InstanceMemory,
     Plan,
+    Policy,
     Reclaim,
     ServiceKey,
     Snapshot,
@@ -160,9 +161,9 @@ def _oldest(party: Party) -> float:
     return min([instance.created for instance in party.snapshot.instances if _is_live(instance)], default=0.0)
 
 
-def may_be_taken_back(instance: Instance) -> bool:
+def may_be_taken_back(instance: Instance, policy: Policy) -> bool:
     """Whether taking back an admission of which nothing is bound costs the job nothing that it cannot spare."""
-    return not instance.bound
+    return not instance.bound and affords_reclaim(instance, policy)
 
 
 # How near an instance is to running

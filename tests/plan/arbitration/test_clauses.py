@@ -221,7 +221,7 @@ def test_nothing_is_taken_back_where_that_is_switched_off_and_it_keeps_its_room(
 
 
 def test_what_would_cost_a_restart_too_many_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arbitration, "may_be_taken_back", lambda _: False)
+    monkeypatch.setattr(arbitration, "may_be_taken_back", lambda *_: False)
     w = world((4,), LADDER, SMALL)
     outcome = decide(w, state(w, "0.p0 0, 0.d0 0, 0.p1 u"))
     assert doings(w, outcome) == {}
