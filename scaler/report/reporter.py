@@ -351,7 +351,7 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
     """What the two ConfigMaps of a rule depend on."""
     plan, snapshot = report.plan, report.snapshot
     decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
-    return (*decided, snapshot.rule, snapshot.problem, snapshot.options.paused, report.last_valid)
+    return (*decided, snapshot.rule, snapshot.problem, snapshot.options.paused, report.last_valid, report.alone)
 
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:

@@ -102,6 +102,12 @@ def test_a_later_pass_changes_what_changed_and_nothing_else() -> None:
     assert store.log.count(f"patch {STATUS}") == 1
 
 
+def test_who_decides_alone_from_now_on_is_told_although_nothing_else_changed() -> None:
+    store = cluster()
+    play(store, notes(COLD, msgspec.structs.replace(COLD, alone="the nodes may not be read")))
+    assert "the nodes may not be read" in store[STATUS]["data"]["status.txt"]
+
+
 def test_at_rest_nothing_is_written() -> None:
     store = cluster()
 
