@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from scaler.plan.life import Remove
 from scaler.plan.members import affords_reclaim
-from scaler.plan.model import Action, Admit, Instance, Plan, Policy, Reclaim, SlotAction, Snapshot, State
+from scaler.plan.model import Action, Admit, Evict, Instance, Plan, Policy, Reclaim, SlotAction, Snapshot, State
 
 _UP = (State.RUNNING, State.STARTING)
 _OUT = (*_UP, State.ADMITTED, State.BROKEN)
@@ -126,6 +126,7 @@ def _slots(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     states |= {action.uid: State.ADMITTED for action in plan.actions if isinstance(action, Admit)}
     groups = {instance.uid: instance.group for instance in snapshot.instances}
     admitted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Admit))
+    evicted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Evict))
     for name, group in plan.groups.items() if snapshot.key.rule else ():
         if admitted[name] != group.admit:
             yield f"S5: {name} says {group.admit} admissions, its actions are {admitted[name]}"
@@ -140,5 +141,7 @@ def _slots(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
             yield f"S1: {name} counts {group.paired + group.beside} pairs of revisions, {pairs} are possible"
         if more and group.reclaim:
             yield f"S6: {name} admits {group.admit} and reclaims {group.reclaim} in one plan"
+        if evicted[name] and group.running - evicted[name] < group.target:
+            yield f"S3: {evicted[name]} of {group.running} that run in {name} are evicted, the target is {group.target}"
         if group.reclaim > max(0, group.running + group.in_flight - group.target):
             yield f"S1: {name} gives back {group.reclaim}, more than its surplus"

@@ -62,7 +62,10 @@ def _is_against(action: Action, ruling: Ruling) -> bool:
 
 
 def _without(group: GroupPlan, lost: int) -> GroupPlan:
-    return msgspec.structs.replace(group, admit=group.admit - lost) if lost else group
+    if not lost:
+        return group
+    admit = group.admit - lost
+    return msgspec.structs.replace(group, admit=admit, beside=min(group.beside, admit))
 
 
 def _verdict(verdict: Verdict, ruling: Ruling, lost: set[str]) -> Verdict:
