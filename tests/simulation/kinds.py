@@ -173,7 +173,7 @@ def _leaders_first(spot: Spot, replicas: Ratio) -> list[Object]:
 
 
 def _storm_service(spot: Spot, replicas: Ratio, *, stateful: bool) -> list[Object]:
-    budget = {"maxSurge": 1, "maxUnavailable": 1}
+    budget = {"maxSurge": int(stateful), "maxUnavailable": 1}
     prefill = {"template": _pod(spot, "prefill"), "replicas": replicas[0], "stateful": stateful}
     decode = {"template": _pod(spot, "decode"), "replicas": replicas[1], "stateful": True, "podGroupSize": 2}
     return [
