@@ -30,7 +30,7 @@ from scaler.observe.mode import ModeNow
 from scaler.observe.queue import WorkQueue
 from scaler.observe.rule_groups import RuleGroups
 from scaler.observe.watch import Reflector
-from scaler.observe.watched import OPTIONAL, reflectors, report_reflectors
+from scaler.observe.watched import OPTIONAL, listed, reflectors, report_reflectors
 from scaler.observe.ways import Ways
 from scaler.plan.model import Policy, ServiceKey
 from scaler.report.metrics import Metrics
@@ -162,7 +162,7 @@ class App:
             self.health.wait_for(_name(resource), "not listed yet")
         self.health.has("start")
         for resource, reflector in self.reflectors.items():
-            await (reflector.synced_or_absent if resource in OPTIONAL else reflector.synced).wait()
+            await listed(resource, reflector).wait()
             self.health.has(_name(resource))
         await self._nodes()
         await self._fault_data()

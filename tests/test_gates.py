@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, Object, PatchType
 from scaler.kube.errors import ConflictError, ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
 from tests.held import held
-from tests.jobs import NAMESPACE, job, rule_config_map
+from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
 from tests.rig import Rig, rig
 
 P0, P1, D0 = held("p0", "group0"), held("p1", "group0"), held("d0", "group1", owner="decoder-77f")
@@ -181,6 +181,29 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
                 for pod in on.cluster.peek(PODS, NAMESPACE)
             }
             assert groups == {"p0": group["metadata"]["name"], "p1": "podgroup-of-all", "d0": None}
+
+    run(story())
+
+
+def of_role(name: str, revision: str) -> Object:
+    """A held pod of a StormService's role; no object but the pods themselves tells which revision is the newest."""
+    labels = {"storm-service-name": "qwen", "role-name": "prefill", "role-template-hash": revision}
+    pod = held(name, "group0", owner="qwen-roleset-x")
+    pod["metadata"]["labels"] |= labels
+    pod["metadata"]["ownerReferences"][0] |= {"apiVersion": "orchestration.aibrix.ai/v1alpha1", "kind": "RoleSet"}
+    return pod
+
+
+def test_a_new_revision_that_only_its_pods_tell_of_stands_beside_the_old_one_at_once() -> None:
+    one = rule_config_map(rule_document({"group0": 1, "group1": 1}))
+
+    async def story() -> None:
+        async with rig(one, of_role("p0-old", "old"), D0) as on:
+            await let_run(on, "p0-old", "d0")
+            await on.settle(2)
+            on.apply(of_role("p0-new", "new"), of_role("p1-new", "new"))
+            await on.settle()
+            assert len(released(on) & {"p0-new", "p1-new"}) == 1
 
     run(story())
 

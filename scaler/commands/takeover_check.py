@@ -23,7 +23,7 @@ from scaler.observe.instances import instance_of
 from scaler.observe.objects import JobRecord
 from scaler.observe.ranktables import table_of
 from scaler.observe.snapshot import take_snapshot
-from scaler.observe.watched import OURS
+from scaler.observe.watched import OURS, listed
 from scaler.plan.model import Action, Memory, Plan, Policy, Verdict
 from scaler.plan.planner import plan
 from scaler.settings import Settings
@@ -83,14 +83,14 @@ async def _observe(app: App) -> None:
     tasks = [asyncio.create_task(reflector.run()) for reflector in (*app.reflectors.values(), *app.reports)]
     try:
         async with asyncio.timeout(PATIENCE):
-            for reflector in app.reflectors.values():
-                await reflector.synced.wait()
+            for resource, reflector in app.reflectors.items():
+                await listed(resource, reflector).wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(REPORTS_PATIENCE):
                 for reports in app.reports:
                     await reports.synced.wait()
     except TimeoutError:
-        problems = sorted({reflector.problem for reflector in app.reflectors.values() if reflector.problem})
+        problems = sorted({one.problem for what, one in app.reflectors.items() if not listed(what, one).is_set()})
         raise NotReadableError(f"the cluster could not be read within {PATIENCE:g} s: {'; '.join(problems)}") from None
     finally:
         for task in tasks:

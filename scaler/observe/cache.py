@@ -232,6 +232,19 @@ class Cache:
             else:
                 self._forget_service(key)
             self._dirty(key)
+        if old is None or new is None or old.uid != new.uid:
+            for record in (old, new):
+                self._on_revision(record)
+
+    def _on_revision(self, record: PodRecord | None) -> None:
+        """A pod came or went: where no owner tells the newest revision, the pods of all its maker's instances do."""
+        place = self.told.place_of(record)
+        if place is None or not place.maker or self.owners.newest_revision(place.maker):
+            return
+        others = self.told.of_maker(place.maker)
+        if any(self.told.revision_of(uid) != place.revision for uid in others):
+            for uid in sorted(others):
+                self._drop(uid)
 
     def _on_owner(self, names: Iterable[OwnerName], maker: str) -> None:
         """What instances ask for size, age or newest revision has changed."""

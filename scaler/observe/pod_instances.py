@@ -14,7 +14,7 @@ from typing import Any
 from scaler.observe.owners import OwnerName
 from scaler.observe.pods import PodRecord
 from scaler.plan.model import ServiceKey
-from scaler.workloads.kind import Ask, Membership
+from scaler.workloads.kind import Ask, Membership, Place
 
 
 class PodInstances:
@@ -53,6 +53,16 @@ class PodInstances:
     def membership_of(self, instance: str) -> Membership | None:
         """As its newest pod tells it; None for an instance without pods."""
         return self._membership.get(instance)
+
+    def revision_of(self, instance: str) -> str:
+        """Of its newest pod; "" for an instance without pods."""
+        membership = self._membership.get(instance)
+        return membership.place.revision if membership is not None else ""
+
+    def place_of(self, record: PodRecord | None) -> Place | None:
+        """Where the pod says that it belongs; None when it tells nothing."""
+        membership = _membership(record)
+        return membership.place if membership is not None else None
 
     def change(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[tuple[str, ServiceKey]]:
         """Take in a change of one pod; gives every instance that it concerns, with its service."""

@@ -6,6 +6,7 @@ or that it may not read.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -86,6 +87,11 @@ def reflectors(
         POD_SETS: ask(POD_SETS),
         VOLCANO_JOBS: watch(VOLCANO_JOBS, cache.volcano_jobs, dict, volcano_job_record),
     }
+
+
+def listed(resource: Resource, reflector: Reflector[Any, Any]) -> asyncio.Event:
+    """Set when everything of this resource was listed, or it is optional and not to be had."""
+    return reflector.synced_or_absent if resource in OPTIONAL else reflector.synced
 
 
 def report_reflectors(

@@ -1,4 +1,4 @@
-"""python -m tests.campaign --seeds 0-99 | --seed 7 -v"""
+"""python -m tests.campaign [--gated] --seeds 0-99 | --seed 7 -v"""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 import time
 from collections import Counter
 
+from tests.campaign.gated_schedule import describe_gated, gated_schedule
+from tests.campaign.gated_stage import play_gated
 from tests.campaign.schedule import describe, schedule
 from tests.campaign.stage import Result, play
 
@@ -15,19 +17,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description="The fault campaign in virtual time.")
     parser.add_argument("--seeds", metavar="A-B", default="0-99", help="play these schedules")
     parser.add_argument("--seed", type=int, help="play this one only")
+    parser.add_argument("--gated", action="store_true", help="services whose pods others make")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no schedule after so many minutes")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the schedule and its whole trace")
     args = parser.parse_args()
     if args.seed is not None:
-        return _one(args.seed, verbose=args.verbose)
+        return _one(args.seed, gated=args.gated, verbose=args.verbose)
     first, _, last = args.seeds.partition("-")
-    return _many(range(int(first), int(last or first) + 1), seconds=args.minutes * 60)
+    return _many(range(int(first), int(last or first) + 1), gated=args.gated, seconds=args.minutes * 60)
 
 
-def _one(seed: int, *, verbose: bool) -> int:
-    made = schedule(seed)
-    result = play(made, keep_trace=verbose)
-    print(describe(made))
+def _played(seed: int, *, gated: bool, keep_trace: bool = False) -> Result:
+    if gated:
+        return play_gated(gated_schedule(seed), keep_trace=keep_trace)
+    return play(schedule(seed), keep_trace=keep_trace)
+
+
+def _one(seed: int, *, gated: bool, verbose: bool) -> int:
+    result = _played(seed, gated=gated, keep_trace=verbose)
+    print(describe_gated(gated_schedule(seed)) if gated else describe(schedule(seed)))
     print("\n".join(result.trace))
     _tell(result)
     print(f"trace {result.digest}")
@@ -41,14 +49,14 @@ def _tell(result: Result) -> None:
         print(f"seed {result.seed}: known gap: {gap}", flush=True)
 
 
-def _many(seeds: range, *, seconds: float) -> int:
+def _many(seeds: range, *, gated: bool, seconds: float) -> int:
     began, counts, played = time.perf_counter(), Counter[str](), 0
     failed = gaps = busiest = 0
     slowest = 0.0
     for seed in seeds:
         if time.perf_counter() - began > seconds:
             break
-        result = play(schedule(seed))
+        result = _played(seed, gated=gated)
         _tell(result)
         played += 1
         counts += result.counts

@@ -136,31 +136,31 @@ class Judge:
         """Whether what is left of a broken instance has no slot to be completed in: others fill its group."""
         self.half_made = True
         others = sum(s.group == half.group and s.pods == s.expected for s in standings)
-        return half.bound > 0 and others >= _target(standings, ladder)[GROUPS.index(half.group)]
+        return half.bound > 0 and others >= target_of(standings, ladder)[GROUPS.index(half.group)]
 
     def _no_surplus_waits(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> None:
         """3.5: while something is missing, nothing that is too much waits for a node."""
-        target = _target(standings, ladder)
+        target = target_of(standings, ladder)
         for group, number in zip(GROUPS, target, strict=True):
             own = [s for s in standings if s.group == group]
             waiting = [s for s in own if s.pods and not s.bound]
-            if waiting and not _satisfied(target, standings) and len(waiting) + sum(s.whole for s in own) > number:
-                self._fail(f"3.5: {service.name} {group} waits with more than {target}: {_words(standings)}")
+            if waiting and not satisfied(target, standings) and len(waiting) + sum(s.whole for s in own) > number:
+                self._fail(f"3.5: {service.name} {group} waits with more than {target}: {words(standings)}")
 
     def _largest_ratio(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> list[str]:
         """L1: the largest ratio that its jobs and nodes allow, as far as nothing bound has to move for it."""
-        reached = next((r for r in ladder if _satisfied(r, standings)), (0, 0))
-        within = next((r for r in ladder if _attainable(r, standings, self._free_nodes(service))), (0, 0))
+        reached = next((r for r in ladder if satisfied(r, standings)), (0, 0))
+        within = next((r for r in ladder if attainable(r, standings, self._free_nodes(service))), (0, 0))
         if reached != within:
-            self._fail(f"L1: {service.name} reached {reached}, {within} was attainable: {_words(standings)}")
+            self._fail(f"L1: {service.name} reached {reached}, {within} was attainable: {words(standings)}")
             return []
         everywhere = self._free_nodes(service) + sum(s.bound for s in standings)
         could = next((r for r in ladder if _covered(r, standings) and service.nodes_for(r) <= everywhere), (0, 0))
         if could == reached:
             return []
         if self._mindie_should_have_helped(service, standings, ladder):
-            self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {_words(standings)}")
-        return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {_words(standings)}"]
+            self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {words(standings)}")
+        return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {words(standings)}"]
 
     def _mindie_should_have_helped(
         self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]
@@ -171,13 +171,13 @@ class Judge:
         return service.mindie and waits and prefill > ladder[-1][0] and decode < ladder[-1][1]
 
 
-def _target(standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> Ratio:
+def target_of(standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> Ratio:
     """What the service works towards: the smallest ratio that is not satisfied, of those for which there are jobs."""
     reachable = [ratio for ratio in ladder if _covered(ratio, standings)] or [ladder[-1]]
-    return next((ratio for ratio in reversed(reachable) if not _satisfied(ratio, standings)), reachable[0])
+    return next((ratio for ratio in reversed(reachable) if not satisfied(ratio, standings)), reachable[0])
 
 
-def _satisfied(ratio: Ratio, standings: Sequence[Standing]) -> bool:
+def satisfied(ratio: Ratio, standings: Sequence[Standing]) -> bool:
     return all(
         sum(s.whole for s in standings if s.group == group) >= number
         for group, number in zip(GROUPS, ratio, strict=True)
@@ -191,7 +191,7 @@ def _covered(ratio: Ratio, standings: Sequence[Standing]) -> bool:
     )
 
 
-def _attainable(ratio: Ratio, standings: Sequence[Standing], free: int) -> bool:
+def attainable(ratio: Ratio, standings: Sequence[Standing], free: int) -> bool:
     """With what is bound where it is, and the cheapest completions on what is free.
 
     A pod that ended and that nobody removed keeps its instance from ever being whole.
@@ -205,5 +205,5 @@ def _attainable(ratio: Ratio, standings: Sequence[Standing], free: int) -> bool:
     return cost <= free
 
 
-def _words(standings: Sequence[Standing]) -> str:
+def words(standings: Sequence[Standing]) -> str:
     return ", ".join(f"{s.job} {s.running}/{s.bound}/{s.pods} of {s.expected}" for s in standings)

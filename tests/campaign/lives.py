@@ -27,8 +27,9 @@ class Replica:
     """One pod of the controller's Deployment."""
 
     def __init__(
-        self, slot: int, born: Callable[[str], Life], clock: Clock, witness: Witness, *, election: bool, seed: int
-    ) -> None:
+        self, slot: int, born: Callable[[str], Life], clock: Clock, witness: Witness, *, election: bool, seed: int,
+        mode: str = "create",
+    ) -> None:  # fmt: skip
         self.life: Life | None = None
         self._slot = slot
         self._born = born
@@ -36,6 +37,7 @@ class Replica:
         self._witness = witness
         self._election = election
         self._seed = seed
+        self._mode = mode
         self._number = 0
         self._task: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -50,7 +52,9 @@ class Replica:
         name = f"scaler-{self._slot}.{self._number}"
         life = self.life = self._born(name)
         self._lives.append(life)
-        settings = Settings.model_validate({"leader_election": self._election, "http_port": 0, "identity": name})
+        settings = Settings.model_validate(
+            {"leader_election": self._election, "http_port": 0, "identity": name, "mode": self._mode}
+        )
         self._witness.note(f"{name} starts")
         observer = self._observer(name)
         self._task = asyncio.create_task(

@@ -1,6 +1,6 @@
 """Breaks the controller on purpose, one mistake at a time, and counts the schedules until the campaign notices.
 
-    python -m tests.campaign.mutants [--most N] [WORDS ...]
+    python -m tests.campaign.mutants [--most N] [--gated] [WORDS ...]
 
 WORDS choose mutants by name. Not part of the suite: a survivor costs all N schedules.
 """
@@ -17,10 +17,12 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from scaler import app, controller, election
-from scaler.actuate import actuator, writer
-from scaler.observe import cache, expectations, queue, store, watch
-from scaler.plan import planner
+from scaler.actuate import actuator, gates, writer
+from scaler.observe import cache, expectations, instances, pod_instances, queue, store, watch
+from scaler.plan import groups, planner
 from scaler.report import outbox
+from tests.campaign.gated_schedule import gated_schedule
+from tests.campaign.gated_stage import play_gated
 from tests.campaign.schedule import schedule
 from tests.campaign.stage import play
 
@@ -77,6 +79,27 @@ MUTANTS = (
 )  # fmt: skip
 
 
+GATED = (
+    Mutant("releases without a uid", gates, "_named", '{"uid": pod.uid, "annotations"', '{"annotations"'),
+    Mutant("releases one pod of an instance only", gates, "Gates.release", "gated = [pod for pod in pods if pod.gated]",
+           "gated = pods[:1] if all(pod.gated for pod in pods) else []"),
+    Mutant("takes every gate off", gates, "_release", '[{"$patch": "delete", "name": GATE}]', "None"),
+    Mutant("admits one too many beside a pair of revisions", groups, "Group.seat",
+           "rollout.newest < rollout.outdated", "rollout.newest <= rollout.outdated"),
+    Mutant("late members are forgotten", planner, "_is_incomplete", "lacks = i.gated > 0 or", "lacks ="),
+    Mutant("takes back what got bound meanwhile", gates, "Gates._delete", "resource_version=pod.resource_version",
+           'resource_version=""'),
+    Mutant("reclaims bound instances of others", planner, "_reclaim", "if not m.instance.bound", ""),
+    Mutant("forgets what was told by a pod that has gone", pod_instances, "PodInstances._remove",
+           "del pods[record.name]", "pass"),
+    Mutant("an instance comes back admitted", planner, "_look_at", "state = state_of(instance, memory, now, policy)",
+           "state = state_of(instance, memory, now, policy)\n"
+           "    state = State.ADMITTED if state is State.HELD and instance.pods and remembered.whole else state"),
+    Mutant("revisions are not told apart", instances, "_is_outdated", "newest != place.revision", "False"),
+)  # fmt: skip
+"""Played on services whose pods others make."""
+
+
 @contextmanager
 def broken(mutant: Mutant) -> Iterator[None]:
     """The controller with this mistake in it."""
@@ -101,19 +124,22 @@ def broken(mutant: Mutant) -> Iterator[None]:
 def killed_by(mutant: Mutant, *, most: int, first: int = 0) -> tuple[int, str]:
     """How many schedules it took and what was found; (0, "") for a survivor."""
     with broken(mutant):
-        for number in range(most):
-            failures = play(schedule(first + number)).failures
+        for number in range(first, first + most):
+            gated = mutant in GATED
+            failures = (play_gated(gated_schedule(number)) if gated else play(schedule(number))).failures
             if failures:
-                return number + 1, failures[0]
+                return number - first + 1, failures[0]
     return 0, ""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.mutants")
     parser.add_argument("--most", type=int, default=300, help="schedules for each mutant at most")
+    parser.add_argument("--gated", action="store_true", help="the mistakes with gates only")
     parser.add_argument("words", nargs="*")
     args = parser.parse_args()
-    chosen = [mutant for mutant in MUTANTS if all(word in mutant.mistake for word in args.words)]
+    everything = GATED if args.gated else (*MUTANTS, *GATED)
+    chosen = [mutant for mutant in everything if all(word in mutant.mistake for word in args.words)]
     for mutant in chosen:
         began = time.perf_counter()
         schedules, found = killed_by(mutant, most=args.most)

@@ -82,7 +82,8 @@ def schedule(seed: int) -> Schedule:
         storm=storm,
         events=_events(rng, world, replicas, storm),
         weather=tuple(
-            _weather(rng, storm, rng.choice([-1, rng.randrange(replicas)])) for _ in range(rng.choice([0, 1, 2, 4, 7]))
+            weather_of(rng, storm, rng.choice([-1, rng.randrange(replicas)]))
+            for _ in range(rng.choice([0, 1, 2, 4, 7]))
         ),
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
@@ -225,12 +226,13 @@ _WEATHER: tuple[tuple[_Kind, dict[str, float]], ...] = (
 )
 
 
-def _weather(rng: random.Random, storm: float, replica: int) -> Weather:
+def weather_of(rng: random.Random, storm: float, replica: int, watched: tuple[str, ...] = WATCHED) -> Weather:
+    """One fault; watches of the kinds in `watched` may lag."""
     start = round(rng.uniform(0, storm * 0.8), 1)
     lasting = round(rng.uniform(1, storm - start), 1)
     if rng.random() < 0.25:
         seconds = round(rng.uniform(0.1, 30), 1)
-        kind = rng.choice(WATCHED)
+        kind = rng.choice(watched)
         return Weather(f"lag of {kind}", start, lasting, 1.0, Fault.LAG, ("watch",), (kind,), seconds, replica=replica)
     (what, fault, verbs, kinds), more = rng.choice(_WEATHER)
     return Weather(

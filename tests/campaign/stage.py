@@ -22,6 +22,7 @@ from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, node_object
 from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.apiserver.admission import Hook
 from scaler.sim.apiserver.interceptor import Faults
 from scaler.sim.cluster import SimCluster
 from tests.campaign import things
@@ -74,6 +75,9 @@ def play(made: Schedule, *, keep_trace: bool = False, surgeon: Surgeon | None = 
 class Stage:
     """One schedule under way."""
 
+    mode = "create"
+    admission: tuple[Hook, ...] = ()
+
     def __init__(self, made: Schedule, *, keep_trace: bool, surgeon: Surgeon | None) -> None:
         self._made = made
         self._surgeon = surgeon
@@ -101,19 +105,26 @@ class Stage:
         """Set the stage; needs the running loop."""
         made = self._made
         self.clock = Clock(START)
-        instances = sum(len(service.job_names()) for service in made.world.services)
-        bound = STORM_WRITES[0] + STORM_WRITES[1] * instances
+        bound = STORM_WRITES[0] + STORM_WRITES[1] * self.instances()
         self.witness = Witness(self.clock, storm_bound=bound, keep_trace=self._keep_trace)
-        self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY)
+        self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=self.admission)
         self.cluster.observe(self.witness.see)
         self.weather: list[Faults] = []
         elect = made.election
         self.replicas = [
-            Replica(slot, self._born, self.clock, self.witness, election=elect, seed=made.seed)
+            Replica(slot, self._born, self.clock, self.witness, election=elect, seed=made.seed, mode=self.mode)
             for slot in range(made.replicas)
         ]
         if self._surgeon is not None:
             self._surgeon.crash = self.replicas[0].crash
+        self._furnish()
+
+    def instances(self) -> int:
+        """How many there are at the beginning."""
+        return sum(len(service.job_names()) for service in self._made.world.services)
+
+    def _furnish(self) -> None:
+        made = self._made
         self.deeds = Deeds(self.cluster, self.clock, made.world, self.replicas)
         self.judge = Judge(self.cluster, made.world, self.witness)
         self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), things.training_job()])
@@ -188,7 +199,7 @@ class Stage:
         seen: list[tuple[Snapshot, Plan]] = []
         before = self.witness.last_action
         life = self._born("fresh")
-        settings = Settings.model_validate({"leader_election": False, "http_port": 0})
+        settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": self.mode})
         running = asyncio.create_task(run_controller(life, settings, self.clock, observer=seen.extend, seed=0))
         await asyncio.sleep(FRESH)
         await _end([running], self.witness)

@@ -5,6 +5,7 @@ Reads the counts of pods in a snapshot and what the plan does; the planner's own
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from scaler.plan.model import Admit, Instance, Plan, Snapshot
@@ -20,12 +21,20 @@ def wrong(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     for group in snapshot.rule.groups:
         own = [instance for instance in snapshot.instances if instance.group == group]
         more = [instance for instance in own if instance.uid in admitted]
-        taken = sum(_runs(instance) or _is_coming(instance) for instance in own)
-        if more and taken + len(more) > ratio.of(group):
+        out = [instance for instance in own if _runs(instance) or _is_coming(instance)]
+        before, after = _places(out), _places([*out, *more])
+        if more and after > max(ratio.of(group), before):
             yield (
-                f"S1 anew: {len(more)} of {group} admitted beside {taken}, though the target is {ratio.counts}: "
+                f"S1 anew: {len(more)} of {group} admitted beside {before}, though the target is {ratio.counts}: "
                 f"{', '.join(instance.name for instance in more)}"
             )
+
+
+def _places(out: list[Instance]) -> int:
+    """An outdated one that runs and a newest one of the same owner stand in one place."""
+    outdated = Counter(one.owner for one in out if one.outdated and one.owner and _runs(one))
+    newest = Counter(one.owner for one in out if not one.outdated)
+    return len(out) - (outdated & newest).total()
 
 
 def _target(snapshot: Snapshot, ratios: list[Ratio]) -> Ratio:

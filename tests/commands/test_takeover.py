@@ -12,7 +12,7 @@ from scaler.clock import Clock
 from scaler.commands import takeover, takeover_check
 from scaler.commands.takeover import text
 from scaler.commands.takeover_check import JobReport, NotReadableError, Report, check
-from scaler.kube.api import PODS
+from scaler.kube.api import POD_SETS, PODS
 from scaler.settings import Settings
 from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.loop import run
@@ -143,5 +143,15 @@ def test_a_cluster_that_does_not_let_everything_be_read_is_not_judged(monkeypatc
             refused = Faults(CLOCK, Rule(fault=Fault.REFUSED, status=403, kinds=frozenset({PODS.kind})))
             with pytest.raises(NotReadableError, match="pods"):
                 await check(on.cluster.client("check", refused), Settings.model_validate({}), CLOCK)
+
+    run(story())
+
+
+def test_kinds_that_are_not_installed_are_not_waited_for() -> None:
+    async def story() -> None:
+        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+            absent = Faults(CLOCK, Rule(fault=Fault.REFUSED, status=404, kinds=frozenset({POD_SETS.kind})))
+            found = await check(on.cluster.client("check", absent), Settings.model_validate({}), CLOCK)
+            assert found.safe
 
     run(story())

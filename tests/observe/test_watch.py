@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from scaler.kube.api import PODS, EventType, KubeApi, Page, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
@@ -216,6 +217,14 @@ def test_not_synced_says_why_and_a_resource_type_may_be_installed_later() -> Non
     played, api = play([missing, missing, page(3, thing("a", 1))], [[HANG]], seconds=60.0)
     assert played.names == ["a@1"]
     assert 3.0 <= api.times()[1] <= 6.0
+
+
+def test_that_a_resource_type_is_not_installed_is_logged_once() -> None:
+    missing = status_error(404, "NotFound", "404 page not found")
+    with capture_logs() as logs:
+        _, api = play([missing] * 100, [], seconds=60.0)
+    assert len(api.times()) > 10
+    assert [line["error"] for line in logs] == ["404 NotFound: 404 page not found"]
 
 
 def test_retry_after_is_honoured() -> None:

@@ -125,6 +125,13 @@ def _deployments(spot: Spot, replicas: Ratio) -> list[Object]:
     return [_deployment(spot, group, number) for group, number in zip(GROUPS, replicas, strict=True)]
 
 
+def _surging(spot: Spot, replicas: Ratio) -> list[Object]:
+    """A whole new set of pods beside the old one."""
+    budget = {"maxSurge": "100%", "maxUnavailable": 1}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": budget}
+    return [_deployment(spot, group, n, strategy=strategy) for group, n in zip(GROUPS, replicas, strict=True)]
+
+
 def _bare(spot: Spot, group: str, name: str) -> list[Object]:
     """A decode instance consists of two pods, which their annotations say."""
     names = [f"{name}-0", f"{name}-1"] if group == "decode" else [name]
@@ -166,7 +173,7 @@ def _leaders_first(spot: Spot, replicas: Ratio) -> list[Object]:
 
 
 def _storm_service(spot: Spot, replicas: Ratio, *, stateful: bool) -> list[Object]:
-    budget = {"maxSurge": 1, "maxUnavailable": 1}
+    budget = {"maxSurge": int(stateful), "maxUnavailable": 1}
     prefill = {"template": _pod(spot, "prefill"), "replicas": replicas[0], "stateful": stateful}
     decode = {"template": _pod(spot, "decode"), "replicas": replicas[1], "stateful": True, "podGroupSize": 2}
     return [
@@ -192,6 +199,7 @@ def _mixed(spot: Spot, replicas: Ratio) -> list[Object]:
 ASCEND_JOBS = Kind("ascend-jobs", (1, 2), lambda spot, n: _jobs(spot, n, _ascend_job))
 VOLCANO_JOBS = Kind("volcano-jobs", (2, 1), lambda spot, n: _jobs(spot, n, _volcano_job))
 DEPLOYMENTS = Kind("deployments", (1, 1), _deployments, rolls=True)
+SURGING = Kind("surging-deployments", (1, 1), _surging, rolls=True)
 LEADER_WORKER_SETS = Kind("leader-worker-sets", (2, 2), _leader_worker_sets, rolls=True)
 LEADERS_FIRST = Kind("leaders-first", (2, 2), _leaders_first, rolls=True)
 STORM_STATELESS = Kind("storm-stateless", (1, 2), lambda spot, n: _storm_service(spot, n, stateful=False), rolls=True)
@@ -201,6 +209,6 @@ PLAIN_PODS = Kind("plain-pods", (1, 2), _bare_pods)
 MIXED = Kind("deployment-and-leader-worker-set", (1, 2), _mixed, rolls=True)
 
 KINDS = (
-    ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, LEADER_WORKER_SETS, LEADERS_FIRST, STORM_STATELESS, STORM_STATEFUL,
+    ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, SURGING, LEADER_WORKER_SETS, LEADERS_FIRST, STORM_STATELESS, STORM_STATEFUL,
     INSTANCE_SETS, PLAIN_PODS, MIXED,
 )  # fmt: skip

@@ -12,8 +12,7 @@ from contextlib import asynccontextmanager
 
 from scaler.app import run_controller
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, KubeApi, Object, PatchType
-from scaler.kube.errors import NotFoundError
+from scaler.kube.api import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.plan.invariants import violations
 from scaler.plan.model import Plan, Snapshot
 from scaler.settings import Settings
@@ -43,6 +42,7 @@ from tests.campaign.client import Life
 from tests.campaign.outside import Instance
 from tests.campaign.releases import held
 from tests.campaign.witness import Witness
+from tests.simulation.applying import apply
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
 
 START = 1_790_000_000.0
@@ -85,7 +85,7 @@ class KindsStage:
         self._seed = seed
         self._targets: dict[str, dict[str, int]] = {}
         self._wrong_since: dict[str, float] = {}
-        self._applied: dict[str, Object] = {}
+        self._applied: Sequence[Object] = ()
         self._nodes: dict[str, NodeSpec] = {}
 
     # what happens
@@ -123,32 +123,8 @@ class KindsStage:
         await self.apply_all(self.kind.objects(spot, (prefills, decodes)))
 
     async def apply_all(self, made: Sequence[Object]) -> None:
-        wanted = {f"{obj['kind']} {objects.name(obj)}": obj for obj in made}
-        for name, obj in self._applied.items():
-            if name not in wanted:
-                await self._delete(obj)
-        for obj in wanted.values():
-            await self._apply(obj)
-        self._applied = wanted
-
-    async def _apply(self, obj: Object) -> None:
-        resource = self.cluster.server.catalog.of(obj).resource
-        place = objects.namespace(obj), objects.name(obj)
-        try:
-            await self.cluster.get(resource, *place)
-        except NotFoundError:
-            await self.cluster.create(resource, place[0], obj)
-            return
-        if resource != PODS:
-            labels = {"metadata": {"labels": objects.labels_of(obj)}} if objects.labels_of(obj) else {}
-            await self.cluster.patch(resource, *place, {"spec": obj["spec"], **labels}, patch_type=PatchType.MERGE)
-
-    async def _delete(self, obj: Object) -> None:
-        resource = self.cluster.server.catalog.of(obj).resource
-        try:
-            await self.cluster.delete(resource, objects.namespace(obj), objects.name(obj))
-        except NotFoundError:
-            return
+        """Like `apply`, with anything at all."""
+        self._applied = await apply(self.cluster, made, prune=self._applied)
 
     async def lose_node_of(self, group: str) -> str:
         """A node under a running instance of the group is no longer ready; its name."""

@@ -6,15 +6,16 @@ Self-contained, readable on light and dark ground. Must not: need a library, a f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from html import escape
 
 from scaler.sim.actors.placement import natural
 from scaler.sim.stories.census import Condition
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
 
-_WIDTH = 1000
-_LEFT = 190
-_RIGHT = 28
+WIDTH = 1000
+LEFT = 190
+RIGHT = 28
 _UNIT = 16  # height of one instance in a step chart
 _LANE = 13  # height of one instance's lane
 
@@ -33,7 +34,7 @@ _SHAPES = """
   .soft { font-size: 11px; } .title { font-size: 17px; font-weight: 600; }
   .service { font-size: 13px; font-weight: 600; }
   .number { fill: #ffffff; font-size: 10px; font-weight: 600; text-anchor: middle; }
-  .steps { fill-opacity: .22; } .edge { fill: none; stroke-width: 2; }
+  .smallest { fill-opacity: .5; } .steps { fill-opacity: .22; } .edge { fill: none; stroke-width: 2; }
   .target { fill: none; stroke-width: 1.5; stroke-dasharray: 5 3; }
   .event { stroke-width: 1; stroke-dasharray: 2 3; opacity: .75; }
   .end { text-anchor: end; } .mid { text-anchor: middle; }
@@ -42,7 +43,14 @@ _SHAPES = """
 
 def _colours(of: dict[str, str]) -> str:
     """Plain rules instead of CSS variables: not every viewer of SVG knows those."""
-    fills = {"paper": "paper", "panel": "panel", "steps": "running", "badge": "broken", "soft": "soft"}
+    fills = {
+        "paper": "paper",
+        "panel": "panel",
+        "steps": "running",
+        "smallest": "running",
+        "badge": "broken",
+        "soft": "soft",
+    }
     fills |= {str(condition): str(condition) for condition in Condition}
     strokes = {"grid": "line", "edge": "running", "target": "target", "event": "broken"}
     rules = [f"text {{ fill: {of['ink']}; }}", *(f".{css} {{ fill: {of[name]}; }}" for css, name in fills.items())]
@@ -55,10 +63,12 @@ _STYLE = f"\n  {_colours(_LIGHT)}\n  @media (prefers-color-scheme: dark) {{ {_co
 
 def draw(timeline: Timeline, title: str) -> str:
     """The picture as SVG text."""
-    return _Picture(timeline, title).text()
+    return Picture(timeline, title).text()
 
 
-class _Picture:
+class Picture:
+    """A drawing from the top down; `_y` is how far it has come."""
+
     def __init__(self, timeline: Timeline, title: str) -> None:
         self._timeline = timeline
         self._title = title
@@ -70,8 +80,7 @@ class _Picture:
     def text(self) -> str:
         self._heading()
         top = self._y
-        for service in self._timeline.samples:
-            self._service(service)
+        self._panels()
         self._event_lines(top, self._y)
         self._axis()
         self._legend()
@@ -79,15 +88,19 @@ class _Picture:
         height = self._y + 16
         body = "\n".join(self._parts)
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}" '
-            f'viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(_printable(self._title))}">\n'
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}" '
+            f'viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(_printable(self._title))}">\n'
             f"<style>{_STYLE}</style>\n"
-            f'<rect class="paper" width="{_WIDTH}" height="{height:.0f}"/>\n{body}\n</svg>\n'
+            f'<rect class="paper" width="{WIDTH}" height="{height:.0f}"/>\n{body}\n</svg>\n'
         )
 
     def _heading(self) -> None:
         self._write(20, 34, self._title, "title")
         self._y = 76.0
+
+    def _panels(self) -> None:
+        for service in self._timeline.samples:
+            self._service(service)
 
     def _service(self, service: str) -> None:
         samples = self._timeline.samples[service]
@@ -105,34 +118,39 @@ class _Picture:
         target = [(start, end, sample.target.get(group, 0)) for start, end, sample in spans]
         most = max(1, *(count for _, _, count in running), *(count for _, _, count in target))
         base = self._y + most * _UNIT
-        self._rect("panel", _LEFT, self._y - 4, _WIDTH - _LEFT - _RIGHT, base - self._y + 4)
+        self._rect("panel", LEFT, self._y - 4, WIDTH - LEFT - RIGHT, base - self._y + 4)
         for count in range(most + 1):
-            self._line("grid", _LEFT, base - count * _UNIT, _WIDTH - _RIGHT, base - count * _UNIT)
-            self._write(_LEFT - 8, base - count * _UNIT + 4, str(count), "soft end")
+            self._line("grid", LEFT, base - count * _UNIT, WIDTH - RIGHT, base - count * _UNIT)
+            self._write(LEFT - 8, base - count * _UNIT + 4, str(count), "soft end")
         self._write(20, base - (base - self._y) / 2 + 4, group)
-        points = self._points(running, base)
-        if points:
-            first, last = points[0][0], points[-1][0]
-            area = [(first, base), *points, (last, base)]
-            self._parts.append(f'<polygon class="steps" points="{_joined(area)}"/>')
-            self._parts.append(f'<polyline class="edge" points="{_joined(points)}"/>')
-            self._parts.append(f'<polyline class="target" points="{_joined(self._points(target, base))}"/>')
+        self._stairs([(start, end, count * _UNIT) for start, end, count in running], base)
+        if target:
+            points = self._points([(start, end, count * _UNIT) for start, end, count in target], base)
+            self._parts.append(f'<polyline class="target" points="{_joined(points)}"/>')
         self._y = base + 6
 
-    def _points(self, spans: Iterable[tuple[float, float, int]], base: float) -> list[tuple[float, float]]:
+    def _stairs(self, spans: Iterable[tuple[float, float, float]], base: float) -> None:
+        """A line of heights above the base, and the area below it."""
+        points = self._points(spans, base)
+        if points:
+            area = [(points[0][0], base), *points, (points[-1][0], base)]
+            self._parts.append(f'<polygon class="steps" points="{_joined(area)}"/>')
+            self._parts.append(f'<polyline class="edge" points="{_joined(points)}"/>')
+
+    def _points(self, spans: Iterable[tuple[float, float, float]], base: float) -> list[tuple[float, float]]:
         return [
-            (self._x(moment), base - count * _UNIT) for start, end, count in spans for moment in (start, end)
+            (self._x(moment), base - height) for start, end, height in spans for moment in (start, end)
         ]  # a step: the value at both ends of its span
 
     def _lanes(self, service: str, group: str) -> None:
         spans = list(self._timeline.spans(service))
         names = dict.fromkeys(view.name for _, _, sample in spans for view in sample.instances if view.group == group)
         for name in sorted(names, key=natural):
-            self._write(_LEFT - 8, self._y + 9, _short(name), "soft end")
+            self._write(LEFT - 8, self._y + 9, _short(name), "soft end")
             self._lane([(start, end, _condition(sample, name)) for start, end, sample in spans], name)
             self._y += _LANE
 
-    def _lane(self, spans: Iterable[tuple[float, float, Condition | None]], name: str) -> None:
+    def _lane(self, spans: Iterable[tuple[float, float, StrEnum | None]], name: str) -> None:
         for start, end, condition in _merged(spans):
             if condition is not None and end > start:
                 about = f"{name}: {condition} {start:.0f} s to {end:.0f} s"
@@ -146,7 +164,7 @@ class _Picture:
             self._write(x, top - 18.5, str(number), "number")
 
     def _axis(self) -> None:
-        self._line("grid", _LEFT, self._y, _WIDTH - _RIGHT, self._y)
+        self._line("grid", LEFT, self._y, WIDTH - RIGHT, self._y)
         step = _tick(self._end)
         for index in range(int(self._end // step) + 1):
             self._line("grid", self._x(index * step), self._y, self._x(index * step), self._y + 5)
@@ -154,26 +172,29 @@ class _Picture:
         self._y += 40
 
     def _legend(self) -> None:
-        x = float(_LEFT)
+        x = float(LEFT)
         for condition in (Condition.RUNNING, Condition.STARTING, Condition.WAITING, Condition.BROKEN, Condition.EMPTY):
-            label = "held or none" if condition is Condition.EMPTY else str(condition)
-            self._rect(condition, x, self._y - 9, 12, 9)
-            self._write(x + 17, self._y, label, "soft")
-            x += 34 + 6.2 * len(label)
+            x = self._key(condition, "held or none" if condition is Condition.EMPTY else str(condition), x)
         self._line("target", x, self._y - 4, x + 24, self._y - 4)
         self._write(x + 30, self._y, "target", "soft")
         self._y += 22
 
+    def _key(self, css: str, label: str, x: float) -> float:
+        """One entry of the legend; where the next begins."""
+        self._rect(css, x, self._y - 9, 12, 9)
+        self._write(x + 17, self._y, label, "soft")
+        return x + 34 + 6.2 * len(label)
+
     def _event_list(self) -> None:
         for number, (at, words) in enumerate(self._events, start=1):
-            self._parts.append(f'<circle class="badge" cx="{_LEFT + 7}" cy="{self._y - 4:.1f}" r="8"/>')
-            self._write(_LEFT + 7, self._y - 0.5, str(number), "number")
-            self._write(_LEFT + 24, self._y, _time(at), "soft")
-            self._write(_LEFT + 84, self._y, words, "soft")
+            self._parts.append(f'<circle class="badge" cx="{LEFT + 7}" cy="{self._y - 4:.1f}" r="8"/>')
+            self._write(LEFT + 7, self._y - 0.5, str(number), "number")
+            self._write(LEFT + 24, self._y, _time(at), "soft")
+            self._write(LEFT + 84, self._y, words, "soft")
             self._y += 19
 
     def _x(self, moment: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * min(1.0, moment / self._end)
+        return LEFT + (WIDTH - LEFT - RIGHT) * min(1.0, moment / self._end)
 
     def _write(self, x: float, y: float, text: str, css: str = "") -> None:
         self._parts.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{css}">{escape(_printable(text))}</text>')
@@ -211,10 +232,10 @@ def _condition(sample: Sample, name: str) -> Condition | None:
 
 
 def _merged(
-    spans: Iterable[tuple[float, float, Condition | None]],
-) -> list[tuple[float, float, Condition | None]]:
+    spans: Iterable[tuple[float, float, StrEnum | None]],
+) -> list[tuple[float, float, StrEnum | None]]:
     """Neighbouring spans of one condition as one."""
-    merged: list[tuple[float, float, Condition | None]] = []
+    merged: list[tuple[float, float, StrEnum | None]] = []
     for start, end, condition in spans:
         if merged and merged[-1][2] == condition:
             merged[-1] = (merged[-1][0], end, condition)

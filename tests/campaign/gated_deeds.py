@@ -1,0 +1,120 @@
+"""What users do to services whose pods others make; machines and replicas of the scaler are tests.campaign.deeds'."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import msgspec
+
+from scaler.clock import Clock
+from scaler.kube.api import CONFIG_MAPS, PODS, Object
+from scaler.kube.errors import NotFoundError
+from scaler.sim.actors import objects
+from scaler.sim.actors.kubelet import exit_pod
+from scaler.sim.actors.nodes import NodeFate
+from scaler.sim.cluster import SimCluster
+from tests.campaign import outside
+from tests.campaign.deeds import BROKEN, Deeds, edited
+from tests.campaign.gated_schedule import GatedSchedule, GatedService
+from tests.campaign.lives import Replica
+from tests.campaign.outside import Instance
+from tests.campaign.schedule import Event
+from tests.campaign.things import Ratio
+from tests.simulation.applying import apply
+from tests.simulation.kinds import rule
+
+
+class GatedDeeds(Deeds):
+    """`ladders` by service, as in Deeds; `told` are the replicas and images that the user wrote last."""
+
+    def __init__(self, cluster: SimCluster, clock: Clock, made: GatedSchedule, replicas: list[Replica]) -> None:
+        super().__init__(cluster, clock, made.world, replicas)
+        self._services = {service.name: service for service in made.services}
+        self.ladders = {service.name: service.ladder for service in made.services}
+        self.told: dict[str, tuple[Ratio, str]] = {
+            service.name: (service.replicas, service.spot.image) for service in made.services
+        }
+        self._applied: dict[str, Sequence[Object]] = {}
+
+    async def apply(self, service: GatedService) -> None:
+        """`kubectl apply --prune` of what the user wrote last."""
+        replicas, image = self.told[service.name]
+        spot = msgspec.structs.replace(service.spot, image=image)
+        made = service.kind.objects(spot, replicas)
+        self._applied[service.name] = await apply(self._cluster, made, prune=self._applied.get(service.name, ()))
+
+    async def _do(self, event: Event) -> None:
+        service = self._services.get(event.subject)
+        if service is None:
+            await super()._do(event)
+        elif event.what.startswith("rule "):
+            await self._to_rule_of(service, event)
+        elif event.what.startswith(("pod ", "instance ")):
+            await self._to_pods_of(service, event)
+        else:
+            await self._to_makers(service, event)
+
+    async def _to_makers(self, service: GatedService, event: Event) -> None:
+        (prefill, decode), image = self.told[service.name]
+        number = int(event.amount)
+        if event.what == "scaled":
+            self.told[service.name] = ((max(1, service.replicas[0] + number % 3 - 1), decode), image)
+        elif event.what == "updated":
+            self.told[service.name] = ((prefill, decode), f"server:{number}")
+        elif event.what == "applied anew":
+            await apply(self._cluster, (), prune=self._applied[service.name])
+        await self.apply(service)
+
+    async def _to_pods_of(self, service: GatedService, event: Event) -> None:
+        found = [one for one in outside.instances(self._cluster) if one.service == service.key]
+        victims = _victims(event, found)
+        if not victims:
+            raise NotFoundError(404, "NotFound", "no pods")
+        for pod in victims:
+            if event.what == "pod failed":
+                await exit_pod(self._cluster, pod, now=self._clock.now(), code=1)
+            else:
+                grace = None if event.what == "pod evicted" else 0
+                await self._cluster.delete(
+                    PODS, service.spot.namespace, objects.name(pod), grace_period_seconds=grace
+                )  # fmt: skip
+
+    async def _to_rule_of(self, service: GatedService, event: Event) -> None:
+        number = int(event.amount)
+        if event.what == "rule deleted":
+            await self._cluster.delete(CONFIG_MAPS, service.spot.namespace, service.name)
+        elif event.what == "rule broken":
+            self.write_rule(service, BROKEN[number % len(BROKEN)])
+        elif event.what == "rule paused":
+            self.write_rule(service, None, paused="true")
+        else:
+            if event.what == "rule edited":
+                self.ladders[service.name] = edited(service.ladder, number)
+            self.write_rule(service, None)
+
+    def write_rule(self, service: GatedService, text: str | None, **annotations: str) -> None:
+        """The user's last ladder, or this text instead."""
+        self._cluster.apply(
+            [rule(service.spot, service.kind, *self.ladders[service.name], text=text, **annotations)]
+        )  # fmt: skip
+
+    async def heal(self, lost_nodes: tuple[str, ...]) -> None:
+        """Nodes but the lost ones and rules are mended, and everything is applied once more."""
+        for node in self._world.nodes:
+            with contextlib.suppress(NotFoundError):
+                await self.fate(node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY)
+        for service in self._services.values():
+            self.write_rule(service, None, paused="false")
+            await self.apply(service)
+
+
+def _victims(event: Event, found: list[Instance]) -> list[Object]:
+    """Instances and pods are chosen by the event's number; only a pod on a node can fail."""
+    pods = [pod for one in found for pod in one.pods if event.what != "pod failed" or objects.node_of(pod)]
+    if not pods:
+        return []
+    if event.what == "instance killed":
+        with_pods = [one for one in found if one.pods]
+        return with_pods[int(event.amount) % len(with_pods)].pods
+    return [pods[int(event.amount) % len(pods)]]

@@ -1,0 +1,91 @@
+"""What must hold at rest of services whose pods others make, counted anew from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scaler.kube.api import NODES, PODS
+from scaler.sim.actors import objects
+from scaler.sim.cluster import SimCluster
+from tests.campaign import outside
+from tests.campaign.gated_schedule import GatedSchedule, GatedService
+from tests.campaign.judge import Judge, Standing, attainable, satisfied, target_of, words
+from tests.campaign.outside import Instance
+from tests.campaign.things import GROUPS, Ratio
+from tests.campaign.witness import Witness
+from tests.simulation import kinds
+
+
+class GatedJudge(Judge):
+    """Held pods count as none: an instance has the pods that were released."""
+
+    def __init__(
+        self, cluster: SimCluster, made: GatedSchedule, witness: Witness, told: Mapping[str, tuple[Ratio, str]]
+    ) -> None:
+        super().__init__(cluster, made.world, witness)
+        self._told = told
+        self._services = made.services
+
+    def at_rest(self, ladders: Mapping[str, tuple[Ratio, ...]]) -> list[str]:
+        """As in Judge. During a rollout that cannot end there are no numbers to reach."""
+        found = outside.instances(self._cluster)
+        for one in found:
+            if one.half:
+                self.half_made = True
+                self._fail(f"S2: {one.name} is half released at rest")
+        for name in outside.unexplained(self._cluster, found):
+            self._fail(f"L2: {name} is held without a reason")
+        gaps: list[str] = []
+        for service in self._services:
+            own = [one for one in found if one.service == service.key]
+            gaps += self._numbers(service, own, ladders[service.name])
+        return gaps
+
+    def _numbers(self, service: GatedService, own: list[Instance], ladder: tuple[Ratio, ...]) -> list[str]:
+        if any(len({one.revision for one in own if one.maker == maker}) > 1 for maker in {one.maker for one in own}):
+            self.half_made = True
+            if self._must_end(service, ladder):
+                self._fail(f"3.8: the rollout of {service.name} does not end")
+            return [f"{service.name}: its rollout does not end"]
+        ready = outside.ready_nodes(self._cluster)
+        standings = [_standing(one, ready) for one in own]
+        self.half_made |= any(s.bound and s.bound < s.expected for s in standings)
+        self._no_surplus(service, standings, ladder)
+        reached = next((r for r in ladder if satisfied(r, standings)), (0, 0))
+        within = next((r for r in ladder if attainable(r, standings, self._free(service))), (0, 0))
+        if reached != within:
+            self._fail(f"L1: {service.name} reached {reached}, {within} was attainable: {words(standings)}")
+        return []
+
+    def _must_end(self, service: GatedService, ladder: tuple[Ratio, ...]) -> bool:
+        """A rollout of instances none of which has to be held, with nodes for one more of each group."""
+        wanted = self._told[service.name][0]
+        none_held = all(number <= most for number, most in zip(wanted, ladder[0], strict=True))
+        return none_held and self._free(service) >= sum(service.kind.pods)
+
+    def _no_surplus(self, service: GatedService, standings: list[Standing], ladder: tuple[Ratio, ...]) -> None:
+        """3.5: while something is missing, nothing that is too much waits for a node."""
+        target = target_of(standings, ladder)
+        for group, number in zip(GROUPS, target, strict=True):
+            own = [s for s in standings if s.group == group]
+            waiting = [s for s in own if s.pods and not s.bound]
+            if waiting and not satisfied(target, standings) and len(waiting) + sum(s.whole for s in own) > number:
+                self._fail(f"3.5: {service.name} {group} waits with more than {target}: {words(standings)}")
+
+    def _free(self, service: GatedService) -> int:
+        nodes = {
+            objects.name(node)
+            for node in self._cluster.peek(NODES)
+            if objects.labels_of(node).get("pool") == service.spot.pool
+            and objects.node_ready(node)
+            and not objects.spec(node).get("unschedulable")
+        }
+        return len(nodes - {objects.node_of(pod) for pod in self._cluster.peek(PODS) if not objects.ended(pod)})
+
+
+def _standing(one: Instance, ready: frozenset[str]) -> Standing:
+    group = GROUPS[kinds.GROUPS.index(one.group)]
+    bound = [pod for pod in one.staying if objects.node_of(pod)]
+    runs = [pod for pod in bound if objects.phase(pod) == "Running" and objects.node_of(pod) in ready]
+    ended = sum(objects.ended(pod) for pod in bound)
+    return Standing(one.name, group, one.size, len(runs), len(bound), ended, len(one.released))

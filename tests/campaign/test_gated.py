@@ -1,0 +1,50 @@
+"""A small part of the campaign for services whose pods others make, with every change."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.campaign import gated_schedule as catalogue
+from tests.campaign.gated_schedule import gated_schedule
+from tests.campaign.gated_stage import play_gated
+from tests.campaign.mutants import GATED, killed_by
+
+SEEDS = range(12)
+BATCH = 4
+MANY = range(120)
+
+
+@pytest.mark.parametrize("first", SEEDS[::BATCH])
+def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        assert (seed, play_gated(gated_schedule(seed)).failures) == (seed, [])
+
+
+def test_the_schedules_know_every_event_and_every_kind() -> None:
+    made = [gated_schedule(seed) for seed in MANY]
+    happens = {event.what for one in made for event in one.events}
+    assert happens == {
+        maker(random.Random(0), 0.0, made[0].services, made[0].world.nodes, 1).what for maker, _ in catalogue.EVENTS
+    }
+    assert {service.kind.name for one in made for service in one.services} == {kind.name for kind in catalogue.KINDS}
+
+
+def test_a_seed_replays_to_the_same_trace() -> None:
+    first, second = play_gated(gated_schedule(4), keep_trace=True), play_gated(gated_schedule(4))
+    assert len(first.trace) > 100
+    assert first.digest == second.digest
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "releases without a uid", "releases one pod of an instance only", "takes every gate off",
+        "late members are forgotten",
+    ],
+)  # fmt: skip
+def test_a_broken_controller_is_noticed(mistake: str) -> None:
+    (mutant,) = [mutant for mutant in GATED if mutant.mistake == mistake]
+    schedules, found = killed_by(mutant, most=10)
+    assert schedules, found
