@@ -186,7 +186,7 @@ class Controller:
             self.together.pop(key, None)
         else:
             self.together[key] = made
-        self._metrics.planned(made, rule_problem=snapshot.problem is not None)
+        self._metrics.planned(made, alone=self._scope.alone(key), rule_problem=snapshot.problem is not None)
         if made.recheck_at:
             delay = max(0.0, made.recheck_at - snapshot.now)
             self._queue.add_at(key, asyncio.get_running_loop().time() + delay)

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 
 from scaler.plan import arbitration
-from scaler.plan.model import Plan, ServiceKey
+from scaler.plan.model import Evict, Plan, Reclaim, ServiceKey
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -61,7 +61,7 @@ class Metrics:
             "scaler_instances", "Instances by state and reason.", ["state", "reason"], registry=registry
         )
         self._actions = Counter(
-            "scaler_actions", "Admissions, completions and reclaims decided.", ["action"], registry=registry
+            "scaler_actions", "What was decided to be done, by kind of action.", ["action"], registry=registry
         )
         self._writes = Counter(
             "scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"], registry=registry
@@ -100,10 +100,17 @@ class Metrics:
         for answer in ("yes", "no"):
             self._publish(("complete", answer))
 
-    def planned(self, plan: Plan, *, rule_problem: bool = False) -> None:
-        """Count a plan: gauges by difference to the service's plan before, counters by its actions."""
+    def planned(self, plan: Plan, *, alone: Plan | None = None, rule_problem: bool = False) -> None:
+        """Count a plan that is acted on: gauges by difference to the service's plan before, counters by its actions.
+
+        `alone`: what the service would have done alone; an arbitration may come to the same more often than it is done.
+        """
         for action in plan.actions:
             self._count(self._actions, type(action).__name__)
+        self._evicted.inc(sum(isinstance(action, Evict) for action in plan.actions))
+        if alone is not None and alone is not plan:
+            own = {action.uid for action in alone.actions}
+            self._taken_back.inc(sum(isinstance(action, Reclaim) and action.uid not in own for action in plan.actions))
         self._share(plan.key, _Share.of(plan, rule_problem))
 
     def service_gone(self, key: ServiceKey) -> None:
@@ -129,8 +136,6 @@ class Metrics:
         tally = tally or arbitration.Tally()
         for name in ("serving", "floors_waiting", "climbs_yielding", "floors_not_scheduled", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
-        self._taken_back.inc(tally.taken_back)
-        self._evicted.inc(tally.evicted)
         for resource in self._idle_resources | tally.idle.keys():
             self._idle.labels(resource).set(tally.idle.get(resource, 0))
         self._idle_resources |= tally.idle.keys()

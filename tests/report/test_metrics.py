@@ -9,8 +9,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.plan.model import ServiceKey, State
+from scaler.plan.arbitration import Tally
+from scaler.plan.model import Reason, ServiceKey, State
 from scaler.plan.planner import plan
+from scaler.plan.rulings import Ruling, applied
 from scaler.report.metrics import Metrics
 from tests.builders import service
 
@@ -35,6 +37,31 @@ def test_a_rule_problem_is_counted_while_it_lasts() -> None:
     assert value(metrics, "scaler_services_with_rule_problem") == 1
     metrics.planned(made)
     assert value(metrics, "scaler_services_with_rule_problem") == 0
+
+
+def test_what_is_taken_back_for_others_and_evicted_is_counted_when_it_is_done() -> None:
+    metrics, snapshot = Metrics(), service("2P1D > 1P1D", "p0 Admitted, p1 Admitted, d0 Held")
+    alone = plan(snapshot)[0]
+    why = Reason.FLOOR_DOES_NOT_FIT, ()
+    made = applied(snapshot, alone, Ruling({"uid-d0": why}, {"uid-p0": why}, {}, {"uid-p9": why}))
+    metrics.arbitrated(Tally(taken_back=7, evicted=7))
+    assert (value(metrics, "scaler_taken_back_total"), value(metrics, "scaler_trades_total")) == (0, 0)
+    metrics.planned(made, alone=alone)
+    assert (value(metrics, "scaler_taken_back_total"), value(metrics, "scaler_trades_total")) == (1, 1)
+    metrics.planned(alone, alone=alone)
+    assert value(metrics, "scaler_taken_back_total") == 1
+
+
+def test_the_gauges_of_the_arbitration_are_those_of_the_last_one() -> None:
+    metrics = Metrics()
+    metrics.arbitrated(Tally(serving=3, floors_waiting=2, idle={"huawei.com/Ascend910": 8}))
+    assert value(metrics, "scaler_arbitration") == 1
+    assert value(metrics, "scaler_services_weighed", what="serving") == 3
+    assert value(metrics, "scaler_idle", resource="huawei.com/Ascend910") == 8
+    metrics.arbitrated(None)
+    assert value(metrics, "scaler_arbitration") == 0
+    assert value(metrics, "scaler_services_weighed", what="serving") == 0
+    assert value(metrics, "scaler_idle", resource="huawei.com/Ascend910") == 0
 
 
 _states = st.lists(st.sampled_from(list(State)), min_size=1, max_size=5)
