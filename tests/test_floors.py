@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS, Object, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.held import held
 from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, node, rule_config_map
-from tests.rig import Rig, rig
+from tests.rig import START, Rig, controller, rig
 
 NPUS = {"huawei.com/Ascend910": "8", "pods": "110"}
 
@@ -305,6 +308,55 @@ def test_at_rest_nothing_is_written_and_nothing_is_polled_while_a_floor_waits() 
             before, passes = len(on.writes()), on.passes
             await on.settle(3600)
             assert (len(on.writes()), on.passes - passes < 10) == (before, True)
+
+    run(story())
+
+
+def gated(name: str, group: str, rule: str) -> Object:
+    """A pod that somebody else made and our gate holds; it takes a node."""
+    pod = held(f"{rule}-{name}", group, owner=f"{rule}-{group}", rule=rule, job_id=rule)
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"huawei.com/Ascend910": "8"}}
+    return pod
+
+
+def test_pods_that_others_make_are_released_floors_first() -> None:
+    async def story() -> None:
+        pods = [
+            gated(name, group, rule)
+            for rule in ("a", "b")
+            for name, group in (("p0", "group0"), ("p1", "group0"), ("d0", "group1"))
+        ]
+        rules = [rule_config_map(TWO_P_ONE_D, name=name) for name in ("a", "b")]
+        async with rig(*nodes(4), *rules, *pods) as on:
+            assert released(on) == {"a-p0", "a-d0", "b-p0", "b-d0"}
+            for pod, node_name in zip(("a-p0", "a-d0"), ("n1", "n2"), strict=True):
+                (found,) = [one for one in on.cluster.peek(PODS, NAMESPACE) if one["metadata"]["name"] == pod]
+                await on.bind(found, node_name)
+                await on.status(found, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+            await on.settle()
+            assert on.reason("a-p1") == "YieldsToFloor"
+
+    run(story())
+
+
+def released(on: Rig) -> set[str]:
+    pods = on.cluster.peek(PODS, NAMESPACE)
+    return {pod["metadata"]["name"] for pod in pods if not pod["spec"].get("schedulingGates")}
+
+
+def test_the_next_leader_leaves_everything_as_it_is() -> None:
+    async def story() -> None:
+        clock = Clock(START)
+        on = Rig(SimCluster(clock))
+        on.apply(*nodes(3), *service("a"), *service("b"))
+        async with controller(on, clock):
+            await on.settle()
+            await serve(on, "a", "n1", "n2")
+            await on.settle(60)
+        pods, writes = on.with_pods(), len(on.writes())
+        async with controller(on, clock):
+            await on.settle(30)
+            assert (on.with_pods(), on.writes()[writes:]) == (pods, [])
 
     run(story())
 

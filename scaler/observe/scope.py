@@ -79,14 +79,14 @@ class Scope:
         plans = dict(zip(order, outcome.plans, strict=True))
         fresh, self._taken = self._taken, set()
         changed = [key for key, plan in plans.items() if key not in fresh and plan is not self._said.get(key)]
-        turns = tuple(key for key in changed if _does_other(plans[key], self._said.get(key)))
+        turns = dict.fromkeys(key for key in changed if _does_other(plans[key], self._said.get(key)))
         news = tuple(key for key in changed if key not in turns and plans[key].verdicts != self._said[key].verdicts)
         self._said = plans
         self._waiting = self._waiting.union(turns) - fresh
         self._memory = self._remembered(outcome.memory)
         alone = (plan for _, plan in decided)
         self.waits = any(given is not made for given, made in zip(outcome.plans, alone, strict=True))
-        return Weighed(plans, turns, news, outcome.recheck_at, outcome.tally)
+        return Weighed(plans, tuple(turns), news, outcome.recheck_at, outcome.tally)
 
     def _arbitrated(self, decided: list[tuple[Snapshot, Plan]], now: float) -> Arbitration:
         if self.why_alone():
