@@ -29,6 +29,11 @@ from scaler.sim.stories.world import Observer, World
 KIND = "accelerator-type"
 A, B = "module-910b-8", "module-a3-16"
 GROUPS = {"p": "group0", "d": "group1"}
+PRIORITIES = [
+    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": group}, "value": value}
+    for group, value in (("group0", 1), ("group1", 2))
+]
+"""As MindIE's deployer has it: decode is scheduled before prefill, whose service it may be."""
 SETTLED = 1.0
 """Seconds for which the newest state may contradict S10: a loss is seen and answered within it."""
 
@@ -65,7 +70,7 @@ class Service(msgspec.Struct, frozen=True):
             "data": {"elastic_scaling.json": self._rule()},
         }
         names = [*(f"p{n}" for n in range(prefills)), *(f"d{n}" for n in range(decodes))]
-        return [rule, *(self._job(name) for name in names)]
+        return [*PRIORITIES, rule, *(self._job(name) for name in names)]
 
     def _rule(self) -> str:
         def entry(group: str, count: int) -> dict[str, str]:
@@ -89,7 +94,10 @@ class Service(msgspec.Struct, frozen=True):
         return {
             "apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob",
             "metadata": {"name": f"{self.name}-{name}", "namespace": self.name, "labels": labels},
-            "spec": {"schedulerName": self.scheduler, "replicaSpecs": replicas},
+            "spec": {
+                "schedulerName": self.scheduler, "replicaSpecs": replicas,
+                "runPolicy": {"schedulingPolicy": {"priorityClass": GROUPS[name[0]]}},
+            },
         }  # fmt: skip
 
 
@@ -180,7 +188,8 @@ class Witness:
 
     def _check_floors(self, seen: Sight, plans: Mapping[str, Plan]) -> None:
         """S10: floors in the scheduler's hands fit all together, whole; a loss is answered within a moment."""
-        reserved = [seen.missing(key) for key in seen.waiting() if self._is_reserved(seen, key, plans.get(key))]
+        waiting = [key for key in seen.waiting() if self._is_reserved(seen, key, plans.get(key))]
+        reserved = [seen.missing(key) for key in waiting if seen.has_neighbour(key)]
         if seen.fits(reserved):
             self._crowded_since = None
         elif self._crowded_since is None:
@@ -218,6 +227,12 @@ class Sight:
     def meet(self, one: str, other: str) -> bool:
         """There is room, now or soon, on a node that both may use."""
         return any(one in ("", kind) and other in ("", kind) for kind in self.free(soon=True))
+
+    def has_neighbour(self, key: str) -> bool:
+        """Another service could ever use some of its nodes; who is alone is admitted whether it fits or not."""
+        kinds = {self._services[other].kind for other in self._jobs if other in self._services and other != key}
+        own = self._services[key].kind
+        return any(own in ("", kind) and other in ("", kind) for other in kinds for kind in self._kinds.values())
 
     def serves(self, key: str) -> bool:
         return not self._lacking(key, self._is_running)

@@ -49,7 +49,8 @@ def assert_sound(timeline: Timeline) -> None:
     """Nothing broke, nobody got more than its target, and every instance has its reason."""
     assert failures(timeline) == []
     for samples in timeline.samples.values():
-        assert {view.name for view in samples[-1].instances} == set(samples[-1].reasons)
+        end = samples[-1]
+        assert not end.instances or {view.name for view in end.instances} == set(end.reasons)
 
 
 def away(names: range) -> dict[str, Any]:
@@ -64,9 +65,10 @@ def test_twenty_services_of_two_nodes_each_serve_as_far_as_the_nodes_go(
     assert len(serving(timeline)) == most
 
 
-def test_without_arbitration_half_started_services_hold_all_the_nodes(tmp_path: Path) -> None:
-    timeline, _ = played(tmp_path, crowd(20), nodes(20), arbitration=False)
-    assert serving(timeline) == set()
+def test_without_arbitration_half_started_services_hold_nodes_that_others_need(tmp_path: Path) -> None:
+    timeline, witness = played(tmp_path, crowd(20), nodes(20), arbitration=False, until="7m")
+    assert len(serving(timeline)) < 10
+    assert any("S10" in words for words in witness.wrong)  # so the witness can see it
 
 
 @pytest.mark.parametrize(("count", "most"), [(40, 20), (20, 10)])
@@ -142,8 +144,8 @@ def test_foreign_training_takes_nodes_and_gives_them_back(tmp_path: Path) -> Non
 def test_a_floor_that_fits_and_is_never_bound_gives_way_and_is_reported(tmp_path: Path) -> None:
     """Its pods name a scheduler that does not exist; the oldest service, it would be first in line for ever."""
     stuck = Service("a-stuck", scheduler="nobody")
-    timeline, witness = played(tmp_path, [stuck, *crowd(3)], nodes(6), until="40m", rests=False, given_up={stuck.key})
-    assert serving(timeline) == {"chat-00", "chat-01", "chat-02"}
+    timeline, witness = played(tmp_path, [stuck, *crowd(3)], nodes(9), until="40m", rests=False, given_up={stuck.key})
+    assert all(timeline.last(one.key).complete for one in crowd(3))
     assert "FloorNotScheduled" in {sample.reasons.get("a-stuck-p0") for sample in timeline.samples[stuck.key]}
     assert witness.admissions < 60
 
@@ -153,7 +155,10 @@ def test_priority_says_who_goes_first(tmp_path: Path, favourite: str) -> None:
     services = [
         Service(one.name, annotations={"service-priority": "100"} if one.name == favourite else {}) for one in crowd(5)
     ]
-    timeline, _ = played(tmp_path, services, nodes(2))
+    train = written(tmp_path, "training", training(2))
+    story = [{"at": "3m", "delete_file": str(train)}]
+    events = [*arriving(tmp_path, services, 10, 0), *story]
+    timeline, _ = unfolded(services, nodes(2), manifests=[train], events=events)
     assert serving(timeline) == {favourite}
 
 
