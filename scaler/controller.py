@@ -209,6 +209,7 @@ class Controller:
             del self._leaving[key]
             self._forget(key)
         else:
+            self._scope.leave(key)  # without pods it needs no room
             self._queue.add_at(key, end)
             self._queue.done(key)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -312,6 +313,9 @@ def test_at_rest_nothing_is_written_and_nothing_is_polled_while_a_floor_waits() 
     run(story())
 
 
+ROLES = (("p0", "group0"), ("p1", "group0"), ("d0", "group1"))
+
+
 def gated(name: str, group: str, rule: str) -> Object:
     """A pod that somebody else made and our gate holds; it takes a node."""
     pod = held(f"{rule}-{name}", group, owner=f"{rule}-{group}", rule=rule, job_id=rule)
@@ -321,22 +325,37 @@ def gated(name: str, group: str, rule: str) -> Object:
 
 def test_pods_that_others_make_are_released_floors_first() -> None:
     async def story() -> None:
-        pods = [
-            gated(name, group, rule)
-            for rule in ("a", "b")
-            for name, group in (("p0", "group0"), ("p1", "group0"), ("d0", "group1"))
-        ]
-        rules = [rule_config_map(TWO_P_ONE_D, name=name) for name in ("a", "b")]
-        async with rig(*nodes(4), *rules, *pods) as on:
+        async with rig(*nodes(4), *pods_of_others("a"), *pods_of_others("b")) as on:
             assert released(on) == {"a-p0", "a-d0", "b-p0", "b-d0"}
-            for pod, node_name in zip(("a-p0", "a-d0"), ("n1", "n2"), strict=True):
-                (found,) = [one for one in on.cluster.peek(PODS, NAMESPACE) if one["metadata"]["name"] == pod]
-                await on.bind(found, node_name)
-                await on.status(found, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
-            await on.settle()
+            await serve_released(on)
             assert on.reason("a-p1") == "YieldsToFloor"
 
     run(story())
+
+
+def test_a_service_that_lost_all_its_pods_keeps_no_room_from_others() -> None:
+    async def story() -> None:
+        async with rig(*nodes(4), *pods_of_others("a"), *pods_of_others("b")) as on:
+            await serve_released(on)
+            names = [f"b-{name}" for name, _ in ROLES]
+            deletions = [on.cluster.delete(PODS, NAMESPACE, name, grace_period_seconds=0) for name in names]
+            await asyncio.gather(*deletions)
+            await on.settle(1)
+            assert "a-p1" in released(on)
+
+    run(story())
+
+
+def pods_of_others(rule: str) -> list[Object]:
+    return [rule_config_map(TWO_P_ONE_D, name=rule), *(gated(name, group, rule) for name, group in ROLES)]
+
+
+async def serve_released(on: Rig) -> None:
+    for name, node_name in (("a-p0", "n1"), ("a-d0", "n2")):
+        (found,) = [one for one in on.cluster.peek(PODS, NAMESPACE) if one["metadata"]["name"] == name]
+        await on.bind(found, node_name)
+        await on.status(found, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    await on.settle()
 
 
 def released(on: Rig) -> set[str]:
