@@ -25,6 +25,7 @@ from scaler.sim.stories.play import ADMISSION, START, real_controller, silence_l
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import Observer, World
+from scaler.workloads.gates import BESIDE_LABEL, NAMESPACE_LABEL
 
 KIND = "accelerator-type"
 A, B = "module-910b-8", "module-a3-16"
@@ -48,6 +49,8 @@ class Service(msgspec.Struct, frozen=True):
     """Its node selector; "" = any node will do."""
     annotations: Mapping[str, str] = {}
     scheduler: str = "volcano"
+    beside: bool = False
+    """Ascend Operator makes its pods, and admission holds them."""
     jobs: tuple[int, int] | None = None
     """How many exist; None = as many as the largest ratio has."""
 
@@ -70,7 +73,9 @@ class Service(msgspec.Struct, frozen=True):
             "data": {"elastic_scaling.json": self._rule()},
         }
         names = [*(f"p{n}" for n in range(prefills)), *(f"d{n}" for n in range(decodes))]
-        return [*PRIORITIES, rule, *(self._job(name) for name in names)]
+        labels = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"} if self.beside else {}
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": labels}}
+        return [space, *PRIORITIES, rule, *(self._job(name) for name in names)]
 
     def _rule(self) -> str:
         def entry(group: str, count: int) -> dict[str, str]:
@@ -285,7 +290,7 @@ class Sight:
 
     def _of(self, key: str, group: str) -> list[str]:
         jobs = self._jobs.get(key, {}).items()
-        return [uid for uid, job in jobs if objects.labels_of(job).get("mind-cluster/group-name") == group]
+        return [uid for uid, job in jobs if objects.scaling_labels(job).get("mind-cluster/group-name") == group]
 
     def _unbound(self, uid: str) -> int:
         return self._size(uid) - sum(bool(objects.node_of(pod)) for pod in self._alive(uid))

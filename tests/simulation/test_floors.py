@@ -73,7 +73,7 @@ def test_without_arbitration_half_started_services_hold_nodes_that_others_need(t
 
 @pytest.mark.parametrize(("count", "most"), [(40, 20), (20, 10)])
 def test_the_same_holds_beside_ascend_operator(tmp_path: Path, count: int, most: int) -> None:
-    timeline, _ = played(tmp_path, crowd(20), nodes(count), ascend_operator=True)
+    timeline, _ = played(tmp_path, crowd(20, beside=True), nodes(count), ascend_operator=True)
     assert len(serving(timeline)) == most
 
 
