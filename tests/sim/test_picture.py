@@ -7,7 +7,9 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scaler.sim.stories import overview
 from scaler.sim.stories.census import Condition, InstanceView
+from scaler.sim.stories.overview import MANY
 from scaler.sim.stories.picture import draw
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
 
@@ -46,3 +48,25 @@ def test_it_shows_steps_target_lanes_and_events() -> None:
 
 def test_an_empty_timeline_is_a_picture_too() -> None:
     assert parsed(Timeline(), "nothing").tag == f"{SVG}svg"
+
+
+def test_many_services_are_one_chart_and_a_lane_each() -> None:
+    made = Timeline()
+    made.end = 100.0
+    for number in range(MANY):
+        for at, condition in ((0.0, Condition.EMPTY), (10.0, Condition.WAITING), (20.0, Condition.RUNNING)):
+            view = InstanceView("p0", "g", condition, () if at < 20 else ("n",))
+            made.add(f"chat-{number}/r/j", Sample(at, (view,), smallest={"g": 1 if number else 2}))
+    root = ElementTree.fromstring(overview.draw(made, "many"))  # noqa: S314 - our own text
+    assert "5 of 6" in [element.text for element in root.iter(f"{SVG}text")]
+    classes = [element.get("class") for element in root.iter()]
+    assert classes.count("edge") == 1
+    lanes = [str(element.text).partition(": ") for element in root.iter(f"{SVG}title")]
+    assert [what for name, _, what in lanes if name == "chat-1/r/j"] == [
+        "empty 0 s to 10 s", "waiting 10 s to 20 s", "smallest 20 s to 100 s"
+    ]  # fmt: skip
+    assert lanes[2][2] == "starting 20 s to 100 s"
+
+
+def test_few_services_are_drawn_instance_by_instance() -> None:
+    assert overview.draw(timeline("p0"), "few") == draw(timeline("p0"), "few")

@@ -9,11 +9,15 @@ import jsonschema
 import pytest
 import yaml
 
-from scaler.sim.stories.scenario import json_schema
+from scaler.sim.stories.scenario import Copies, json_schema
 from scaler.sim.stories.scenario_file import ScenarioError, check_inputs, load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = [*sorted((ROOT / "tests" / "scenarios").glob("*.yaml")), ROOT / "manifests" / "examples" / "demo.yaml"]
+FILES = [
+    *sorted((ROOT / "tests" / "scenarios").glob("*.yaml")),
+    *sorted((ROOT / "docs" / "scenarios").glob("*.yaml")),
+    ROOT / "manifests" / "examples" / "demo.yaml",
+]
 
 
 def problems(folder: Path, text: str) -> list[str]:
@@ -35,6 +39,14 @@ def problems(folder: Path, text: str) -> list[str]:
         ("nodes: [{}]\nexpect: [{after: x, complete: true}]\n", "s.yaml:1:1: scenario: no event is named 'x'"),
         ("nodes: [{}]\nexpect: [{at: 5}]\n", "s.yaml:2:10: expect.0: nothing is expected; give one of running,"),
         ("nodes: [{count: 2, name: n}]\n", "s.yaml:1:9: nodes.0: several nodes need {} in their name"),
+        (
+            "nodes: [{}]\ncopies: [{manifests: [m], namespace: a, count: 2}]\n",
+            "s.yaml:2:10: copies.0: several copies need",
+        ),
+        (
+            "nodes: [{}]\nexpect: [{serving: 1, complete: true}]\n",
+            "s.yaml:2:10: expect.0: serving is about all services",
+        ),
         ("nodes: [{name: n}, {name: n}]\n", "two nodes are named n"),
         ("nodes: [{}]\nmanifests: [absent.yaml]\n", "absent.yaml: [Errno 2] No such file or directory"),
         ("nodes: [\n", "s.yaml:2:1: not YAML:"),
@@ -65,3 +77,8 @@ def test_the_schema_in_the_repository_is_fresh() -> None:
 def test_the_schema_accepts_what_the_model_accepts(path: Path) -> None:
     load_scenario(path)
     jsonschema.validate(yaml.safe_load(path.read_text()), json_schema())
+
+
+def test_copies_arrive_one_after_another_in_namespaces_that_sort_like_numbers() -> None:
+    copies = Copies.model_validate({"manifests": ["m"], "namespace": "chat-{}", "first": 9, "count": 2, "every": "10s"})
+    assert list(copies.arrivals()) == [(0.0, "chat-09"), (10.0, "chat-10")]

@@ -81,3 +81,32 @@ def test_a_broken_invariant_or_a_dead_controller_fails_every_scenario() -> None:
     silent = timeline()
     silent.passes = 0
     assert verdicts(made=silent) == [(False, "the controller never made a pass")]
+
+
+def two_services() -> Timeline:
+    """Smallest ratio: one. The first serves from 10 s on, the second from 20 s to 60 s."""
+    made = Timeline()
+    made.passes, made.end = 1, 100.0
+    for service, steps in (("a/rule/id", [(0, 0), (10, 1)]), ("b/rule/id", [(0, 0), (20, 2), (60, 0)])):
+        for at, running in steps:
+            made.add(service, sample(at, running, smallest={"g": 1}))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("expectation", "ok"),
+    [
+        ({"serving": 1}, True),
+        ({"serving": 2}, False),
+        ({"at": 30, "serving": 2}, True),
+        ({"within": 15, "serving": 2}, False),
+        ({"within": 20, "serving": 2}, True),
+        ({"within": 30, "after": "fault", "serving": 2}, False),
+        ({"never_for": 39, "serving": 2}, False),
+        ({"never_for": 40, "serving": 2}, True),
+        ({"never_for": 0, "serving": 3}, True),
+        ({"never_for": 0, "serving": 0}, False),
+    ],
+)
+def test_services_that_serve_are_counted_over_all(expectation: dict[str, Any], ok: bool) -> None:
+    assert verdicts(expectation, made=two_services())[0][0] is ok

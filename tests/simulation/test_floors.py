@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from scaler.sim.stories.scenario import Scenario
+from scaler.sim.stories.scenario_file import check_inputs, load_scenario
 from scaler.sim.stories.timeline import Timeline
 from tests.simulation.crowds import A, B, Service, Witness, crowd, nodes, serving, training, watched, written
-from tests.simulation.worlds import failures
+from tests.simulation.worlds import ROOT, failures
+from tests.simulation.worlds import played as expected
 
 QUIET = 300.0
 """Seconds at the end in which nothing may happen any more."""
@@ -170,3 +172,10 @@ def test_a_surplus_prefill_goes_so_that_decode_can_start(tmp_path: Path, trade: 
     timeline, _ = played(tmp_path, [service], nodes(3), events=story)
     end = timeline.last(service.key)
     assert end.running == ({"group0": 1, "group1": 1} if traded else {"group0": 2, "group1": 0})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "scenarios").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_scenarios_of_the_documentation_come_out_as_they_say(path: Path) -> None:
+    scenario = load_scenario(path)
+    check_inputs(scenario)
+    assert expected(scenario).passes > 0

@@ -40,6 +40,7 @@ def assert_sound(timeline: Timeline) -> None:
 def test_twenty_services_come_to_rest_without_ever_admitting_too_much(nodes: int, tmp_path: Path) -> None:
     timeline = played(scenario(nodes, copies(tmp_path), until="1h"))
     assert_sound(timeline)
+    assert timeline.serving()[-1][2] == nodes // 2
     for samples in timeline.samples.values():
         for sample in samples:
             if sample.target:  # nothing fails here, so pods never outnumber the target of the moment
