@@ -170,6 +170,15 @@ def _events(
     return tuple(sorted(made, key=lambda event: event.at))
 
 
+_ROLLED = GatedService(Spot("a", "ns-a", pool="a"), SURGING, ((2, 1), (1, 1)), (3, 1), quota=False)
+ROLLOUT = GatedSchedule(
+    seed=0, replicas=1, election=False, storm=60.0, weather=(), linger=0.0, stale_lists=0.0, lost_nodes=(),
+    world=World((), (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(f"a-{i}", labels={"pool": "a"}) for i in range(8)))),
+    services=(_ROLLED,), events=(Event(30.0, "updated", "a", 2),),
+)  # fmt: skip
+"""One held, two running, and a whole new set of pods beside them: where pairs of revisions are counted."""
+
+
 def describe_gated(made: GatedSchedule) -> str:
     """The schedule for people, one thing a line."""
     told = [

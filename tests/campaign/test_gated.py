@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.campaign import gated_schedule as catalogue
-from tests.campaign.gated_schedule import gated_schedule
+from tests.campaign.gated_schedule import ROLLOUT, gated_schedule
 from tests.campaign.gated_stage import play_gated
 from tests.campaign.mutants import GATED, killed_by
 
@@ -20,6 +20,10 @@ MANY = range(120)
 def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
     for seed in range(first, first + BATCH):
         assert (seed, play_gated(gated_schedule(seed)).failures) == (seed, [])
+
+
+def test_a_rollout_beside_a_held_instance_breaks_no_promise() -> None:
+    assert play_gated(ROLLOUT).failures == []
 
 
 def test_the_schedules_know_every_event_and_every_kind() -> None:
@@ -41,7 +45,7 @@ def test_a_seed_replays_to_the_same_trace() -> None:
     "mistake",
     [
         "releases without a uid", "releases one pod of an instance only", "takes every gate off",
-        "late members are forgotten",
+        "late members are forgotten", "admits one too many beside a pair of revisions",
     ],
 )  # fmt: skip
 def test_a_broken_controller_is_noticed(mistake: str) -> None:
