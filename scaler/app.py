@@ -30,7 +30,7 @@ from scaler.observe.mode import ModeNow
 from scaler.observe.queue import WorkQueue
 from scaler.observe.rule_groups import RuleGroups
 from scaler.observe.watch import Reflector
-from scaler.observe.watched import OPTIONAL, listed, reflectors, report_reflectors
+from scaler.observe.watched import listed, reflectors, report_reflectors
 from scaler.observe.ways import Ways
 from scaler.plan.model import Policy, ServiceKey
 from scaler.report.metrics import Metrics
@@ -171,7 +171,7 @@ class App:
 
     async def _nodes(self) -> None:
         """The scaler works without nodes, too: nothing is known of their readiness then, nor what is free."""
-        await _listed([self.reflectors[NODES]])
+        await _patiently([self.reflectors[NODES]])
         self._look_for_nodes()
         why = self.why_alone()
         if why:
@@ -189,7 +189,7 @@ class App:
 
     async def _fault_data(self) -> None:
         """Wait a little for fault reports, and say where they come from: the scaler also works without."""
-        await _listed(self.reports)
+        await _patiently(self.reports)
         source = self.cache.faults.source
         if source is Source.NONE:
             why = "; ".join(reports.problem for reports in self.reports) or "MindCluster reports nothing here"
@@ -234,7 +234,7 @@ class App:
         """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
         while True:
             for resource, reflector in self.reflectors.items():
-                ready = reflector.synced.is_set() or resource in OPTIONAL
+                ready = listed(resource, reflector).is_set()
                 self._need(_name(resource), "" if ready else reflector.problem or "not listed yet")
             if self.admission is not None:
                 self._need("webhook", self.admission.problem)
@@ -252,7 +252,7 @@ class App:
             self.health.has(what)
 
 
-async def _listed(reflectors: Sequence[Reflector[Any, Any]]) -> None:
+async def _patiently(reflectors: Sequence[Reflector[Any, Any]]) -> None:
     """Wait a little for what this process may have no right to read."""
     end = asyncio.get_running_loop().time() + REPORTS_PATIENCE
     while not all(reflector.synced.is_set() for reflector in reflectors):
