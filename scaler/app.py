@@ -172,7 +172,7 @@ class App:
     async def _nodes(self) -> None:
         """The scaler works without nodes, too: nothing is known of their readiness then, nor what is free."""
         await _patiently([self.reflectors[NODES]])
-        self._look_for_nodes()
+        self.look_for_nodes()
         why = self.why_alone()
         if why:
             _log.warning("no arbitration: each service decides alone", why=why)
@@ -181,7 +181,8 @@ class App:
                 "nodes not seen: pods count as being on nodes that are Ready", why=self.reflectors[NODES].problem
             )
 
-    def _look_for_nodes(self) -> None:
+    def look_for_nodes(self) -> None:
+        """Whether the nodes may be read, as far as is known by now."""
         sees_nodes = self.reflectors[NODES].synced.is_set()
         if sees_nodes != self.cache.sees_nodes:
             self.cache.set_sees_nodes(sees_nodes=sees_nodes)
@@ -239,7 +240,7 @@ class App:
             if self.admission is not None:
                 self._need("webhook", self.admission.problem)
             if self.controller.running:
-                self._look_for_nodes()  # the right to may come late
+                self.look_for_nodes()  # the right to may come late
             if len(self.queue) == 0 or not self.controller.running:
                 self.health.beat("decision loop")
             await asyncio.sleep(PULSE)

@@ -147,6 +147,17 @@ def test_a_cluster_that_does_not_let_everything_be_read_is_not_judged(monkeypatc
     run(story())
 
 
+def test_nodes_that_may_not_be_read_are_no_faulty_nodes() -> None:
+    async def story() -> Report:
+        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+            await on.start("p0", "d0")
+            no_nodes = Faults(CLOCK, Rule(fault=Fault.REFUSED, kinds=frozenset({"Node"}), status=403))
+            return await check(on.cluster.client("check", no_nodes), Settings.model_validate({}), CLOCK)
+
+    found = run(story())
+    assert (found.safe, {one.state for one in found.jobs}) == (True, {"Running"})
+
+
 def test_kinds_that_are_not_installed_are_not_waited_for() -> None:
     async def story() -> None:
         async with rig(rule_config_map(), job("p0"), job("d0")) as on:
