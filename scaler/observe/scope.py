@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from scaler.observe.cache import Cache
+from scaler.observe.foresight import admitted_by, as_known_now, foreseen
 from scaler.plan.arbitration import Arbitration, Tally, arbitrate
 from scaler.plan.capacity import Need, Room
 from scaler.plan.looks import Looks
-from scaler.plan.model import ArbiterMemory, Plan, Policy, Reason, ServiceKey, Snapshot, State
+from scaler.plan.model import ArbiterMemory, Instance, Plan, Policy, Reason, ServiceKey, Snapshot, State
+from scaler.plan.planner import plan as plan_alone
 
 
 class Weighed(msgspec.Struct, frozen=True):
@@ -27,6 +30,15 @@ class Weighed(msgspec.Struct, frozen=True):
     """Services of which only the words are other ones now: that can wait."""
     recheck_at: float
     tally: Tally | None
+
+
+class _UnderWay(msgspec.Struct):
+    """Admissions that a service's snapshot does not show yet."""
+
+    snapshot: Snapshot
+    admitted: frozenset[str]
+    known: tuple[Instance, ...] = ()
+    """The service's instances when this was last looked at."""
 
 
 class Scope:
@@ -46,6 +58,7 @@ class Scope:
         self._taken: set[ServiceKey] = set()
         self._waiting: set[ServiceKey] = set()
         """Services whose turn has come and that were not looked at since."""
+        self._under_way: dict[ServiceKey, _UnderWay] = {}
         self.waits = False
         """Whether some service would do more if there were more room."""
 
@@ -55,6 +68,7 @@ class Scope:
         if snapshot.key not in self._decided:
             self._order = []
         self._decided[snapshot.key] = (snapshot, plan)
+        self._under_way.pop(snapshot.key, None)
         self._taken.add(snapshot.key)
         self._count(snapshot.key, 1)
 
@@ -64,6 +78,7 @@ class Scope:
         self._order = []
         self._waiting.discard(key)
         self._decided.pop(key, None)
+        self._under_way.pop(key, None)
         self._said.pop(key, None)
 
     def alone(self, key: ServiceKey) -> Plan | None:
@@ -73,6 +88,8 @@ class Scope:
 
     def weigh(self, now: float) -> Weighed:
         """Arbitrate over all services."""
+        for key, under_way in self._under_way.items():
+            self._foresee(key, under_way)
         order = self._order = self._order or sorted(self._decided)
         decided = [self._decided[key] for key in order]
         outcome = self._arbitrated(decided, now)
@@ -82,11 +99,28 @@ class Scope:
         turns = dict.fromkeys(key for key in changed if _does_other(plans[key], self._said.get(key)))
         news = tuple(key for key in changed if key not in turns and plans[key].verdicts != self._said[key].verdicts)
         self._said = plans
+        for key in fresh:
+            if admitted := admitted_by(plans[key]):
+                self._under_way[key] = _UnderWay(self._decided[key][0], admitted)
         self._waiting = self._waiting.union(turns) - fresh
         self._memory = self._remembered(outcome.memory)
         alone = (plan for _, plan in decided)
         self.waits = any(given is not made for given, made in zip(outcome.plans, alone, strict=True))
         return Weighed(plans, tuple(turns), news, outcome.recheck_at, outcome.tally)
+
+    def _foresee(self, key: ServiceKey, under_way: _UnderWay) -> None:
+        """Weigh a service whose admissions are under way as one that has been given them."""
+        known = as_known_now(self._cache, under_way.snapshot)
+        if len(known) == len(under_way.known) and all(map(operator.is_, known, under_way.known)):
+            return
+        under_way.known = known
+        self._count(key, -1)
+        snapshot = foreseen(under_way.snapshot, known, under_way.admitted)
+        made, _ = plan_alone(snapshot)
+        self._decided[key] = (snapshot, made)
+        self._count(key, 1)
+        if under_way.admitted & admitted_by(self._said[key]):  # is done by now, and nothing else was said
+            self._said[key] = made
 
     def _arbitrated(self, decided: list[tuple[Snapshot, Plan]], now: float) -> Arbitration:
         if self.why_alone():

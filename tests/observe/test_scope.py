@@ -153,6 +153,25 @@ def test_while_each_decides_alone_the_plans_stay_as_they_are() -> None:
     assert (weighed.turns, weighed.tally, weighed.recheck_at, stage.scope.waits) == ((), None, 0.0, False)
 
 
+def test_room_is_not_given_twice_while_the_pods_that_it_was_given_to_are_being_made() -> None:
+    stage = Stage(4)
+    assert len(stage.tell(service(B, "p0 Held, d0 Held")).plans[B].actions) == 2
+    weighed = stage.tell(service(A, "p0 Held, d0 Held"))
+    assert (reasons(weighed, A), weighed.turns) == ({Reason.FLOOR_DOES_NOT_FIT}, ())
+    assert stage.tell().turns == ()
+    weighed = stage.tell(service(B, "p0 Admitted, d0 Admitted"))
+    assert (weighed.turns, weighed.plans[B].actions) == ((), ())
+
+
+def test_a_climb_under_way_is_still_taken_back_for_a_floor() -> None:
+    stage = Stage(4)
+    assert len(stage.tell(service(B, "p0 Running, d0 Running, p1 Held")).plans[B].actions) == 1
+    weighed = stage.tell(service(A, "p0 Held, d0 Held"))
+    assert (weighed.turns, stage.tell().turns) == ((B,), ())
+    weighed = stage.tell(service(B, "p0 Running, d0 Running, p1 Admitted"))
+    assert [type(action).__name__ for action in weighed.plans[B].actions] == ["Reclaim"]
+
+
 def short_of_decode() -> Snapshot:
     """Two prefill instances run on the only nodes; the decode instance waits."""
     made = service(A, "p0 Running, p1 Running, d0 Admitted")
