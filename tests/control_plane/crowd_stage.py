@@ -182,7 +182,7 @@ class CrowdStage(Stage):
             await self.api.delete(NODES, None, name)
 
     async def _empty(self) -> bool:
-        return not (await self.api.list(PODS)).items
+        return not any(objects.namespace(pod) in self.namespaces for pod in (await self.api.list(PODS)).items)
 
 
 def _shape(views: Iterable[InstanceView]) -> str:
