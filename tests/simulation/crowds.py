@@ -1,6 +1,6 @@
 """Many services on scarce nodes, and a witness that sees only the cluster and what the controller does with it.
 
-The witness judges S9 and S10 of the contract from pods and nodes, with a matching of its own: it shares nothing with
+It judges S1, S9 and S10 of the contract from pods and nodes, with a matching of its own: it shares nothing with
 scaler.plan but the words in which decisions come.
 """
 
@@ -170,12 +170,24 @@ class Witness:
             self.reclaims += sum(isinstance(action, Reclaim) for action in plan.actions)
         seen = Sight(self._cluster, self._services)
         plans = {str(plan.key): plan for _, plan in decisions}
+        self._check_targets(seen, plans)
         self._check_climbs(seen, plans)
         self._check_floors(seen, plans)
 
     def _say(self, what: str) -> None:
         if len(self.wrong) < 5:
             self.wrong.append(f"{self._clock.now() % 100_000:.3f}: {what}")
+
+    def _check_targets(self, seen: Sight, plans: Mapping[str, Plan]) -> None:
+        """S1: what runs, what waits for the scheduler and what is admitted now are never more than the target."""
+        for key, plan in plans.items():
+            admitted = {action.uid for action in plan.actions if isinstance(action, Admit)}
+            for group, target in plan.target.items() if key in self._services else ():
+                fresh = {uid for uid in seen.of(key, group) if uid in admitted}
+                there = {uid for uid in seen.of(key, group) if seen.is_running(uid)} | fresh
+                there |= seen.released(key).intersection(seen.of(key, group))
+                if fresh and len(there) > target:
+                    self._say(f"S1: {key} gets {len(there)} in {group}, above its target {target}")
 
     def _check_climbs(self, seen: Sight, plans: Mapping[str, Plan]) -> None:
         """S9: nobody that serves gets more while a floor waits that would fit on what is, or soon will be, free."""
@@ -240,7 +252,7 @@ class Sight:
         return any(own in ("", kind) and other in ("", kind) for other in kinds for kind in self._kinds.values())
 
     def serves(self, key: str) -> bool:
-        return not self._lacking(key, self._is_running)
+        return not self._lacking(key, self.is_running)
 
     def waiting(self) -> list[str]:
         """Services whose smallest ratio is not all bound and could be: its jobs exist."""
@@ -252,7 +264,7 @@ class Sight:
         """Kind of node for each pod that the smallest ratio still needs; of each group the nearest instances."""
         service, found = self._services[key], list[str]()
         for group, number in service.floor.items():
-            unbound = sorted(self._unbound(uid) for uid in self._of(key, group))[:number]
+            unbound = sorted(self._unbound(uid) for uid in self.of(key, group))[:number]
             found += [service.kind] * sum(unbound)
         return found
 
@@ -286,16 +298,16 @@ class Sight:
 
     def _lacking(self, key: str, good: Any) -> bool:
         floor = self._services[key].floor
-        return any(sum(map(good, self._of(key, group))) < number for group, number in floor.items())
+        return any(sum(map(good, self.of(key, group))) < number for group, number in floor.items())
 
-    def _of(self, key: str, group: str) -> list[str]:
+    def of(self, key: str, group: str) -> list[str]:
         jobs = self._jobs.get(key, {}).items()
         return [uid for uid, job in jobs if objects.scaling_labels(job).get("mind-cluster/group-name") == group]
 
     def _unbound(self, uid: str) -> int:
         return self._size(uid) - sum(bool(objects.node_of(pod)) for pod in self._alive(uid))
 
-    def _is_running(self, uid: str) -> bool:
+    def is_running(self, uid: str) -> bool:
         alive = self._alive(uid)
         return len(alive) == self._size(uid) and all(objects.phase(pod) == "Running" for pod in alive)
 
