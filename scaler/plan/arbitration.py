@@ -382,5 +382,5 @@ _BEING_GIVEN_BACK = "its room is being given back by others"
 
 def _not_scheduled(memory: FloorMemory) -> Why:
     if patience.is_muted(memory):
-        return Reason.FLOOR_NOT_SCHEDULED, (f"{memory.failures} times",)
+        return Reason.FLOOR_NOT_SCHEDULED, (f"{memory.failures} times so far",)
     return Reason.FLOOR_DOES_NOT_FIT, ("it seemed to, but the scheduler bound none of it in time; it is tried again",)

@@ -43,6 +43,9 @@ def _awaited(plan: Plan, names: tuple[str, ...]) -> str:
 
 def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
     target = f"ratio {plan.target_index} ({counts_in_words(plan.target)})"
+    group = plan.groups.get(verdict.group or "")
+    if group is not None and group.running + group.in_flight + group.admit < group.target:
+        return f"Another instance of {verdict.group} goes first and waits for room; then this one's turn comes."
     if verdict.about:
         return f"{verdict.group} has as many admitted as {target} asks for; waits for {_awaited(plan, verdict.about)}."
     return (
