@@ -20,7 +20,14 @@ from tests.control_plane.stage import staged
 from tests.control_plane.witness import witnessed
 from tests.simulation.test_motor import SERVICES
 
-_SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios").glob("*.yaml"))
+_OTHERS = {
+    "aibrix", "beside-ascend-operator", "deployment-and-leaderworkerset", "infer-operator", "ome-deployment",
+    "ome-leaderworkerset", "volcano-jobs",
+}  # fmt: skip
+"""Whose pods others make: test_kinds.py and test_beside.py tell those stories with the real makers."""
+_SCENARIOS = sorted(
+    path for path in (Path(__file__).parents[1] / "scenarios").glob("*.yaml") if path.stem not in _OTHERS
+)
 _FACTORS = {"cold-start": 3.0, "crashing-pod": 4.0}
 """How much faster than written. These two have windows of seconds, which a busy machine needs."""
 
