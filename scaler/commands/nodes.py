@@ -22,8 +22,8 @@ from scaler.commands.whatif import Asked
 from scaler.kube.quantity import parse_quantity
 from scaler.observe.capacity import NodeFacts
 from scaler.observe.objects import NodeObject, node_record
-from scaler.plan.capacity import PODS, Need, Needs, Where, joined
 from scaler.plan.model import ServiceKey
+from scaler.plan.room.capacity import PODS, Need, Needs, Where, joined
 from scaler.rules.lint import BOM, decode
 from scaler.rules.manifest import MAX_DEPTH, objects
 from scaler.rules.render import render

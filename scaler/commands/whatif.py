@@ -13,8 +13,7 @@ from operator import ge, sub
 import msgspec
 
 from scaler.observe.capacity import CapacityIndex, NodeFacts
-from scaler.plan.arbitration import arbitrate
-from scaler.plan.capacity import Capacity, Needs, Room, accepts, tolerates
+from scaler.plan.arbiter import arbitrate
 from scaler.plan.explain import words
 from scaler.plan.model import (
     Admit,
@@ -27,8 +26,9 @@ from scaler.plan.model import (
     ServiceKey,
     Snapshot,
 )
-from scaler.plan.placement import Board
 from scaler.plan.planner import plan
+from scaler.plan.room.capacity import Capacity, Needs, Room, accepts, tolerates
+from scaler.plan.room.placement import Board
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 
 MOST_PASSES = 10_000

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from scaler.plan.capacity import NODE_NAME, REPELLING, Capacity, Kind, Need, Room, Taint, Terms, terms_of
+from scaler.plan.room.capacity import NODE_NAME, REPELLING, Capacity, Kind, Need, Room, Taint, Terms, terms_of
 from scaler.workloads.needs import Requests
 
 SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})

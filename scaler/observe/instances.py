@@ -15,8 +15,8 @@ from scaler.observe.lives import life_of
 from scaler.observe.objects import JobRecord
 from scaler.observe.pods import PodRecord
 from scaler.observe.ranktables import table_of
-from scaler.plan.capacity import Need, Needs
 from scaler.plan.model import Instance, RestartBudget, ServiceKey, Warning
+from scaler.plan.room.capacity import Need, Needs
 from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible

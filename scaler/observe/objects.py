@@ -14,8 +14,8 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.observe.capacity import NodeFacts
-from scaler.plan.capacity import Need, Taint
 from scaler.plan.model import Reason
+from scaler.plan.room.capacity import Need, Taint
 from scaler.workloads.ascendjob import Job, as_mapping, as_text, read_job
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job

@@ -10,7 +10,7 @@ import msgspec
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
 from scaler.observe.objects import Condition, Metadata, Owner, controller_of, job_uid
-from scaler.plan.capacity import Need
+from scaler.plan.room.capacity import Need
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices, kind
 from scaler.workloads.ascendjob import RULE_LABEL

@@ -13,11 +13,11 @@ import msgspec
 
 from scaler.observe.cache import Cache
 from scaler.observe.foresight import admitted_by, as_known_now, foreseen
-from scaler.plan.arbitration import Arbitration, Tally, arbitrate
-from scaler.plan.capacity import Need, Room
-from scaler.plan.looks import Looks
+from scaler.plan.arbiter import Arbitration, Tally, arbitrate
+from scaler.plan.floors.looks import Looks
 from scaler.plan.model import ArbiterMemory, Instance, Plan, Policy, Reason, ServiceKey, Snapshot, State
 from scaler.plan.planner import plan as plan_alone
+from scaler.plan.room.capacity import Need, Room
 
 
 class Weighed(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
-from scaler.plan.capacity import Need, Needs
 from scaler.plan.life import Life, LifeAction
+from scaler.plan.room.capacity import Need, Needs
 from scaler.rules.rule import Rule, RuleOptions
 
 

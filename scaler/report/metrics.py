@@ -14,7 +14,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 
-from scaler.plan import arbitration
+from scaler.plan import arbiter
 from scaler.plan.model import Evict, Plan, Reclaim, ServiceKey
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -130,10 +130,10 @@ class Metrics:
         """`way`: policy, webhook."""
         self._gate_ways.labels(way).set(set_up)
 
-    def arbitrated(self, tally: arbitration.Tally | None) -> None:
+    def arbitrated(self, tally: arbiter.Tally | None) -> None:
         """What came of weighing all services against each other; None = each has decided alone."""
         self.arbitration.set(tally is not None)
-        tally = tally or arbitration.Tally()
+        tally = tally or arbiter.Tally()
         for name in ("serving", "floors_waiting", "climbs_yielding", "floors_not_scheduled", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
         for resource in self._idle_resources | tally.idle.keys():

@@ -15,7 +15,7 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.kube.quantity import parse_quantity
-from scaler.plan.capacity import NODE_NAME, PODS, Need, Requirement, Toleration, Where
+from scaler.plan.room.capacity import NODE_NAME, PODS, Need, Requirement, Toleration, Where
 from scaler.rules.jobspec import read_replicas
 from scaler.workloads.ascendjob import as_list, as_mapping, as_text
 

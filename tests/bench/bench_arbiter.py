@@ -11,11 +11,11 @@ import random
 import time
 from itertools import combinations
 
-from scaler.plan.arbitration import Arbitration, arbitrate
-from scaler.plan.capacity import Capacity, Kind, Need, Requirement, Room, Where
-from scaler.plan.looks import Looks
+from scaler.plan.arbiter import Arbitration, arbitrate
+from scaler.plan.floors.looks import Looks
 from scaler.plan.model import ArbiterMemory, Instance, Plan, Policy, ServiceKey, Snapshot
 from scaler.plan.planner import plan
+from scaler.plan.room.capacity import Capacity, Kind, Need, Requirement, Room, Where
 from tests.builders import NOW, instance, rule
 
 SERVICES, WAITING, KINDS, NODES = 1000, 200, 20, 5000

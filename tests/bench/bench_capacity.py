@@ -12,8 +12,8 @@ import tracemalloc
 from collections.abc import Callable
 
 from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad
-from scaler.plan.capacity import Capacity, Need, Needs, Where, joined
-from scaler.plan.placement import Board, Placement
+from scaler.plan.room.capacity import Capacity, Need, Needs, Where, joined
+from scaler.plan.room.placement import Board, Placement
 
 NODES, KINDS, PODS = 5_000, 20, 50_000
 FLOORS = 200

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from scaler.cli import main
+from scaler.plan.floors.rulings import Ruling, applied
 from scaler.plan.model import Reason
 from scaler.plan.planner import plan
-from scaler.plan.rulings import Ruling, applied
 from scaler.report.recorded import recorded
 from scaler.rules.rule import Rule
 from tests.builders import service

@@ -15,8 +15,8 @@ from scaler.cli import main
 from scaler.commands.nodes import BadInputError, need_of, parts, read_nodes
 from scaler.commands.whatif import Asked, what_if
 from scaler.observe.capacity import NodeFacts
-from scaler.plan.capacity import PODS, Need, Where
 from scaler.plan.model import ServiceKey
+from scaler.plan.room.capacity import PODS, Need, Where
 from scaler.rules.rule import RuleOptions
 from tests import builders
 from tests.jobs import TWO_P_ONE_D, job, node, rule_config_map

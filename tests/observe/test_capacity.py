@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices
-from scaler.plan.capacity import NODE_NAME, Capacity, Kind, Need, Requirement, Room, Taint, Where, accepts
-from scaler.plan.placement import Board
+from scaler.plan.room.capacity import NODE_NAME, Capacity, Kind, Need, Requirement, Room, Taint, Where, accepts
+from scaler.plan.room.placement import Board
 
 NPU = "huawei.com/Ascend910"
 ONE = Need(((NPU, 1), ("pods", 1)))

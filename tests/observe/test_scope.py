@@ -9,9 +9,9 @@ import msgspec
 from scaler.observe.cache import Cache
 from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad
 from scaler.observe.scope import Scope, Weighed
-from scaler.plan.capacity import PODS, Capacity, Need, Where
 from scaler.plan.model import Instance, Policy, Reason, ServiceKey, Snapshot
 from scaler.plan.planner import plan
+from scaler.plan.room.capacity import PODS, Capacity, Need, Where
 from tests import builders
 from tests.builders import NOW, SIZE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scaler.plan.capacity import (
+from scaler.plan.room.capacity import (
     NODE_NAME,
     OTHER,
     Capacity,

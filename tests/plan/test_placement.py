@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.plan.capacity import (
+from scaler.plan.room.capacity import (
     Capacity,
     Kind,
     Need,
@@ -23,9 +23,9 @@ from scaler.plan.capacity import (
     joined,
     terms_of,
 )
-from scaler.plan.placement import Board
-from scaler.plan.promises import Placement
-from scaler.plan.shortage import Shortage
+from scaler.plan.room.placement import Board
+from scaler.plan.room.promises import Placement
+from scaler.plan.room.shortage import Shortage
 
 NPU = "huawei.com/Ascend910"
 A, B = Kind((("kind", "a"),)), Kind((("kind", "b"),))
@@ -198,7 +198,7 @@ def test_promises_change_places_where_something_fits_only_so() -> None:
 
 
 def test_a_board_that_has_spent_its_effort_says_so_and_keeps_what_it_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.plan.promises.EFFORT", 0)
+    monkeypatch.setattr("scaler.plan.room.promises.EFFORT", 0)
     of = crowded()
     found = of.fits(((need(2), 1),))
     assert str(found).endswith(", 0 there; not every placement was tried")
@@ -207,7 +207,7 @@ def test_a_board_that_has_spent_its_effort_says_so_and_keeps_what_it_promised(mo
 
 
 def test_a_search_that_is_given_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.plan.placement.STEPS", 2)
+    monkeypatch.setattr("scaler.plan.room.placement.STEPS", 2)
     asked = ((need(2), 2), (need(3), 2))
     found = board(nodes(A, 4), nodes(A, 3), nodes(A, 2)).fits(asked)
     assert str(found).endswith("no placement holds all of it; not every placement was tried")

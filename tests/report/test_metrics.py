@@ -9,10 +9,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.plan.arbitration import Tally
+from scaler.plan.arbiter import Tally
+from scaler.plan.floors.rulings import Ruling, applied
 from scaler.plan.model import Reason, ServiceKey, State
 from scaler.plan.planner import plan
-from scaler.plan.rulings import Ruling, applied
 from scaler.report.metrics import Metrics
 from tests.builders import service
 

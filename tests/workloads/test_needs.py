@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.plan.capacity import NODE_NAME, Need, Requirement, Toleration, Where
+from scaler.plan.room.capacity import NODE_NAME, Need, Requirement, Toleration, Where
 from scaler.workloads.needs import (
     MOST,
     PodResources,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaler.plan.arbitration import Arbitration
+from scaler.plan.arbiter import Arbitration
 from scaler.plan.model import ArbiterMemory, Reason
 from tests.builders import NOW
 from tests.plan.arbitration.view import PLAIN, Setting, controller

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scaler.plan.arbitration_invariants import arbitration_violations
+from scaler.plan.floors.invariants import arbitration_violations
 from scaler.plan.invariants import violations
 from scaler.plan.model import Admit, Complete, Reclaim
 from tests.plan.arbitration.oracle import Judgement, judge, placeable, waiting_pods

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scaler.plan import arbitration
-from scaler.plan.arbitration import arbitrate
+from scaler.plan import arbiter
+from scaler.plan.arbiter import arbitrate
 from scaler.plan.model import ArbiterMemory, Policy, Reason, Reclaim
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW
@@ -221,7 +221,7 @@ def test_nothing_is_taken_back_where_that_is_switched_off_and_it_keeps_its_room(
 
 
 def test_what_would_cost_a_restart_too_many_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arbitration, "may_be_taken_back", lambda *_: False)
+    monkeypatch.setattr(arbiter, "may_be_taken_back", lambda *_: False)
     w = world((4,), LADDER, SMALL)
     outcome = decide(w, state(w, "0.p0 0, 0.d0 0, 0.p1 u"))
     assert doings(w, outcome) == {}

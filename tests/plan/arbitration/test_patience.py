@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.plan.arbitration import Arbitration, arbitrate
-from scaler.plan.capacity import Capacity, Kind, Need, Room
+from scaler.plan.arbiter import Arbitration, arbitrate
+from scaler.plan.floors.patience import LONGEST_PAUSE
 from scaler.plan.model import ArbiterMemory, FloorMemory, Policy, Reason, ServiceKey, Snapshot, State
-from scaler.plan.patience import LONGEST_PAUSE
 from scaler.plan.planner import plan
+from scaler.plan.room.capacity import Capacity, Kind, Need, Room
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, instance, rule
 from tests.plan.arbitration import world as worlds

@@ -8,10 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.plan.arbitration import Arbitration, arbitrate
-from scaler.plan.arbitration_invariants import arbitration_violations
-from scaler.plan.capacity import Capacity, Kind, Need, Requirement, Room, Taint, Where
+from scaler.plan.arbiter import Arbitration, arbitrate
 from scaler.plan.explain import words
+from scaler.plan.floors.invariants import arbitration_violations
 from scaler.plan.invariants import violations
 from scaler.plan.model import (
     ArbiterMemory,
@@ -23,6 +22,7 @@ from scaler.plan.model import (
     Snapshot,
 )
 from scaler.plan.planner import plan
+from scaler.plan.room.capacity import Capacity, Kind, Need, Requirement, Room, Taint, Where
 from scaler.rules.rule import RuleOptions, Trade
 from tests.builders import NOW
 from tests.plan.arbitration.clauses import state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scaler.plan.arbitration import arbitrate
+from scaler.plan.arbiter import arbitrate
 from scaler.plan.model import ArbiterMemory, FloorMemory, Policy, Reason
 from scaler.plan.planner import plan
 from scaler.rules.rule import RuleOptions, Trade

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from scaler.plan.arbitration import Arbitration, arbitrate
-from scaler.plan.capacity import Capacity, Kind, Need, Requirement, Room, Where
+from scaler.plan.arbiter import Arbitration, arbitrate
 from scaler.plan.model import (
     Admit,
     ArbiterMemory,
@@ -20,6 +19,7 @@ from scaler.plan.model import (
     Snapshot,
 )
 from scaler.plan.planner import plan
+from scaler.plan.room.capacity import Capacity, Kind, Need, Requirement, Room, Where
 from scaler.rules.rule import RuleOptions
 from tests.builders import GROUPS, NOW, rule
 from tests.plan.arbitration.world import ABSENT, Job, State, World, admit, evict, free, reclaim

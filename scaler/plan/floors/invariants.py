@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scaler.plan.arbitration import Arbitration
-from scaler.plan.blockades import Blockades
-from scaler.plan.capacity import Capacity
+from scaler.plan.arbiter import Arbitration
+from scaler.plan.floors.blockades import Blockades
+from scaler.plan.floors.parties import NOT_WAITING, Party, is_arbitrated, look_at, order_of
+from scaler.plan.floors.patience import is_muted
 from scaler.plan.model import Admit, ArbiterMemory, Evict, Plan, Reclaim, Snapshot
-from scaler.plan.parties import NOT_WAITING, Party, is_arbitrated, look_at, order_of
-from scaler.plan.patience import is_muted
+from scaler.plan.room.capacity import Capacity
 
 Decided = Sequence[tuple[Snapshot, Plan]]
 

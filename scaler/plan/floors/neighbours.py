@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from scaler.plan.capacity import Kind, Needs
 from scaler.plan.model import ServiceKey
-from scaler.plan.placement import Board
+from scaler.plan.room.capacity import Kind, Needs
+from scaler.plan.room.placement import Board
 
 Kinds = frozenset[Kind]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from itertools import islice
 
-from scaler.plan.capacity import Needs
-from scaler.plan.pools import Amounts, Ask, Pool
-from scaler.plan.proofs import all_alike, may_help, one_sort_of_seat, reach, room_to_spare, takes_too_much
-from scaler.plan.seating import Search, Seat, best, greedily, leave, sit, sit_again
+from scaler.plan.room.capacity import Needs
+from scaler.plan.room.pools import Amounts, Ask, Pool
+from scaler.plan.room.proofs import all_alike, may_help, one_sort_of_seat, reach, room_to_spare, takes_too_much
+from scaler.plan.room.seating import Search, Seat, best, greedily, leave, sit, sit_again
 
 EFFORT = 5_000
 """What may be spent on moving promises in the life of one board: some tens of milliseconds at the most."""

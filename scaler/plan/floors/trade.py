@@ -11,12 +11,12 @@ from operator import add
 
 import msgspec
 
-from scaler.plan.capacity import Capacity, Needs, Room
+from scaler.plan.floors.parties import Party
 from scaler.plan.members import natural
 from scaler.plan.model import Instance, Policy, State
-from scaler.plan.parties import Party
-from scaler.plan.placement import Board
-from scaler.plan.shortage import Shortage
+from scaler.plan.room.capacity import Capacity, Needs, Room
+from scaler.plan.room.placement import Board
+from scaler.plan.room.shortage import Shortage
 from scaler.rules.rule import Trade
 
 

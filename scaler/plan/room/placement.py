@@ -15,11 +15,11 @@ from operator import add
 
 import msgspec
 
-from scaler.plan.capacity import PODS, Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
-from scaler.plan.pools import Amounts, Ask, Pool
-from scaler.plan.promises import Placement, Promises
-from scaler.plan.seating import Search, Seat, greedily
-from scaler.plan.shortage import Shortage
+from scaler.plan.room.capacity import PODS, Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
+from scaler.plan.room.pools import Amounts, Ask, Pool
+from scaler.plan.room.promises import Placement, Promises
+from scaler.plan.room.seating import Search, Seat, greedily
+from scaler.plan.room.shortage import Shortage
 
 MOST_PODS = 10_000
 """More pods than this are not placed one by one: they count as finding no place."""

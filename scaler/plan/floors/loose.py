@@ -10,9 +10,9 @@ from itertools import chain, combinations
 from operator import ge
 from typing import Any
 
-from scaler.plan.capacity import Capacity, Kind, Need, Needs, Room, joined
-from scaler.plan.neighbours import Neighbours
-from scaler.plan.placement import Board
+from scaler.plan.floors.neighbours import Neighbours
+from scaler.plan.room.capacity import Capacity, Kind, Need, Needs, Room, joined
+from scaler.plan.room.placement import Board
 
 MOST_SORTS = 5
 """With more different needs loose at once, no further one is let go that could get in their way."""

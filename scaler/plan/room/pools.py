@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.plan.capacity import Need
+from scaler.plan.room.capacity import Need
 
 Amounts = tuple[int, ...]
 

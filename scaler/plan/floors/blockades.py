@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scaler.plan.capacity import Capacity, Needs
-from scaler.plan.parties import Floor, Part, Party
-from scaler.plan.patience import is_muted
-from scaler.plan.placement import Board, emptied
-from scaler.plan.shortage import Shortage
+from scaler.plan.floors.parties import Floor, Part, Party
+from scaler.plan.floors.patience import is_muted
+from scaler.plan.room.capacity import Capacity, Needs
+from scaler.plan.room.placement import Board, emptied
+from scaler.plan.room.shortage import Shortage
 
 
 class Blockades:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from scaler.plan.capacity import Capacity, Kind
 from scaler.plan.model import FloorMemory, Policy
+from scaler.plan.room.capacity import Capacity, Kind
 
 LONGEST_PAUSE = 300.0
 """Seconds; pauses double up to it."""

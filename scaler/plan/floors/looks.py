@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scaler.plan.capacity import Needs
+from scaler.plan.floors.parties import NOT_WAITING, Party, is_arbitrated, is_at_rest, look_at
 from scaler.plan.model import Plan, ServiceKey, Snapshot
-from scaler.plan.parties import NOT_WAITING, Party, is_arbitrated, is_at_rest, look_at
+from scaler.plan.room.capacity import Needs
 
 
 class Look(msgspec.Struct, frozen=True):

@@ -14,14 +14,12 @@ from itertools import chain
 
 import msgspec
 
-from scaler.plan import patience
-from scaler.plan.blockades import Blockades
-from scaler.plan.capacity import Capacity, Needs, Room, joined
-from scaler.plan.looks import Look, Looks
-from scaler.plan.loose import Loose
-from scaler.plan.model import ArbiterMemory, FloorMemory, Plan, Policy, Reason, ServiceKey, Snapshot
-from scaler.plan.neighbours import Neighbours
-from scaler.plan.parties import (
+from scaler.plan.floors import patience
+from scaler.plan.floors.blockades import Blockades
+from scaler.plan.floors.looks import Look, Looks
+from scaler.plan.floors.loose import Loose
+from scaler.plan.floors.neighbours import Neighbours
+from scaler.plan.floors.parties import (
     NOT_WAITING,
     Floor,
     Part,
@@ -29,12 +27,14 @@ from scaler.plan.parties import (
     may_be_taken_back,
     order_of,
 )
-from scaler.plan.patience import Outlook, outlook
-from scaler.plan.placement import Board
-from scaler.plan.promises import Placement
-from scaler.plan.rulings import Ruling, Why, applied
-from scaler.plan.shortage import Shortage
-from scaler.plan.trade import Ground, victim
+from scaler.plan.floors.patience import Outlook, outlook
+from scaler.plan.floors.rulings import Ruling, Why, applied
+from scaler.plan.floors.trade import Ground, victim
+from scaler.plan.model import ArbiterMemory, FloorMemory, Plan, Policy, Reason, ServiceKey, Snapshot
+from scaler.plan.room.capacity import Capacity, Needs, Room, joined
+from scaler.plan.room.placement import Board
+from scaler.plan.room.promises import Placement
+from scaler.plan.room.shortage import Shortage
 
 
 class Tally(msgspec.Struct):

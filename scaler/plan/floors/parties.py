@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import msgspec
 
-from scaler.plan.capacity import Need, Needs, joined
 from scaler.plan.members import affords_reclaim, natural
 from scaler.plan.model import (
     Admit,
@@ -25,6 +24,7 @@ from scaler.plan.model import (
     Snapshot,
     State,
 )
+from scaler.plan.room.capacity import Need, Needs, joined
 from scaler.plan.state import is_in_flight
 
 _NEVER = InstanceMemory()

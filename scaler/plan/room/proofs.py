@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from scaler.plan.pools import Amounts, Ask, Pool
+from scaler.plan.room.pools import Amounts, Ask, Pool
 
 
 def reach(pods: Iterable[Ask]) -> set[Pool]:

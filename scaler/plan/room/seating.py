@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from scaler.plan.pools import Amounts, Ask, Node, Pool
+from scaler.plan.room.pools import Amounts, Ask, Node, Pool
 
 
 class Seat(msgspec.Struct, eq=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scaler.plan.capacity import Need, Requirement, Where
+from scaler.plan.room.capacity import Need, Requirement, Where
 
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _BYTES = ("memory", "ephemeral-storage", "storage")
