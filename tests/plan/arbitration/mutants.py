@@ -13,7 +13,10 @@ from tests.plan.mutants import Mutant, survivors
 
 ARBITER, PARTIES, BLOCKADES, PATIENCE, NEIGHBOURS, RULINGS, TRADE, LOOSE = (
     f"scaler/plan/{name}.py"
-    for name in ("arbitration", "parties", "blockades", "patience", "neighbours", "rulings", "trade", "loose")
+    for name in (
+        "arbiter",
+        *(f"floors/{part}" for part in ("parties", "blockades", "patience", "neighbours", "rulings", "trade", "loose")),
+    )
 )
 
 MUTANTS = (
@@ -94,7 +97,10 @@ MUTANTS = (
     Mutant("new climbs go before unbound ones", ARBITER, "if pair[1].released)", "if not pair[1].released)"),
     # 4
     Mutant(
-        "takes back what is bound", ARBITER, "if self.policy.reclaim and not instance.bound:", "if self.policy.reclaim:"
+        "takes back what is bound",
+        ARBITER,
+        "if self.policy.reclaim and not (instance.bound or instance.unheld):",
+        "if self.policy.reclaim:",
     ),
     Mutant("takes back though it is switched off", ARBITER, "if self.policy.reclaim and not", "if not"),
     Mutant(
@@ -180,7 +186,7 @@ MUTANTS = (
     Mutant("trades while one is under way", TRADE, " or _is_under_way(party)", ""),
     Mutant("does not let the one that gave go first", PARTIES, "-1.0 if memory.evicted else", ""),
     # the plan that is left
-    Mutant("miscounts admissions", RULINGS, "admit=group.admit - lost", "admit=group.admit"),
+    Mutant("miscounts admissions", RULINGS, "admit = group.admit - lost", "admit = group.admit"),
     Mutant("leaves a PodGroup behind", RULINGS, "            *map(Reclaim, leftovers),\n", ""),
 )
 
