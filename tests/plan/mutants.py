@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant("takes the oldest admission back first", MEMBERS, "-m.instance.admitted_at", "m.instance.admitted_at"),
     Mutant("reclaims though nothing is missing", PLANNER, "if missing or _is_incomplete(m)", "if True"),
     Mutant("never reclaims", PLANNER, "if missing or _is_incomplete(m)", "if _is_incomplete(m)"),
-    Mutant("reclaims what is bound", PLANNER, "State.ADMITTED and not m.instance.bound", "State.ADMITTED"),
+    Mutant("reclaims what is bound", PLANNER, "for m in admitted if not m.instance.bound", "for m in admitted"),
     Mutant(
         "waits for in-flight instances to be missing",
         PLANNER,

@@ -75,8 +75,8 @@ MUTANTS = (
     Mutant(
         "climbs do not fit",
         ARBITER,
-        "            return Reason.WAITING_FOR_CAPACITY, (str(found),)",
-        "            return None",
+        "else (Reason.WAITING_FOR_CAPACITY, (_in_words(found),))",
+        "else None",
     ),
     Mutant(
         "a climb that is alone must fit",
