@@ -63,10 +63,12 @@ def rule_config_map(document: str = TWO_P_ONE_D, name: str = "rule", **annotatio
     }
 
 
-def node(name: str) -> Object:
+def node(name: str, *, roomy: bool = False) -> Object:
+    """A roomy one has room for everything, another one for nothing."""
+    room = {"cpu": "1000", "memory": "10Ti", "pods": "1000", "huawei.com/Ascend910": "1000"} if roomy else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": room, "capacity": room},
     }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scaler.kube.api import PODS
 from scaler.kube.errors import KubeError
 from scaler.sim.loop import run
-from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, node, rule_config_map, rule_document
 from tests.rig import Rig, rig
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
@@ -57,7 +57,7 @@ async def neighbours_are_served(on: Rig) -> None:
 @given(document=mutated_document() | st.text(max_size=60) | JSON.map(str), paused=st.text(max_size=6))
 def test_any_rule_text_leaves_what_runs_alone(document: str, paused: str) -> None:
     async def story() -> None:
-        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+        async with rig(node("roomy", roomy=True), rule_config_map(), job("p0"), job("d0")) as on:
             await on.start("p0", "d0")
             before = uids(on)
             await try_to_apply(on, rule_config_map(document, paused=paused))
@@ -71,7 +71,7 @@ def test_any_rule_text_leaves_what_runs_alone(document: str, paused: str) -> Non
 @given(labels=st.dictionaries(st.sampled_from(LABEL_NAMES), LABEL))
 def test_any_labels_leave_other_services_alone(labels: dict[str, str]) -> None:
     async def story() -> None:
-        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+        async with rig(node("roomy", roomy=True), rule_config_map(), job("p0"), job("d0")) as on:
             await on.start("p0", "d0")
             before = uids(on)
             await try_to_apply(on, job("odd", labels=labels))
@@ -86,7 +86,7 @@ def test_any_labels_leave_other_services_alone(labels: dict[str, str]) -> None:
 @given(spec=JSON | st.fixed_dictionaries({"replicaSpecs": JSON, "runPolicy": JSON, "schedulerName": JSON}), status=JSON)
 def test_any_job_shape_gets_a_reason_and_harms_nobody(spec: Any, status: Any) -> None:
     async def story() -> None:
-        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+        async with rig(node("roomy", roomy=True), rule_config_map(), job("p0"), job("d0")) as on:
             await on.start("p0", "d0")
             before = uids(on)
             await try_to_apply(on, {**job("p1"), "spec": spec, "status": status})

@@ -11,7 +11,7 @@ from scaler.kube.api import PODS, Object
 from scaler.sim.loop import run
 from scaler.workloads.gates import GATE, GROUP_NAME, INSTANCE, INSTANCE_SIZE
 from tests.held import held
-from tests.jobs import NAMESPACE, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, node, rule_config_map, rule_document
 from tests.rig import Rig, rig
 from tests.test_fuzz import LABEL, try_to_apply
 
@@ -61,7 +61,7 @@ def bound(on: Rig) -> set[str]:
 @given(pods=st.lists(odd_pods(), min_size=1, max_size=5), binds=st.lists(st.integers(0, 4), max_size=3))
 def test_any_pod_gets_a_reason_and_harms_nobody(pods: list[Any], binds: list[int]) -> None:
     async def story() -> None:
-        async with rig(rule_config_map()) as on:
+        async with rig(node("roomy", roomy=True), rule_config_map()) as on:
             await try_to_apply(on, *pods)
             for number in binds:
                 found = on.cluster.peek(PODS, NAMESPACE)

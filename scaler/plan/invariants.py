@@ -11,7 +11,19 @@ from collections.abc import Iterator
 
 from scaler.plan.life import Remove
 from scaler.plan.members import affords_reclaim
-from scaler.plan.model import Action, Admit, Evict, Instance, Plan, Policy, Reclaim, SlotAction, Snapshot, State
+from scaler.plan.model import (
+    Action,
+    Admit,
+    Complete,
+    Evict,
+    Instance,
+    Plan,
+    Policy,
+    Reclaim,
+    SlotAction,
+    Snapshot,
+    State,
+)
 
 _UP = (State.RUNNING, State.STARTING)
 _OUT = (*_UP, State.ADMITTED, State.BROKEN)
@@ -85,7 +97,7 @@ def _made_by_others(instance: Instance, action: Action, rule: str) -> Iterator[s
         yield f"S8: {type(action).__name__} of {instance.name}, which others make and mind"
     elif isinstance(action, Reclaim) and instance.pods == instance.gated:
         yield f"S8: {instance.name} is reclaimed though none of its pods was released"
-    elif not isinstance(action, Reclaim) and not (instance.gated or instance.misplaced):
+    elif isinstance(action, Admit | Complete) and not (instance.gated or instance.misplaced):
         yield f"S8: {type(action).__name__} of {instance.name}, which has no pod to release or to move"
 
 

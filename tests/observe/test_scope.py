@@ -195,3 +195,14 @@ def test_what_a_turn_brings_is_decided_again_until_somebody_looks() -> None:
     looked = stage.tell(short_of_decode(), after=92)
     assert [type(action).__name__ for action in looked.plans[A].actions] == ["Evict"]
     assert stage.tell(short_of_decode(), after=93).plans[A].actions == ()
+
+
+def test_a_floor_counts_before_its_pods_exist_where_others_make_them() -> None:
+    """Beside an operator a job has no pods until the scheduler lets its PodGroup in; a climb must not be first."""
+    stage = Stage(6)
+    climbing = service(A, "p0 Running, d0 Running, p1 Held")
+    coming = service(B, "p0 Held, p1 Held, d0 Held")
+    yet = tuple(msgspec.structs.replace(instance, made_by_us=False, pods=0, gated=0) for instance in coming.instances)
+    given = stage.tell(climbing, msgspec.structs.replace(coming, instances=yet))
+    verdict = next(one for one in given.plans[A].verdicts if one.name == "p1")
+    assert verdict.reason is Reason.YIELDS_TO_FLOOR

@@ -9,7 +9,9 @@ SERVICE = "mindie/scaling-rule/mindie"
 
 
 def running_at_the_end(*events: dict[str, object], nodes: int = 3, patience: float = 60) -> dict[str, int]:
-    made = scenario(nodes, [EXAMPLE], events=[LOST, *events], timing={"mindie_patience": patience}, until=600)
+    made = scenario(
+        nodes, [EXAMPLE], events=[LOST, *events], timing={"mindie_patience": patience}, until=600, arbitration=False
+    )  # or a trade would do it
     return played(made).last(SERVICE).running
 
 

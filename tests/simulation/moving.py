@@ -88,7 +88,9 @@ class Moving:
         await self.cluster.patch(DEPLOYMENTS, NAMESPACE, DEPLOYMENT, patch, patch_type=PatchType.MERGE)
 
     def start_scaler(self, **settings: Any) -> None:
-        chosen = Settings(**{"leader_election": False, "http_port": 0, "mode": "auto", **settings})
+        chosen = Settings(
+            **{"leader_election": False, "http_port": 0, "mode": "auto", "arbitration": False, **settings}
+        )
         api = self.cluster.client(SCALER, self.guard)
         self._scaler = asyncio.create_task(run_controller(api, chosen, self.clock, seed=0))
 

@@ -19,6 +19,7 @@ from scaler.plan.model import (
     InstanceMemory,
     Plan,
     Policy,
+    Reason,
     Reclaim,
     ServiceKey,
     Snapshot,
@@ -196,6 +197,9 @@ def _ranked(snapshot: Snapshot, plan: Plan, *, unbound_only: bool) -> Iterator[_
         part = Part(instance, move is Admit or move is Complete, released)
         if move is Reclaim:
             yield _Ranked(instance, _LEAVING if released else _NO_HOPE, part)
+        elif verdict.state is State.HELD and verdict.reason is Reason.WAITING_FOR_SCHEDULER:
+            # Others make its pods, and have not yet: it counts from the moment it exists.
+            yield _Ranked(instance, _TO_BE_ADMITTED, part)
         else:
             yield _Ranked(instance, _rank(snapshot, instance, verdict.state, move), part)
 

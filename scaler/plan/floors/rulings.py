@@ -39,7 +39,7 @@ def applied(snapshot: Snapshot, plan: Plan, ruling: Ruling) -> Plan:
     """The plan that is left."""
     lost = {action.uid for action in plan.actions if isinstance(action, Admit) and action.uid in ruling.held}
     changed = ruling.held.keys() | ruling.taken_back.keys() | ruling.kept.keys() | ruling.evicted.keys()
-    leftovers = [one.uid for one in snapshot.instances if one.uid in lost and one.leftovers]
+    leftovers = [one.uid for one in snapshot.instances if one.uid in lost and one.leftovers and one.made_by_us]
     groups = [verdict.group for verdict in plan.verdicts if verdict.uid in lost]
     return msgspec.structs.replace(
         plan,
