@@ -141,7 +141,7 @@ class _RealWorld(World):
         await self._runner.ready()
         self._recorder.start()
         for path in self._scenario.manifests:
-            await self._apply(path)
+            await self._apply([path])
 
     def _actors(self) -> Any:
         timing, api, clock = self._scenario.timing, self._api, self._clock
