@@ -196,6 +196,7 @@ async def test_a_policy_moves_the_labels_of_jobs_and_the_move_outlives_a_second_
 ) -> None:
     here = await cluster.namespace("policy-jobs", BESIDE)
     await until(lambda: cluster.gated(here), "the policies are at work")
+    await until(lambda: cluster.moved(here), "the policies know AscendJobs")
     await moves_jobs(cluster, here)
     beside_nobody = await cluster.namespace("policy-jobs-create", HELD)
     found = await cluster.apply(beside_nobody, job("p0"))
@@ -205,6 +206,7 @@ async def test_a_policy_moves_the_labels_of_jobs_and_the_move_outlives_a_second_
 async def test_policies_and_webhook_make_the_same_of_every_pod_and_job(cluster: Cluster, policies: None) -> None:
     here = await cluster.namespace("policy-same", BESIDE)
     await until(lambda: cluster.gated(here), "the policies are at work")
+    await until(lambda: cluster.moved(here), "the policies know AscendJobs")
     for objects, review, facts in ((odd_pods(), review_pod, pod_facts), (odd_jobs(), review_ascend_job, job_facts)):
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         words = ("create", "-f", "-", "-n", here, "--dry-run=server", "-o", "yaml")
