@@ -21,7 +21,7 @@ from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.workloads.gates import GATE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.proxy import LOST, Fault, proxied, status
-from tests.control_plane.scaler_process import NAMESPACE, USER, install, scaler
+from tests.control_plane.scaler_process import LEASE, NAMESPACE, USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until
 
 pytestmark = [
@@ -33,6 +33,8 @@ pytestmark = [
     ),
 ]
 
+_ALONE = (*LEASE, "--no-arbitration")
+"""The story needs an admission that finds no node; weighed against others it would not be given."""
 _CONTAINER = {"name": "ascend", "image": "none", "imagePullPolicy": "Sometimes"}  # no such policy
 _ODD_LABELS = {"app": "mindie-ms-server", "jobID": "odd", "framework": "pytorch"}
 _OTHERS_POD: Object = {
@@ -100,7 +102,7 @@ def test_without_the_right_to_finalizers_owner_references_are_refused(plane: Con
 
 async def _refusal(plane: ControlPlane, kubeconfig: Path, folder: Path) -> str:
     """Why the example's first instance gets no pods."""
-    async with staged(plane) as stage, scaler(folder, kubeconfig):
+    async with staged(plane) as stage, scaler(folder, kubeconfig, flags=_ALONE):
         await stage.apply()
         await until(lambda: _is_refused(stage, "mindie-server-d0"), "d0 is refused", stage.views)
         found = await stage.api.get(ASCEND_JOBS, "mindie", "mindie-server-d0")
@@ -118,7 +120,10 @@ async def _tell(plane: ControlPlane, folder: Path) -> None:
     async with proxied(plane.port, plane.authority) as proxy, staged(plane, npu_nodes=2) as stage:
         proxy.judge = _Once()
         kubeconfig = plane.grant(NAMESPACE, "mind-cluster-scaler", server=proxy.url)
-        async with scaler(folder, kubeconfig, name="one"), scaler(folder, kubeconfig, name="two"):
+        async with (
+            scaler(folder, kubeconfig, name="one", flags=_ALONE),
+            scaler(folder, kubeconfig, name="two", flags=_ALONE),
+        ):
             await _live(stage, plane)
 
 
