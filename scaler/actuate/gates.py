@@ -72,17 +72,17 @@ class Gates:
         """A pod that is gone is not missed. A conflict alone proves nothing: an API server may compare the uid with
         that of a predecessor of the same name, which only its own cache still has."""
         for _ in range(TRIES):
-            with suppress(NotFoundError):
-                try:
-                    after = await self._writer.patch(
-                        PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC
-                    )
-                except ConflictError:
+            try:
+                after = await self._writer.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC)
+            except NotFoundError:  # gone, or new and not everywhere known: the watch tells, and then it is tried again
+                raise NotSentError(f"pod {pod.name} is not found") from None
+            except ConflictError:
+                with suppress(NotFoundError):
                     if (await self._writer.get(PODS, pod.namespace, pod.name))["metadata"]["uid"] == pod.uid:
                         continue
-                else:
-                    version = str(after["metadata"]["resourceVersion"])
-                    self._expectations.expect(key, self._cache.pods, pod.namespace, pod.name, pod.uid, version)
+                return
+            version = str(after["metadata"]["resourceVersion"])
+            self._expectations.expect(key, self._cache.pods, pod.namespace, pod.name, pod.uid, version)
             return
         raise NotSentError(f"pod {pod.name}: {TRIES} conflicts in a row")
 
