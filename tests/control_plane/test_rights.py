@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 _ALONE = (*LEASE, "--no-arbitration")
-"""The story needs an admission that finds no node; weighed against others it would not be given."""
+"""The story is one of services that each decide alone: one of its admissions finds no node."""
 _CONTAINER = {"name": "ascend", "image": "none", "imagePullPolicy": "Sometimes"}  # no such policy
 _ODD_LABELS = {"app": "mindie-ms-server", "jobID": "odd", "framework": "pytorch"}
 _OTHERS_POD: Object = {
