@@ -1,6 +1,6 @@
 """Many services on scarce nodes, floors first: who serves in the end, and what was promised on the way.
 
-Every world is watched from outside (tests.simulation.crowds), comes to rest, and leaves no instance without a reason.
+Every world is watched from outside (tests.crowds.witness), comes to rest, and leaves no instance without a reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import pytest
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.scenario_file import check_inputs, load_scenario
 from scaler.sim.stories.timeline import Timeline
-from tests.simulation.crowds import A, B, Service, Witness, crowd, nodes, serving, training, watched, written
+from tests.crowds.services import A, B, Service, crowd, nodes, serving, training, written
+from tests.crowds.stage import watched
+from tests.crowds.witness import Witness
 from tests.simulation.worlds import ROOT, failures
 from tests.simulation.worlds import played as expected
 

@@ -6,6 +6,7 @@ Must not: do I/O or know of gangs and phases (scaler.sim.actors.scheduler).
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterable, Sequence
 
@@ -20,9 +21,13 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 class Room:
-    """The nodes of a cluster, what is free on them, and which pods sit where."""
+    """The nodes of a cluster, what is free on them, and which pods sit where.
 
-    def __init__(self, nodes: Iterable[Object], pods: Iterable[Object]) -> None:
+    `tie` chooses among nodes that are equally full; without it the first by name is taken.
+    """
+
+    def __init__(self, nodes: Iterable[Object], pods: Iterable[Object], *, tie: random.Random | None = None) -> None:
+        self._tie = tie
         self._nodes = {objects.name(node): node for node in sorted(nodes, key=lambda n: natural(objects.name(n)))}
         self._free = {name: objects.allocatable(node) for name, node in self._nodes.items()}
         self._pods: dict[str, list[Object]] = {name: [] for name in self._nodes}
@@ -54,9 +59,14 @@ class Room:
         return sum(self._free[name].get(resource, 0.0) for name, node in self._nodes.items() if accepts(node, None))
 
     def _best(self, pod: Object) -> str | None:
-        """The fullest node that still holds the pod, the first by name among equals."""
+        """The fullest node that still holds the pod."""
         fitting = [name for name, node in self._nodes.items() if self._fits(name, node, pod)]
-        return min(fitting, key=lambda name: (self._free_devices(name), self._free[name].get("cpu", 0.0)), default=None)
+        fullest = min(map(self._fullness, fitting), default=None)
+        equals = [name for name in fitting if self._fullness(name) == fullest]
+        return None if not equals else self._tie.choice(equals) if self._tie else equals[0]
+
+    def _fullness(self, name: str) -> tuple[float, float]:
+        return self._free_devices(name), self._free[name].get("cpu", 0.0)
 
     def _free_devices(self, name: str) -> float:
         return sum(free for resource, free in self._free[name].items() if "/" in resource)

@@ -11,6 +11,8 @@ Must not: delete anything, or know of rules and instances.
 from __future__ import annotations
 
 import asyncio
+import random
+import zlib
 from collections import defaultdict
 
 from scaler.clock import Clock
@@ -64,10 +66,15 @@ class Gang:
 class GangScheduler:
     """Follows pods, nodes and PodGroups; `period` is the least time between two sessions, in seconds.
 
-    `gangs=False`: every pod for itself, and PodGroups mean nothing.
+    `gangs=False`: every pod for itself, and PodGroups mean nothing. Nobody promises an order among gangs of the same
+    priority and second, nor among nodes that are equally full: by name with seed 0, else another one for each seed.
     """
 
-    def __init__(self, api: KubeApi, clock: Clock, *, period: float = 1.0, gangs: bool = True) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, period: float = 1.0, gangs: bool = True, seed: int = 0
+    ) -> None:  # fmt: skip
+        self._seed = seed
+        self._tie = random.Random(f"scheduler-{seed}") if seed else None  # noqa: S311 - for order, not for secrets
         self._api = api
         self._clock = clock
         self._period = period
@@ -94,7 +101,7 @@ class GangScheduler:
     async def _session(self) -> bool:
         """One session; False when a write failed and the next one must not wait for a change."""
         pods = self._pods()
-        room = Room(self._mirror.all(NODES), pods)
+        room = Room(self._mirror.all(NODES), pods, tie=self._tie)
         good = True
         for gang in self._gangs(pods):
             phase = self._enqueue(gang, room)
@@ -139,11 +146,13 @@ class GangScheduler:
         ]
         return Gang(group, pods, max(replicas, default=1))
 
-    def _order(self, gang: Gang) -> tuple[int, str, tuple[str, str]]:
+    def _order(self, gang: Gang) -> tuple[int, str, int, tuple[str, str]]:
         subject = gang.group or next(iter(gang.pods), None)
         if subject is None:
-            return 0, "", ("", "")
-        return -self._priority(gang), str(subject["metadata"].get("creationTimestamp", "")), key_of(subject)
+            return 0, "", 0, ("", "")
+        created = str(subject["metadata"].get("creationTimestamp", ""))
+        lot = zlib.crc32(f"{self._seed}/{objects.uid(subject)}".encode()) if self._seed else 0
+        return -self._priority(gang), created, lot, key_of(subject)
 
     def _priority(self, gang: Gang) -> int:
         name = objects.spec(gang.group).get("priorityClassName") if gang.group else None

@@ -51,7 +51,7 @@ _DEFAULT_QUEUE: Object = {
 
 
 class World:
-    """One scenario on one cluster. `seed` decides every duration that a stand-in draws.
+    """One scenario on one cluster. `seed` decides every duration that a stand-in draws, and what it is free to choose.
 
     `controller_api` is what the scenario's API faults befall; by default a view of `api` that the controller is given.
     """
@@ -130,7 +130,7 @@ class World:
         api, clock = self._api, self._clock
         return [
             self._recorder,
-            GangScheduler(api, clock, period=timing.schedule_period),
+            GangScheduler(api, clock, period=timing.schedule_period, seed=self._seed),
             DevicePlugin(api),
             Kubelet(api, clock, timings=kubelet, seed=self._seed),
             ClusterD(api),

@@ -1,0 +1,133 @@
+"""Services, nodes and foreign training for crowds: manifests, in which every pod fills a node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import Object
+from scaler.sim.stories.timeline import Timeline
+from scaler.workloads.gates import BESIDE_LABEL, NAMESPACE_LABEL
+
+KIND = "accelerator-type"
+A, B = "module-910b-8", "module-a3-16"
+GROUPS = {"p": "group0", "d": "group1"}
+PRIORITIES = [
+    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": group}, "value": value}
+    for group, value in (("group0", 1), ("group1", 2))
+]
+"""As MindIE's deployer has it: decode is scheduled before prefill, whose service it may be."""
+RULE = "rule"
+"""The name of every rule, in a namespace of its own."""
+FOREIGN = "training"
+"""The namespace of pods that are somebody else's."""
+
+
+class Service(msgspec.Struct, frozen=True):
+    """`ladder` from the largest ratio down, as (prefill, decode); every instance of `pods` pods of eight NPUs each."""
+
+    name: str
+    ladder: tuple[tuple[int, int], ...] = ((2, 1), (1, 1))
+    pods: int = 1
+    kind: str = ""
+    """Its node selector; "" = any node will do."""
+    annotations: Mapping[str, str] = {}
+    scheduler: str = "volcano"
+    beside: bool = False
+    """Ascend Operator makes its pods, and admission holds them."""
+    jobs: tuple[int, int] | None = None
+    """How many exist; None = as many as the largest ratio has."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}/{RULE}/{self.name}"
+
+    @property
+    def floor(self) -> dict[str, int]:
+        return dict(zip(GROUPS.values(), self.ladder[-1], strict=True))
+
+    def manifests(self) -> list[Object]:
+        prefills, decodes = self.jobs or self.ladder[0]
+        named = {f"mind-cluster/{key}": value for key, value in self.annotations.items()}
+        meta = {"name": RULE, "namespace": self.name, "annotations": named}
+        rule = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": meta,
+            "data": {"elastic_scaling.json": self._rule()},
+        }
+        names = [*(f"p{n}" for n in range(prefills)), *(f"d{n}" for n in range(decodes))]
+        labels = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"} if self.beside else {}
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": labels}}
+        return [space, *PRIORITIES, rule, *(self._job(name) for name in names)]
+
+    def _rule(self) -> str:
+        def entry(group: str, count: int) -> dict[str, str]:
+            return {"group_name": group, "group_num": str(count), "server_num_per_group": str(self.pods)}
+
+        ratios = [
+            {"group_list": [entry(*one) for one in zip(GROUPS.values(), ratio, strict=True)]} for ratio in self.ladder
+        ]
+        return json.dumps({"version": "1.0", "elastic_scaling_list": ratios})
+
+    def _job(self, name: str) -> Object:
+        labels = {
+            "framework": "pytorch", "app": "mindie-ms-server", "jobID": self.name, "fault-scheduling": "force",
+            "fault-retry-times": "10000", "mind-cluster/scaling-rule": RULE,
+            "mind-cluster/group-name": GROUPS[name[0]],
+        }  # fmt: skip
+        template = {"metadata": {"labels": {}}, "spec": pod_spec(self.kind, self.scheduler)}
+        replicas = {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
+        if self.pods > 1:
+            replicas["Worker"] = {"replicas": self.pods - 1, "restartPolicy": "Never", "template": template}
+        return {
+            "apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob",
+            "metadata": {"name": f"{self.name}-{name}", "namespace": self.name, "labels": labels},
+            "spec": {
+                "schedulerName": self.scheduler, "replicaSpecs": replicas,
+                "runPolicy": {"schedulingPolicy": {"priorityClass": GROUPS[name[0]]}},
+            },
+        }  # fmt: skip
+
+
+def pod_spec(kind: str, scheduler: str) -> Object:
+    """One container that takes all eight NPUs of a node."""
+    npus = {"huawei.com/Ascend910": "8"}
+    container = {"name": "ascend", "image": "x", "resources": {"requests": npus, "limits": npus}}
+    return {"schedulerName": scheduler, "nodeSelector": {KIND: kind} if kind else {}, "containers": [container]}
+
+
+def training(count: int, first: int = 0) -> list[Object]:
+    """Pods of somebody else, bound by the default scheduler."""
+    return [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"train-{n}", "namespace": FOREIGN},
+         "spec": pod_spec("", "default-scheduler")} for n in range(first, first + count)
+    ]  # fmt: skip
+
+
+def written(folder: Path, name: str, manifests: Sequence[Object]) -> Path:
+    """A file for a scenario."""
+    path = folder / f"{name}.json"
+    path.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "metadata": {"name": name}, "items": list(manifests)})
+    )
+    return path
+
+
+def nodes(count: int, kind: str = A, first: int = 0) -> dict[str, Any]:
+    return {"name": "npu-{}", "count": count, "first": first, "labels": {KIND: kind}}
+
+
+def crowd(count: int, **more: Any) -> list[Service]:
+    """`count` services of 2P1D down to 1P1D."""
+    return [Service(f"chat-{number:02}", **more) for number in range(count)]
+
+
+def serving(timeline: Timeline, when: float | None = None) -> set[str]:
+    """The namespaces of services that run their smallest ratio or more."""
+    at = timeline.end if when is None else when
+    return {service.partition("/")[0] for service in timeline.samples if timeline.at_time(service, at).serves}

@@ -1,0 +1,256 @@
+"""What befalls a crowd, story by story, and how many services serve in the end if the contract is kept.
+
+Each story is made of a seed: who comes when, how many there are, which nodes fail for how long. What is promised is
+what section 3b promises, no more: where climbs may be bound before a floor comes, `serving` is None.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import Object
+from tests.crowds.services import A, B, Service, crowd, nodes, training, written
+
+ALL_THERE = 2.0
+"""Seconds within which those come that are applied together: nobody runs before, so nobody climbs before."""
+AT_WORK = 150.0
+"""From when on faults happen: even the slowest pods run by then."""
+
+
+class Tale(msgspec.Struct):
+    """One story with everything decided."""
+
+    services: list[Service]
+    nodes: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    serving: int | None = None
+    """So many serve in the end; None = as many as it happens, as long as nobody waits in vain."""
+    before: int | None = None
+    """So many serve just before the faults begin."""
+    given_up: Set[str] = frozenset()
+    whole: Set[str] = frozenset()
+    """Keys of services that run their largest ratio in the end."""
+    rests: bool = True
+
+    @property
+    def last_event(self) -> float:
+        return max(float(event["at"]) for event in self.events)
+
+
+class Teller(msgspec.Struct):
+    """What a story is made with: its dice, a folder for manifests, and whether Ascend Operator makes the pods."""
+
+    rng: random.Random
+    folder: Path
+    beside: bool = False
+
+    def crowd(self, count: int, **more: Any) -> list[Service]:
+        return crowd(count, beside=self.beside, **more)
+
+    def service(self, name: str, **more: Any) -> Service:
+        return Service(name, beside=self.beside, **more)
+
+    def apply(self, at: float, name: str, manifests: Sequence[Object]) -> dict[str, Any]:
+        return {"at": round(at, 3), "apply": str(written(self.folder, name, manifests))}
+
+    def together(self, services: Sequence[Service], *, at: float = 0.0) -> list[dict[str, Any]]:
+        """All within ALL_THERE, in a few bursts, jobs and rules of all of them in any order."""
+        merged = self._merged([service.manifests() for service in services])
+        size = len(merged) // self.rng.randint(1, 4) + 1
+        bursts = [merged[first : first + size] for first in range(0, len(merged), size)]
+        times = sorted(self.rng.uniform(0.0, ALL_THERE) for _ in bursts)
+        parts = zip(times, bursts, strict=True)
+        return [self.apply(at + time, f"{services[0].name}-{n}", burst) for n, (time, burst) in enumerate(parts)]
+
+    def _merged(self, queues: list[list[Object]]) -> list[Object]:
+        """Namespaces and priorities first, then everything else shuffled."""
+        things = [thing for queue in queues for thing in queue]
+        first = [thing for thing in things if thing["kind"] in ("Namespace", "PriorityClass")]
+        rest = [thing for thing in things if thing["kind"] not in ("Namespace", "PriorityClass")]
+        if self.rng.random() < 0.8:  # else the jobs of a service come one after the other
+            self.rng.shuffle(rest)
+        return [*first, *rest]
+
+    def one_by_one(self, services: Sequence[Service], gap: float, at: float = 0.0) -> list[dict[str, Any]]:
+        """Whole services, with random gaps of `gap` seconds in the mean."""
+        events = []
+        for service in services:
+            events.append(self.apply(at, service.name, service.manifests()))
+            at += self.rng.expovariate(1 / gap)
+        return events
+
+
+def on_forty(teller: Teller) -> Tale:
+    return _twenty(teller, 40)
+
+
+def on_twenty(teller: Teller) -> Tale:
+    return _twenty(teller, 20)
+
+
+def _twenty(teller: Teller, count: int) -> Tale:
+    services = teller.crowd(20)
+    return Tale(services, [nodes(count)], teller.together(services), serving=min(20, count // 2))
+
+
+def failover(teller: Teller) -> Tale:
+    """The scaler dies and starts, its watches break and its requests fail while it sorts out who serves."""
+    tale = on_twenty(teller)
+    troubles: list[dict[str, Any]] = [
+        {"controller": "restart"}, {"api_fault": {"kind": "watches-cut"}},
+        {"api_fault": {"kind": "errors", "share": 0.5, "lasting": 5}},
+    ]  # fmt: skip
+    for _ in range(teller.rng.randint(1, 4)):
+        tale.events.append({"at": round(teller.rng.uniform(0.05, 30.0), 3), **teller.rng.choice(troubles)})
+    return tale
+
+
+def arrivals(teller: Teller) -> Tale:
+    """One after the other: those that come first may climb before the last are there."""
+    services = teller.crowd(20)
+    gap = teller.rng.choice([0.3, 1.0, 3.0, 10.0])
+    return Tale(services, [nodes(teller.rng.randint(16, 44))], teller.one_by_one(services, gap))
+
+
+def job_by_job(teller: Teller) -> Tale:
+    """Every job comes alone, over minutes; a floor is incomplete for a while."""
+    services = teller.crowd(6)
+    things = teller._merged([service.manifests() for service in services])
+    events = [teller.apply(teller.rng.uniform(0.0, 120.0), f"thing-{n}", [thing]) for n, thing in enumerate(things)]
+    for event, thing in zip(events, things, strict=True):
+        if thing["kind"] in ("Namespace", "PriorityClass"):
+            event["at"] = 0.0
+    return Tale(services, [nodes(teller.rng.randint(6, 18))], events)
+
+
+def rack_lost(teller: Teller) -> Tale:
+    """Up to twelve of 23 nodes go and come back, after seconds or after their pods were evicted."""
+    services, rng = teller.crowd(10), teller.rng
+    lost, back = rng.uniform(AT_WORK, AT_WORK + 30), rng.choice([3.0, 20.0, 120.0, 400.0])
+    names = [f"npu-{n}" for n in rng.sample(range(23), rng.randint(1, 12))]
+    fate = rng.choice(["not-ready", "not-ready", "cordoned"])
+    events = [
+        *teller.together(services),
+        {"at": round(lost, 3), "node": {"names": names, "becomes": fate}},
+        {"at": round(lost + back * rng.uniform(0.5, 1.5), 3), "node": {"names": names, "becomes": "ready"}},
+    ]
+    return Tale(services, [nodes(23)], events, serving=10, before=10)
+
+
+def flapping(teller: Teller) -> Tale:
+    """Nodes stop answering and come back, again and again, some faster than anybody notices."""
+    services, rng = teller.crowd(8), teller.rng
+    events = teller.together(services)
+    for _ in range(rng.randint(5, 20)):
+        name, at = f"npu-{rng.randrange(20)}", rng.uniform(AT_WORK, AT_WORK + 200)
+        events.append({"at": round(at, 3), "node": {"names": [name], "becomes": "not-ready"}})
+        events.append(
+            {"at": round(at + rng.choice([0.2, 2.0, 20.0]), 3), "node": {"names": [name], "becomes": "ready"}}
+        )
+    events.append({"at": AT_WORK + 230, "node": {"becomes": "ready"}})
+    return Tale(services, [nodes(20)], events, serving=8, before=8)
+
+
+def mixed_hardware(teller: Teller) -> Tale:
+    """Two kinds of nodes; who needs one of them is there before who takes any."""
+    rng = teller.rng
+    old, new, flexible = (rng.randint(1, 4) for _ in range(3))
+    extra = rng.randint(0, 2 * flexible)
+    picky = [teller.service(f"old-{n}", kind=A) for n in range(old)]
+    picky += [teller.service(f"new-{n}", kind=B) for n in range(new)]
+    easy = [teller.service(f"any-{n}") for n in range(flexible)]
+    rng.shuffle(picky)
+    events = [*teller.together(picky), *teller.together(easy, at=ALL_THERE + 1.0)]
+    rooms = [nodes(2 * old + extra), nodes(2 * new + 2 * flexible - extra, B, first=100)]
+    return Tale([*picky, *easy], rooms, events, serving=old + new + flexible)
+
+
+def sizes(teller: Teller) -> Tale:
+    """The oldest needs eight of twenty nodes, eight others two each, and one never fits; the oldest is removed."""
+    large = teller.service("large", ladder=((1, 1),), pods=4)
+    huge, small = teller.service("huge", ladder=((1, 1),), pods=16), teller.crowd(8)
+    first = teller.apply(0.0, large.name, large.manifests())
+    over = {"at": round(teller.rng.uniform(AT_WORK, AT_WORK + 100), 3), "delete_file": first["apply"]}
+    events = [first, *teller.together([huge, *small], at=1.5), over]
+    return Tale([large, huge, *small], [nodes(20)], events, serving=8, before=7)
+
+
+def any_sizes(teller: Teller) -> Tale:
+    """Services of all makes on nodes that are too few."""
+    rng = teller.rng
+    ladders = [((2, 1), (1, 1)), ((1, 1),), ((3, 2), (2, 1), (1, 1)), ((1, 0),), ((4, 2), (2, 1))]
+    services = [
+        teller.service(f"any-{n}", ladder=rng.choice(ladders), pods=rng.choice([1, 1, 2, 3]))
+        for n in range(rng.randint(3, 8))
+    ]
+    return Tale(services, [nodes(rng.randint(4, 24))], teller.together(services))
+
+
+def never_fits(teller: Teller) -> Tale:
+    """It stands in nobody's way."""
+    count = teller.rng.randint(2, 5)
+    small = teller.crowd(count)
+    services = [teller.service("a-huge", pods=2 * count), *small]
+    whole = frozenset(one.key for one in small)
+    return Tale(services, [nodes(3 * count)], teller.together(services), serving=count, whole=whole)
+
+
+def never_bound(teller: Teller) -> Tale:
+    """The pods of one service name a scheduler that does not exist."""
+    count = teller.rng.randint(2, 4)
+    stuck, small = teller.service("a-stuck", scheduler="nobody"), teller.crowd(count)
+    services, whole = [stuck, *small], frozenset(one.key for one in small)
+    events = teller.together(services)
+    return Tale(
+        services, [nodes(3 * count)], events, serving=count, whole=whole, given_up=frozenset([stuck.key]), rests=False
+    )
+
+
+def incomplete(teller: Teller) -> Tale:
+    """One service has no decode job yet; it comes later."""
+    count = teller.rng.randint(2, 4)
+    half, small = teller.service("a-half", jobs=(1, 0)), teller.crowd(count)
+    services, whole = [half, *small], frozenset(one.key for one in small)
+    return Tale(services, [nodes(3 * count)], teller.together(services), serving=count, whole=whole)
+
+
+def removed(teller: Teller) -> Tale:
+    """Who waited gets the nodes of who goes."""
+    rng = teller.rng
+    services = teller.crowd(rng.randint(3, 8))
+    count, gone = rng.randint(2, 2 * len(services)), rng.sample(services, rng.randint(1, len(services) - 1))
+    at, events = AT_WORK, teller.together(services)
+    for service in gone:
+        file = written(teller.folder, service.name, [one for one in service.manifests() if one["kind"] == "AscendJob"])
+        events.append({"at": round(at, 3), "delete_file": str(file)})
+        at += rng.choice([0.01, 1.0, 30.0])
+    left = len(services) - len(gone)
+    return Tale(services, [nodes(count)], events, serving=min(left, count // 2), before=min(len(services), count // 2))
+
+
+def shared_with_training(teller: Teller) -> Tale:
+    """Waves of foreign pods come and go; each may leave an odd node, on which somebody climbs."""
+    rng, waves = teller.rng, teller.rng.randint(1, 3)
+    services = teller.crowd(8)
+    count, events, first = 16 + 2 * waves, [], 0
+    for wave in range(waves):
+        size, come = rng.randint(2, 14), 0.0 if not wave else rng.uniform(5.0, 200.0)
+        came = teller.apply(come, f"wave-{wave}", training(size, first))
+        events += [came, {"at": round(come + rng.uniform(20.0, 200.0), 3), "delete_file": came["apply"]}]
+        first += size
+    events += teller.together(services, at=4.0)
+    return Tale(services, [nodes(count)], events, serving=8)
+
+
+STORIES: Mapping[str, Callable[[Teller], Tale]] = {
+    made.__name__.replace("_", "-"): made
+    for made in (
+        on_forty, on_twenty, failover, arrivals, job_by_job, rack_lost, flapping, mixed_hardware, sizes, any_sizes,
+        never_fits, never_bound, incomplete, removed, shared_with_training,
+    )
+}  # fmt: skip
