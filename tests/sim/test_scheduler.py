@@ -78,6 +78,22 @@ def test_the_higher_priority_goes_first_then_the_older() -> None:
     run(main())
 
 
+def test_nobody_promises_which_of_equal_gangs_goes_first_nor_which_of_equal_nodes_it_gets() -> None:
+    async def seats(seed: int) -> dict[str, str]:
+        stage = Stage()
+        await stage.nodes("n0", "n1")
+        for name in ("a", "b", "c"):
+            await stage.gang(name)
+        await stage.play(3, GangScheduler(stage.cluster, stage.clock, seed=seed))
+        return stage.seats()
+
+    assert run(seats(0)) == {"a-0": "n0", "b-0": "n1", "c-0": ""}
+    chosen = [run(seats(seed)) for seed in range(1, 30)]
+    assert all(sorted(one.values()) == ["", "n0", "n1"] for one in chosen)
+    assert len({tuple(one.items()) for one in chosen}) == 6
+    assert run(seats(7)) == run(seats(7))
+
+
 def test_gated_pods_and_gangs_with_too_few_pods_wait() -> None:
     async def main() -> None:
         stage = Stage()

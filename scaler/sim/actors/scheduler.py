@@ -11,8 +11,8 @@ Must not: delete anything, or know of rules and instances.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
-import zlib
 from collections import defaultdict
 
 from scaler.clock import Clock
@@ -146,13 +146,15 @@ class GangScheduler:
         ]
         return Gang(group, pods, max(replicas, default=1))
 
-    def _order(self, gang: Gang) -> tuple[int, str, int, tuple[str, str]]:
+    def _order(self, gang: Gang) -> tuple[int, str, str, tuple[str, str]]:
         subject = gang.group or next(iter(gang.pods), None)
         if subject is None:
-            return 0, "", 0, ("", "")
+            return 0, "", "", ("", "")
         created = str(subject["metadata"].get("creationTimestamp", ""))
-        lot = zlib.crc32(f"{self._seed}/{objects.uid(subject)}".encode()) if self._seed else 0
-        return -self._priority(gang), created, lot, key_of(subject)
+        return -self._priority(gang), created, self._lot(objects.uid(subject)), key_of(subject)
+
+    def _lot(self, uid: str) -> str:
+        return hashlib.blake2b(f"{self._seed}/{uid}".encode(), digest_size=4).hexdigest() if self._seed else ""
 
     def _priority(self, gang: Gang) -> int:
         name = objects.spec(gang.group).get("priorityClassName") if gang.group else None
