@@ -63,6 +63,10 @@ bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; n
 	    echo "== $$bench"; $(PY) -m "$$(echo "$${bench%.py}" | tr / .)" || exit 1; \
 	done
 
+.PHONY: crowds
+crowds: dev  ## Play many services on scarce nodes with many seeds (minutes); ARGS="--seeds 1-50 --story on-twenty"
+	@$(PY) -m tests.crowds --jobs $(JOBS) $(ARGS)
+
 .PHONY: control-plane
 control-plane: dev  ## Build Kubernetes' own programs for the tests, once (minutes); VERSIONS="1.35.3" builds less
 	@$(PY) -m tests.control_plane.build $(VERSIONS)

@@ -1,11 +1,13 @@
-"""python -m tests.crowds [--seeds 1-50] [--story on-twenty] [--mode create|beside|both] [--alone]"""
+"""python -m tests.crowds [--seeds 1-50] [--story on-twenty] [--mode create|beside|both] [--alone] [--jobs 2]"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from functools import partial
 
 from tests.crowds.judge import Outcome, play
 from tests.crowds.stories import STORIES
@@ -19,39 +21,43 @@ def main() -> int:
     parser.add_argument("--story", choices=[*STORIES], action="append", help="only this one; may be repeated")
     parser.add_argument("--mode", choices=[*MODES], default="both", help="who makes the pods")
     parser.add_argument("--alone", action="store_true", help="without arbitration, to compare; nothing is judged")
+    parser.add_argument("--closely", action="store_true", help="check every arbitration from inside, too")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     args = parser.parse_args()
     first, _, last = args.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     failed = 0
-    for beside in MODES[args.mode]:
-        for story in args.story or STORIES:
-            failed += _sweep(story, seeds, beside=beside, alone=args.alone)
-    return bool(failed)
+    with ProcessPoolExecutor(args.jobs) as pool:
+        for beside in MODES[args.mode]:
+            for story in args.story or STORIES:
+                one = partial(play, story, beside=beside, arbitration=not args.alone, closely=args.closely)
+                what = f"{story}, {'beside Ascend Operator' if beside else 'own pods'}"
+                failed += _sweep(pool, one, seeds, f"{what}{', each alone' if args.alone else ''}")
+    return bool(failed and not args.alone)
 
 
-def _sweep(story: str, seeds: range, *, beside: bool, alone: bool) -> int:
-    began, outcomes = time.process_time(), list[Outcome]()
-    for seed in seeds:
-        outcome = play(story, seed, beside=beside, arbitration=not alone)
+def _sweep(pool: Executor, one: partial[Outcome], seeds: Sequence[int], what: str) -> int:
+    """Play one story with all seeds; how many failed."""
+    outcomes = []
+    for outcome in pool.map(one, seeds):
         outcomes.append(outcome)
-        for words in () if alone else outcome.wrong:
-            print(f"FAILED {story} {'beside' if beside else 'create'} seed {seed}: {words}", flush=True)
-    _tell(outcomes, f"{story} {'beside' if beside else 'create'}", time.process_time() - began)
-    return 0 if alone else sum(bool(outcome.wrong) for outcome in outcomes)
+        for words in outcome.wrong:
+            print(f"{what}, seed {outcome.seed}: FAILED {words}", flush=True)
+    print(_summary(outcomes, what), flush=True)
+    return sum(bool(outcome.wrong) for outcome in outcomes)
 
 
-def _tell(outcomes: list[Outcome], what: str, seconds: float) -> None:
-    counts = Counter(outcome.serving for outcome in outcomes)
-    serving = ", ".join(f"{number} x{times}" for number, times in sorted(counts.items()))
-    good = sum(not outcome.wrong for outcome in outcomes)
-    print(
-        f"{what}: {good} of {len(outcomes)} seeds as promised; serving {serving}; "
-        f"settled within {max(one.settled for one in outcomes):.0f} s, at rest within "
-        f"{max(one.rested for one in outcomes):.0f} s; {sum(one.reclaims for one in outcomes)} taken back "
-        f"(most {max(one.reclaims for one in outcomes)}), at most {max(one.most_admissions for one in outcomes)} "
-        f"admissions of one instance; {len({one.history for one in outcomes})} histories; "
-        f"{seconds / len(outcomes):.2f} s each",
-        flush=True,
+def _summary(outcomes: Sequence[Outcome], what: str) -> str:
+    serving = Counter(one.serving for one in outcomes)
+    good = sum(not one.wrong for one in outcomes)
+    return (
+        f"{what}: {good} of {len(outcomes)} seeds as promised, in {len({one.history for one in outcomes})} histories\n"
+        f"    serving in the end: {', '.join(f'{number} ({times}x)' for number, times in sorted(serving.items()))}; "
+        f"after at most {max(one.settled for one in outcomes):.0f} s; "
+        f"at rest after at most {max(one.rested for one in outcomes):.0f} s\n"
+        f"    taken back: {sum(one.reclaims for one in outcomes)}, at most {max(one.reclaims for one in outcomes)} "
+        f"with one seed; at most {max(one.most_admissions for one in outcomes)} admissions of one instance; "
+        f"{sum(one.seconds for one in outcomes) / len(outcomes):.2f} s of CPU each"
     )
 
 

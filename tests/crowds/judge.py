@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from tests.crowds.services import serving
 from tests.crowds.sight import Sight
-from tests.crowds.stage import watched
+from tests.crowds.stage import watched, watched_closely
 from tests.crowds.stories import AT_WORK, STORIES, Tale, Teller
 from tests.crowds.weather import dice, weather
 from tests.crowds.witness import Witness
@@ -36,11 +38,18 @@ class Outcome(msgspec.Struct):
     most_admissions: int
     """Of one instance."""
     wrong: list[str]
-    history: int
+    history: str
     """Differs where anything happened at another moment or in another order."""
+    seconds: float
+    """Of CPU that it cost."""
 
 
-def play(story: str, seed: int, *, beside: bool = False, arbitration: bool = True) -> Outcome:
+def play(
+    story: str, seed: int, *, beside: bool = False, arbitration: bool = True, closely: bool = False
+) -> Outcome:  # fmt: skip
+    """`closely`: every arbitration is checked from inside, too."""
+    began = time.process_time()
+    look = watched_closely if closely else watched
     with tempfile.TemporaryDirectory() as folder:
         tale = STORIES[story](Teller(dice(story, seed), Path(folder), beside))
         sky = weather(seed)
@@ -49,15 +58,20 @@ def play(story: str, seed: int, *, beside: bool = False, arbitration: bool = Tru
             "nodes": tale.nodes, "events": tale.events, "until": round(tale.last_event + AFTERWARDS),
             "timing": sky.timing, "arbitration": arbitration, "ascend_operator": beside,
         })  # fmt: skip
-        timeline, witness = watched(what, tale.services, seed=seed, given_up=tale.given_up, sky=sky)
+        timeline, witness = look(what, tale.services, seed=seed, given_up=tale.given_up, sky=sky)
     wrong = [*failures(timeline), *witness.wrong, *_unkept(tale, timeline, witness)]
     return Outcome(
         story, seed, len(serving(timeline)),
         settled=max(0.0, timeline.serving()[-1][0] - tale.last_event),
         rested=max(0.0, max(moment.at for moment in timeline.moments) - tale.last_event),
         reclaims=witness.reclaims, most_admissions=max(witness.admitted.values(), default=0), wrong=wrong,
-        history=hash(tuple((round(one.at, 6), one.text, one.service) for one in timeline.moments)),
+        history=_digest(timeline), seconds=time.process_time() - began,
     )  # fmt: skip
+
+
+def _digest(timeline: Timeline) -> str:
+    told = "\n".join(f"{one.at:.6f} {one.service} {one.text}" for one in timeline.moments)
+    return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
 
 def _unkept(tale: Tale, timeline: Timeline, witness: Witness) -> Iterator[str]:

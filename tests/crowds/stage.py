@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
+from typing import Any
+from unittest.mock import patch
 
 from scaler.clock import Clock
 from scaler.kube.api import KubeApi
-from scaler.plan.model import Plan, Snapshot
+from scaler.observe import scope
+from scaler.plan.arbiter import Arbitration, arbitrate
+from scaler.plan.floors.invariants import Decided, arbitration_violations
+from scaler.plan.model import ArbiterMemory, Plan, Snapshot
+from scaler.plan.room.capacity import Capacity
 from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.actors.flaky import FlakyApi
@@ -53,3 +59,22 @@ def watched(
         return witness
 
     return timeline, loop.run(main(), seed=seed)
+
+
+def watched_closely(what: Scenario, services: Iterable[Service], **more: Any) -> tuple[Timeline, Witness]:
+    """The same, and every arbitration is asked for its invariants (S3, S9) and made again from nothing (S5)."""
+    wrong: list[str] = []
+
+    def twice(decided: Decided, capacity: Capacity | None, memory: ArbiterMemory, **given: Any) -> Arbitration:
+        made = arbitrate(decided, capacity, memory, **given)
+        if capacity is not None:
+            again = arbitrate(decided, capacity, memory, **{**given, "looks": None})
+            wrong.extend(arbitration_violations(decided, made, capacity))
+            if (again.plans, again.memory) != (made.plans, made.memory):
+                wrong.append("S5: what is remembered of services changes the outcome")
+        return made
+
+    with patch.object(scope, "arbitrate", twice):
+        timeline, witness = watched(what, services, **more)
+    witness.wrong += wrong[:5]
+    return timeline, witness

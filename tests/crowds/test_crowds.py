@@ -1,0 +1,90 @@
+"""A few seeds of every story, always; hundreds with `make crowds`. And what the witness would say of bad behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, PODS, Object
+from scaler.sim.cluster import SimCluster
+from scaler.sim.loop import run
+from tests.crowds.judge import play
+from tests.crowds.services import crowd, training
+from tests.crowds.stories import STORIES, Teller
+from tests.crowds.weather import dice, weather
+from tests.crowds.witness import Witness
+
+MEASURED = ("on-forty", "on-twenty")
+"""The loads that were measured on a real control plane."""
+OTHERS = [story for story in STORIES if story not in MEASURED]
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["own pods", "beside"])
+@pytest.mark.parametrize("story", MEASURED)
+def test_the_measured_loads_end_as_promised_with_every_seed_each_in_its_own_history(story: str, beside: bool) -> None:
+    outcomes = [play(story, seed, beside=beside) for seed in range(101, 103 if beside else 105)]
+    assert [(one.seed, one.wrong) for one in outcomes if one.wrong] == []
+    assert len({one.history for one in outcomes}) == len(outcomes)
+    assert max(one.most_admissions for one in outcomes) <= 4
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["own pods", "beside"])
+@pytest.mark.parametrize("story", OTHERS)
+def test_whatever_befalls_a_crowd_ends_as_promised(story: str, beside: bool) -> None:
+    assert play(story, 102 if beside else 101, beside=beside, closely=not beside).wrong == []
+
+
+def test_without_arbitration_the_same_judge_finds_fault() -> None:
+    wrong = play("on-twenty", 3, arbitration=False).wrong
+    assert any("serve, not 10" in words for words in wrong)
+    assert any("S10" in words for words in wrong)
+
+
+def test_a_seed_decides_who_comes_when_how_long_things_take_and_how_late_all_hear_of_it(tmp_path: Path) -> None:
+    skies = [weather(seed) for seed in range(1, 30)]
+    for drawn in ({s.latency for s in skies}, {s.own_lag for s in skies}, {s.others_lag for s in skies}):
+        assert len(drawn) == 4
+    assert len({str(sky.timing) for sky in skies}) == len(skies)
+
+    def order(seed: int) -> str:
+        events = STORIES["on-twenty"](Teller(dice("on-twenty", seed), tmp_path)).events
+        return "".join(Path(event["apply"]).read_text() for event in events)
+
+    assert order(1) == order(1)
+    assert len({order(seed) for seed in range(1, 10)}) == 9
+
+
+def deletes_what_is_bound(pod: Object) -> tuple[str, Object]:
+    return "S3", pod
+
+
+def deletes_what_is_somebody_elses(pod: Object) -> tuple[str, Object]:
+    return "S8", training(1)[0]
+
+
+@pytest.mark.parametrize("deed", [deletes_what_is_bound, deletes_what_is_somebody_elses])
+def test_the_witness_tells_a_controller_that(deed: Callable[[Object], tuple[str, Object]]) -> None:
+    async def main() -> list[str]:
+        clock = Clock(0.0)
+        cluster = SimCluster(clock)
+        (service,) = crowd(1)
+        witness = Witness(cluster, clock, [service])
+        job = next(one for one in service.manifests() if one["kind"] == ASCEND_JOBS.kind)
+        cluster.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, job, *training(1)])
+        (made,) = cluster.peek(ASCEND_JOBS)
+        owner = {"apiVersion": made["apiVersion"], "kind": made["kind"], "name": made["metadata"]["name"],
+                 "uid": made["metadata"]["uid"], "controller": True}  # fmt: skip
+        pod = training(1)[0]
+        pod["metadata"] = {"name": "p", "namespace": service.name, "ownerReferences": [owner]}
+        pod["spec"]["nodeName"] = "n"
+        cluster.apply([pod])
+        _, victim = deed(pod)
+        await cluster.client("scaler").delete(PODS, victim["metadata"]["namespace"], victim["metadata"]["name"])
+        witness.check_writes()
+        return witness.wrong
+
+    (words,) = run(main())
+    assert deed({})[0] in words
