@@ -31,6 +31,7 @@ from scaler.rules.rule import Rule
 from scaler.workloads.ascendjob import GROUP_LABEL, RULE_LABEL, as_mapping
 from scaler.workloads.needs import MOST, ascend_job_needs, whole_amount
 
+EXAMPLE = "huawei.com/Ascend910=8,pool=a"
 MOST_NODES = 100_000
 MOST_SERVICES = 10_000
 USUAL = Need((("huawei.com/Ascend910", 8), (PODS, 1)))
@@ -38,6 +39,8 @@ USUAL = Need((("huawei.com/Ascend910", 8), (PODS, 1)))
 _PLENTY = {"cpu": MOST, "memory": MOST, "ephemeral-storage": MOST, PODS: 110}
 """What a node has of that which its short form does not mention."""
 _TIMES = re.compile(r"([1-9][0-9]{0,5})x\s+(\S.*)")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -68,16 +71,22 @@ def parts(text: str) -> Parts:
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not (key and equals):
-            raise BadInputError(f"'{part.strip()}' is not KEY=VALUE; write for example huawei.com/Ascend910=8,pool=a")
+            raise BadInputError(f"'{part.strip()}' is not KEY=VALUE; write for example {EXAMPLE}")
+        if not _NAME.fullmatch(key):
+            raise BadInputError(f"'{key}' is no name of a resource or label; write for example 40x {EXAMPLE}")
         if key in made.amounts or key in made.labels:
             raise BadInputError(f"'{key}' is said twice; write it once")
         amount = whole_amount(key, value) if _is_resource(key) and parse_quantity(value) is not None else None
         if amount is None and (key in _PLENTY or key.startswith("hugepages-")):
             raise BadInputError(f"'{value}' in '{part.strip()}' is no quantity; write for example {key}=8")
-        if amount is None:
+        if amount is not None and value.startswith("-"):
+            raise BadInputError(f"'{part.strip()}' is less than nothing; write for example {key}=8")
+        if amount is not None:
+            made.amounts[key] = amount
+        elif not value or _LABEL_VALUE.fullmatch(value):
             made.labels[key] = value
         else:
-            made.amounts[key] = amount
+            raise BadInputError(f"'{value}' in '{part.strip()}' is neither a quantity nor the value of a label")
     return made
 
 
@@ -125,12 +134,22 @@ def _of_file(file: str) -> list[NodeFacts]:
             try:
                 record = node_record(msgspec.convert(made, NodeObject, strict=False))
             except msgspec.ValidationError as error:
-                raise BadInputError(f"{file}: not a Node: {error}") from None
+                name = as_mapping(made.get("metadata")).get("name", "without a name")
+                raise BadInputError(f"{file}: Node {name} is not as an API server gives it: {error}") from None
             if record.facts is not None:
                 found.append(record.facts)
     if not found:
         raise BadInputError(f"{file}: no Node; write them with 'kubectl get nodes -o yaml', or as '40x KEY=VALUE,...'")
     return found
+
+
+def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
+    """Raises BadInputError for what a node has as a label, `eight` of something, and pods ask for by number."""
+    asked = {name for one in services for needs in one.needs.values() for need, _ in needs for name, _ in need.requests}
+    for facts in nodes:
+        for key in asked & facts.labels.keys() - facts.allocatable.keys():
+            words = f"'{key}={facts.labels[key]}' is no quantity, and pods ask for {key}"
+            raise BadInputError(f"{words}; write for example {key}=8")
 
 
 def read_jobs(sources: Iterable[str]) -> JobNeeds:

@@ -138,6 +138,7 @@ def _answer_nodes(args: argparse.Namespace) -> int:
     try:
         found = nodes.read_nodes(args.nodes)
         services = nodes.services(args.rules, needs=args.needs, jobs=nodes.read_jobs(args.jobs))
+        nodes.check_labels(found, services)
     except RuleFileError as error:
         sys.stderr.write(str(error))
         return EXIT_BAD_INPUT

@@ -69,6 +69,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
 class Answer(msgspec.Struct, frozen=True):
     nodes: int
+    closed: int
+    """Of the nodes, those that take no pods now: cordoned or not Ready."""
     serving: int
     complete: int
     """Services that run their largest ratio."""
@@ -134,7 +136,7 @@ def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     board = Board(floor.capacity())
     outcomes = tuple(_outcome(one, board) for one in found)
     serving, complete = sum(one.serves for one in outcomes), sum(one.ratio == 0 for one in outcomes)
-    return Answer(floor.nodes, serving, complete, outcomes)
+    return Answer(floor.nodes, floor.closed, serving, complete, outcomes)
 
 
 def _planned(one: _Service, snapshot: Snapshot) -> Plan:
@@ -154,6 +156,7 @@ class _Floor:
         self._resources = known.resources
         self._rooms = Counter({msgspec.structs.replace(room, count=1): room.count for room in known.rooms})
         self.nodes = self._rooms.total()
+        self.closed = sum(number for room, number in self._rooms.items() if not room.schedulable)
 
     def capacity(self) -> Capacity:
         rooms = (msgspec.structs.replace(room, count=count) for room, count in self._rooms.items() if count)

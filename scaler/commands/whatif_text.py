@@ -15,7 +15,8 @@ from scaler.plan.explain import counts_in_words
 def in_words(answer: Answer) -> str:
     """Neighbours that end alike are told of together."""
     number = len(answer.services)
-    what = f"{_count(answer.nodes, 'node')}, {_count(number, 'service')}"
+    closed = f" ({answer.closed:,} cordoned or not Ready)" if answer.closed else ""
+    what = f"{_count(answer.nodes, 'node')}{closed}, {_count(number, 'service')}"
     lines = [f"{what}: {answer.serving} of {number} serve, {answer.complete} of them at the largest ratio"]
     for block, alike in itertools.groupby(answer.services, key=_block):
         lines += ["", f"{_names(list(alike))}: {block[0]}", *block[1:]]

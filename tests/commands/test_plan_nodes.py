@@ -113,7 +113,17 @@ def test_nodes_may_come_from_a_cluster(tmp_path: Path, rule: str, capsys: pytest
     listed = {"apiVersion": "v1", "kind": "List", "items": made}
     file = written(tmp_path, "nodes.yaml", yaml.safe_dump(listed))
     found = asked(capsys, f"2x {rule}", "--nodes", file)
-    assert (found["nodes"], found["serving"]) == (4, 1)
+    assert (found["nodes"], found["closed"], found["serving"]) == (4, 1, 1)
+    assert main(["plan", f"2x {rule}", "--nodes", file]) == 0
+    assert capsys.readouterr().out.startswith("4 nodes (1 cordoned or not Ready), 2 services: 1 of 2 serve")
+
+
+def test_a_node_that_no_api_server_would_give_is_named(
+    tmp_path: Path, rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, "nodes.yaml", yaml.safe_dump_all([node("good"), {**node("odd"), "spec": {"taints": "x"}}]))
+    assert main(["plan", rule, "--nodes", file]) == 1
+    assert "Node odd is not as an API server gives it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -126,6 +136,12 @@ def test_nodes_may_come_from_a_cluster(tmp_path: Path, rule: str, capsys: pytest
         (["RULE", "--nodes", "2x cpu=many"], 1, "'many' in 'cpu=many' is no quantity"),
         (["RULE", "--nodes", "2x cpu"], 1, "'cpu' is not KEY=VALUE"),
         (["RULE", "--nodes", "2x cpu=1,cpu=2"], 1, "said twice"),
+        (["RULE", "--nodes", f"2x {NPU}=-8"], 1, "less than nothing"),
+        (["RULE", "--nodes", f"2x {NPU}=eight"], 1, f"'{NPU}=eight' is no quantity, and pods ask for {NPU}"),
+        (["RULE", "--nodes", f"2x {NPU}=8 pool=a"], 1, "neither a quantity nor the value of a label"),
+        (["RULE", "--nodes", f"2 x {NPU}=8"], 1, f"'2 x {NPU}' is no name of a resource or label"),
+        (["RULE", "--nodes", f"0x {NPU}=8"], 1, "write for example 40x"),
+        (["RULE", "--nodes", f"1x {NPU}=8", "--needs", "cpu=-1"], 1, "less than nothing"),
         (["RULE", "--nodes", "999999x cpu=1"], 1, "more than 100,000 nodes"),
         (["RULE", "--nodes", "/nowhere/nodes.yaml"], 1, "No such file"),
         (["RULE", "--nodes", "RULE"], 1, "no Node; write them with"),
