@@ -74,6 +74,8 @@ class Answer(msgspec.Struct, frozen=True):
     serving: int
     complete: int
     """Services that run their largest ratio."""
+    guessed: int
+    """Services whose pods say what is not understood here, such as topology spread: that counts as fitting."""
     services: tuple[Outcome, ...]
 
 
@@ -136,7 +138,8 @@ def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     board = Board(floor.capacity())
     outcomes = tuple(_outcome(one, board) for one in found)
     serving, complete = sum(one.serves for one in outcomes), sum(one.ratio == 0 for one in outcomes)
-    return Answer(floor.nodes, floor.closed, serving, complete, outcomes)
+    guessed = sum(any(need.where.opaque for needs in one.needs.values() for need, _ in needs) for one in services)
+    return Answer(floor.nodes, floor.closed, serving, complete, guessed, outcomes)
 
 
 def _planned(one: _Service, snapshot: Snapshot) -> Plan:

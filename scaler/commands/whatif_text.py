@@ -18,6 +18,10 @@ def in_words(answer: Answer) -> str:
     closed = f" ({answer.closed:,} cordoned or not Ready)" if answer.closed else ""
     what = f"{_count(answer.nodes, 'node')}{closed}, {_count(number, 'service')}"
     lines = [f"{what}: {answer.serving} of {number} serve, {answer.complete} of them at the largest ratio"]
+    if answer.guessed:
+        lines.append(
+            f"pods of {_count(answer.guessed, 'service')} say more than is understood here; it counts as fitting"
+        )
     for block, alike in itertools.groupby(answer.services, key=_block):
         lines += ["", f"{_names(list(alike))}: {block[0]}", *block[1:]]
     return "\n".join(lines) + "\n"

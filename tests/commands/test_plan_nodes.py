@@ -95,6 +95,18 @@ def test_what_instances_ask_for_may_come_from_their_jobs(tmp_path: Path, capsys:
     ]
 
 
+def test_what_is_not_understood_of_pods_counts_as_fitting_and_is_said(
+    tmp_path: Path, rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = job("p0")
+    odd["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["topologySpreadConstraints"] = [{"topologyKey": "rack"}]
+    file = written(tmp_path, "jobs.yaml", yaml.safe_dump(odd))
+    arguments = [f"2x {rule}", "--nodes", f"9x {NPU}=8", "--jobs", file]
+    assert (found := asked(capsys, *arguments))["guessed"] == found["serving"] == 2
+    assert main(["plan", *arguments]) == 0
+    assert "pods of 2 services say more than is understood here; it counts as fitting" in capsys.readouterr().out
+
+
 def test_the_example_manifests_can_be_asked_about(capsys: pytest.CaptureFixture[str]) -> None:
     example = MANIFESTS / "examples" / "2p1d"
     arguments = [f"3x {example / '00-rule.yaml'}", "--jobs", str(example)]
