@@ -353,6 +353,8 @@ class FloorMemory(msgspec.Struct, frozen=True):
     """Since when something has been missing that a trade would bring."""
     evicted: str = ""
     """Uid of the instance evicted last."""
+    begun: bool = False
+    """Some of it was put into the scheduler's hands, and what is left of it has been reserved ever since."""
 
 
 class ArbiterMemory(msgspec.Struct, frozen=True):

@@ -37,6 +37,16 @@ def test_whatever_befalls_a_crowd_ends_as_promised(story: str, beside: bool) -> 
     assert play(story, 102 if beside else 101, beside=beside, closely=not beside).wrong == []
 
 
+@pytest.mark.parametrize(
+    ("story", "seed", "beside"),
+    [
+        ("failover", 8, True),  # an older floor took what was left of one of which a part was bound already
+    ],
+)
+def test_what_was_found_once_stays_mended(story: str, seed: int, beside: bool) -> None:
+    assert play(story, seed, beside=beside).wrong == []
+
+
 def test_without_arbitration_the_same_judge_finds_fault() -> None:
     wrong = play("on-twenty", 3, arbitration=False).wrong
     assert any("serve, not 10" in words for words in wrong)

@@ -64,14 +64,14 @@ def failed(memory: FloorMemory, now: float, policy: Policy, seen: Outlook) -> Fl
     pause = min(policy.floor_timeout * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
     return msgspec.structs.replace(
         memory, failures=failures, failed_at=now, retry_at=now + pause, mark=seen.mark, room=seen.room,
-        admitted_since=0.0, evicted="",
+        admitted_since=0.0, evicted="", begun=False,
     )  # fmt: skip
 
 
 def admitted(memory: FloorMemory, now: float) -> FloorMemory:
     """Some of it is in the scheduler's hands, and nothing bound."""
     return msgspec.structs.replace(
-        memory, admitted_since=memory.admitted_since or now, held_since=0.0, probe_since=0.0, probes=0
+        memory, admitted_since=memory.admitted_since or now, held_since=0.0, probe_since=0.0, probes=0, begun=True
     )
 
 
@@ -82,12 +82,13 @@ def reserved(memory: FloorMemory) -> FloorMemory:
 
 def held(memory: FloorMemory, now: float) -> FloorMemory:
     """It does not fit."""
-    return msgspec.structs.replace(memory, admitted_since=0.0, held_since=memory.held_since or now, probe_since=0.0)
+    since = memory.held_since or now
+    return msgspec.structs.replace(memory, admitted_since=0.0, held_since=since, probe_since=0.0, begun=False)
 
 
 def idle(memory: FloorMemory) -> FloorMemory:
     """It waits for nothing that a clock could bring."""
-    return msgspec.structs.replace(memory, admitted_since=0.0, held_since=0.0, probe_since=0.0)
+    return msgspec.structs.replace(memory, admitted_since=0.0, held_since=0.0, probe_since=0.0, begun=False)
 
 
 def served(memory: FloorMemory) -> FloorMemory:
@@ -111,7 +112,7 @@ def probed(memory: FloorMemory, now: float) -> FloorMemory:
 
 
 def probed_in_vain(memory: FloorMemory, now: float) -> FloorMemory:
-    return msgspec.structs.replace(memory, probe_since=0.0, probes=memory.probes + 1, held_since=now)
+    return msgspec.structs.replace(memory, probe_since=0.0, probes=memory.probes + 1, held_since=now, begun=False)
 
 
 def moments(memory: FloorMemory, policy: Policy) -> Iterator[float]:

@@ -27,7 +27,10 @@ MUTANTS = (
         "                self._take_back(party, part, why)\n            elif",
         "                pass\n            elif",
     ),
-    Mutant("reserves held floors before admitted ones", ARBITER, "if floor.admitted]", "if True]"),
+    Mutant(
+        "reserves held floors before admitted ones", ARBITER, "if floor.admitted or party.memory.begun]", "if True]"
+    ),
+    Mutant("forgets what was begun", ARBITER, "if floor.admitted or party.memory.begun]", "if floor.admitted]"),
     Mutant(
         "reserves only what is admitted",
         PARTIES,

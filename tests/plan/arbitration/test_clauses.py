@@ -43,6 +43,16 @@ def test_an_admitted_floor_needs_room_for_its_held_part_too() -> None:
     assert doings(w, outcome) == {"0.p0": "Reclaim"}
 
 
+def test_what_is_left_of_a_floor_that_was_begun_stays_reserved_until_it_serves() -> None:
+    """Beside another operator its pods come one after the other; meanwhile an older service may have come."""
+    w = world((2,), "1P: p", SMALL)
+    begun = decide(w, state(w, "1.p0 u"))
+    assert doings(w, begun) == {"1.d0": "Admit"}
+    bound = state(w, "1.p0 0")
+    assert doings(w, decide(w, bound, memory=begun.memory)) == {"1.d0": "Admit"}
+    assert doings(w, decide(w, bound)) == {"0.p0": "Admit"}, "who was whole before, or is not known, waits for his turn"
+
+
 # 2. floors in order
 
 
