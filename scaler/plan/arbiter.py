@@ -137,8 +137,10 @@ class Session:
         return parties
 
     def decide(self) -> None:
-        """Reserve what is admitted and unbound, floors before climbs; then what is held, in the same order. What is left
-        of a floor that was begun is reserved with it, although no pod of that may exist yet."""
+        """Reserve what is admitted and unbound, floors before climbs; then what is held, in the same order.
+
+        What is left of a floor that was begun is reserved like it, although no pod of that may exist yet.
+        """
         floors = [(party, party.floor) for party in self.parties if party.floor is not None]
         admitted = [(party, floor) for party, floor in floors if floor.admitted or party.memory.begun]
         held = [(party, floor) for party, floor in floors if not (floor.admitted or party.memory.begun)]
