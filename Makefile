@@ -67,6 +67,16 @@ bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; n
 crowds: dev  ## Play many services on scarce nodes with many seeds (minutes); ARGS="--seeds 1-50 --story on-twenty"
 	@$(PY) -m tests.crowds --jobs $(JOBS) $(ARGS)
 
+.PHONY: pictures
+pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, floors first and each service alone
+	@$(PY) -m scaler simulate tests/scenarios/start-degrade-climb.yaml \
+	    --picture docs/pictures/start-degrade-climb.svg >/dev/null
+	@for file in docs/scenarios/*.yaml; do \
+	    picture="docs/pictures/$$(basename "$$file" .yaml)"; \
+	    $(PY) -m scaler simulate "$$file" --picture "$$picture.svg" >/dev/null || exit 1; \
+	    $(PY) -m scaler simulate "$$file" --no-arbitration --picture "$$picture-off.svg" >/dev/null || test $$? = 1 || exit 1; \
+	done
+
 .PHONY: control-plane
 control-plane: dev  ## Build Kubernetes' own programs for the tests, once (minutes); VERSIONS="1.35.3" builds less
 	@$(PY) -m tests.control_plane.build $(VERSIONS)

@@ -30,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--picture", metavar="FILE.svg", type=Path, help="draw instances, target and faults over time")
     parser.add_argument("--seed", metavar="N", type=int, help="instead of the scenario's: another order of things")
     parser.add_argument(
+        "--no-arbitration",
+        action="store_true",
+        help="the same with every service alone, to see what floors first is worth",
+    )
+    parser.add_argument(
         "--record", metavar="DIR", type=Path, help="write every decision's snapshot for `scaler explain`"
     )
 
@@ -41,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         scenario = load_scenario(args.scenario)
         check_inputs(scenario)
+        if args.no_arbitration:
+            scenario = scenario.model_copy(update={"arbitration": False})
     except ScenarioError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
@@ -61,18 +68,27 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     silence_logs()
     listener = (lambda moment: _write(present.line(moment))) if args.format == "text" else None
     recorder = present.SnapshotFiles(args.record) if args.record else None
+    title = _title(scenario, args.scenario.name)
     if args.format == "text":
-        sys.stdout.write(f"{scenario.title or args.scenario.name}\n")
+        sys.stdout.write(f"{title}\n")
     seed = scenario.seed if args.seed is None else args.seed
     timeline = play(scenario, seed=seed, listener=listener, record=recorder)
     verdicts = judge(scenario, timeline)
     if args.picture:
-        args.picture.write_text(draw(timeline, scenario.title or args.scenario.name), encoding="utf-8")
+        args.picture.write_text(draw(timeline, title), encoding="utf-8")
     if args.format == "json":
         sys.stdout.write(present.document(seed, timeline, verdicts))
     else:
         sys.stdout.write(present.summary(timeline, verdicts))
     return 0 if all(verdict.ok for verdict in verdicts) else EXIT_UNEXPECTED
+
+
+def _title(scenario: Scenario, name: str) -> str:
+    """Of a story of many services it also says whether they are weighed against each other."""
+    how = (
+        "" if scenario.arbitration and not scenario.copies else "Floors first: " if scenario.arbitration else "Alone: "
+    )
+    return f"{how}{scenario.title or name}"
 
 
 def _write(line: str) -> None:

@@ -55,6 +55,15 @@ def test_json_picture_and_snapshots_are_written(tmp_path: Path, capsys: pytest.C
     assert main(["explain", "--snapshot", str(max(folder.iterdir()))]) == 0
 
 
+def test_the_same_story_without_arbitration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, picture = ROOT / "docs" / "scenarios" / "removed.yaml", tmp_path / "picture.svg"
+    assert main(["simulate", str(file), "--no-arbitration", "--picture", str(picture)]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith("Alone: Eight services")
+    assert "but at 300 s: 2 services serve" in told
+    assert ">Alone: Eight services" in picture.read_text()
+
+
 def test_simulate_needs_no_kubernetes_client_and_no_http() -> None:
     code = (
         "import sys; from scaler.cli import main; "

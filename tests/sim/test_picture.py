@@ -68,5 +68,34 @@ def test_many_services_are_one_chart_and_a_lane_each() -> None:
     assert lanes[2][2] == "starting 20 s to 100 s"
 
 
+def test_who_is_gone_has_no_lane_any_more() -> None:
+    made = Timeline()
+    made.end = 100.0
+    for number in range(MANY):
+        made.add(f"chat-{number}/r/j", Sample(0.0, (InstanceView("p0", "g", Condition.EMPTY),)))
+    made.add("chat-0/r/j", Sample(40.0))
+    root = ElementTree.fromstring(overview.draw(made, "many"))  # noqa: S314 - our own text
+    assert next(element.text for element in root.iter(f"{SVG}title")) == "chat-0/r/j: empty 0 s to 40 s"
+
+
+def test_events_that_come_too_fast_for_their_marks_share_one() -> None:
+    made = timeline("p0")
+    for at in (50.5, 51.0, 52.0, 80.0):
+        made.say(Moment(at, MomentKind.EVENT, f"event {at}"))
+    root = parsed(made, "title")
+    assert [element.get("class") for element in root.iter()].count("event") == 2
+    words = [str(element.text) for element in root.iter(f"{SVG}text")]
+    assert "p0; event 50.5; event 51.0; and 1 more, until 52 s" in words
+    assert words[-1] == "event 80.0"
+
+
+def test_a_long_title_goes_on_in_the_next_line() -> None:
+    short, long = parsed(timeline("p0"), "title"), parsed(timeline("p0"), "many words " * 15)
+    titles = [str(element.text) for element in long.iter(f"{SVG}text") if element.get("class") == "title"]
+    assert " ".join(titles) == ("many words " * 15).strip()
+    assert max(map(len, titles)) < 100
+    assert int(str(long.get("height"))) == int(str(short.get("height"))) + 22
+
+
 def test_few_services_are_drawn_instance_by_instance() -> None:
     assert overview.draw(timeline("p0"), "few") == draw(timeline("p0"), "few")

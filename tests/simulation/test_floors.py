@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scaler.sim.stories.play import play
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.scenario_file import check_inputs, load_scenario
 from scaler.sim.stories.timeline import Timeline
@@ -183,8 +184,29 @@ def test_a_surplus_prefill_goes_so_that_decode_can_start(tmp_path: Path, trade: 
     assert end.running == ({"group0": 1, "group1": 1} if traded else {"group0": 2, "group1": 0})
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "scenarios").glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_scenarios_of_the_documentation_come_out_as_they_say(path: Path) -> None:
-    scenario = load_scenario(path)
+SCENARIOS = {path.stem: path for path in (ROOT / "docs" / "scenarios").glob("*.yaml")}
+ALONE = {
+    "arrivals": 8, "mixed-hardware": 4, "never-fits": 6, "rack-lost": 8, "removed": 2, "shared-with-training": 10,
+    "sizes": 8, "twenty-on-20-nodes": 0, "twenty-on-40-nodes": 20,
+}  # fmt: skip
+"""How many serve in the end without arbitration, as the documentation says."""
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_the_scenarios_of_the_documentation_come_out_as_they_say(name: str) -> None:
+    scenario = load_scenario(SCENARIOS[name])
     check_inputs(scenario)
     assert expected(scenario).passes > 0
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_alone_they_come_out_as_the_documentation_says(name: str) -> None:
+    timeline = play(load_scenario(SCENARIOS[name]).model_copy(update={"arbitration": False}), seed=0)
+    assert len(serving(timeline)) == ALONE[name]
+
+
+def test_the_documentation_has_both_pictures_of_every_scenario() -> None:
+    text = (ROOT / "docs" / "explanation" / "floors-first.md").read_text(encoding="utf-8")
+    names = {f"{name}{how}.svg" for name in SCENARIOS for how in ("", "-off")}
+    assert {name for name in names if f"../pictures/{name})" not in text} == set()
+    assert {name for name in names if not (ROOT / "docs" / "pictures" / name).exists()} == set()

@@ -30,10 +30,10 @@ class Standing(StrEnum):
 
 
 _LABELS = {
-    Standing.WHOLE: "all that the rule asks for",
+    Standing.WHOLE: "serves at its largest ratio",
     Standing.SERVES: "serves",
-    Standing.HALF: "holds nodes, does not serve",
-    Standing.WAITS: "pods without nodes",
+    Standing.HALF: "has nodes, does not serve (yet)",
+    Standing.WAITS: "only pods without nodes",
     Standing.HELD: "held",
 }
 
@@ -59,10 +59,10 @@ class Overview(Picture):
     def _panels(self) -> None:
         self._chart()
         for service in sorted(self._timeline.samples, key=natural):
-            spans = [(start, end, standing(sample)) for start, end, sample in self._timeline.spans(service)]
+            spans = list(self._timeline.spans(service))
             name = service.partition("/")[0]
             self._write(LEFT - 8, self._y + 9, name[:24], "soft end")
-            self._lane(spans, service)
+            self._lane([(start, end, standing(sample)) for start, end, sample in spans if sample.instances], service)
             self._y += 13
         self._y += 10
 

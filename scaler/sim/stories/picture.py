@@ -5,6 +5,7 @@ Self-contained, readable on light and dark ground. Must not: need a library, a f
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from html import escape
@@ -18,6 +19,11 @@ LEFT = 190
 RIGHT = 28
 _UNIT = 16  # height of one instance in a step chart
 _LANE = 13  # height of one instance's lane
+_BADGE = 18  # least distance of two events' badges
+_TITLE = 96  # characters of a title that fit on one line
+
+Mark = tuple[float, float, str]
+"""From, to and what the scenario did meanwhile."""
 
 _LIGHT = {
     "ink": "#1f2328", "soft": "#59636e", "line": "#d1d9e0", "paper": "#ffffff", "panel": "#f6f8fa",
@@ -73,7 +79,7 @@ class Picture:
         self._timeline = timeline
         self._title = title
         self._end = max(timeline.end, 1.0)
-        self._events = _marks(timeline)
+        self._events = _marks(timeline, _BADGE / (WIDTH - LEFT - RIGHT) * self._end)
         self._parts: list[str] = []
         self._y = 0.0
 
@@ -95,8 +101,9 @@ class Picture:
         )
 
     def _heading(self) -> None:
-        self._write(20, 34, self._title, "title")
-        self._y = 76.0
+        for number, line in enumerate(textwrap.wrap(self._title, _TITLE) or [""]):
+            self._write(20, 34.0 + 22 * number, line, "title")
+            self._y = 76.0 + 22 * number
 
     def _panels(self) -> None:
         for service in self._timeline.samples:
@@ -157,7 +164,7 @@ class Picture:
                 self._rect(condition, self._x(start), self._y, self._x(end) - self._x(start), _LANE - 4, about)
 
     def _event_lines(self, top: float, bottom: float) -> None:
-        for number, (at, _) in enumerate(self._events, start=1):
+        for number, (at, _, _) in enumerate(self._events, start=1):
             x = self._x(at)
             self._line("event", x, top - 16, x, bottom)
             self._parts.append(f'<circle class="badge" cx="{x:.1f}" cy="{top - 22:.1f}" r="8"/>')
@@ -186,11 +193,12 @@ class Picture:
         return x + 34 + 6.2 * len(label)
 
     def _event_list(self) -> None:
-        for number, (at, words) in enumerate(self._events, start=1):
+        for number, (at, end, words) in enumerate(self._events, start=1):
+            until = f", until {_time(end)}" if int(end) > int(at) else ""
             self._parts.append(f'<circle class="badge" cx="{LEFT + 7}" cy="{self._y - 4:.1f}" r="8"/>')
             self._write(LEFT + 7, self._y - 0.5, str(number), "number")
             self._write(LEFT + 24, self._y, _time(at), "soft")
-            self._write(LEFT + 84, self._y, words, "soft")
+            self._write(LEFT + 84, self._y, words + until, "soft")
             self._y += 19
 
     def _x(self, moment: float) -> float:
@@ -208,13 +216,15 @@ class Picture:
         self._parts.append(f'<rect class="{css}" {place}>{hint}</rect>')
 
 
-def _marks(timeline: Timeline) -> list[tuple[float, str]]:
-    """(time, words) of what the scenario did; what happened in the same second is one mark."""
-    seconds: dict[int, list[Moment]] = {}
+def _marks(timeline: Timeline, apart: float) -> list[Mark]:
+    """What the scenario did. Where less than `apart` seconds lie between two events, one mark tells of both."""
+    bursts: list[list[Moment]] = []
     for moment in timeline.moments:
         if moment.kind is MomentKind.EVENT:
-            seconds.setdefault(int(moment.at), []).append(moment)
-    return [(events[0].at, _together([event.text for event in events])) for events in seconds.values()]
+            if not bursts or moment.at - bursts[-1][-1].at >= apart:
+                bursts.append([])
+            bursts[-1].append(moment)
+    return [(burst[0].at, burst[-1].at, _together([event.text for event in burst])) for burst in bursts]
 
 
 def _together(texts: list[str]) -> str:
