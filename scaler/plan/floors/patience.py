@@ -82,11 +82,15 @@ def reserved(memory: FloorMemory) -> FloorMemory:
 
 def held(memory: FloorMemory, now: float) -> FloorMemory:
     """It does not fit."""
+    if memory.held_since and not (memory.admitted_since or memory.probe_since):
+        return memory
     return msgspec.structs.replace(memory, admitted_since=0.0, held_since=memory.held_since or now, probe_since=0.0)
 
 
 def idle(memory: FloorMemory) -> FloorMemory:
     """It waits for nothing that a clock could bring."""
+    if not (memory.admitted_since or memory.held_since or memory.probe_since):
+        return memory
     return msgspec.structs.replace(memory, admitted_since=0.0, held_since=0.0, probe_since=0.0)
 
 
