@@ -94,7 +94,12 @@ MUTANTS = (
     Mutant("a floor that nothing helps blocks", BLOCKADES, "self._board().fits(floor.needs) is None and", "True and"),
     Mutant("nothing is due back", BLOCKADES, "due_back=True", "due_back=False"),
     Mutant("a floor blocks everywhere", BLOCKADES, "if board.contended(needs, wanted)", "if True"),
-    Mutant("new climbs go before unbound ones", ARBITER, "if part.released is released:", "if part.released is not released:"),
+    Mutant(
+        "new climbs go before unbound ones",
+        ARBITER,
+        "if part.released is released:",
+        "if part.released is not released:",
+    ),
     # 4
     Mutant(
         "takes back what is bound",
