@@ -154,14 +154,16 @@ def test_everything_can_be_said_and_written_down(case: Case) -> None:
     assert outcome.recheck_at == 0.0 or outcome.recheck_at > NOW
 
 
-def test_more_room_is_noticed_by_services_that_are_as_they_were() -> None:
-    few, many = world((1,), "1P1D: p d", "1P1D: p d"), world((8,), "1P1D: p d", "1P1D: p d")
-    pairs, looks = alone(few, state(few, "")), Looks()
-    held, admitted = (
-        arbitrate(pairs, capacity(w, state(w, "")), ArbiterMemory(), now=NOW, policy=Policy(), looks=looks).plans
-        for w in (few, many)
-    )
-    assert [len(made.actions) for made in (*held, *admitted)] == [0, 0, 2, 2]
+def test_services_that_are_as_they_were_are_told_what_nodes_are_like_now() -> None:
+    worlds = [world((nodes,), "1P1D: p d", "1P1D: p d") for nodes in (2, 3, 8)]
+    pairs, looks = alone(worlds[0], state(worlds[0], "")), Looks()
+    said = []
+    for w in worlds:
+        nodes = capacity(w, state(w, ""))
+        plans = arbitrate(pairs, nodes, ArbiterMemory(), now=NOW, policy=Policy(), looks=looks).plans
+        said.append((len(plans[1].actions), plans[1].verdicts[0].about))
+    words_ = "needs 2 nodes with 1 free x/npu, {} there"
+    assert said == [(0, (words_.format(0),)), (0, (words_.format(1),)), (2, ())]
 
 
 def test_a_climb_that_overtakes_a_floor_is_called_what_it_is() -> None:
