@@ -88,6 +88,7 @@ class App:
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
         self.ways = Ways(api, self.metrics)
+        self.policy = _policy(settings)
         self._rng = rng
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
@@ -117,16 +118,7 @@ class App:
             reporter=reporter,
             metrics=metrics,
             clock=self.clock,
-            policy=Policy(
-                broken_grace=settings.broken_grace,
-                stable_after=settings.stable_after,
-                reclaim=settings.reclaim,
-                restart_reserve=settings.restart_reserve,
-                floor_timeout=settings.floor_timeout,
-                fit_patience=settings.fit_patience,
-                trade_after=settings.trade_after,
-                max_service_priority=settings.max_service_priority,
-            ),
+            policy=self.policy,
             mode=self.mode,
             alone=self.why_alone,
             observer=observer,
@@ -279,6 +271,20 @@ def _follow(
         metrics.lists.follow(partial(getattr, reflector, "lists"), _name(resource))
         metrics.watches.follow(partial(getattr, reflector, "watches"), _name(resource))
         metrics.watch_events.follow(partial(getattr, reflector, "events"), _name(resource))
+
+
+def _policy(settings: Settings) -> Policy:
+    """The settings that decisions depend on."""
+    return Policy(
+        broken_grace=settings.broken_grace,
+        stable_after=settings.stable_after,
+        reclaim=settings.reclaim,
+        restart_reserve=settings.restart_reserve,
+        floor_timeout=settings.floor_timeout,
+        fit_patience=settings.fit_patience,
+        trade_after=settings.trade_after,
+        max_service_priority=settings.max_service_priority,
+    )
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:

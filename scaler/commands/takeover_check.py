@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -22,9 +22,10 @@ from scaler.observe.cache import Cache
 from scaler.observe.instances import instance_of
 from scaler.observe.objects import JobRecord
 from scaler.observe.ranktables import table_of
+from scaler.observe.scope import Scope
 from scaler.observe.snapshot import take_snapshot
 from scaler.observe.watched import OURS, listed
-from scaler.plan.model import Action, Memory, Plan, Policy, Verdict
+from scaler.plan.model import Action, Memory, Plan, Verdict
 from scaler.plan.planner import plan
 from scaler.settings import Settings
 from scaler.workloads.first_pass import foresee, rank_table_remarks
@@ -72,7 +73,7 @@ async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
     app = App(api, settings, clock, observer=None, rng=rng, on_synced=lambda: None)
     await _observe(app)
     objects = await _Objects.read(api, settings.namespaces)
-    jobs = tuple(_jobs(app.cache, settings, clock.now(), objects))
+    jobs = tuple(_jobs(app, clock.now(), objects))
     remarks = (*_scope(settings), *_rules(app.cache))
     safe = _safe(remarks) and all(job.safe for job in jobs)
     return Report(safe, app.cache.ascend_operator(), remarks, jobs)
@@ -145,18 +146,23 @@ async def _list(api: KubeApi, resource: Resource, namespace: str | None, selecto
             return items
 
 
-def _jobs(cache: Cache, settings: Settings, now: float, objects: _Objects) -> Iterator[JobReport]:
-    policy = Policy(settings.broken_grace, settings.stable_after, settings.reclaim)
-    keys = cache.service_keys()
-    plans = [plan(take_snapshot(cache, key, now=now, memory=Memory(), policy=policy))[0] for key in keys]
-    for made in plans:
+def _jobs(app: App, now: float, objects: _Objects) -> Iterator[JobReport]:
+    cache, clusterd = app.cache, app.settings.clusterd_address
+    for made in _plans(app, now):
         actions = _by_uid(made)
         for verdict in made.verdicts:
             record = cache.job(verdict.uid)
             if record is not None:
-                yield _job(
-                    cache, record, verdict, actions[verdict.uid], (objects.of(record), settings.clusterd_address)
-                )
+                yield _job(cache, record, verdict, actions[verdict.uid], (objects.of(record), clusterd))
+
+
+def _plans(app: App, now: float) -> Iterable[Plan]:
+    """What the first pass would come to, with nothing remembered: all services are weighed against each other."""
+    scope = Scope(app.cache, app.policy, alone=app.why_alone)
+    for key in app.cache.service_keys():
+        snapshot = take_snapshot(app.cache, key, now=now, memory=Memory(), policy=app.policy)
+        scope.take(snapshot, plan(snapshot)[0])
+    return scope.weigh(now).plans.values()
 
 
 def _by_uid(made: Plan) -> defaultdict[str, list[Action]]:

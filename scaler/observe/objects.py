@@ -174,7 +174,10 @@ JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 
 def controller_of(meta: Metadata) -> Owner:
     """The controlling owner, an empty one without any."""
-    return next((owner for owner in meta.owner_references if owner.controller), NO_OWNER)
+    for owner in meta.owner_references:
+        if owner.controller:
+            return owner
+    return NO_OWNER
 
 
 def job_uid(owner: Owner) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -140,7 +141,9 @@ def pod_record(pod: PodObject) -> PodRecord:
     owner_uid = job_uid(owner)
     claim = _claim(pod, owner, owner_uid) if RULE_LABEL in meta.labels else None
     version = meta.labels.get("version", "")
-    requests = requests_of(pod.spec)
+    ready, disrupted = _conditions(status.conditions)
+    crashing, restarts, exit_code = _containers(status.container_statuses)
+    gates = pod.spec.scheduling_gates
     return PodRecord(
         namespace=sys.intern(meta.namespace),
         name=meta.name,
@@ -150,26 +153,43 @@ def pod_record(pod: PodObject) -> PodRecord:
         node=sys.intern(pod.spec.node_name),
         phase=sys.intern(status.phase),
         created=seconds_of(meta.creation_timestamp),
-        gated=any(gate.name == GATE for gate in pod.spec.scheduling_gates),
+        gated=bool(gates) and any(gate.name == GATE for gate in gates),
         terminating=meta.deletion_timestamp is not None,
-        ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
-        crashing=any(
-            c.state.waiting is not None and c.state.waiting.reason == "CrashLoopBackOff"
-            for c in status.container_statuses
-        ),
-        restarts=sum(c.restart_count for c in status.container_statuses),
+        ready=ready,
+        crashing=crashing,
+        restarts=restarts,
         version=int(version) if len(version) < 10 and version.isdecimal() else 0,
-        exit_code=next((_exit_code(c) for c in status.container_statuses if c.name == CONTAINER), -1),
-        requests=requests,
-        disrupted=status.reason in _DISRUPTIONS
-        or any(c.type == "DisruptionTarget" and c.status == "True" for c in status.conditions),
+        exit_code=exit_code,
+        requests=requests_of(pod.spec),
+        disrupted=disrupted or status.reason in _DISRUPTIONS,
         devices=_devices(pod) if owner_uid or claim is not None else None,
         claim=claim,
     )
 
 
-def _exit_code(container: _ContainerStatus) -> int:
-    return container.state.terminated.exit_code if container.state.terminated is not None else -1
+def _conditions(conditions: Sequence[Condition]) -> tuple[bool, bool]:
+    """Whether the pod is ready, and whether the cluster is ending it. In one pass: this is the path of every event."""
+    ready = disrupted = False
+    for condition in conditions:
+        if condition.status == "True":
+            if condition.type == "Ready":
+                ready = True
+            elif condition.type == "DisruptionTarget":
+                disrupted = True
+    return ready, disrupted
+
+
+def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
+    """Whether one is in CrashLoopBackOff, all restarts, and the exit code of `ascend` (-1 while it has none)."""
+    crashing, restarts, exit_code = False, 0, -1
+    for container in statuses:
+        restarts += container.restart_count
+        waiting, terminated = container.state.waiting, container.state.terminated
+        if waiting is not None and waiting.reason == "CrashLoopBackOff":
+            crashing = True
+        if terminated is not None and container.name == CONTAINER:
+            exit_code = terminated.exit_code
+    return crashing, restarts, exit_code
 
 
 def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:

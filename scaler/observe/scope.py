@@ -55,6 +55,8 @@ class Scope:
         """Its keys, sorted; empty when that is to be done again."""
         self._said: dict[ServiceKey, Plan] = {}
         self._needs: Counter[Need] = Counter()
+        self._surplus: set[ServiceKey] = set()
+        """Services of which some group runs more than its target."""
         self._taken: set[ServiceKey] = set()
         self._waiting: set[ServiceKey] = set()
         """Services whose turn has come and that were not looked at since."""
@@ -67,7 +69,7 @@ class Scope:
         self._count(snapshot.key, -1)
         if snapshot.key not in self._decided:
             self._order = []
-        self._decided[snapshot.key] = (snapshot, plan)
+        self._decide(snapshot, plan)
         self._under_way.pop(snapshot.key, None)
         self._taken.add(snapshot.key)
         self._count(snapshot.key, 1)
@@ -77,6 +79,7 @@ class Scope:
         self._count(key, -1)
         self._order = []
         self._waiting.discard(key)
+        self._surplus.discard(key)
         self._decided.pop(key, None)
         self._under_way.pop(key, None)
         self._said.pop(key, None)
@@ -117,7 +120,7 @@ class Scope:
         self._count(key, -1)
         snapshot = foreseen(under_way.snapshot, known, under_way.admitted)
         made, _ = plan_alone(snapshot)
-        self._decided[key] = (snapshot, made)
+        self._decide(snapshot, made)
         self._count(key, 1)
         if under_way.admitted & admitted_by(self._said[key]):  # is done by now, and nothing else was said
             self._said[key] = made
@@ -126,7 +129,7 @@ class Scope:
         if self.why_alone():
             return arbitrate(decided, None, self._memory, now=now, policy=self._policy)
         capacity = self._cache.capacity.capacity(self._needs.keys())
-        homes = self._homes(decided)
+        homes = self._homes()
         return arbitrate(decided, capacity, self._memory, now=now, policy=self._policy, homes=homes, looks=self._looks)
 
     def _remembered(self, made: ArbiterMemory) -> ArbiterMemory:
@@ -136,16 +139,22 @@ class Scope:
         decided = {name: memory for name, memory in made.floors.items() if name not in names}
         return ArbiterMemory(decided | {name: old for name, old in self._memory.floors.items() if name in names})
 
-    def _homes(self, decided: list[tuple[Snapshot, Plan]]) -> dict[str, Room]:
+    def _homes(self) -> dict[str, Room]:
         """The rooms of nodes on which services run more than their target."""
         found: dict[str, Room] = {}
-        for snapshot, plan in decided:
-            if any(group.running > group.target for group in plan.groups.values()):
-                for node in {node for instance in snapshot.instances for node, _ in instance.seats}:
-                    room = self._cache.capacity.home(node)
-                    if room is not None:
-                        found[node] = room
+        for key in self._surplus:
+            for node in {node for instance in self._decided[key][0].instances for node, _ in instance.seats}:
+                room = self._cache.capacity.home(node)
+                if room is not None:
+                    found[node] = room
         return found
+
+    def _decide(self, snapshot: Snapshot, plan: Plan) -> None:
+        self._decided[snapshot.key] = (snapshot, plan)
+        if any(group.running > group.target for group in plan.groups.values()):
+            self._surplus.add(snapshot.key)
+        else:
+            self._surplus.discard(snapshot.key)
 
     def _count(self, key: ServiceKey, sign: int) -> None:
         """Keep the set of different needs, of which the kinds of nodes depend."""

@@ -28,9 +28,9 @@ from scaler.plan.floors.parties import (
     order_of,
 )
 from scaler.plan.floors.patience import Outlook, outlook
-from scaler.plan.floors.rulings import Ruling, Why, applied
+from scaler.plan.floors.rulings import Fate, Ruling, Why
 from scaler.plan.floors.trade import Ground, victim
-from scaler.plan.model import ArbiterMemory, FloorMemory, Plan, Policy, Reason, ServiceKey, Snapshot
+from scaler.plan.model import ArbiterMemory, FloorMemory, Instance, Plan, Policy, Reason, ServiceKey, Snapshot
 from scaler.plan.room.capacity import Capacity, Needs, Room, joined
 from scaler.plan.room.placement import Board
 from scaler.plan.room.promises import Placement
@@ -102,6 +102,7 @@ class Session:
         looks: Looks,
     ) -> None:
         self.decided = decided
+        self.looks = looks
         self.capacity = capacity
         self.now = now
         self.policy = policy
@@ -131,9 +132,9 @@ class Session:
             if look.party is None:
                 self.tally.serving += 1
                 continue
-            remembered = memory.floors.get(str(look.plan.key), NOT_WAITING) if memory.floors else NOT_WAITING
-            parties.append(look.party.remembering(remembered))
-            self.tally.serving += look.party.serves
+            party = look.party.remembering(memory.floors.get(look.party.name, NOT_WAITING))
+            parties.append(party)
+            self.tally.serving += party.serves
         return parties
 
     def decide(self) -> None:
@@ -144,17 +145,16 @@ class Session:
         floors = [(party, party.floor) for party in self.parties if party.floor is not None]
         admitted = [(party, floor) for party, floor in floors if floor.admitted or party.memory.begun]
         held = [(party, floor) for party, floor in floors if not (floor.admitted or party.memory.begun)]
-        climbs = [(party, part) for party in self.parties for part in party.climbs]
         for party, floor in admitted:
             self._weigh_floor(party, floor)
-        self._weigh_climbs(pair for pair in climbs if pair[1].released)
+        self._weigh_climbs(released=True)
         for party, floor in admitted:
             self._defer_if_crowded(party, floor)
         for party, floor in held:
             self._weigh_floor(party, floor)
             self._defer_if_crowded(party, floor)
         self._release(floors)
-        self._weigh_climbs(pair for pair in climbs if not pair[1].released)
+        self._weigh_climbs(released=False)
         self._remember(floors)
 
     # Floors
@@ -215,7 +215,7 @@ class Session:
             if part.released:
                 self._take_back(party, part, why)
             elif part.wanted:
-                self._ruling(party).held[part.uid] = why
+                self._rule(party, part, Fate.HELD, why)
 
     def _outlook(self, party: Party, floor: Floor) -> Outlook:
         """What it could hope for; only looked up for floors that failed, or are about to."""
@@ -233,7 +233,7 @@ class Session:
         self._deferred.add(party.key)
         for part in floor.parts:
             if part.wanted and not part.released:
-                self._ruling(party).held[part.uid] = Reason.FLOOR_DOES_NOT_FIT, (_BEING_GIVEN_BACK,)
+                self._rule(party, part, Fate.HELD, (Reason.FLOOR_DOES_NOT_FIT, (_BEING_GIVEN_BACK,)))
 
     def _release(self, floors: list[tuple[Party, Floor]]) -> None:
         """The most restricted first; a flexible instance only when no promise is spoilt wherever it lands."""
@@ -247,13 +247,15 @@ class Session:
                 waiting.setdefault(part.needs, []).append((party, part))
         loose.let_go_of(waiting)
         for party, part in chain.from_iterable(waiting.values()):
-            self._ruling(party).held[part.uid] = Reason.YIELDS_TO_FLOOR, ("others may use fewer of the nodes",)
+            self._rule(party, part, Fate.HELD, (Reason.YIELDS_TO_FLOOR, ("others may use fewer of the nodes",)))
 
     # Climbs
 
-    def _weigh_climbs(self, climbs: Iterable[tuple[Party, Part]]) -> None:
-        for party, part in climbs:
-            self._weigh_climb(party, part)
+    def _weigh_climbs(self, *, released: bool) -> None:
+        for party in self.parties:
+            for part in party.climbs:
+                if part.released is released:
+                    self._weigh_climb(party, part)
 
     def _weigh_climb(self, party: Party, part: Part) -> None:
         if party.paused or not self.neighbours.shares(party.key, part.needs):
@@ -266,12 +268,12 @@ class Session:
         if part.released:
             self._take_back(party, part, why)
         else:
-            self._ruling(party).held[part.uid] = why
+            self._rule(party, part, Fate.HELD, why)
 
     def _against_climb(self, party: Party, part: Part) -> Why | None:
         blocking = self.blockades.of(part)
         if blocking is not None:
-            return Reason.YIELDS_TO_FLOOR, (str(blocking.key),)
+            return blocking
         found = self._place(party, part.needs)
         if isinstance(found, Shortage):
             return None if found.undecided and part.released else (Reason.WAITING_FOR_CAPACITY, (_in_words(found),))
@@ -284,16 +286,16 @@ class Session:
 
     def _take_back(self, party: Party, part: Part, why: Why) -> None:
         """Nothing bound is ever taken back; what has to stay keeps its room."""
-        ruling, instance = self._ruling(party), part.instance
+        instance = part.instance
         if self.policy.reclaim and not (instance.bound or instance.unheld):
             if may_be_taken_back(instance, self.policy):
-                ruling.taken_back[part.uid] = why
+                self._rule(party, part, Fate.TAKEN_BACK, why)
                 self.tally.taken_back += 1
                 self._vanishing = joined(self._vanishing, part.needs)
                 return
-            ruling.kept[part.uid] = Reason.RECLAIM_WOULD_COST_RESTARTS, why[1]
+            self._rule(party, part, Fate.KEPT, (Reason.RECLAIM_WOULD_COST_RESTARTS, why[1]))
         elif part.wanted:
-            ruling.held[part.uid] = why
+            self._rule(party, part, Fate.HELD, why)
         self._place(party, part.needs)
 
     def _place(self, party: Party, needs: Needs) -> Placement | Shortage:
@@ -310,11 +312,11 @@ class Session:
         self.board.give_back(placement)
         self._reserved.remove(placement.needs)
 
-    def _ruling(self, party: Party) -> Ruling:
+    def _rule(self, party: Party, one: Part | Instance, fate: Fate, why: Why) -> None:
         ruling = self.rulings.get(party.key)
         if ruling is None:
-            ruling = self.rulings[party.key] = Ruling({}, {}, {}, {})
-        return ruling
+            ruling = self.rulings[party.key] = {}
+        ruling[one.uid] = fate, why
 
     # The outcome
 
@@ -322,17 +324,14 @@ class Session:
         """Evict what runs beyond the target where that lets a missing instance start."""
         ground = Ground(self.capacity, self._reserved, homes, self.now, self.policy)
         for party in self.parties:
-            if party.serves:
+            if party.serves and party.memory is not NOT_WAITING:
                 party.memory = patience.served(party.memory)
-            if not (party.memory.short_since or any(one.running > one.target for one in party.plan.groups.values())):
+            if not (party.surplus or party.memory.short_since):
                 continue
             evicted = victim(party, self._short_of(party), ground)
             if evicted is not None:
                 self.tally.evicted += 1
-                self._ruling(party).evicted[evicted.uid] = (
-                    Reason.TERMINATING,
-                    ("evicted, so that a missing one of another group can start",),
-                )
+                self._rule(party, evicted, Fate.EVICTED, (Reason.TERMINATING, (_MAKING_WAY,)))
 
     def _short_of(self, party: Party) -> Needs:
         floor = party.floor
@@ -356,22 +355,19 @@ class Session:
             self.tally.probing += party.memory.probe_since > 0
 
     def _is_in_hands(self, party: Party, floor: Floor) -> bool:
-        held = self.rulings[party.key].held if party.key in self.rulings else ()
-        return any(part.released or (part.wanted and part.uid not in held) for part in floor.parts)
+        ruling = self.rulings.get(party.key, {})
+        return any(part.released or (part.wanted and part.uid not in ruling) for part in floor.parts)
 
     def _count_idle(self) -> None:
         for party in self.parties:
-            for need, count in () if party.serves else party.bound_needs():
+            for need, count in party.idle:
                 for resource, amount in need.requests:
                     self.tally.idle[resource] = self.tally.idle.get(resource, 0) + amount * count
 
     def outcome(self) -> Arbitration:
-        plans = tuple(
-            applied(snapshot, plan, self.rulings[plan.key]) if plan.key in self.rulings else plan
-            for snapshot, plan in self.decided
-        )
+        plans = self.looks.left(self.decided, self.rulings)
         self._count_idle()
-        remembered = {str(party.key): party.memory for party in self.parties if party.memory != NOT_WAITING}
+        remembered = {party.name: party.memory for party in self.parties if party.memory != NOT_WAITING}
         moments = (moment for memory in remembered.values() for moment in patience.moments(memory, self.policy))
         recheck_at = min((moment for moment in moments if moment > self.now), default=0.0)
         return Arbitration(plans, ArbiterMemory(remembered), recheck_at, self.tally)
@@ -380,6 +376,7 @@ class Session:
 _in_words = lru_cache(maxsize=1 << 12)(str)
 """Many services lack the same."""
 _NO_OUTLOOK = Outlook(0, ())
+_MAKING_WAY = "evicted, so that a missing one of another group can start"
 _BEING_GIVEN_BACK = "its room is being given back by others"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import random
 import time
+from functools import lru_cache
 from itertools import combinations
 
 from scaler.plan.arbiter import Arbitration, arbitrate
@@ -31,8 +32,10 @@ def kind(number: int) -> Kind:
     return Kind((("accelerator-type", f"module-{number}"),))
 
 
+@lru_cache
 def need(number: int, npus: int) -> Need:
-    """A pod that may run on one kind of node, or on any for a negative number."""
+    """A pod that may run on one kind of node, or on any for a negative number. Equal ones are one object, as the
+    product makes them."""
     only = Requirement("accelerator-type", "In", (f"module-{number}",))
     where = Where(affinity=((only,),)) if number >= 0 else Where()
     amounts = (npus, npus * 12_000, npus * 64 * GIB, 1)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from scaler.cli import main
-from scaler.plan.floors.rulings import Ruling, applied
+from scaler.plan.floors.rulings import Fate, applied
 from scaler.plan.model import Reason
 from scaler.plan.planner import plan
 from scaler.report.recorded import recorded
@@ -50,7 +50,7 @@ def test_what_the_arbitration_made_of_it_is_shown_beside_it(tmp_path: Path, caps
     alone = service("2P1D > 1P1D", "p0 Running, d0 Held")
     made = plan(alone)[0]
     why = Reason.FLOOR_DOES_NOT_FIT, ("needs 1 node with 8 free NPUs, 0 there",)
-    weighed = applied(alone, made, Ruling({"uid-d0": why}, {}, {}, {}))
+    weighed = applied(alone, made, {"uid-d0": (Fate.HELD, why)})
     file = written(tmp_path, msgspec.json.encode(recorded(alone, weighed)))
     assert main(["explain", "--snapshot", file]) == 0
     before, _, after = capsys.readouterr().out.partition("weighed against the other services:\n")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.plan.arbiter import Tally
-from scaler.plan.floors.rulings import Ruling, applied
+from scaler.plan.floors.rulings import Fate, applied
 from scaler.plan.model import Reason, ServiceKey, State
 from scaler.plan.planner import plan
 from scaler.report.metrics import Metrics
@@ -43,7 +43,9 @@ def test_what_is_taken_back_for_others_and_evicted_is_counted_when_it_is_done() 
     metrics, snapshot = Metrics(), service("2P1D > 1P1D", "p0 Admitted, p1 Admitted, d0 Held")
     alone = plan(snapshot)[0]
     why = Reason.FLOOR_DOES_NOT_FIT, ()
-    made = applied(snapshot, alone, Ruling({"uid-d0": why}, {"uid-p0": why}, {}, {"uid-p9": why}))
+    made = applied(
+        snapshot, alone, {"uid-d0": (Fate.HELD, why), "uid-p0": (Fate.TAKEN_BACK, why), "uid-p9": (Fate.EVICTED, why)}
+    )
     metrics.arbitrated(Tally(taken_back=7, evicted=7))
     assert (value(metrics, "scaler_taken_back_total"), value(metrics, "scaler_trades_total")) == (0, 0)
     metrics.planned(made, alone=alone)

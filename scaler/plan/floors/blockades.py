@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from scaler.plan.floors.parties import Floor, Part, Party
 from scaler.plan.floors.patience import is_muted
+from scaler.plan.floors.rulings import Why
+from scaler.plan.model import Reason
 from scaler.plan.room.capacity import Capacity, Needs
 from scaler.plan.room.placement import Board, emptied
 from scaler.plan.room.shortage import Shortage
@@ -24,14 +26,15 @@ class Blockades:
         self._soon: Board | None = None
         self._empty: Board | None = None
         self._blocking: dict[Needs, Party] | None = None
-        self._answers: dict[Needs, Party | None] = {}
+        self._answers: dict[Needs, Why | None] = {}
         self._too_large: dict[Needs, Shortage | None] = {}
 
-    def of(self, climb: Part) -> Party | None:
-        """The first service whose floor blocks this climb; None when none does."""
-        if climb.needs not in self._answers:
-            self._answers[climb.needs] = self._look_up(climb.needs)
-        return self._answers[climb.needs]
+    def of(self, climb: Part) -> Why | None:
+        """Why the climb has to yield: it names the first service whose floor blocks it. None when none does."""
+        needs = climb.needs
+        if needs not in self._answers:
+            self._answers[needs] = self._look_up(needs)
+        return self._answers[needs]
 
     def too_large(self, floor: Floor) -> Shortage | None:
         """Why it would not fit even if all nodes were empty and well, bound pods of its own included."""
@@ -41,11 +44,14 @@ class Blockades:
             self._too_large[floor.whole] = self._empty.fits(floor.whole)
         return self._too_large[floor.whole]
 
-    def _look_up(self, needs: Needs) -> Party | None:
+    def _look_up(self, needs: Needs) -> Why | None:
         if self._blocking is None:
             self._blocking = self._find_blocking()
         board = self._board()
-        return next((party for wanted, party in self._blocking.items() if board.contended(needs, wanted)), None)
+        for wanted, party in self._blocking.items():
+            if board.contended(needs, wanted):
+                return Reason.YIELDS_TO_FLOOR, (party.name,)
+        return None
 
     def _find_blocking(self) -> dict[Needs, Party]:
         """The first of those that ask for the same. Not those that no room would help, or that failed too often."""

@@ -48,8 +48,8 @@ def _climbs_yield(decided: Decided, outcome: Arbitration, capacity: Capacity) ->
     for party in parties:
         for climb in party.climbs:
             blocking = blockades.of(climb) if Admit(climb.uid) in acted_on[party.key] else None
-            if blocking is not None and blocking is not party:
-                yield f"S9: {climb.uid} of {party.key} is admitted though the floor of {blocking.key} waits for room"
+            if blocking is not None and blocking[1] != (party.name,):
+                yield f"S9: {climb.uid} of {party.key} is admitted though the floor of {blocking[1][0]} waits for room"
 
 
 def _party(snapshot: Snapshot, plan: Plan, memory: ArbiterMemory) -> Party:

@@ -5,11 +5,14 @@ Nearly all services are as they were in the last pass. Saves time only: the answ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
+from scaler.plan.floors.neighbours import Asks
 from scaler.plan.floors.parties import NOT_WAITING, Party, is_arbitrated, is_at_rest, look_at
+from scaler.plan.floors.rulings import Ruling, applied
 from scaler.plan.model import Plan, ServiceKey, Snapshot
 from scaler.plan.room.capacity import Needs
 
@@ -20,10 +23,15 @@ class Look(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     plan: Plan
     takes_part: bool
-    asks: tuple[Needs, ...]
-    """What its instances need, each once where like follows like."""
+    asks: Asks
     party: Party | None
     """None when nothing is to be decided about it."""
+
+
+class _Ruled(msgspec.Struct, frozen=True):
+    plan: Plan
+    ruling: Ruling
+    left: Plan
 
 
 class Looks:
@@ -31,6 +39,7 @@ class Looks:
 
     def __init__(self) -> None:
         self._last: dict[ServiceKey, Look] = {}
+        self._ruled: dict[ServiceKey, _Ruled] = {}
 
     def at(self, decided: Sequence[tuple[Snapshot, Plan]]) -> list[Look]:
         """One for each, in the same order."""
@@ -44,17 +53,36 @@ class Looks:
         self._last = {look.plan.key: look for look in looks}
         return looks
 
+    def left(self, decided: Sequence[tuple[Snapshot, Plan]], rulings: Mapping[ServiceKey, Ruling]) -> tuple[Plan, ...]:
+        """The plans that are left, in the same order: the very same values where plan and ruling are as they were."""
+        last, ruled = self._ruled, {}
+        for snapshot, plan in decided if rulings else ():
+            ruling = rulings.get(plan.key)
+            if ruling is not None:
+                known = last.get(plan.key)
+                if known is None or known.plan is not plan or known.ruling != ruling:
+                    known = _Ruled(plan, ruling, applied(snapshot, plan, ruling))
+                ruled[plan.key] = known
+        self._ruled = ruled
+        return tuple([ruled[plan.key].left if plan.key in ruled else plan for _, plan in decided])
+
 
 def _look(snapshot: Snapshot, plan: Plan) -> Look:
     if not is_arbitrated(snapshot):
-        return Look(snapshot, plan, False, (), None)
+        return Look(snapshot, plan, False, Asks(()), None)
     party = None if is_at_rest(snapshot, plan) else look_at(snapshot, plan, NOT_WAITING)
     return Look(snapshot, plan, True, _asks(snapshot), party)
 
 
-def _asks(snapshot: Snapshot) -> tuple[Needs, ...]:
+def _asks(snapshot: Snapshot) -> Asks:
     asks: list[Needs] = []
     for instance in snapshot.instances:
         if not asks or instance.needs is not asks[-1]:
             asks.append(instance.needs)
-    return tuple(dict.fromkeys(asks))
+    return _shared(Asks(tuple(dict.fromkeys(asks))))
+
+
+@lru_cache(maxsize=1 << 14)
+def _shared(asks: Asks) -> Asks:
+    """Equal ones are one object: they are compared and counted in every arbitration."""
+    return asks

@@ -32,12 +32,13 @@ class Loose:
                 self._rooms.setdefault(room.kind, []).append(room)
         self._sorts = {need: neighbours.kinds(((need, 1),)) for need in {n for needs in promised for n, _ in needs}}
         self._in_the_way = {need for need in self._sorts if self._meets_others(need)}
-        self._loose: Needs = ()
+        self._loose: dict[Need, int] = {}
         self._checks = MOST_CHECKS
 
     def let_go(self, needs: Needs) -> None:
         """They are in the scheduler's hands from now on."""
-        self._loose = joined(self._loose, needs)
+        for need, count in needs:
+            self._loose[need] = self._loose.get(need, 0) + count
 
     def let_go_of(self, waiting: dict[Needs, list[Any]]) -> None:
         """Take out of `waiting`, instances by what each needs, all that may be let go: the most restricted first.
@@ -92,7 +93,7 @@ class Loose:
 
     def _near(self, needs: Needs) -> list[tuple[Need, int]]:
         kinds = frozenset().union(*(self._sorts[need] for need, _ in needs))
-        return [each for each in self._loose if not kinds.isdisjoint(self._sorts[each[0]])]
+        return [each for each in self._loose.items() if not kinds.isdisjoint(self._sorts[each[0]])]
 
 
 def _times(needs: Needs, number: int) -> Needs:

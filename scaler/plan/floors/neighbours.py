@@ -6,7 +6,9 @@ Two needs share nodes when some kind of node could ever run pods of both. Must n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+
+import msgspec
 
 from scaler.plan.model import ServiceKey
 from scaler.plan.room.capacity import Kind, Needs
@@ -15,21 +17,29 @@ from scaler.plan.room.placement import Board
 Kinds = frozenset[Kind]
 
 
+class Asks(msgspec.Struct, frozen=True, cache_hash=True):
+    """What the instances of a service need, each once where like follows like. Many services are of the same make."""
+
+    needs: tuple[Needs, ...]
+
+
 class Neighbours:
     """Every service that takes part, with the kinds of nodes that any of its jobs may run on."""
 
-    def __init__(self, asks: Mapping[ServiceKey, tuple[Needs, ...]], board: Board) -> None:
-        """`asks`: what the jobs of each service need."""
+    def __init__(self, asks: Mapping[ServiceKey, Asks], board: Board) -> None:
         self._board = board
         self._kinds: dict[Needs, Kinds] = {}
-        unions = {asked: self._union(asked) for asked in set(asks.values())}
-        self._of = {key: unions[asked] for key, asked in asks.items()}
-        self._counts = Counter(self._of.values())
+        self._asks = asks
+        makes = Counter(asks.values())
+        self._of = {asked: self._union(asked) for asked in makes}
+        self._counts: Counter[Kinds] = Counter()
+        for asked, number in makes.items():
+            self._counts[self._of[asked]] += number
         self._answers: dict[tuple[Kinds, Needs], bool] = {}
 
     def shares(self, key: ServiceKey, needs: Needs) -> bool:
         """Whether another service has a candidate node in common with these needs of this service."""
-        asked = (self._of[key], needs)
+        asked = (self._of[self._asks[key]], needs)
         answer = self._answers.get(asked)
         if answer is None:
             answer = self._answers[asked] = self._look_up(*asked)
@@ -48,5 +58,5 @@ class Neighbours:
             kinds = self._kinds[needs] = self._board.candidates(needs)
         return kinds
 
-    def _union(self, asks: Iterable[Needs]) -> Kinds:
-        return frozenset[Kind]().union(*map(self.kinds, asks))
+    def _union(self, asks: Asks) -> Kinds:
+        return frozenset[Kind]().union(*map(self.kinds, asks.needs))

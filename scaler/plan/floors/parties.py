@@ -36,18 +36,13 @@ class Part(msgspec.Struct):
     """One instance that has pods to bind, or is to get some."""
 
     instance: Instance
+    uid: str
+    needs: Needs
+    """Of its pods that are not bound."""
     wanted: bool
     """Its service's own plan admits or completes it now."""
     released: bool
     """It has pods that the scheduler may bind at any moment."""
-
-    @property
-    def uid(self) -> str:
-        return self.instance.uid
-
-    @property
-    def needs(self) -> Needs:
-        return self.instance.unbound
 
 
 class Floor(msgspec.Struct):
@@ -61,11 +56,8 @@ class Floor(msgspec.Struct):
     """Groups with too few jobs that could start, in words; then no node would help."""
     bound: bool
     """Some pod of it is bound, be it of an instance that is whole."""
-
-    @property
-    def admitted(self) -> bool:
-        """Some of it is in the scheduler's hands."""
-        return any(part.released for part in self.parts)
+    admitted: bool
+    """Some of it is in the scheduler's hands."""
 
 
 class Party(msgspec.Struct):
@@ -74,32 +66,27 @@ class Party(msgspec.Struct):
     snapshot: Snapshot
     plan: Plan
     memory: FloorMemory
+    key: ServiceKey
+    name: str
+    """The key in words."""
+    standing: tuple[int, float, ServiceKey]
+    """Its place in the order, whatever has happened to it: priority, age and name."""
     serves: bool
+    paused: bool
+    """Nothing of it may be moved; what is in the scheduler's hands keeps its room."""
+    surplus: bool
+    """Some group runs more than its target."""
+    idle: Needs = ()
+    """What bound pods of a service that does not serve ask for, and hold to no use."""
     floor: Floor | None = None
     """None when nothing of it is left to bind."""
     climbs: list[Part] = []
     vanishing: list[Part] = []
     """What its own plan takes back: still there for a moment."""
 
-    @property
-    def key(self) -> ServiceKey:
-        return self.plan.key
-
-    def bound_needs(self) -> Iterator[tuple[Need, int]]:
-        """What its bound pods ask for."""
-        for instance in self.snapshot.instances:
-            if instance.bound:
-                unbound = dict(instance.unbound)
-                yield from ((need, count - unbound.get(need, 0)) for need, count in instance.needs)
-
     def remembering(self, memory: FloorMemory) -> Party:
         """One of its own for another arbitration."""
-        return Party(self.snapshot, self.plan, memory, self.serves, self.floor, self.climbs, self.vanishing)
-
-    @property
-    def paused(self) -> bool:
-        """Nothing of it may be moved; what is in the scheduler's hands keeps its room."""
-        return self.snapshot.options.paused
+        return msgspec.structs.replace(self, memory=memory)
 
 
 def is_arbitrated(snapshot: Snapshot) -> bool:
@@ -125,8 +112,8 @@ def _smallest(snapshot: Snapshot) -> Mapping[str, int]:
 def look_at(snapshot: Snapshot, plan: Plan, memory: FloorMemory) -> Party:
     """What the service has to get bound, sorted into floor and climbs. A paused one strives for no floor."""
     smallest = _smallest(snapshot)
-    serves = all(plan.groups[name].running >= number for name, number in smallest.items())
-    party = Party(snapshot, plan, memory, serves, climbs=[], vanishing=[])
+    party = _party(snapshot, plan, memory)
+    serves = party.serves
     ranked = sorted(_ranked(snapshot, plan, unbound_only=serves), key=_rank_and_age)
     chosen: list[_Ranked] = []
     lacking: list[str] = []
@@ -145,10 +132,33 @@ def look_at(snapshot: Snapshot, plan: Plan, memory: FloorMemory) -> Party:
     return party
 
 
-def order_of(party: Party) -> tuple[float, int, float, ServiceKey]:
+def _party(snapshot: Snapshot, plan: Plan, memory: FloorMemory) -> Party:
+    """Nothing of it is sorted into floor and climbs yet."""
+    groups = plan.groups
+    serves = all(groups[name].running >= number for name, number in _smallest(snapshot).items())
+    return Party(
+        snapshot, plan, memory, plan.key, str(plan.key),
+        standing=(-_priority(snapshot), _oldest(snapshot), plan.key),
+        serves=serves,
+        paused=snapshot.options.paused,
+        surplus=any(group.running > group.target for group in groups.values()),
+        idle=() if serves else tuple(_bound_needs(snapshot)),
+        climbs=[],
+        vanishing=[],
+    )  # fmt: skip
+
+
+def _bound_needs(snapshot: Snapshot) -> Iterator[tuple[Need, int]]:
+    for instance in snapshot.instances:
+        if instance.bound:
+            unbound = dict(instance.unbound)
+            yield from ((need, count - unbound.get(need, 0)) for need, count in instance.needs)
+
+
+def order_of(party: Party) -> tuple[float, tuple[int, float, ServiceKey]]:
     """Who goes first: what failed goes last, a trade that was begun is ended, then priority, age and name."""
     memory = party.memory
-    return (-1.0 if memory.evicted else memory.failed_at, -_priority(party.snapshot), _oldest(party), party.key)
+    return -1.0 if memory.evicted else memory.failed_at, party.standing
 
 
 def _priority(snapshot: Snapshot) -> int:
@@ -158,8 +168,8 @@ def _priority(snapshot: Snapshot) -> int:
     return max([instance.priority for instance in snapshot.instances], default=0)
 
 
-def _oldest(party: Party) -> float:
-    return min([instance.created for instance in party.snapshot.instances if _is_live(instance)], default=0.0)
+def _oldest(snapshot: Snapshot) -> float:
+    return min([instance.created for instance in snapshot.instances if _is_live(instance)], default=0.0)
 
 
 def may_be_taken_back(instance: Instance, policy: Policy) -> bool:
@@ -194,7 +204,7 @@ def _ranked(snapshot: Snapshot, plan: Plan, *, unbound_only: bool) -> Iterator[_
             continue
         move = moves.get(instance.uid)
         released = instance.pods - instance.gated > instance.bound
-        part = Part(instance, move is Admit or move is Complete, released)
+        part = Part(instance, instance.uid, instance.unbound, move is Admit or move is Complete, released)
         if move is Reclaim:
             yield _Ranked(instance, _LEAVING if released else _NO_HOPE, part)
         elif verdict.state is State.HELD and verdict.reason is Reason.WAITING_FOR_SCHEDULER:
@@ -240,7 +250,8 @@ def _add_floor(party: Party, chosen: Iterable[_Ranked], lacking: tuple[str, ...]
     if missing:
         bound = any(part.instance.bound for part in parts)
         needs = _joined(*[part.needs for part in missing])
-        party.floor = Floor(missing, needs, _joined(*[part.instance.needs for part in parts]), lacking, bound)
+        whole = _joined(*[part.instance.needs for part in parts])
+        party.floor = Floor(missing, needs, whole, lacking, bound, any(part.released for part in missing))
 
 
 _joined = lru_cache(maxsize=1 << 14)(joined)

@@ -82,12 +82,16 @@ def reserved(memory: FloorMemory) -> FloorMemory:
 
 def held(memory: FloorMemory, now: float) -> FloorMemory:
     """It does not fit."""
+    if memory.held_since and not (memory.admitted_since or memory.probe_since or memory.begun):
+        return memory
     since = memory.held_since or now
     return msgspec.structs.replace(memory, admitted_since=0.0, held_since=since, probe_since=0.0, begun=False)
 
 
 def idle(memory: FloorMemory) -> FloorMemory:
     """It waits for nothing that a clock could bring."""
+    if not (memory.admitted_since or memory.held_since or memory.probe_since or memory.begun):
+        return memory
     return msgspec.structs.replace(memory, admitted_since=0.0, held_since=0.0, probe_since=0.0, begun=False)
 
 

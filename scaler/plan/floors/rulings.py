@@ -5,6 +5,9 @@ Must not decide anything, and can only ever take away: it never adds an admissio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import StrEnum
+
 import msgspec
 
 from scaler.plan.model import (
@@ -25,40 +28,43 @@ Why = tuple[Reason, tuple[str, ...]]
 """The reason, and what it refers to."""
 
 
-class Ruling(msgspec.Struct):
-    """By uid of the instance."""
+class Fate(StrEnum):
+    """What becomes of an instance against the plan that its service would follow alone."""
 
-    held: dict[str, Why] = {}
-    taken_back: dict[str, Why] = {}
-    kept: dict[str, Why] = {}
+    HELD = "held"
+    TAKEN_BACK = "taken back"
+    KEPT = "kept"
     """Should be taken back and cannot be."""
-    evicted: dict[str, Why] = {}
+    EVICTED = "evicted"
+
+
+Ruling = dict[str, tuple[Fate, Why]]
+"""Of one service: by uid of the instance."""
 
 
 def applied(snapshot: Snapshot, plan: Plan, ruling: Ruling) -> Plan:
     """The plan that is left."""
-    lost = {action.uid for action in plan.actions if isinstance(action, Admit) and action.uid in ruling.held}
-    changed = ruling.held.keys() | ruling.taken_back.keys() | ruling.kept.keys() | ruling.evicted.keys()
+    fates = {uid: fate for uid, (fate, _) in ruling.items()}
+    lost = {one.uid for one in plan.actions if isinstance(one, Admit) and fates.get(one.uid) is Fate.HELD}
     leftovers = [one.uid for one in snapshot.instances if one.uid in lost and one.leftovers and one.made_by_us]
     groups = [verdict.group for verdict in plan.verdicts if verdict.uid in lost]
     return msgspec.structs.replace(
         plan,
         actions=(
-            *(action for action in plan.actions if not _is_against(action, ruling)),
+            *(action for action in plan.actions if not _is_against(action, fates)),
             *map(Reclaim, leftovers),
-            *map(Reclaim, ruling.taken_back),
-            *map(Evict, ruling.evicted),
+            *(Reclaim(uid) for uid, fate in fates.items() if fate is Fate.TAKEN_BACK),
+            *(Evict(uid) for uid, fate in fates.items() if fate is Fate.EVICTED),
         ),
-        verdicts=tuple([_verdict(one, ruling, lost) if one.uid in changed else one for one in plan.verdicts]),
+        verdicts=tuple([_verdict(one, *ruling[one.uid], lost) if one.uid in ruling else one for one in plan.verdicts]),
         groups={name: _without(group, groups.count(name)) for name, group in plan.groups.items()}
         if lost
         else plan.groups,
     )
 
 
-def _is_against(action: Action, ruling: Ruling) -> bool:
-    barred = action.uid in ruling.held or action.uid in ruling.taken_back
-    return barred and isinstance(action, Admit | Complete)
+def _is_against(action: Action, fates: Mapping[str, Fate]) -> bool:
+    return isinstance(action, Admit | Complete) and fates.get(action.uid) in (Fate.HELD, Fate.TAKEN_BACK)
 
 
 def _without(group: GroupPlan, lost: int) -> GroupPlan:
@@ -68,17 +74,11 @@ def _without(group: GroupPlan, lost: int) -> GroupPlan:
     return msgspec.structs.replace(group, admit=admit, beside=min(group.beside, admit))
 
 
-def _verdict(verdict: Verdict, ruling: Ruling, lost: set[str]) -> Verdict:
+def _verdict(verdict: Verdict, fate: Fate, why: Why, lost: set[str]) -> Verdict:
     """An instance with bound pods that must not be completed now keeps its state; only the reason is another."""
-    uid = verdict.uid
-    if uid in ruling.taken_back:
-        return _said(verdict, State.HELD, ruling.taken_back[uid])
-    if uid in ruling.held:
-        return _said(verdict, State.HELD if uid in lost else verdict.state, ruling.held[uid])
-    if uid in ruling.evicted:
-        return _said(verdict, State.TERMINATING, ruling.evicted[uid])
-    return _said(verdict, verdict.state, ruling.kept[uid])
-
-
-def _said(verdict: Verdict, state: State, why: Why) -> Verdict:
+    state = verdict.state
+    if fate is Fate.TAKEN_BACK or (fate is Fate.HELD and verdict.uid in lost):
+        state = State.HELD
+    elif fate is Fate.EVICTED:
+        state = State.TERMINATING
     return msgspec.structs.replace(verdict, state=state, reason=why[0], about=why[1])

@@ -15,7 +15,7 @@ from operator import add
 
 import msgspec
 
-from scaler.plan.room.capacity import PODS, Capacity, Kind, Need, Needs, Room, Taint, accepts, tolerates
+from scaler.plan.room.capacity import PODS, Capacity, Kind, Need, Needs, Room, Taint, Where, accepts, tolerates
 from scaler.plan.room.pools import Amounts, Ask, Pool
 from scaler.plan.room.promises import Placement, Promises
 from scaler.plan.room.seating import Search, Seat, greedily
@@ -44,7 +44,8 @@ class Board:
         self._pools: dict[tuple[Kind, tuple[Taint, ...]], Pool] = {}
         self._asks: dict[Need, Ask] = {}
         self._promises = Promises()
-        self._kinds: frozenset[Kind] | None = None
+        self._kinds = frozenset([room.kind for room in capacity.rooms])
+        self._candidates: dict[Where, frozenset[Kind]] = {}
         self._emptied: Board | None = None
         self._short_of: dict[Needs, Shortage] = {}
         """What did not fit stays so as long as nothing is given back."""
@@ -85,9 +86,13 @@ class Board:
 
     def candidates(self, needs: Needs) -> frozenset[Kind]:
         """The kinds of nodes that some of these pods may ever run on, whatever is free there: a static fact."""
-        if self._kinds is None:
-            self._kinds = frozenset(room.kind for room in self._capacity.rooms)
-        return frozenset(kind for kind in self._kinds if any(accepts(need.where, kind) for need, _ in needs))
+        return frozenset[Kind]().union(*[self._accepting(need.where) for need, _ in needs])
+
+    def _accepting(self, where: Where) -> frozenset[Kind]:
+        known = self._candidates.get(where)
+        if known is None:
+            known = self._candidates[where] = frozenset([kind for kind in self._kinds if accepts(where, kind)])
+        return known
 
     def could_ever(self, needs: Needs) -> bool:
         """Whether they would fit if every node were empty and well."""
@@ -133,9 +138,10 @@ class Board:
         amounts = tuple(sorted((self._index.get(name, -1), amount) for name, amount in need.requests if amount > 0))
         pools: tuple[Pool, ...] = ()
         if amounts and amounts[0][0] >= 0:
-            known = self._pools.items()
-            where = need.where
-            pools = tuple(pool for key, pool in known if accepts(where, key[0]) and tolerates(where, key[1]))
+            where, kinds = need.where, self._accepting(need.where)
+            pools = tuple([
+                pool for (kind, passing), pool in self._pools.items() if kind in kinds and tolerates(where, passing)
+            ])  # fmt: skip
         first = (amounts[0][1],) if amounts and amounts[0][0] == 0 else ()
         restriction = (len(pools), tuple((index, -amount) for index, amount in amounts), need)
         return Ask(need, amounts, pools, first, restriction)

@@ -70,10 +70,15 @@ class Node:
         self.free = free
 
 
+Choice = tuple[Amounts, int, int, "Pool"]
+"""Free amounts that hold a pod, less so many nodes with them, the pool's number and the pool: the least goes first, and
+among equals the pool with most such nodes, as others may need it."""
+
+
 class Pool:
     """Nodes that the same pods may run on."""
 
-    __slots__ = ("_order", "_slots", "_touched", "_untouched", "empty", "number", "occupants", "whole")
+    __slots__ = ("_best", "_order", "_slots", "_touched", "_untouched", "empty", "number", "occupants", "whole")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -88,6 +93,8 @@ class Pool:
         self.occupants: dict[Ask, dict[Any, None]] = {}
         """The seats here that are promised, by what sits there; kept by the promises."""
         self._slots: dict[tuple[int, int], int] = {}
+        self._best: dict[Ask, Choice | None] = {}
+        """Answers that are good until something is taken or given back."""
 
     def add(self, free: Amounts, allocatable: Amounts, count: int) -> None:
         """So many more nodes; nothing is taken yet. To be followed by `sort`."""
@@ -99,8 +106,14 @@ class Pool:
         self._untouched = dict(self.whole)
         self._order = sorted(self.whole)
 
-    def best(self, ask: Ask) -> Amounts | None:
+    def best(self, ask: Ask) -> Choice | None:
         """The least free amounts that hold the pod; None when no node does."""
+        if ask not in self._best:
+            free = self._least(ask)
+            self._best[ask] = None if free is None else (free, -self.count(free), self.number, self)
+        return self._best[ask]
+
+    def _least(self, ask: Ask) -> Amounts | None:
         order, amounts = self._order, ask.amounts
         for position in range(bisect_left(order, ask.first), len(order)):
             free = order[position]
@@ -119,7 +132,8 @@ class Pool:
 
     def count(self, free: Amounts) -> int:
         """How many nodes have exactly so much free."""
-        return self._untouched.get(free, 0) + len(self._touched.get(free, ()))
+        touched = self._touched.get(free)
+        return self._untouched.get(free, 0) + (len(touched) if touched else 0)
 
     def seats(self, ask: Ask) -> int:
         """How many such pods all nodes together hold, were they alone."""
@@ -174,6 +188,7 @@ class Pool:
         if not self.count(free):
             insort(self._order, free)
         node.free = free
+        self._best = {}
         self._touched.setdefault(free, {})[node] = None
 
     def _drop_if_none(self, free: Amounts) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 
 from scaler.plan.room.pools import Amounts, Ask, Pool
 
@@ -15,12 +14,14 @@ from scaler.plan.room.pools import Amounts, Ask, Pool
 def reach(pods: Iterable[Ask]) -> set[Pool]:
     """The pools of these pods, those of the pods that are promised seats there, and so on."""
     reached: set[Pool] = set()
-    waiting = [pool for ask in pods for pool in ask.pools]
+    waiting = list(set(pods))
+    seen = set(waiting)
     while waiting:
-        pool = waiting.pop()
-        if pool not in reached:
-            reached.add(pool)
-            waiting.extend(other for ask in pool.occupants for other in ask.pools)
+        found = set(waiting.pop().pools).difference(reached)
+        reached |= found
+        sitting = {ask for pool in found for ask in pool.occupants if ask not in seen}
+        seen |= sitting
+        waiting.extend(sitting)
     return reached
 
 
@@ -28,9 +29,13 @@ def may_help(pods: Sequence[Ask], pools: set[Pool]) -> bool:
     """False when moving is sure to be in vain: of some resource too little is left in all that can be reached, or
     there are too few seats for so much of it at once."""
     counts = Counter(pods)
+    asking = dict(counts)
+    for pool in pools:
+        for ask, seats in pool.occupants.items():
+            asking[ask] = asking.get(ask, 0) + len(seats)
     return all(
-        _slots_suffice(*ask.amounts[0], counts, set(ask.pools))
-        and _slots_suffice(*ask.amounts[0], counts, pools)
+        _slots_suffice(*ask.amounts[0], asking, set(ask.pools))
+        and _slots_suffice(*ask.amounts[0], asking, pools)
         and _sum_suffices(ask.amounts[0][0], counts, pools)
         for ask in counts
         if ask.amounts
@@ -42,15 +47,12 @@ def _sum_suffices(index: int, counts: Mapping[Ask, int], pools: Iterable[Pool]) 
     return asked <= sum(pool.sum(index) for pool in pools)
 
 
-def _slots_suffice(index: int, amount: int, counts: Mapping[Ask, int], pools: set[Pool]) -> bool:
+def _slots_suffice(index: int, amount: int, asking: Mapping[Ask, int], pools: set[Pool]) -> bool:
     """All pods that ask for at least so much and can sit nowhere else find a seat, were they alone."""
-    promised = ((ask, len(seats)) for pool in pools for ask, seats in pool.occupants.items())
-    asking = sum(
-        count
-        for ask, count in chain(counts.items(), promised)
-        if ask.amount_of(index) >= amount and pools.issuperset(ask.pools)
-    )
-    return asking <= sum(pool.slots(index, amount) for pool in pools)
+    wanted = sum([
+        count for ask, count in asking.items() if ask.amount_of(index) >= amount and pools.issuperset(ask.pools)
+    ])  # fmt: skip
+    return wanted <= sum([pool.slots(index, amount) for pool in pools])
 
 
 def all_alike(pools: set[Pool]) -> bool:

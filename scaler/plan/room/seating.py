@@ -52,19 +52,9 @@ def greedily(pods: Sequence[Ask]) -> list[Seat] | None:
 
 
 def best(ask: Ask) -> tuple[Amounts, Pool] | None:
-    """The least free amounts that hold the pod; among equals the pool with most such nodes, as others may need it."""
-    least: Amounts | None = None
-    chosen: list[Pool] = []
-    for pool in ask.pools:
-        free = pool.best(ask)
-        if free is None or (least is not None and free > least):
-            continue
-        if free != least:
-            least, chosen = free, []
-        chosen.append(pool)
-    if least is None:
-        return None
-    return least, chosen[0] if len(chosen) == 1 else max(chosen, key=lambda pool: (pool.count(least), -pool.number))
+    """The node that is fullest with the pod, as its free amounts and pool."""
+    found = min([choice for pool in ask.pools if (choice := pool.best(ask)) is not None], default=None)
+    return None if found is None else (found[0], found[3])
 
 
 class Search:

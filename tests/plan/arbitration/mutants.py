@@ -38,8 +38,8 @@ MUTANTS = (
         "missing = [part for part in parts if part.needs and part.released] or [part for part in parts if part.needs]",
     ),
     # 2
-    Mutant("the youngest first", PARTIES, "_oldest(party), party.key)", "-_oldest(party), party.key)"),
-    Mutant("priority does not matter", PARTIES, "-_priority(party.snapshot)", "0"),
+    Mutant("the youngest first", PARTIES, "_oldest(snapshot), plan.key)", "-_oldest(snapshot), plan.key)"),
+    Mutant("priority does not matter", PARTIES, "-_priority(snapshot)", "0"),
     Mutant("priority has no cap", PARTIES, "min(asked, snapshot.policy.max_service_priority)", "asked"),
     Mutant("ignores PriorityClasses", PARTIES, "[instance.priority for instance", "[0 for instance"),
     Mutant(
@@ -97,7 +97,12 @@ MUTANTS = (
     Mutant("a floor that nothing helps blocks", BLOCKADES, "self._board().fits(floor.needs) is None and", "True and"),
     Mutant("nothing is due back", BLOCKADES, "due_back=True", "due_back=False"),
     Mutant("a floor blocks everywhere", BLOCKADES, "if board.contended(needs, wanted)", "if True"),
-    Mutant("new climbs go before unbound ones", ARBITER, "if pair[1].released)", "if not pair[1].released)"),
+    Mutant(
+        "new climbs go before unbound ones",
+        ARBITER,
+        "if part.released is released:",
+        "if part.released is not released:",
+    ),
     # 4
     Mutant(
         "takes back what is bound",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scaler.plan.arbiter import Arbitration, arbitrate
 from scaler.plan.explain import words
 from scaler.plan.floors.invariants import arbitration_violations
+from scaler.plan.floors.looks import Looks
 from scaler.plan.invariants import violations
 from scaler.plan.model import (
     ArbiterMemory,
@@ -78,9 +79,9 @@ class Case(NamedTuple):
     memory: ArbiterMemory
     homes: dict[str, Room]
 
-    def arbitrate(self, *, backwards: bool = False) -> Arbitration:
+    def arbitrate(self, *, backwards: bool = False, looks: Looks | None = None) -> Arbitration:
         decided = self.decided[::-1] if backwards else self.decided
-        return arbitrate(decided, self.capacity, self.memory, now=NOW, policy=Policy(), homes=self.homes)
+        return arbitrate(decided, self.capacity, self.memory, now=NOW, policy=Policy(), homes=self.homes, looks=looks)
 
 
 @st.composite
@@ -123,6 +124,26 @@ def test_the_order_in_which_services_are_given_does_not_matter(case: Case) -> No
     assert case.arbitrate(backwards=True).plans == case.arbitrate().plans[::-1]
 
 
+@given(st.lists(cases(), min_size=1, max_size=4), st.data())
+@settings(max_examples=50, deadline=None)
+def test_what_is_kept_from_other_arbitrations_changes_no_answer(made: list[Case], data: st.DataObject) -> None:
+    looks = Looks()
+    nodes, decided = made[0].capacity, made[0].decided
+    for case in made:
+        decided = [new if data.draw(st.booleans()) else old for old, new in zip(decided, case.decided, strict=False)]
+        nodes = case.capacity if data.draw(st.booleans()) else nodes
+        mixed = case._replace(decided=decided, capacity=nodes)
+        assert mixed.arbitrate(looks=looks) == mixed.arbitrate()
+
+
+@given(cases())
+@settings(max_examples=40, deadline=None)
+def test_a_service_that_is_ruled_upon_as_before_has_the_very_same_plan(case: Case) -> None:
+    looks = Looks()
+    before, again = case.arbitrate(looks=looks), case.arbitrate(looks=looks)
+    assert all(new is old for new, old in zip(again.plans, before.plans, strict=True))
+
+
 @given(cases())
 @settings(max_examples=60, deadline=None)
 def test_everything_can_be_said_and_written_down(case: Case) -> None:
@@ -131,6 +152,18 @@ def test_everything_can_be_said_and_written_down(case: Case) -> None:
     written = msgspec.json.encode((outcome.plans, outcome.memory))
     assert msgspec.json.decode(written, type=tuple[tuple[Plan, ...], ArbiterMemory]) == (outcome.plans, outcome.memory)
     assert outcome.recheck_at == 0.0 or outcome.recheck_at > NOW
+
+
+def test_services_that_are_as_they_were_are_told_what_nodes_are_like_now() -> None:
+    worlds = [world((nodes,), "1P1D: p d", "1P1D: p d") for nodes in (2, 3, 8)]
+    pairs, looks = alone(worlds[0], state(worlds[0], "")), Looks()
+    said = []
+    for w in worlds:
+        nodes = capacity(w, state(w, ""))
+        plans = arbitrate(pairs, nodes, ArbiterMemory(), now=NOW, policy=Policy(), looks=looks).plans
+        said.append((len(plans[1].actions), plans[1].verdicts[0].about))
+    words_ = "needs 2 nodes with 1 free x/npu, {} there"
+    assert said == [(0, (words_.format(0),)), (0, (words_.format(1),)), (2, ())]
 
 
 def test_a_climb_that_overtakes_a_floor_is_called_what_it_is() -> None:
