@@ -105,8 +105,9 @@ def failover(teller: Teller) -> Tale:
         {"controller": "restart"}, {"api_fault": {"kind": "watches-cut"}},
         {"api_fault": {"kind": "errors", "share": 0.5, "lasting": 5}},
     ]  # fmt: skip
+    latest = teller.rng.choice([4.0, 4.0, 30.0])
     for _ in range(teller.rng.randint(1, 4)):
-        tale.events.append({"at": round(teller.rng.uniform(0.05, 30.0), 3), **teller.rng.choice(troubles)})
+        tale.events.append({"at": round(teller.rng.uniform(0.05, latest), 3), **teller.rng.choice(troubles)})
     return tale
 
 
