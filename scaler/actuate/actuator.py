@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from scaler.actuate.doubts import Doubts
 from scaler.actuate.gates import Gates
 from scaler.actuate.steps import Steps
 from scaler.actuate.writer import Writer, controller_uid
@@ -62,6 +63,7 @@ class Actuator:
     ) -> None:
         self._steps = Steps(writer, cache, expectations, clock)
         self._gates = Gates(writer, cache, expectations)
+        self._doubts = Doubts(writer, cache)
         self._writer = writer
         self._cache = cache
         self._expectations = expectations
@@ -83,10 +85,8 @@ class Actuator:
         if record is None or not self._is_made_here(record):
             return await self._let_go(key, action)
         match action:
-            case Admit():
-                return await self._make(key, record, undo=True)
-            case Complete():
-                return await self._make(key, record, undo=False)
+            case Admit() | Complete():
+                return await self._make_if_as_known(key, record, undo=isinstance(action, Admit))
             case Reclaim():
                 return await self._take_back(key, record)
             case Evict():
@@ -125,6 +125,15 @@ class Actuator:
 
     # admit, complete
 
+    async def _make_if_as_known(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
+        """A job that is not what was decided about any more is decided about anew."""
+        try:
+            if not await self._doubts.is_as_known(record):
+                return Outcome(record.uid)
+        except KubeError as error:
+            return Outcome(record.uid, failed=str(error))
+        return await self._make(key, record, undo=undo)
+
     async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
         """PodGroup first, because Volcano makes one of its own for a pod without; then the rest at once."""
         made: list[tuple[Resource, Object]] = []
@@ -136,6 +145,8 @@ class Actuator:
             return Outcome(record.uid, refused=f"no objects can be made of its spec: {error!r}")
         for batch in missing:
             errors = await self._create_all(key, batch, made)
+            if made:
+                self._doubts.made(record.uid)
             if errors:
                 break
         if not errors:
