@@ -117,7 +117,8 @@ class Replica:
                 self._witness.counts["decision"] += 1
                 for found in (*violations(snapshot, plan), *wrong(snapshot, plan)):
                     self._witness.fail(f"{name} {plan.key}: {found}")
-                self._witness.traded.update(action.uid for action in plan.actions if isinstance(action, Evict))
+                evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
+                self._witness.traded.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
                 if plan.actions:
                     actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
                     self._witness.note(f"{name} decides for {plan.key}: target {plan.target}: {actions}")
