@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS
+from scaler.kube.api import ASCEND_JOBS, EVENTS
 from scaler.kube.errors import KubeError, UnknownOutcomeError
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.apiserver.interceptor import Interceptor, Request
@@ -136,6 +136,78 @@ def test_while_nobody_answers_whether_a_job_is_there_nothing_is_made_and_then_it
             assert on.with_pods() == {"p0", "d0"}
 
     run(story())
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.1, 1.0])
+def test_what_somebody_deletes_as_often_as_it_is_made_is_made_with_pauses_and_the_reason_says_so(pause: float) -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            fighting = asyncio.create_task(fight(on, "p0", pause))
+            before = len(on.writes())
+            await on.settle(120)
+            fighting.cancel()
+            assert len(on.writes()) - before < 50 * 2
+            told = {event["message"] for event in on.cluster.peek(EVENTS) if event["reason"] == "CreateRefused"}
+            assert any("somebody deletes Pod p0-master-0 as often as it is made" in message for message in told)
+            await on.settle(300)
+            assert on.with_pods() == {"p0", "d0"}
+
+    run(story())
+
+
+def test_the_next_one_gets_the_turn_of_an_instance_that_somebody_deletes() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE, job("p1")) as on:
+            fighting = asyncio.create_task(fight(on, "p0", 0.1))
+            await on.settle(10)
+            assert ("p0", "CreateRefused") in on.events()
+            await on.start("p1", "d0")
+            fighting.cancel()
+            assert {on.reason("p1"), on.reason("d0")} == {"Running"}
+
+    run(story())
+
+
+async def fight(on: Rig, name: str, pause: float) -> None:
+    while True:
+        if on.pods_of(name):
+            await asyncio.sleep(pause)
+            await on.kill(name)
+        await asyncio.sleep(0.005)
+
+
+def test_a_few_bursts_of_deletions_are_healed_at_once_each() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            for _ in range(9):
+                await on.start("p0", "d0")
+                await on.kill("p0", "d0")
+                await on.settle(0.05)
+                assert on.with_pods() == {"p0", "d0"}
+
+    run(story())
+
+
+def test_what_the_scaler_takes_back_itself_again_and_again_puts_nothing_in_doubt() -> None:
+    async def story() -> None:
+        behind = Behind()
+        async with rig(*SERVICE, job("p1"), interceptor=behind) as on:
+            await on.start("p0", "d0")
+            for _ in range(12):
+                assert "p1" in on.with_pods()
+                await crash_loop(on, "d0", crashes=True)
+                assert "p1" not in on.with_pods()
+                await crash_loop(on, "d0", crashes=False)
+            assert behind.looks == 1
+
+    run(story())
+
+
+async def crash_loop(on: Rig, name: str, *, crashes: bool) -> None:
+    state = {"waiting": {"reason": "CrashLoopBackOff"}} if crashes else {"running": {}}
+    (pod,) = on.pods_of(name)
+    await on.status(pod, containerStatuses=[{"name": "ascend", "restartCount": 0, "ready": True, "state": state}])
+    await on.settle()
 
 
 def test_the_usual_way_of_a_service_asks_nothing() -> None:

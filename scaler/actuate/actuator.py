@@ -86,7 +86,7 @@ class Actuator:
             return await self._let_go(key, action)
         match action:
             case Admit() | Complete():
-                return await self._make_if_as_known(key, record, undo=isinstance(action, Admit))
+                return await self._make_if_it_helps(key, record, undo=isinstance(action, Admit))
             case Reclaim():
                 return await self._take_back(key, record)
             case Evict():
@@ -125,13 +125,16 @@ class Actuator:
 
     # admit, complete
 
-    async def _make_if_as_known(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
+    async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
         """A job that is not what was decided about any more is decided about anew."""
         try:
             if not await self._doubts.is_as_known(record):
                 return Outcome(record.uid)
         except KubeError as error:
             return Outcome(record.uid, failed=str(error))
+        words = self._doubts.in_vain(record.uid)
+        if words:
+            return Outcome(record.uid, refused=words) if undo else Outcome(record.uid, failed=words)
         return await self._make(key, record, undo=undo)
 
     async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
@@ -145,16 +148,18 @@ class Actuator:
             return Outcome(record.uid, refused=f"no objects can be made of its spec: {error!r}")
         for batch in missing:
             errors = await self._create_all(key, batch, made)
-            if made:
-                self._doubts.made(record.uid)
             if errors:
                 break
+        if made:
+            names = (f"{resource.kind} {obj['metadata']['name']}" for resource, obj in made)
+            self._doubts.made(record.uid, names)
         if not errors:
             return await self._let_go(key, Complete(record.uid)) if self._is_gated(record) else Outcome(record.uid)
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
             return Outcome(record.uid, failed=str(errors[0]))
         if undo and await self._undo(key, made):
+            self._doubts.forget(record.uid)
             return Outcome(record.uid, refused=_words(refusal))
         return Outcome(record.uid, failed=str(refusal))
 
@@ -226,6 +231,8 @@ class Actuator:
     async def _take_back(self, key: ServiceKey, record: JobRecord) -> Outcome:
         """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone."""
         unbound = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.node and not pod.terminating]
+        if unbound:
+            self._doubts.forget(record.uid)
         metas = [_meta(pod.namespace, pod.name, pod.uid, pod.resource_version) for pod in unbound]
         results = await _gather([self._delete(key, PODS, meta, exactly=True) for meta in metas])
         errors = [error for error in results if isinstance(error, KubeError)]
