@@ -22,7 +22,7 @@ from scaler.actuate.writer import Writer
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
 from scaler.election import Election, LeaseTiming
-from scaler.kube.api import NODES, KubeApi, Resource
+from scaler.kube.api import NODES, PODS, KubeApi, Resource
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.faults import Source
@@ -43,8 +43,13 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("app")
 
+ALONE = "no arbitration: each service decides alone"
+
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
+OUT_OF_TOUCH = 120.0
+"""Seconds of failures without a sign of life, after which what was read of nodes or pods is no ground for weighing
+services against each other. Longer than the longest pause between two tries, and a bookmark's minute."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
 PULSE = 5.0
@@ -91,6 +96,8 @@ class App:
         self.policy = _policy(settings)
         self._rng = rng
         self._on_synced = on_synced
+        self._unread = ""
+        """What of nodes and pods cannot be read now, in words; see `look_around`."""
         self.controller, self.reporter, self.rank_tables = self._build(observer)
         self.admission = _admission(self) if settings.webhook_port else None
 
@@ -132,7 +139,7 @@ class App:
             return "setting arbitration is off"
         if self.settings.namespaces:
             return "setting namespaces: what pods of other namespaces take of the nodes is not seen"
-        return "" if self.cache.sees_nodes else "the nodes may not be read"
+        return self._unread
 
     async def run(self) -> None:
         """Sync, become leader, decide. Any task that dies ends all of them."""
@@ -164,21 +171,31 @@ class App:
     async def _nodes(self) -> None:
         """The scaler works without nodes, too: nothing is known of their readiness then, nor what is free."""
         await _patiently([self.reflectors[NODES]])
-        self.look_for_nodes()
-        why = self.why_alone()
-        if why:
-            _log.warning("no arbitration: each service decides alone", why=why)
-        if not self.cache.sees_nodes:
-            _log.warning(
-                "nodes not seen: pods count as being on nodes that are Ready", why=self.reflectors[NODES].problem
-            )
+        before = self.why_alone()
+        self.look_around()
+        if before:  # by the settings, which change no more
+            _log.warning(ALONE, why=before)
 
-    def look_for_nodes(self) -> None:
-        """Whether the nodes may be read, as far as is known by now."""
-        sees_nodes = self.reflectors[NODES].synced.is_set()
+    def look_around(self) -> None:
+        """Whether nodes and pods can be read, as far as is known by now. A right may come late, and may go again."""
+        nodes, before = self.reflectors[NODES], self.why_alone()
+        sees_nodes = nodes.synced.is_set() and not _is_out_of_touch(nodes)
+        self._unread = self._what_is_unread()
         if sees_nodes != self.cache.sees_nodes:
             self.cache.set_sees_nodes(sees_nodes=sees_nodes)
-            self.queue.poke()
+            words = "nodes seen again" if sees_nodes else "nodes not seen: pods count as being on nodes that are Ready"
+            _log.warning(words, why=nodes.problem)
+        why = self.why_alone()
+        if why != before:
+            _log.warning(ALONE if why else "services are weighed against each other again", why=why)
+            for key in self.cache.service_keys():
+                self.queue.add(key)
+
+    def _what_is_unread(self) -> str:
+        if not self.reflectors[NODES].synced.is_set():
+            return "the nodes may not be read"
+        lost = [resource.plural for resource in (NODES, PODS) if _is_out_of_touch(self.reflectors[resource])]
+        return f"the {' and '.join(lost)} cannot be read any more" if lost else ""
 
     async def _fault_data(self) -> None:
         """Wait a little for fault reports, and say where they come from: the scaler also works without."""
@@ -193,6 +210,7 @@ class App:
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
         self.metrics.leader.set(1)
+        self.look_around()
         async with asyncio.TaskGroup() as tasks:
             beside = [self.reporter.run(), self.rank_tables.run(), self._resync()]
             if self.admission is not None:
@@ -232,7 +250,7 @@ class App:
             if self.admission is not None:
                 self._need("webhook", self.admission.problem)
             if self.controller.running:
-                self.look_for_nodes()  # the right to may come late
+                self.look_around()
             if len(self.queue) == 0 or not self.controller.running:
                 self.health.beat("decision loop")
             await asyncio.sleep(PULSE)
@@ -243,6 +261,10 @@ class App:
             self.health.wait_for(what, problem)
         else:
             self.health.has(what)
+
+
+def _is_out_of_touch(reflector: Reflector[Any, Any]) -> bool:
+    return reflector.failing_for() >= OUT_OF_TOUCH
 
 
 async def _patiently(reflectors: Sequence[Reflector[Any, Any]]) -> None:

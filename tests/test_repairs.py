@@ -146,7 +146,7 @@ def test_what_is_refused_again_and_again_is_told_once() -> None:
             assert quota.refused > before
             again = Counter(on.writes()) - told
             assert {write.split()[1] for write in again} == {"podgroups", "services", "pods"}
-            assert on.words("p0").startswith("Created CreateRefused: The API server refused to create it: exceeded")
+            assert on.words("p0").startswith("Created CreateRefused: Its creation was refused: exceeded")
 
     run(story())
 

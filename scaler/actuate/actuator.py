@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from scaler.actuate.doubts import Doubts
 from scaler.actuate.gates import Gates
 from scaler.actuate.steps import Steps
 from scaler.actuate.writer import Writer, controller_uid
@@ -62,6 +63,7 @@ class Actuator:
     ) -> None:
         self._steps = Steps(writer, cache, expectations, clock)
         self._gates = Gates(writer, cache, expectations)
+        self._doubts = Doubts(writer, cache)
         self._writer = writer
         self._cache = cache
         self._expectations = expectations
@@ -83,10 +85,8 @@ class Actuator:
         if record is None or not self._is_made_here(record):
             return await self._let_go(key, action)
         match action:
-            case Admit():
-                return await self._make(key, record, undo=True)
-            case Complete():
-                return await self._make(key, record, undo=False)
+            case Admit() | Complete():
+                return await self._make_if_it_helps(key, record, undo=isinstance(action, Admit))
             case Reclaim():
                 return await self._take_back(key, record)
             case Evict():
@@ -125,6 +125,18 @@ class Actuator:
 
     # admit, complete
 
+    async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
+        """A job that is not what was decided about any more is decided about anew."""
+        try:
+            if not await self._doubts.is_as_known(record):
+                return Outcome(record.uid)
+        except KubeError as error:
+            return Outcome(record.uid, failed=str(error))
+        words = self._doubts.in_vain(record.uid)
+        if words:
+            return Outcome(record.uid, refused=words) if undo else Outcome(record.uid, failed=words)
+        return await self._make(key, record, undo=undo)
+
     async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
         """PodGroup first, because Volcano makes one of its own for a pod without; then the rest at once."""
         made: list[tuple[Resource, Object]] = []
@@ -138,12 +150,16 @@ class Actuator:
             errors = await self._create_all(key, batch, made)
             if errors:
                 break
+        if made:
+            names = (f"{resource.kind} {obj['metadata']['name']}" for resource, obj in made)
+            self._doubts.made(record.uid, names)
         if not errors:
             return await self._let_go(key, Complete(record.uid)) if self._is_gated(record) else Outcome(record.uid)
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
             return Outcome(record.uid, failed=str(errors[0]))
         if undo and await self._undo(key, made):
+            self._doubts.forget(record.uid)
             return Outcome(record.uid, refused=_words(refusal))
         return Outcome(record.uid, failed=str(refusal))
 
@@ -215,6 +231,8 @@ class Actuator:
     async def _take_back(self, key: ServiceKey, record: JobRecord) -> Outcome:
         """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone."""
         unbound = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.node and not pod.terminating]
+        if unbound:
+            self._doubts.forget(record.uid)
         metas = [_meta(pod.namespace, pod.name, pod.uid, pod.resource_version) for pod in unbound]
         results = await _gather([self._delete(key, PODS, meta, exactly=True) for meta in metas])
         errors = [error for error in results if isinstance(error, KubeError)]

@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from scaler.kube.api import KubeApi, Object, PatchType, Resource
+from scaler.kube.api import KubeApi, Object, Page, PatchType, Resource
 from scaler.kube.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -75,6 +75,12 @@ class Writer:
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
         """GET, for a write that depends on what is there now."""
         return await self._send("get", resource, lambda: self._api.get(resource, namespace, name))
+
+    async def find(self, resource: Resource, namespace: str | None, name: str) -> Page[Object]:
+        """LIST of this one name: that nothing is there is an answer, too, and says as of which version."""
+        return await self._send(
+            "list", resource, lambda: self._api.list(resource, namespace, field_selector=f"metadata.name={name}")
+        )
 
     async def _existing(self, resource: Resource, namespace: str | None, body: Object, error: KubeError) -> Object:
         """The object that is there under the body's name, if it is ours. NotFoundError when none is."""

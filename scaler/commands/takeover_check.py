@@ -86,7 +86,7 @@ async def _observe(app: App) -> None:
         async with asyncio.timeout(PATIENCE):
             for resource, reflector in app.reflectors.items():
                 await listed(resource, reflector).wait()
-            app.look_for_nodes()
+            app.look_around()
         with suppress(TimeoutError):
             async with asyncio.timeout(REPORTS_PATIENCE):
                 for reports in app.reports:

@@ -47,6 +47,8 @@ class Store(Generic[R]):
         self._on_change = on_change
         self._records: dict[Name, R] = {}
         self._seen: dict[str | None, int] = {}
+        self._absent: dict[Name, int] = {}
+        """Names under which nothing existed at a version that is not reached yet."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -74,10 +76,12 @@ class Store(Generic[R]):
         """
         name = (record.namespace, record.name)
         old = self._records.get(name)
+        version = version_of(record.resource_version)
+        if version and version <= self._absent.get(name, 0):
+            return
         if old is not None:
             if old.resource_version == record.resource_version:
                 return
-            version = version_of(record.resource_version)
             if version and version < version_of(old.resource_version):
                 return
         self._records[name] = record
@@ -89,6 +93,17 @@ class Store(Generic[R]):
         if old is not None and old.uid == uid:
             del self._records[namespace, name]
             self._changed((namespace, name), old, None)
+
+    def absent(self, namespace: str, name: str, version: int) -> None:
+        """Somebody looked, and as of `version` there was no such object: what is told of it later, and is older, is
+        left out. Something newer that is known stays."""
+        old = self._records.get((namespace, name))
+        if old is not None and version_of(old.resource_version) > version:
+            return
+        if version > self.version:
+            self._absent[namespace, name] = version
+        if old is not None:
+            self.remove(namespace, name, old.uid)
 
     def retain(self, scope: str | None, names: Collection[Name]) -> None:
         """A complete list of `scope` held just `names`: whatever else is known there has gone unseen."""
@@ -104,6 +119,8 @@ class Store(Generic[R]):
         lowest = version if len(self._seen) == 1 else min(self._seen.values())
         if lowest > self.version:
             self.version = lowest
+            if self._absent:
+                self._absent = {name: until for name, until in self._absent.items() if until > lowest}
             for listener in self.listeners:
                 listener(None)
 

@@ -7,6 +7,7 @@ because the cluster misbehaves. It decides nothing about what it sees.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -72,6 +73,10 @@ class Reflector(Generic[T, R]):
         """What keeps the store from being up to date, for readiness and logs; "" when nothing does."""
         return "; ".join(feed.problem for feed in self._feeds if feed.problem)
 
+    def failing_for(self) -> float:
+        """Seconds for which nothing at all has arrived since some list or watch failed; 0.0 when none did."""
+        return max(0.0, asyncio.get_running_loop().time() - min(feed.failing_since for feed in self._feeds))
+
     @property
     def lists(self) -> int:
         """How often everything had to be listed, the first time included."""
@@ -117,6 +122,8 @@ class _Feed(Generic[T, R]):
         rng: random.Random,
     ) -> None:
         self.problem = "not listed yet"
+        self.failing_since = math.inf
+        """Loop time of the first failure since anything arrived."""
         self.lists = 0
         self.watches = 0
         self.events = 0
@@ -188,10 +195,15 @@ class _Feed(Generic[T, R]):
 
     def _listed(self) -> None:
         self.lists += 1
-        self.problem = ""
+        self._arrived()
         self._must_list = False
-        self._progress = True
         self._parent.listed()
+
+    def _arrived(self) -> None:
+        """The server has told something, if only that there is nothing new."""
+        self.problem = ""
+        self.failing_since = math.inf
+        self._progress = True
 
     async def _watch(self) -> None:
         """Take in events until the server ends the watch."""
@@ -214,8 +226,7 @@ class _Feed(Generic[T, R]):
 
     def _take(self, event: WatchEvent[T]) -> None:
         """One event; what a server repeats from before is left out, or it would bring deleted objects back."""
-        self.problem = ""
-        self._progress = True
+        self._arrived()
         version = version_of(event.resource_version)
         if version <= self._store.seen(self._scope):
             return
@@ -255,6 +266,7 @@ class _Feed(Generic[T, R]):
     def _complain(self, error: KubeError, lived: float) -> None:
         what = self._resource.plural + (f".{self._resource.group}" if self._resource.group else "")
         where = f" in {self._scope}" if self._scope else ""
+        self.failing_since = min(self.failing_since, asyncio.get_running_loop().time())
         if self._must_list and isinstance(error, NotFoundError | ForbiddenError):
             self._parent.synced_or_absent.set()
         if isinstance(error, NotFoundError):

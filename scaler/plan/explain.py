@@ -150,9 +150,7 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.WAITING_FOR_CAPACITY: _fixed("Waits for free nodes{colon}."),
     Reason.RECLAIMED: _reclaimed,
     Reason.NAME_TAKEN: _fixed("{about} already exists and belongs to another owner; it has to go first."),
-    Reason.CREATE_REFUSED: _fixed(
-        "The API server refused to create it: {about}; tried again on change and with pauses."
-    ),
+    Reason.CREATE_REFUSED: _fixed("Its creation was refused: {about}; tried again on change and with pauses."),
     Reason.JOB_INVALID: _fixed("No pods can be made of the job: {about}. Edit it, nothing needs to be deleted."),
     Reason.PAUSED: _fixed('Rule {rule} says mind-cluster/paused: "true"; remove the annotation to go on.'),
     Reason.TERMINATING: _fixed("Its pods are going away{colon}; it can start again when they are gone."),

@@ -269,7 +269,7 @@ def _serve_without_rule(members: list[Member], now: float) -> list[Action]:
     actions: list[Action] = []
     for member in members:
         # A training job above all is not ours, whatever it lacks; what others make was never held.
-        if member.instance.label_problem or not member.instance.made_by_us:
+        if member.instance.label_problem or not member.instance.made_by_us or member.step is not None:
             continue
         if member.state is State.HELD and why_not_admissible(member, now) is None:
             member.reason = _once_admitted(member)

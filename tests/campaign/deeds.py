@@ -28,6 +28,7 @@ FATES = {
     "node cordoned": NodeFate.CORDONED,
     "node back": NodeFate.READY,
 }
+UNDER = "node under it lost"
 _AT_ONCE = DeleteOptions(grace_period_seconds=0)
 OPERATOR: Object = {
     "apiVersion": "apps/v1", "kind": "Deployment",
@@ -65,6 +66,8 @@ class Deeds:
             await self._to_pods(event)
         elif event.what.startswith(("job ", "group label", "rule label", "name taken")):
             await self._to_job(event, self._world.service_of(event.subject))
+        elif event.what == UNDER:
+            await self._lose_node(self._pods_of(event.subject))
         elif event.what.startswith("rule "):
             await self._to_rule(event, next(s for s in self._world.services if s.name == event.subject))
         else:
@@ -93,12 +96,7 @@ class Deeds:
             await self._cluster.delete(DEPLOYMENTS, "mindx-dl", "ascend-operator-manager")
 
     async def _to_pods(self, event: Event) -> None:
-        namespace = self._world.service_of(event.subject).namespace
-        pods = [
-            pod
-            for pod in self._cluster.peek(PODS, namespace)
-            if any(owner["name"] == event.subject for owner in pod["metadata"].get("ownerReferences", ()))
-        ]
+        namespace, pods = self._world.service_of(event.subject).namespace, self._pods_of(event.subject)
         if event.what == "pod failed":
             pods = [pod for pod in pods if objects.node_of(pod)]
         if not pods:
@@ -110,6 +108,20 @@ class Deeds:
             else:
                 grace = None if event.what == "pod evicted" else 0
                 await self._cluster.delete(PODS, namespace, objects.name(pod), grace_period_seconds=grace)
+
+    def _pods_of(self, job: str) -> list[Object]:
+        return [
+            pod
+            for pod in self._cluster.peek(PODS, self._world.service_of(job).namespace)
+            if any(owner["name"] == job for owner in pod["metadata"].get("ownerReferences", ()))
+        ]
+
+    async def _lose_node(self, pods: list[Object]) -> None:
+        """The node of the first of these pods that runs is no longer ready."""
+        nodes = [objects.node_of(pod) for pod in pods if objects.phase(pod) == "Running"]
+        if not nodes:
+            raise NotFoundError(404, "NotFound", "no pod runs")
+        await self.fate(nodes[0], NodeFate.NOT_READY)
 
     async def _to_job(self, event: Event, service: Service) -> None:
         job = things.server_job(service, event.subject)

@@ -15,14 +15,16 @@ from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.cluster import SimCluster
 from tests.campaign import outside
-from tests.campaign.deeds import BROKEN, Deeds, edited
+from tests.campaign.deeds import BROKEN, UNDER, Deeds, edited
 from tests.campaign.gated_schedule import GatedSchedule, GatedService
 from tests.campaign.lives import Replica
 from tests.campaign.outside import Instance
 from tests.campaign.schedule import Event
 from tests.campaign.things import Ratio
 from tests.simulation.applying import apply
-from tests.simulation.kinds import ASCEND_JOBS, rule
+from tests.simulation.kinds import ASCEND_JOBS, GROUPS, rule
+
+DECODE = GROUPS[1]
 
 
 class GatedDeeds(Deeds):
@@ -50,6 +52,8 @@ class GatedDeeds(Deeds):
             await super()._do(event)
         elif event.what.startswith("rule "):
             await self._to_rule_of(service, event)
+        elif event.what == UNDER:
+            await self._lose_node(self._decode_pods(service))
         elif event.what.startswith(("pod ", "instance ")):
             await self._to_pods_of(service, event)
         else:
@@ -68,6 +72,10 @@ class GatedDeeds(Deeds):
         elif event.what == "applied anew":
             await apply(self._cluster, (), prune=self._applied[service.name])
         await self.apply(service)
+
+    def _decode_pods(self, service: GatedService) -> list[Object]:
+        found = [one for one in outside.instances(self._cluster) if (one.service, one.group) == (service.key, DECODE)]
+        return [pod for one in found for pod in one.pods]
 
     async def _to_pods_of(self, service: GatedService, event: Event) -> None:
         found = [one for one in outside.instances(self._cluster) if one.service == service.key]

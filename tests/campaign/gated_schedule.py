@@ -91,6 +91,7 @@ def gated_schedule(seed: int) -> GatedSchedule:
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
         lost_nodes=tuple(rng.sample(pool_nodes, rng.choice([0, 0, 0, 1]))),
+        gangs=True,
     )
 
 
@@ -173,6 +174,7 @@ def _events(
 _ROLLED = GatedService(Spot("a", "ns-a", pool="a"), SURGING, ((2, 1), (1, 1)), (3, 1), quota=False)
 ROLLOUT = GatedSchedule(
     seed=0, replicas=1, election=False, storm=60.0, weather=(), linger=0.0, stale_lists=0.0, lost_nodes=(),
+    gangs=True,
     world=World((), (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(f"a-{i}", labels={"pool": "a"}) for i in range(8)))),
     services=(_ROLLED,), events=(Event(30.0, "updated", "a", 2),),
 )  # fmt: skip

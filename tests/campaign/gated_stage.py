@@ -19,7 +19,8 @@ from tests.campaign.gated_deeds import GatedDeeds
 from tests.campaign.gated_judge import GatedJudge
 from tests.campaign.gated_schedule import GatedSchedule, GatedService
 from tests.campaign.quota import QUOTA, Quota, hold_for_quota
-from tests.campaign.stage import QUEUE, Result, Stage
+from tests.campaign.schedule import Schedule
+from tests.campaign.stage import QUEUE, Result, Stage, play
 from tests.simulation.kinds import ASCEND_JOBS
 from tests.simulation.kinds_stage import machines, makers
 
@@ -27,6 +28,13 @@ from tests.simulation.kinds_stage import machines, makers
 def play_gated(made: GatedSchedule, *, keep_trace: bool = False) -> Result:
     """As tests.campaign.stage.play."""
     return loop.run(GatedStage(made, keep_trace=keep_trace).play(), seed=made.seed)
+
+
+def play_any(made: Schedule, *, keep_trace: bool = False) -> Result:
+    """Whoever makes the pods in it."""
+    if isinstance(made, GatedSchedule):
+        return play_gated(made, keep_trace=keep_trace)
+    return play(made, keep_trace=keep_trace)
 
 
 class GatedStage(Stage):
@@ -57,7 +65,7 @@ class GatedStage(Stage):
             return self.cluster.client(name)
 
         others = [Quota(api("quota"), self.clock), *makers(api("makers"), self.clock)]
-        everybody = [*others, *machines(api("machines"), self.clock, self._made.seed)]
+        everybody = [*others, *machines(api("machines"), self.clock, self._made.seed, gangs=self._made.gangs)]
         return [actor.run for actor in everybody]
 
     async def _storm(self) -> None:

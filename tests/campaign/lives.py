@@ -13,7 +13,7 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.election import LeadershipLost
 from scaler.plan.invariants import violations
-from scaler.plan.model import Plan, Snapshot
+from scaler.plan.model import Evict, Plan, Snapshot
 from scaler.settings import Settings
 from tests.campaign.client import Life, settled
 from tests.campaign.view import wrong
@@ -117,6 +117,8 @@ class Replica:
                 self._witness.counts["decision"] += 1
                 for found in (*violations(snapshot, plan), *wrong(snapshot, plan)):
                     self._witness.fail(f"{name} {plan.key}: {found}")
+                evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
+                self._witness.traded.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
                 if plan.actions:
                     actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
                     self._witness.note(f"{name} decides for {plan.key}: target {plan.target}: {actions}")

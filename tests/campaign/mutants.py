@@ -21,8 +21,9 @@ from scaler.actuate import actuator, gates, writer
 from scaler.observe import cache, expectations, instances, pod_instances, queue, store, watch
 from scaler.plan import groups, planner
 from scaler.report import outbox
+from tests.campaign.aimed import FAMILIES
 from tests.campaign.gated_schedule import ROLLOUT, gated_schedule
-from tests.campaign.gated_stage import play_gated
+from tests.campaign.gated_stage import play_any, play_gated
 from tests.campaign.schedule import schedule
 from tests.campaign.stage import Result, play
 
@@ -35,6 +36,8 @@ class Mutant(NamedTuple):
     where: str
     old: str
     new: str
+    aimed: str = ""
+    """Histories that bring it about (tests.campaign.aimed); "": random ones."""
 
 
 NEVER = "if False and "
@@ -42,7 +45,7 @@ NEVER = "if False and "
 MUTANTS = (
     Mutant("own writes count as seen at once", expectations, "Expectations.settled", "key not in self._open", "True"),
     Mutant("pods are deleted whatever their version", actuator, "Actuator._delete",
-           'meta["resourceVersion"] if exactly else ""', '""'),
+           'meta["resourceVersion"] if exactly else ""', '""', aimed="race"),
     Mutant("pods are deleted whatever their uid", actuator, "Actuator._delete", 'uid=meta["uid"]', 'uid=""'),
     Mutant("410 never lists again", watch, "_Feed._delay", "self._must_list = True", "self._must_list = False"),
     Mutant("a watch resumes at now", watch, "_Feed._watch", "self.watches += 1",
@@ -53,8 +56,9 @@ MUTANTS = (
     Mutant("a stale list is believed", watch, "_Feed._refuse_stale", "if version_of", f"{NEVER}version_of"),
     Mutant("repeated events are taken in again", watch, "_Feed._take", "if version <=", f"{NEVER}version <="),
     Mutant("an older record replaces a newer", store, "Store.apply", "if version and version <", f"{NEVER}version <"),
-    Mutant("decides before everything is listed", app, "App._synced", "await reflector.synced.wait()", "pass"),
-    Mutant("reclaims what is bound", planner, "_reclaim", "if not m.instance.bound", ""),
+    Mutant("decides before everything is listed", app, "App._synced",
+           "await listed(resource, reflector).wait()", "pass"),
+    Mutant("reclaims what is bound", planner, "_reclaim", "if not m.instance.bound", "", aimed="half-bound"),
     Mutant("deletes what is bound", actuator, "Actuator._take_back", "if not pod.node and", "if"),
     Mutant("never reclaims", planner, "_act", "missing=missing and snapshot.policy.reclaim", "missing=False"),
     Mutant("a PodGroup goes unseen pods or not", actuator, "Actuator._delete_group", "if pod:", f"{NEVER}pod:"),
@@ -64,7 +68,7 @@ MUTANTS = (
            "pass"),
     Mutant("what is dirtied while processed is lost", queue, "WorkQueue.done", "if key in", f"{NEVER}key in"),
     Mutant("rechecks never come", controller, "Controller._settle", "if made.recheck_at:", "if False:"),
-    Mutant("nodes that change are not looked at", cache, "Cache._on_node", "self.mark(uid)", "pass"),
+    Mutant("nodes that change are not looked at", cache, "Cache._on_faults", "self.mark(uid)", "pass"),
     Mutant("what waits counts as running", planner, "counts_as_running",
            "if state is State.RUNNING:", "if state in (State.RUNNING, State.ADMITTED):"),
     Mutant("the newest ratio is aimed at first", planner, "choose_target", "Target(satisfied_from - 1,",
@@ -88,14 +92,16 @@ GATED = (
            "(rollout.newest < rollout.outdated and lasting < self.target)", "True"),
     Mutant("late members are forgotten", planner, "_is_incomplete", "lacks = i.gated > 0 or", "lacks ="),
     Mutant("takes back what got bound meanwhile", gates, "Gates._delete", "resource_version=pod.resource_version",
-           'resource_version=""'),
-    Mutant("reclaims bound instances of others", planner, "_reclaim", "if not m.instance.bound", ""),
+           'resource_version=""', aimed="gated-race"),
+    Mutant("reclaims bound instances of others", planner, "_reclaim", "if not m.instance.bound", "",
+           aimed="gated-half-bound"),
     Mutant("forgets what was told by a pod that has gone", pod_instances, "PodInstances._remove",
            "del pods[record.name]", "pass"),
     Mutant("an instance comes back admitted", planner, "_look_at", "state = state_of(instance, memory, now, policy)",
            "state = state_of(instance, memory, now, policy)\n"
            "    state = State.ADMITTED if state is State.HELD and instance.pods and remembered.whole else state"),
-    Mutant("revisions are not told apart", instances, "_is_outdated", "newest != place.revision", "False"),
+    Mutant("revisions are not told apart", instances, "_is_outdated", "newest != place.revision", "False",
+           aimed="rollout"),
 )  # fmt: skip
 """Played on services whose pods others make."""
 
@@ -133,6 +139,8 @@ def killed_by(mutant: Mutant, *, most: int, first: int = 0) -> tuple[int, str]:
 
 def _result(mutant: Mutant, number: int, *, is_first: bool) -> Result:
     """Mistakes with gates first meet a rollout, which few schedules have room for."""
+    if mutant.aimed:
+        return play_any(FAMILIES[mutant.aimed](number))
     if mutant in GATED:
         return play_gated(ROLLOUT if is_first else gated_schedule(number))
     return play(schedule(number))

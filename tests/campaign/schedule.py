@@ -66,6 +66,8 @@ class Schedule(msgspec.Struct, frozen=True):
     """Share of the lists that are answered with what the same client was told before."""
     lost_nodes: tuple[str, ...]
     """Nodes that never come back."""
+    gangs: bool
+    """Whether the scheduler binds gangs whole; otherwise each pod for itself."""
 
 
 def schedule(seed: int) -> Schedule:
@@ -88,6 +90,7 @@ def schedule(seed: int) -> Schedule:
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
         lost_nodes=tuple(rng.sample(pool_nodes, rng.choice([0, 0, 0, 1, 2]) % (len(pool_nodes) + 1))),
+        gangs=True,
     )
 
 

@@ -41,7 +41,7 @@ PATIENCE = 3600.0
 """Seconds after the storm within which that must happen."""
 FRESH = 20.0
 """Seconds in which a fresh life has looked at everything."""
-STORM_WRITES = (100, 50)
+STORM_WRITES = (100, 30)
 """Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance."""
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
@@ -153,7 +153,7 @@ class Stage:
             return self.cluster.client(name)
 
         return [
-            GangScheduler(api("scheduler"), self.clock).run,
+            GangScheduler(api("scheduler"), self.clock, gangs=self._made.gangs).run,
             Kubelet(api("kubelet"), self.clock, timings=TIMINGS, seed=self._made.seed).run,
             FaultActor(api("fault-actor"), self.clock, detection=2.0, grace_over_time=60.0).run,
             MindIEController(api("mindie"), self.clock, patience=15.0).run,

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from scaler.plan.model import Admit, Instance, Plan, Snapshot
+from scaler.plan.model import Admit, Evict, Instance, Plan, Snapshot
 from scaler.rules.rule import Ratio
 
 
 def wrong(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    """Each admission that the contract does not allow on this snapshot."""
+    """Each admission and each trade that the contract does not allow on this snapshot."""
     if snapshot.rule is None:
         return
+    yield from _wrong_trades(snapshot, plan)
     admitted = {action.uid for action in plan.actions if isinstance(action, Admit)}
     ratio = _target(snapshot, list(snapshot.rule.ratios))
     for group in snapshot.rule.groups:
@@ -28,6 +29,17 @@ def wrong(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
                 f"S1 anew: {len(more)} of {group} admitted beside {before}, though the target is {ratio.counts}: "
                 f"{', '.join(instance.name for instance in more)}"
             )
+
+
+def _wrong_trades(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """3.6: one at a time, while nobody is served, and never below the smallest ratio."""
+    evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
+    floor = snapshot.rule.ratios[-1].counts if snapshot.rule else {}
+    runs = Counter(one.group for one in snapshot.instances if _runs(one))
+    serves = all(runs[group] >= number for group, number in floor.items())
+    for one in snapshot.instances:
+        if one.uid in evicted and (serves or len(evicted) > 1 or runs[one.group] <= floor.get(one.group or "", 0)):
+            yield f"3.6 anew: {one.name} is evicted though {dict(runs)} run and {floor} is the smallest ratio"
 
 
 def _places(out: list[Instance]) -> int:

@@ -24,6 +24,7 @@ from scaler.kube.api import (
 )
 from scaler.sim.apiserver.interceptor import Request
 from scaler.sim.apiserver.store import Change
+from scaler.sim.stories.claims import claim_of
 from scaler.workloads.run_policy import ROUNDS_ANNOTATION
 from tests.campaign.releases import RULE, held, wrong_group_patch, wrong_patch
 
@@ -58,6 +59,8 @@ class Witness:
         """uid of every pod that named a rule itself."""
         self.released: Callable[[Object, str], None] = lambda _pod, _what: None
         """Called with each pod from which our gate was taken, just after."""
+        self.traded: set[str] = set()
+        """uid and name of every instance that some decision evicts: its pods may be deleted though bound (3.6)."""
         self._writers: list[str] = []
         """Lives in the order of their first effective write."""
 
@@ -167,7 +170,7 @@ class Witness:
         elif request.verb != "delete" or change.resource != PODS:
             self.fail(f"S8: {what}: not the scaler's to change")
         elif before["spec"].get("nodeName"):
-            self.fail(f"S3: {what}: bound to {before['spec']['nodeName']}")
+            self._bound_pod_deleted(before, claim_of(before, {}).instance, what)
 
     def _instance_object(self, change: Change, what: str) -> None:
         subject = change.after.object if change.before is None else change.before.object
@@ -180,7 +183,13 @@ class Witness:
         if not gone:
             self.fail(f"S8: {what}: only created and deleted objects were promised")
         elif change.resource == PODS and subject["spec"].get("nodeName"):
-            self.fail(f"S3: {what}: bound to {subject['spec']['nodeName']}")
+            self._bound_pod_deleted(subject, controller_of(subject), what)
+
+    def _bound_pod_deleted(self, pod: Object, instance: str, what: str) -> None:
+        if not self.traded.isdisjoint({instance, controller_of(pod), pod["metadata"]["uid"]}):
+            self.counts["trade"] += 1
+        else:
+            self.fail(f"S3: {what}: bound to {pod['spec']['nodeName']}")
 
     def _job(self, change: Change, what: str) -> None:
         labels = change.after.object["metadata"].get("labels", {})

@@ -21,7 +21,7 @@ from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.workloads.gates import GATE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.proxy import LOST, Fault, proxied, status
-from tests.control_plane.scaler_process import LEASE, NAMESPACE, USER, install, scaler
+from tests.control_plane.scaler_process import NAMESPACE, USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until
 
 pytestmark = [
@@ -33,30 +33,30 @@ pytestmark = [
     ),
 ]
 
-_ALONE = (*LEASE, "--no-arbitration")
-"""The story is one of services that each decide alone: one of its admissions finds no node."""
 _CONTAINER = {"name": "ascend", "image": "none", "imagePullPolicy": "Sometimes"}  # no such policy
 _ODD_LABELS = {"app": "mindie-ms-server", "jobID": "odd", "framework": "pytorch"}
-_OTHERS_POD: Object = {
-    "apiVersion": PODS.api_version,
-    "kind": PODS.kind,
-    "metadata": {
-        "name": "others",
-        "namespace": "mindie",
-        "labels": {"mind-cluster/scaling-rule": "scaling-rule", "mind-cluster/group-name": "group1", "jobID": "others"},
-    },
-    "spec": {
-        "schedulerName": "volcano",
-        "schedulingGates": [{"name": GATE}],
-        "containers": [{"name": "main", "image": "none"}],
-    },
-}
+_OTHERS = ("group0", "group1")
+"""A pod for each group of the rule: half a service would be held, because the example's has nodes in common with it."""
 _ODD_JOB: Object = {
     "apiVersion": ASCEND_JOBS.api_version,
     "kind": ASCEND_JOBS.kind,
     "metadata": {"name": "odd-policy", "namespace": "odd", "labels": _ODD_LABELS},
     "spec": {"replicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [_CONTAINER]}}}}},
 }
+
+
+def _others_pod(group: str) -> Object:
+    labels = {"mind-cluster/scaling-rule": "scaling-rule", "mind-cluster/group-name": group, "jobID": "others"}
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {"name": f"others-{group}", "namespace": "mindie", "labels": labels},
+        "spec": {
+            "schedulerName": "volcano",
+            "schedulingGates": [{"name": GATE}],
+            "containers": [{"name": "main", "image": "none"}],
+        },
+    }
 
 
 class Right(NamedTuple):
@@ -102,7 +102,7 @@ def test_without_the_right_to_finalizers_owner_references_are_refused(plane: Con
 
 async def _refusal(plane: ControlPlane, kubeconfig: Path, folder: Path) -> str:
     """Why the example's first instance gets no pods."""
-    async with staged(plane) as stage, scaler(folder, kubeconfig, flags=_ALONE):
+    async with staged(plane) as stage, scaler(folder, kubeconfig):
         await stage.apply()
         await until(lambda: _is_refused(stage, "mindie-server-d0"), "d0 is refused", stage.views)
         found = await stage.api.get(ASCEND_JOBS, "mindie", "mindie-server-d0")
@@ -120,10 +120,7 @@ async def _tell(plane: ControlPlane, folder: Path) -> None:
     async with proxied(plane.port, plane.authority) as proxy, staged(plane, npu_nodes=2) as stage:
         proxy.judge = _Once()
         kubeconfig = plane.grant(NAMESPACE, "mind-cluster-scaler", server=proxy.url)
-        async with (
-            scaler(folder, kubeconfig, name="one", flags=_ALONE),
-            scaler(folder, kubeconfig, name="two", flags=_ALONE),
-        ):
+        async with scaler(folder, kubeconfig, name="one"), scaler(folder, kubeconfig, name="two"):
             await _live(stage, plane)
 
 
@@ -140,9 +137,12 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     await stage.runs(group0=1, group1=1)
     await until(lambda: _events_were_counted(plane), "an event is told again", stage.views)
 
-    await stage.api.create(PODS, "mindie", _OTHERS_POD)
-    await until(lambda: _is_released(stage, "others"), "a pod that somebody else created is released")
-    await stage.api.delete(PODS, "mindie", "others")
+    for group in _OTHERS:
+        await stage.api.create(PODS, "mindie", _others_pod(group))
+    for group in _OTHERS:
+        await until(lambda name=f"others-{group}": _is_released(stage, name), "what somebody else created is released")
+    for group in _OTHERS:
+        await stage.api.delete(PODS, "mindie", f"others-{group}")
 
     plane.kubectl("create", "namespace", "odd")
     await stage.api.create(ASCEND_JOBS, "odd", _ODD_JOB)

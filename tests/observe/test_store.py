@@ -50,6 +50,32 @@ def test_a_successor_replaces_an_object_whose_deletion_was_not_seen() -> None:
     assert changes[-1] == (old, new)
 
 
+def test_what_was_found_absent_does_not_come_back_by_what_is_told_of_it_late() -> None:
+    store, changes = a_store()
+    seen, late = a_record("a", 5), a_record("a", 8)
+    store.apply(seen)
+    store.absent("ns", "a", 9)
+    store.apply(late)
+    assert (changes[-1], len(store)) == ((seen, None), 0)
+
+
+def test_what_exists_since_it_was_found_absent_is_known() -> None:
+    store, _ = a_store()
+    new = a_record("a", 10, uid="new")
+    store.absent("ns", "a", 9)
+    store.apply(new)
+    store.absent("ns", "a", 9)
+    assert list(store.values()) == [new]
+
+
+def test_once_everything_is_seen_up_to_then_nothing_is_remembered_of_what_was_absent() -> None:
+    store, _ = a_store("ns")
+    store.absent("ns", "a", 9)
+    store.advance("ns", 9)
+    store.absent("ns", "b", 9)
+    assert store._absent == {}
+
+
 def test_a_complete_list_deletes_within_its_namespace_only() -> None:
     store, _ = a_store("x", "y")
     for namespace in "xy":

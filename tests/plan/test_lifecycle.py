@@ -12,7 +12,7 @@ from scaler.plan import lifecycle
 from scaler.plan.invariants import violations
 from scaler.plan.life import CleanPods, Expire, FailedPod, Finish, Life, Outcome, Record, Remove, Resize, RunPolicy
 from scaler.plan.lifecycle import next_step, recheck_at
-from scaler.plan.model import Instance, Reason, State
+from scaler.plan.model import Instance, Reason, ServiceKey, State
 from scaler.plan.planner import plan
 from tests.builders import NOW, instance, rule, snapshot
 
@@ -40,6 +40,13 @@ def test_an_instance_that_is_whole_is_noted_once() -> None:
 
 def test_the_count_of_ascend_operator_is_carried_on() -> None:
     assert next_step(living(version=4), NOW) == Record("uid-p0", 5)
+
+
+@pytest.mark.parametrize("service", [{"rule": rule("1P")}, {"rule": None, "key": ServiceKey("default", "", "mindie")}])
+def test_an_instance_with_a_step_to_take_gets_back_what_it_lacks_after_that(service: dict[str, Any]) -> None:
+    lacks_its_pod_group = instance("p0", State.RUNNING, life=Life(version=0), stripped=True)
+    made, _ = plan(snapshot(instances=(lacks_its_pod_group,), **service))
+    assert made.actions == (Record("uid-p0", 1),)
 
 
 def test_what_was_never_whole_is_no_round_so_a_reclaim_costs_none() -> None:

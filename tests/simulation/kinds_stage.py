@@ -63,11 +63,11 @@ def makers(api: KubeApi, clock: Clock) -> list[Actor]:
     ]  # fmt: skip
 
 
-def machines(api: KubeApi, clock: Clock, seed: int) -> list[Actor]:
+def machines(api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True) -> list[Actor]:
     faults = FaultActor(api, clock, detection=2.0, grace_over_time=60.0)
     nodes = NodeLifecycle(api, clock, eviction=30.0, orphan=20.0)
     kubelet = Kubelet(api, clock, timings=TIMINGS, seed=seed)
-    return [GangScheduler(api, clock), kubelet, faults, nodes, GarbageCollector(api)]
+    return [GangScheduler(api, clock, gangs=gangs), kubelet, faults, nodes, GarbageCollector(api)]
 
 
 class KindsStage:

@@ -1,0 +1,120 @@
+"""Histories aimed at what random ones rarely meet: a bind that the scaler does not see, half-bound instances, rollouts.
+
+Pure, like tests.campaign.schedule; a seed chooses kinds, numbers and moments, never what the history is about.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from scaler.sim.actors.nodes import NodeSpec
+from scaler.sim.apiserver.interceptor import Fault
+from tests.campaign.gated_schedule import GatedSchedule, GatedService
+from tests.campaign.schedule import Event, Schedule, Weather
+from tests.campaign.things import CPU_NODE, Ratio, Service, World
+from tests.simulation import kinds
+from tests.simulation.kinds import Kind, Spot
+
+RACED = (kinds.DEPLOYMENTS, kinds.LEADER_WORKER_SETS, kinds.MIXED, kinds.STORM_STATELESS, kinds.INSTANCE_SETS)
+OF_SEVERAL_PODS = (kinds.LEADER_WORKER_SETS,)
+ROLLED = (kinds.DEPLOYMENTS, kinds.MIXED)
+"""Nothing of their prefill group may be missing in a rollout: it goes on only when a newest one runs beside."""
+STORM = 90.0
+SPARE = "a-spare-"
+
+
+def race(seed: int) -> Schedule:
+    """A surplus instance is bound, and while the scaler's watch of pods is behind, another group loses its node."""
+    rng = random.Random(f"race-{seed}")
+    ladder, pods = _one_to_spare(rng), (rng.randint(1, 3), rng.randint(1, 2))
+    service = Service("a", "mindie", "a", ladder, ladder[0], pods, mindie=False)
+    nodes = _nodes(service.nodes_for(ladder[-1]), spare=pods[0])
+    return _schedule(seed, World((service,), nodes), _bind_unseen(rng, nodes, "a-d0"), lag=True)
+
+
+def half_bound(seed: int) -> Schedule:
+    """Without gangs, some pods of a surplus instance are bound and others wait when another group loses its node."""
+    rng = random.Random(f"half-bound-{seed}")
+    ladder, pods = _one_to_spare(rng), (rng.randint(2, 3), rng.randint(1, 2))
+    service = Service("a", "mindie", "a", ladder, ladder[0], pods, mindie=False)
+    nodes = _nodes(service.nodes_for(ladder[-1]), spare=pods[0] - 1)
+    return _schedule(seed, World((service,), nodes), _bind_unseen(rng, nodes, "a-d0"), gangs=False)
+
+
+def gated_race(seed: int) -> GatedSchedule:
+    """`race` for pods that others make."""
+    rng = random.Random(f"gated-race-{seed}")
+    service = _gated(rng.choice(RACED), _one_to_spare(rng))
+    nodes = _nodes(service.kind.nodes_for(service.ladder[-1]), spare=service.kind.pods[0])
+    return _gated_schedule(seed, service, nodes, _bind_unseen(rng, nodes, "a"), lag=True)
+
+
+def gated_half_bound(seed: int) -> GatedSchedule:
+    """`half_bound` for pods that others make."""
+    rng = random.Random(f"gated-half-bound-{seed}")
+    service = _gated(rng.choice(OF_SEVERAL_PODS), _one_to_spare(rng))
+    nodes = _nodes(service.kind.nodes_for(service.ladder[-1]), spare=1)
+    return _gated_schedule(seed, service, nodes, _bind_unseen(rng, nodes, "a"), gangs=False)
+
+
+def rollout(seed: int) -> GatedSchedule:
+    """An update of a service none of whose instances is held, with nodes for the newest beside the outdated."""
+    rng = random.Random(f"rollout-{seed}")
+    largest = (rng.randint(1, 3), rng.randint(1, 2))
+    ladder = tuple(dict.fromkeys((largest, (1, 1))))
+    service = _gated(rng.choice(ROLLED), ladder)
+    nodes = _nodes(2 * service.kind.nodes_for(largest), spare=0)
+    events = [Event(round(rng.uniform(20, 40), 1), "updated", "a", 2)]
+    if rng.random() < 0.5:
+        events.append(Event(round(rng.uniform(40, 80), 1), "updated", "a", 3))
+    return _gated_schedule(seed, service, nodes, tuple(events))
+
+
+FAMILIES: dict[str, Callable[[int], Schedule]] = {
+    "race": race, "half-bound": half_bound, "gated-race": gated_race, "gated-half-bound": gated_half_bound,
+    "rollout": rollout,
+}  # fmt: skip
+
+
+def _one_to_spare(rng: random.Random) -> tuple[Ratio, Ratio]:
+    """The larger ratio has one prefill instance more."""
+    prefill = rng.randint(1, 2)
+    return (prefill + 1, 1), (prefill, 1)
+
+
+def _nodes(number: int, *, spare: int) -> tuple[NodeSpec, ...]:
+    names = [f"a-{index}" for index in range(number)] + [f"{SPARE}{index}" for index in range(spare)]
+    return (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(name, labels={"pool": "a"}) for name in names))
+
+
+def _bind_unseen(rng: random.Random, nodes: tuple[NodeSpec, ...], victim: str) -> tuple[Event, ...]:
+    """The spare nodes open at 30 s, and some seconds later a node under the victim is lost."""
+    spare = [node.name for node in nodes if node.name.startswith(SPARE)]
+    lost = Event(round(30 + rng.uniform(1.5, 4.0), 2), "node under it lost", victim)
+    closed = [Event(0.0, "node cordoned", name) for name in spare]
+    return (*closed, *(Event(30.0, "node back", name) for name in spare), lost)
+
+
+_BEHIND = Weather("lag of Pod", 29.0, 30.0, 1.0, Fault.LAG, ("watch",), ("Pod",), 10.0)
+
+
+def _gated(kind: Kind, ladder: tuple[Ratio, ...]) -> GatedService:
+    return GatedService(Spot("a", "ns-a", pool="a"), kind, ladder, ladder[0], quota=False)
+
+
+def _schedule(seed: int, world: World, events: tuple[Event, ...], *, lag: bool = False, gangs: bool = True) -> Schedule:
+    return Schedule(
+        seed=seed, world=world, replicas=1, election=False, storm=STORM, events=events,
+        weather=(_BEHIND,) if lag else (), linger=0.0, stale_lists=0.0, lost_nodes=(), gangs=gangs,
+    )  # fmt: skip
+
+
+def _gated_schedule(
+    seed: int, service: GatedService, nodes: tuple[NodeSpec, ...], events: tuple[Event, ...], *, lag: bool = False,
+    gangs: bool = True,
+) -> GatedSchedule:  # fmt: skip
+    return GatedSchedule(
+        seed=seed, world=World((), nodes), services=(service,), replicas=1, election=False, storm=STORM, events=events,
+        weather=(_BEHIND,) if lag else (), linger=0.0, stale_lists=0.0, lost_nodes=(), gangs=gangs,
+    )  # fmt: skip
