@@ -185,6 +185,21 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
     run(story())
 
 
+def test_the_pod_group_that_volcano_made_keeps_no_room_once_a_pod_was_taken_out_of_it() -> None:
+    name, bare = "podgroup-of-all", {"minMember": 1, "queue": "default"}
+    shared = {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version}
+    shared |= {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {**bare, "minResources": {"cpu": "4"}}}
+    pod = held("p0", "group0", scheduler="volcano", annotations={GROUP_NAME: name})
+
+    async def story() -> None:
+        async with rig(rule_config_map(), shared, pod, D0) as on:
+            specs = {group["metadata"]["name"]: group["spec"] for group in on.cluster.peek(POD_GROUPS, NAMESPACE)}
+            assert specs.pop(name) == {**bare, "minResources": {}}
+            assert len(specs) == 1
+
+    run(story())
+
+
 def of_role(name: str, revision: str) -> Object:
     """A held pod of a StormService's role; no object but the pods themselves tells which revision is the newest."""
     labels = {"storm-service-name": "qwen", "role-name": "prefill", "role-template-hash": revision}

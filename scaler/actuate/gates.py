@@ -35,6 +35,7 @@ from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_
 TRIES = 5
 """How often a patch is sent that the API server answers with a conflict although the pod is the one that is meant."""
 REFUSALS = (ForbiddenError, InvalidError, BadRequestError)
+_KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 
 
 class Gates:
@@ -100,11 +101,18 @@ class Gates:
             return
         name = self._own_group(pods) or own_pod_group_name(membership.place.name, pods[0].uid)
         moving = [pod for pod in waiting if pod.claim is not None and pod.claim.pod_group != name]
+        await _all([self._keep_no_room(*left) for left in sorted(_made_by_volcano(moving))])
         if self._exists(pods[0].namespace, name):
             await self._join(name, moving)
         else:
             await self._make_group(name, key, membership, pods)
         await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: name})}) for pod in moving])
+
+    async def _keep_no_room(self, namespace: str, name: str) -> None:
+        """Without its last pod, what Volcano made would keep room for one as long as it is in the queue, and other
+        PodGroups would not enter it while nodes are free. Its name is its owner's uid, and says which one is meant."""
+        with suppress(NotFoundError):
+            await self._writer.patch(POD_GROUPS, namespace, name, _KEEP_NO_ROOM, patch_type=PatchType.JSON)
 
     async def _join(self, name: str, pods: Sequence[PodRecord]) -> None:
         """Let the PodGroup belong to these too: those that it was made for may go before them."""
@@ -139,6 +147,12 @@ class Gates:
         made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
         store = self._cache.pod_groups
         self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])
+
+
+def _made_by_volcano(pods: Sequence[PodRecord]) -> set[tuple[str, str]]:
+    """The PodGroups that Volcano made for them, by namespace and name."""
+    named = {(pod.namespace, pod.claim.pod_group) for pod in pods if pod.claim is not None}
+    return {(namespace, name) for namespace, name in named if name.startswith(VOLCANOS_OWN)}
 
 
 def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]:
