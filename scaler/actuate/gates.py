@@ -30,7 +30,7 @@ from scaler.observe.pods import PodRecord
 from scaler.plan.model import ServiceKey
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
 from scaler.workloads.kind import Membership
-from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
+from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference, volcano_names_it_after
 
 TRIES = 5
 """How often a patch is sent that the API server answers with a conflict although the pod is the one that is meant."""
@@ -136,13 +136,16 @@ class Gates:
         """It belongs to the pods that are there, and goes with the last of them."""
         first, *others = pods
         uid = membership.place.instance
+        pod = await self._writer.get(PODS, first.namespace, first.name)
+        if first.claim is not None and not first.claim.pod_group:  # Volcano has one for its siblings, or is about to
+            await self._keep_no_room(first.namespace, VOLCANOS_OWN + volcano_names_it_after(pod))
         body = own_pod_group(
             name,
             membership,
-            await self._writer.get(PODS, first.namespace, first.name),
+            pod,
             size=instance_of(self._cache, uid).expected,
             leader_first=starts_with_leader(self._cache, uid),
-            others=[(pod.name, pod.uid) for pod in others],
+            others=[(other.name, other.uid) for other in others],
         )
         made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
         store = self._cache.pod_groups
