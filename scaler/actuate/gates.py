@@ -30,7 +30,7 @@ from scaler.observe.pods import PodRecord
 from scaler.plan.model import ServiceKey
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
 from scaler.workloads.kind import Membership
-from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference, volcano_names_it_after
+from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
 
 TRIES = 5
 """How often a patch is sent that the API server answers with a conflict although the pod is the one that is meant."""
@@ -101,16 +101,20 @@ class Gates:
             return
         name = self._own_group(pods) or own_pod_group_name(membership.place.name, pods[0].uid)
         moving = [pod for pod in waiting if pod.claim is not None and pod.claim.pod_group != name]
-        await _all([self._keep_no_room(*left) for left in sorted(_made_by_volcano(moving))])
         if self._exists(pods[0].namespace, name):
             await self._join(name, moving)
         else:
             await self._make_group(name, key, membership, pods)
         await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: name})}) for pod in moving])
+        await _all([self._keep_no_room(pods[0].namespace, left) for left in sorted(_made_by_volcano(waiting))])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:
         """Without its last pod, what Volcano made would keep room for one as long as it is in the queue, and other
-        PodGroups would not enter it while nodes are free. Its name is its owner's uid, and says which one is meant."""
+        PodGroups would not enter it while nodes are free. Its name is its maker's uid, and says which one is meant.
+
+        After the pods have left: Volcano writes it anew for a pod that names none, and then names it in the pod, which
+        is seen.
+        """
         with suppress(NotFoundError):
             await self._writer.patch(POD_GROUPS, namespace, name, _KEEP_NO_ROOM, patch_type=PatchType.JSON)
 
@@ -136,13 +140,10 @@ class Gates:
         """It belongs to the pods that are there, and goes with the last of them."""
         first, *others = pods
         uid = membership.place.instance
-        pod = await self._writer.get(PODS, first.namespace, first.name)
-        if first.claim is not None and not first.claim.pod_group:  # Volcano has one for its siblings, or is about to
-            await self._keep_no_room(first.namespace, VOLCANOS_OWN + volcano_names_it_after(pod))
         body = own_pod_group(
             name,
             membership,
-            pod,
+            await self._writer.get(PODS, first.namespace, first.name),
             size=instance_of(self._cache, uid).expected,
             leader_first=starts_with_leader(self._cache, uid),
             others=[(other.name, other.uid) for other in others],
@@ -152,10 +153,9 @@ class Gates:
         self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])
 
 
-def _made_by_volcano(pods: Sequence[PodRecord]) -> set[tuple[str, str]]:
-    """The PodGroups that Volcano made for them, by namespace and name."""
-    named = {(pod.namespace, pod.claim.pod_group) for pod in pods if pod.claim is not None}
-    return {(namespace, name) for namespace, name in named if name.startswith(VOLCANOS_OWN)}
+def _made_by_volcano(pods: Sequence[PodRecord]) -> set[str]:
+    """Names of the PodGroups that Volcano made for them and their siblings, or would."""
+    return {VOLCANOS_OWN + pod.claim.maker_uid for pod in pods if pod.claim is not None}
 
 
 def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]:

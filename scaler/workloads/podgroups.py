@@ -78,13 +78,6 @@ def own_pod_group(
     }
 
 
-def volcano_names_it_after(pod: Object) -> str:
-    """The uid in the name of the PodGroup that Volcano makes for a pod that names none, and for those of its maker."""
-    meta = as_mapping(pod.get("metadata"))
-    owners = map(as_mapping, as_list(meta.get("ownerReferences")))
-    return next((as_text(owner.get("uid")) for owner in owners if owner.get("controller")), as_text(meta.get("uid")))
-
-
 def owner_reference(name: Any, uid: Any, *, first: bool = False) -> Object:
     """Of a pod. `controller` must be there: MindCluster's plugin reads it without asking whether it is."""
     return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": first}

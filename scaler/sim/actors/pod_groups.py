@@ -1,7 +1,7 @@
 """A stand-in for Volcano's podgroup controller: pods that name no PodGroup get one per owner, and the annotation.
 
-So all pods of a ReplicaSet, a StatefulSet or a RoleSet share one, with minMember 1 unless the owner says otherwise. The one
-of a ReplicaSet or StatefulSet is written anew with each new pod, as since Volcano 1.12.2.
+So all pods of a ReplicaSet, a StatefulSet or a RoleSet share one, with minMember 1 unless the owner says otherwise.
+What a ReplicaSet or StatefulSet has is written anew with each new pod, as since Volcano 1.12.2.
 Must not: look at nodes, phases or rules.
 """
 
