@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, Object, PatchType
 from scaler.kube.errors import ConflictError, ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
@@ -181,6 +183,22 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
                 for pod in on.cluster.peek(PODS, NAMESPACE)
             }
             assert groups == {"p0": group["metadata"]["name"], "p1": "podgroup-of-all", "d0": None}
+
+    run(story())
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named by the pod", "not yet named by the pod"])
+def test_the_pod_group_that_volcano_made_keeps_no_room_once_a_pod_was_taken_out_of_it(named: bool) -> None:
+    name, bare = "podgroup-uid-engine-5d8", {"minMember": 1, "queue": "default"}
+    shared = {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version}
+    shared |= {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {**bare, "minResources": {"cpu": "4"}}}
+    pod = held("p0", "group0", scheduler="volcano", annotations={GROUP_NAME: name} if named else {})
+
+    async def story() -> None:
+        async with rig(rule_config_map(), shared, pod, D0) as on:
+            specs = {group["metadata"]["name"]: group["spec"] for group in on.cluster.peek(POD_GROUPS, NAMESPACE)}
+            assert specs.pop(name) == {**bare, "minResources": {}}
+            assert len(specs) == 1
 
     run(story())
 

@@ -35,6 +35,7 @@ from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_
 TRIES = 5
 """How often a patch is sent that the API server answers with a conflict although the pod is the one that is meant."""
 REFUSALS = (ForbiddenError, InvalidError, BadRequestError)
+_KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 
 
 class Gates:
@@ -105,6 +106,17 @@ class Gates:
         else:
             await self._make_group(name, key, membership, pods)
         await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: name})}) for pod in moving])
+        await _all([self._keep_no_room(pods[0].namespace, left) for left in sorted(_made_by_volcano(waiting))])
+
+    async def _keep_no_room(self, namespace: str, name: str) -> None:
+        """Without its last pod, what Volcano made would keep room for one as long as it is in the queue, and other
+        PodGroups would not enter it while nodes are free. Its name is its maker's uid, and says which one is meant.
+
+        After the pods have left: Volcano writes it anew for a pod that names none, and then names it in the pod, which
+        is seen.
+        """
+        with suppress(NotFoundError):
+            await self._writer.patch(POD_GROUPS, namespace, name, _KEEP_NO_ROOM, patch_type=PatchType.JSON)
 
     async def _join(self, name: str, pods: Sequence[PodRecord]) -> None:
         """Let the PodGroup belong to these too: those that it was made for may go before them."""
@@ -134,11 +146,16 @@ class Gates:
             await self._writer.get(PODS, first.namespace, first.name),
             size=instance_of(self._cache, uid).expected,
             leader_first=starts_with_leader(self._cache, uid),
-            others=[(pod.name, pod.uid) for pod in others],
+            others=[(other.name, other.uid) for other in others],
         )
         made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
         store = self._cache.pod_groups
         self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])
+
+
+def _made_by_volcano(pods: Sequence[PodRecord]) -> set[str]:
+    """Names of the PodGroups that Volcano made for them and their siblings, or would."""
+    return {VOLCANOS_OWN + pod.claim.maker_uid for pod in pods if pod.claim is not None}
 
 
 def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]:

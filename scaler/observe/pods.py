@@ -99,6 +99,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     need: Need = Need()
     """What it asks of a node."""
     priority: int = 0
+    maker_uid: str = ""
+    """Of its controller, or its own if it has none: Volcano names the PodGroup after it that it makes for the pod."""
     unknown_owner: str = ""
     """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
 
@@ -203,6 +205,7 @@ def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
         discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
         need=_need(pod.spec),
         priority=pod.spec.priority or 0,
+        maker_uid=sys.intern(owner.uid or meta.uid),
         unknown_owner=unknown_owner(facts, membership) if membership is not None else "",
     )
 

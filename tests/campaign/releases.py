@@ -53,6 +53,21 @@ def wrong_group_patch(before: Object, after: Object) -> Iterator[str]:
         yield "changed more than its owners"
 
 
+def wrong_volcano_group_patch(before: Object, after: Object) -> Iterator[str]:
+    """S8: everything that a patch did to a PodGroup of Volcano's making besides letting it keep no room."""
+    freed = {**before["spec"], "minResources": {}}
+    if after["spec"] != freed:
+        yield f"spec {before['spec']} became {after['spec']}"
+    if _bare(before) != _bare(after):
+        yield "changed more than the room that it keeps"
+
+
+def _bare(group: Object) -> Object:
+    ours = ("resourceVersion", "generation", "managedFields")
+    metadata = {key: value for key, value in group["metadata"].items() if key not in ours}
+    return {"metadata": metadata, "status": group.get("status")}
+
+
 def _changed(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
     keys = sorted(before.keys() | after.keys())
     return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}

@@ -26,7 +26,7 @@ from scaler.sim.apiserver.interceptor import Request
 from scaler.sim.apiserver.store import Change
 from scaler.sim.stories.claims import claim_of
 from scaler.workloads.run_policy import ROUNDS_ANNOTATION
-from tests.campaign.releases import RULE, held, wrong_group_patch, wrong_patch
+from tests.campaign.releases import RULE, held, wrong_group_patch, wrong_patch, wrong_volcano_group_patch
 
 MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
 OWN_SUFFIXES = ("-scaler-status", "-scaler-last-valid")
@@ -56,6 +56,8 @@ class Witness:
         self._jobs: dict[str, dict[str, str]] = {}
         """uid -> labels of every AscendJob that ever was."""
         self._ruled: set[str] = set()
+        self._shared: set[str] = set()
+        """Names of the PodGroups that Volcano makes for pods under a rule."""
         """uid of every pod that named a rule itself."""
         self.released: Callable[[Object, str], None] = lambda _pod, _what: None
         """Called with each pod from which our gate was taken, just after."""
@@ -107,7 +109,9 @@ class Witness:
             metadata = change.after.object["metadata"]
             self._jobs[metadata["uid"]] = {**self._jobs.get(metadata["uid"], {}), **metadata.get("labels", {})}
         elif change.resource == PODS and RULE in change.after.object["metadata"].get("labels", {}):
-            self._ruled.add(change.after.object["metadata"]["uid"])
+            pod = change.after.object
+            self._ruled.add(pod["metadata"]["uid"])
+            self._shared.add(f"podgroup-{controller_of(pod) or pod['metadata']['uid']}")
         who = self._actor[0] if self._actor else "-"
         self.note(f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)} {who}")
         if self._actor is not None:
@@ -144,15 +148,16 @@ class Witness:
             self.fail(f"S7: {what}: after {self._writers[-1]} had written")
 
     def _is_of_others(self, change: Change) -> bool:
-        """A pod that names a rule itself, or the PodGroup of one: it was made by others, or stands in for theirs."""
+        """A pod that names a rule itself, or a PodGroup of such: it was made by others, or stands in for theirs."""
         subject = change.after.object if change.before is None else change.before.object
         if change.resource == PODS:
             return RULE in subject["metadata"].get("labels", {})
         owners = {owner["uid"] for owner in subject["metadata"].get("ownerReferences", ())}
-        return change.resource == POD_GROUPS and not owners.isdisjoint(self._ruled)
+        shared = change.key[1] in self._shared
+        return change.resource == POD_GROUPS and (shared or not owners.isdisjoint(self._ruled))
 
     def _of_others(self, change: Change, request: Request, what: str) -> None:
-        """Pods are released or, unbound, deleted; PodGroups are made. Nothing else."""
+        """Pods are released or, unbound, deleted; PodGroups are made, and Volcano's keep no room. Nothing else."""
         if change.before is None:
             if change.resource == PODS:
                 self.fail(f"S8: {what}: others make its pods")
@@ -165,7 +170,8 @@ class Witness:
                 self.counts["release"] += 1
                 self.released(after, what)
         elif request.verb == "patch":
-            for wrong in wrong_group_patch(before, after):
+            wrongs = wrong_volcano_group_patch if change.key[1] in self._shared else wrong_group_patch
+            for wrong in wrongs(before, after):
                 self.fail(f"S8: {what}: {wrong}")
         elif request.verb != "delete" or change.resource != PODS:
             self.fail(f"S8: {what}: not the scaler's to change")

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,17 @@ _POLICIES = Path(__file__).parents[2] / "manifests" / "admission-policy"
 _OPT_IN = ("mind-cluster/scaling=enabled", "mind-cluster/beside-ascend-operator=true")
 
 
+class Binder(StrEnum):
+    """Who binds pods."""
+
+    STAND_IN = "stand-in"
+    """The simulation's gang scheduler."""
+    KUBE_SCHEDULER = "kube-scheduler"
+    """The plane's, one by one."""
+    VOLCANO = "volcano"
+    """The plane's."""
+
+
 @dataclass(frozen=True)
 class Way:
     """Who makes the pods and who binds them."""
@@ -49,8 +61,7 @@ class Way:
     name: str
     beside_operator: bool = False
     """Ascend Operator's stand-in makes them, the policies gate them, the scaler releases them; else the scaler does."""
-    kube_scheduler: bool = False
-    """The plane's own binds them one by one; else the gang scheduler's stand-in."""
+    binder: Binder = Binder.STAND_IN
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -59,8 +70,10 @@ class Way:
 
 
 CREATED = Way("created")
-CREATED_WITHOUT_GANGS = Way("created-without-gangs", kube_scheduler=True)
+CREATED_WITHOUT_GANGS = Way("created-without-gangs", binder=Binder.KUBE_SCHEDULER)
+CREATED_WITH_VOLCANO = Way("created-with-volcano", binder=Binder.VOLCANO)
 GATED = Way("gated", beside_operator=True)
+GATED_WITH_VOLCANO = Way("gated-with-volcano", beside_operator=True, binder=Binder.VOLCANO)
 
 
 class CrowdStage(Stage):
@@ -76,7 +89,7 @@ class CrowdStage(Stage):
     def actors(self) -> Iterator[Any]:
         """To be run beside the scaler."""
         yield self._mirror
-        if not self._way.kube_scheduler:
+        if self._way.binder is Binder.STAND_IN:
             yield GangScheduler(self.api, wall_clock(), period=0.2)
         if self._way.beside_operator:
             yield AscendOperator(self.api, wall_clock())
@@ -129,7 +142,7 @@ class CrowdStage(Stage):
                 await apply(self.api, self._scheduled(obj))
 
     def _scheduled(self, obj: Object) -> Object:
-        if not self._way.kube_scheduler or obj["kind"] != ASCEND_JOBS.kind:
+        if self._way.binder is not Binder.KUBE_SCHEDULER or obj["kind"] != ASCEND_JOBS.kind:
             return obj
         return {**obj, "spec": {**obj["spec"], "schedulerName": "default-scheduler"}}
 

@@ -205,10 +205,9 @@ async def kinds_staged(plane: ControlPlane, platform: Platform) -> AsyncIterator
     async with plane.client() as api, asyncio.TaskGroup() as actors:
         clock = wall_clock()
         stage = KindsStage(api, plane, platform)
-        lives = [
-            GangScheduler(api, clock, period=0.2), FaultActor(api, clock, detection=0.5), PodGroups(api),
-            stage.mirror, *(make(api) for make in platform.actors),
-        ]  # fmt: skip
+        volcano = [] if plane.options.volcano else [GangScheduler(api, clock, period=0.2), PodGroups(api)]
+        faults = FaultActor(api, clock, detection=0.5)
+        lives = [*volcano, faults, stage.mirror, *(make(api) for make in platform.actors)]
         tasks = [actors.create_task(actor.run()) for actor in lives]
         with suppress(AlreadyExistsError):
             await api.create(QUEUES, None, QUEUE)

@@ -25,6 +25,7 @@ from typing import Any, Self
 
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
+from tests.control_plane import volcano
 from tests.control_plane.build import Binaries
 from tests.control_plane.lws import LwsManager, definition
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports, post_json
@@ -49,6 +50,8 @@ class PlaneOptions:
     """kube-scheduler beside it; the gang scheduler's stand-in is a client and started by the test."""
     lws: bool = False
     """LeaderWorkerSet's manager and definition."""
+    volcano: bool = False
+    """Volcano's scheduler and controller manager, and its definitions instead of those in `crds`."""
     audit: bool = False
     """Log every answered request (`audit_events`)."""
     pod_start: float = 0.3
@@ -129,9 +132,7 @@ class ControlPlane:
         apiserver = self._launch("kube-apiserver", self._apiserver_command())
         apiserver.wait_for(self._apiserver_ready)
         self.admin = self.kubeconfig("admin", self._admin_token)
-        self.install(self.options.crds)  # before the garbage collector starts: it learns of new kinds every 30 s only
-        if self.options.lws:
-            self._create_definitions(definition())
+        self._define()  # before the garbage collector starts: it learns of new kinds every 30 s only
         self._launch("kube-controller-manager", self._controller_manager_command())
         if self.options.scheduler:
             self._launch("kube-scheduler", self._scheduler_command())
@@ -139,6 +140,16 @@ class ControlPlane:
         kwok.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['kwok']}/healthz"))
         if self.options.lws:
             self._start_lws()
+        if self.options.volcano:
+            self._start_volcano()
+
+    def _define(self) -> None:
+        crds = self.options.crds
+        self.install(volcano.without(crds) if self.options.volcano else crds)
+        if self.options.lws:
+            self._create_definitions(definition())
+        if self.options.volcano:
+            self._create_definitions(volcano.crds())
 
     def _start_lws(self) -> None:
         manager = LwsManager(self.folder, self.admin)
@@ -146,6 +157,17 @@ class ControlPlane:
         manager.start()
         manager.wait_for(manager.serves)
         self.kubectl("create", "-f", "-", text=json.dumps(manager.webhooks))
+
+    def _start_volcano(self) -> None:
+        for program in volcano.programs(self.folder, self.admin):
+            self.programs[program.name] = program
+            program.start()
+        program.wait_for(self._queue_is_open)
+
+    def _queue_is_open(self) -> bool:
+        """Said by the controller manager of what the scheduler made: both are at work."""
+        words = ("get", "queues.scheduling.volcano.sh", volcano.QUEUE, "--ignore-not-found", "--output=yaml")
+        return "state: Open" in self.kubectl(*words)
 
     def _launch(self, name: str, command: Sequence[str | Path]) -> Program:
         self.programs[name] = Program(name, command, self.folder)

@@ -4,7 +4,8 @@ These tests run in real time, on machines that others use too: one that fails is
 how often that was needed. A test that fails twice has failed.
 A test that takes `plane` runs against the default Kubernetes version; a module with
 `pytestmark = pytest.mark.every_kubernetes` runs against all of them, one with `kubernetes_from(36)` against the oldest
-from 1.36 on. Nothing is left out without a line about it.
+from 1.36 on. Those whose plane has Volcano are left out where its programs are not. Nothing is left out without a line
+about it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from scaler.sim.apiserver.crds import definitions
+from tests.control_plane import volcano
 from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 
@@ -64,13 +66,11 @@ def _chosen(config: pytest.Config) -> tuple[str, ...]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect on demand; keep the tests of one plane in one worker."""
-    ours = [item for item in items if _needs_plane(item)]
-    if config.getoption("--no-control-plane"):
-        items[:] = [item for item in items if item not in set(ours)]
-        config.hook.pytest_deselected(items=ours)
-        return
-    for item in ours:
+    """Deselect on demand, and for want of Volcano; keep the tests of one plane in one worker."""
+    left_out = [item for item in items if _left_out(config, item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+    for item in filter(_needs_plane, items):
         version = _version_of(item)
         item.user_properties.append((_VERSION, version))
         item.add_marker(pytest.mark.flaky(reruns=1))
@@ -78,8 +78,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{version}"))
 
 
+def _left_out(config: pytest.Config, item: pytest.Item) -> bool:
+    if config.getoption("--no-control-plane"):
+        return _needs_plane(item)
+    return bool(_plane_options(item).get("volcano")) and volcano.given_folder() is None
+
+
 def _needs_plane(item: pytest.Item) -> bool:
     return "programs_needed" in getattr(item, "fixturenames", ())
+
+
+def _plane_options(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
+    mark = node.get_closest_marker("plane_options")
+    return dict(mark.kwargs) if mark else {}
 
 
 def _version_of(item: pytest.Item) -> str:
@@ -98,10 +109,8 @@ def plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, programs_needed: None
 ) -> Iterator[ControlPlane]:
     """A fresh control plane for the module."""
-    mark = next(request.node.iter_markers("plane_options"), None)
-    options: dict[str, Any] = dict(mark.kwargs) if mark else {}
-    folder = tmp_path_factory.mktemp("plane")
-    with ControlPlane(folder, binaries(request.param), PlaneOptions(**{"crds": definitions(), **options})) as started:
+    options = PlaneOptions(**{"crds": definitions(), **_plane_options(request.node)})
+    with ControlPlane(tmp_path_factory.mktemp("plane"), binaries(request.param), options) as started:
         yield started
 
 
@@ -160,5 +169,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     again = [report.nodeid for report in terminalreporter.stats.get("rerun", [])]
     for nodeid in again:
         terminalreporter.write_line(f"control plane: failed once and was run again: {nodeid}")
+    terminalreporter.write_line(f"control plane: Volcano: {_volcano()}")
     source = f"from {given_folder()}" if given_folder() else f"with etcd {ETCD.version}, kwok {KWOK.version}"
     terminalreporter.write_line(f"control plane: {source}")
+
+
+def _volcano() -> str:
+    folder = volcano.given_folder()
+    return f"from {folder}" if folder else f"not run, {volcano.FOLDER} names no folder with its programs"

@@ -58,6 +58,26 @@ def test_pods_of_one_owner_share_a_pod_group_that_wants_one_of_them() -> None:
     run(main())
 
 
+def test_a_new_pod_lets_the_pod_group_of_its_replica_set_be_as_it_was_made() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.cluster.apply([held_deployment(1)])
+
+        async def script() -> None:
+            await asyncio.sleep(3)
+            (group,), (made,) = stage.cluster.peek(POD_GROUPS), stage.cluster.peek(DEPLOYMENTS)
+            less = [{"op": "replace", "path": "/spec/minResources", "value": {}}]
+            await stage.cluster.patch(POD_GROUPS, "default", objects.name(group), less, patch_type=PatchType.JSON)
+            more = {"spec": {"replicas": 2}}
+            await stage.cluster.patch(DEPLOYMENTS, "default", objects.name(made), more, patch_type=PatchType.MERGE)
+
+        await stage.play(8, *everybody(stage), script=script())
+        (group,) = stage.cluster.peek(POD_GROUPS)
+        assert group["spec"]["minResources"][NPU] == "8"
+
+    run(main())
+
+
 def test_a_pod_without_owner_has_one_of_its_own_and_one_that_names_a_group_keeps_it() -> None:
     async def main() -> None:
         stage = Stage()

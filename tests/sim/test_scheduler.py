@@ -188,3 +188,35 @@ def test_a_quiet_cluster_costs_no_session() -> None:
         return len(stage.cluster.writes())
 
     assert run(main()) < 20
+
+
+def test_a_group_in_the_queue_keeps_room_from_others_unless_enqueuing_is_forced_and_a_held_pod_keeps_none() -> None:
+    async def main(force_enqueue: bool, gates: list[str]) -> str:
+        stage = Stage()
+        await stage.nodes("n0")
+        waiting = {"nodeSelector": {"zone": "b"}, "schedulingGates": [{"name": gate} for gate in gates]}
+        await stage.gang("first", pod_spec=waiting)
+        await stage.gang("second")
+        await stage.play(5, GangScheduler(stage.cluster, stage.clock, force_enqueue=force_enqueue))
+        return stage.group_phases()["second"]
+
+    assert run(main(True, [])) == "Running"
+    assert run(main(False, [])) == "Pending"
+    assert run(main(False, ["hold"])) == "Running"
+
+
+def test_a_group_keeps_room_in_the_queue_without_any_pod() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.nodes("n0")
+        await stage.gang("empty")
+        await stage.cluster.delete(PODS, "default", "empty-0")
+
+        async def script() -> None:
+            await stage.gang("second")
+
+        scheduling = GangScheduler(stage.cluster, stage.clock, force_enqueue=False)
+        await stage.play(5, scheduling, script=script())
+        assert stage.group_phases() == {"empty": "Inqueue", "second": "Pending"}
+
+    run(main())

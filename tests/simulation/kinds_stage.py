@@ -63,11 +63,14 @@ def makers(api: KubeApi, clock: Clock) -> list[Actor]:
     ]  # fmt: skip
 
 
-def machines(api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True) -> list[Actor]:
+def machines(
+    api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True, force_enqueue: bool = True
+) -> list[Actor]:  # fmt: skip
     faults = FaultActor(api, clock, detection=2.0, grace_over_time=60.0)
     nodes = NodeLifecycle(api, clock, eviction=30.0, orphan=20.0)
     kubelet = Kubelet(api, clock, timings=TIMINGS, seed=seed)
-    return [GangScheduler(api, clock, gangs=gangs), kubelet, faults, nodes, GarbageCollector(api)]
+    scheduler = GangScheduler(api, clock, gangs=gangs, force_enqueue=force_enqueue)
+    return [scheduler, kubelet, faults, nodes, GarbageCollector(api)]
 
 
 class KindsStage:
@@ -236,16 +239,20 @@ class KindsStage:
 
 
 @asynccontextmanager
-async def kinds_stage(kind: Kind, seed: int = 0, *, admission: bool = True) -> AsyncIterator[KindsStage]:
+async def kinds_stage(
+    kind: Kind, seed: int = 0, *, admission: bool = True, force_enqueue: bool = True
+) -> AsyncIterator[KindsStage]:
     """Everybody at work; nothing applied yet. At the end no witness has anything to say, and all are still alive.
 
-    `admission`: the namespace has opted in to it.
+    `admission`: the namespace has opted in to it. `force_enqueue`: as MindCluster installs Volcano.
     """
     on = KindsStage(kind, seed)
     on.furnish(admission=admission)
     settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": "auto"})
     api = on.cluster.client("world")
-    lives = [actor.run() for actor in (*makers(api, on.clock), *machines(api, on.clock, seed))]
+    lives = [
+        actor.run() for actor in (*makers(api, on.clock), *machines(api, on.clock, seed, force_enqueue=force_enqueue))
+    ]
     controller = run_controller(on.life(), settings, on.clock, observer=on.decided, seed=seed)
     tasks = [asyncio.create_task(life) for life in (*lives, on.look(), controller)]
     try:

@@ -57,6 +57,15 @@ def test_it_starts_at_the_smallest_ratio_and_climbs_and_what_is_held_blocks_nobo
     run(story(), seed)
 
 
+@every_kind
+def test_it_climbs_on_nodes_that_are_just_enough_where_volcano_keeps_room_for_what_is_in_its_queue(kind: Kind) -> None:
+    async def story() -> None:
+        async with kinds_stage(kind, force_enqueue=False) as on:
+            await started(on, prefills=2)
+
+    run(story())
+
+
 @every_seed
 @every_kind
 def test_lost_nodes_degrade_it_and_the_decode_instance_comes_back_first(kind: Kind, seed: int) -> None:

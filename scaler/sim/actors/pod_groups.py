@@ -1,6 +1,7 @@
 """A stand-in for Volcano's podgroup controller: pods that name no PodGroup get one per owner, and the annotation.
 
 So all pods of a ReplicaSet, a StatefulSet or a RoleSet share one, with minMember 1 unless the owner says otherwise.
+What a ReplicaSet or StatefulSet has is written anew with each new pod, as since Volcano 1.12.2.
 Must not: look at nodes, phases or rules.
 """
 
@@ -43,8 +44,11 @@ class PodGroups:
 
     async def _group(self, pod: Object) -> None:
         name = f"podgroup-{objects.owner_uid(pod) or objects.uid(pod)}"
-        if self._mirror.get(POD_GROUPS, objects.namespace(pod), name) is None:
-            await self._hands.create(POD_GROUPS, self._body(pod, name))
+        body, found = self._body(pod, name), self._mirror.get(POD_GROUPS, objects.namespace(pod), name)
+        if found is None:
+            await self._hands.create(POD_GROUPS, body)
+        elif self._owner(pod) is not None and objects.spec(found) != body["spec"]:
+            await self._hands.patch(POD_GROUPS, found, {"spec": body["spec"]})
         await self._hands.patch(PODS, pod, {"metadata": {"annotations": {objects.GROUP_NAME: name}}})
 
     def _body(self, pod: Object, name: str) -> Object:

@@ -4,7 +4,8 @@ Sessions run one after another, at most one per period, and only when something 
 (a PodGroup goes Inqueue when the idle NPUs of the cluster would do for its minResources), allocate (gangs in the
 order of priority, then age), phases. Gated pods keep a gang valid, but not ready: with fewer released pods than it
 needs nothing of it is bound, with enough of them they go ahead. MindCluster's plugin is in it: it raises what a
-PodGroup of a ReplicaSet needs to all replicas (see `_needed`). Without gangs it stands in for kube-scheduler.
+PodGroup of a ReplicaSet needs to all replicas (see `_needed`), and decides alone what is enqueued, unless its setting
+`forceEnqueue` is off. Without gangs it stands in for kube-scheduler.
 Must not: delete anything, or know of rules and instances.
 """
 
@@ -14,6 +15,7 @@ import asyncio
 import hashlib
 import random
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from scaler.clock import Clock
 from scaler.kube.api import (
@@ -42,6 +44,7 @@ class Gang:
     def __init__(self, group: Object | None, pods: list[Object], needed: int = 1) -> None:
         self.group = group
         self.terminating = any(objects.terminating(pod) for pod in pods)
+        self._provided = [pod for pod in pods if objects.gated(pod) or objects.node_of(pod)]
         self.pods = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
         self.unbound = [pod for pod in self.pods if not objects.node_of(pod) and not objects.ended(pod)]
         self.min_member = _min_member(group)
@@ -51,6 +54,17 @@ class Gang:
     def complete(self) -> bool:
         """All of the gang that must start together is there to be bound."""
         return not self.terminating and len(self.pods) >= self.needed
+
+    @property
+    def keeps(self) -> dict[str, float]:
+        """What is kept free for it while it is in the queue, by resource: what its PodGroup asks for, whether it has
+        pods or not, less what its held and its bound ones want."""
+        asked = (objects.spec(self.group).get("minResources") or {}) if self.group else {}
+        provided = [objects.requests(pod) for pod in self._provided]
+        return {
+            name: max(0.0, objects.quantity(amount) - sum(each.get(name, 0.0) for each in provided))
+            for name, amount in asked.items()
+        }
 
     def phase(self, bound_now: int) -> str:
         """The phase at the end of a session in which so many of its pods were bound (Volcano 1.12)."""
@@ -66,12 +80,15 @@ class Gang:
 class GangScheduler:
     """Follows pods, nodes and PodGroups; `period` is the least time between two sessions, in seconds.
 
-    `gangs=False`: every pod for itself, and PodGroups mean nothing. Nobody promises an order among gangs of the same
-    priority and second, nor among nodes that are equally full: by name with seed 0, else another one for each seed.
+    `gangs=False`: every pod for itself, and PodGroups mean nothing. `force_enqueue=False`: as Volcano's own plugins
+    have it, what is in the queue keeps room free, and nothing enters it without room beside what others keep.
+    Nobody promises an order among gangs of the same priority and second, nor among nodes that are equally full: by
+    name with seed 0, else another one for each seed.
     """
 
     def __init__(
-        self, api: KubeApi, clock: Clock, *, period: float = 1.0, gangs: bool = True, seed: int = 0
+        self, api: KubeApi, clock: Clock, *, period: float = 1.0, gangs: bool = True, force_enqueue: bool = True,
+        seed: int = 0,
     ) -> None:  # fmt: skip
         self._seed = seed
         self._tie = random.Random(f"scheduler-{seed}") if seed else None  # noqa: S311 - for order, not for secrets
@@ -79,6 +96,9 @@ class GangScheduler:
         self._clock = clock
         self._period = period
         self._by_group = gangs
+        self._force_enqueue = force_enqueue
+        self._kept: dict[str, float] = {}
+        """What PodGroups in the queue keep free in this session, by resource."""
         known = (POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS) if gangs else ()
         self._mirror = Mirror(api, PODS, NODES, *known)
         self._assumed: dict[str, str] = {}
@@ -103,7 +123,9 @@ class GangScheduler:
         pods = self._pods()
         room = Room(self._mirror.all(NODES), pods, tie=self._tie)
         good = True
-        for gang in self._gangs(pods):
+        gangs = self._gangs(pods)
+        self._kept = _kept(gangs) if not self._force_enqueue else {}
+        for gang in gangs:
             phase = self._enqueue(gang, room)
             seats = self._allocate(gang, room, phase) if phase != "Pending" else {}
             bound = await self._bind(gang, seats)
@@ -165,10 +187,12 @@ class GangScheduler:
         """The phase with which the gang enters the allocate step."""
         if gang.group is None:
             return "Inqueue"
-        phase = str(objects.status(gang.group).get("phase") or "Pending")
-        if phase == "Pending" and _devices_idle(gang.group, room):
-            return "Inqueue"
-        return phase
+        phase = _phase(gang.group)
+        if phase != "Pending" or not _devices_idle(gang.group, room, self._kept):
+            return phase
+        if not self._force_enqueue:
+            self._kept = _sum(self._kept, gang.keeps)
+        return "Inqueue"
 
     def _allocate(self, gang: Gang, room: Room, phase: str) -> dict[str, str]:
         """Seats for as many as fit, if with those that sit already they are as many as must start together."""
@@ -231,7 +255,25 @@ def _seated(pod: Object, node: str | None) -> Object:
     return {**pod, "spec": {**objects.spec(pod), "nodeName": node}} if node else pod
 
 
-def _devices_idle(group: Object, room: Room) -> bool:
-    """The enqueue check of MindCluster's plugin with forceEnqueue: only idle NPUs count, without accounting."""
+def _devices_idle(group: Object, room: Room, kept: Mapping[str, float]) -> bool:
+    """The enqueue check of MindCluster's plugin with forceEnqueue: only idle NPUs count, and nothing is kept."""
     needs = objects.spec(group).get("minResources") or {}
-    return all(room.idle(name) >= objects.quantity(need) for name, need in needs.items() if "/" in name)
+    return all(
+        room.idle(name) - kept.get(name, 0.0) >= objects.quantity(need) for name, need in needs.items() if "/" in name
+    )
+
+
+def _phase(group: Object) -> str:
+    return str(objects.status(group).get("phase") or "Pending")
+
+
+def _kept(gangs: Sequence[Gang]) -> dict[str, float]:
+    kept: dict[str, float] = {}
+    for gang in gangs:
+        if gang.group is not None and _phase(gang.group) == "Inqueue":
+            kept = _sum(kept, gang.keeps)
+    return kept
+
+
+def _sum(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    return {name: first.get(name, 0.0) + second.get(name, 0.0) for name in first.keys() | second.keys()}
