@@ -49,7 +49,7 @@ def _jobs(dice: random.Random, text: str, kinds: int) -> str:
 
 def expected(w: World) -> int | None:
     """How many services serve at every place of rest, by the order of 3b; None where that depends on what happens."""
-    if w.faults or any(job.late for job in w.jobs):
+    if any(job.late for job in w.jobs):
         return None
     taken: list[tuple[int, ...]] = []
     number = 0
