@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scaler.plan.floors.invariants import arbitration_violations
 from scaler.plan.invariants import violations
 from scaler.plan.model import Admit, Complete, Reclaim
-from tests.plan.arbitration.oracle import Judgement, judge, placeable, waiting_pods
+from tests.plan.arbitration.oracle import Judgement, judge, placeable
 from tests.plan.arbitration.view import PLAIN, Pass, Setting, capacity, controller, key, position, wanted
 from tests.plan.arbitration.world import UNBOUND, State, World, bindings, events, free, initial
 
@@ -132,7 +132,7 @@ def _unrest(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[str]:
     room = free(w, s)
     services = {key(number): number for number in range(len(w.ladders))}
     for plan in made.outcome.plans:
-        floor = waiting_pods(w, s, services[plan.key])
+        floor = ruled.floors.get(services[plan.key], [])
         for verdict in plan.verdicts:
             job = position(w, verdict.uid)
             if verdict.reason.value == "FloorDoesNotFit" and placeable(floor, room):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from scaler.plan.arbiter import Arbitration, arbitrate
@@ -27,7 +25,7 @@ from scaler.plan.planner import plan
 from scaler.plan.room.capacity import Capacity, Kind, Need, Requirement, Room, Where
 from scaler.rules.rule import RuleOptions
 from tests.builders import GROUPS, NOW, rule
-from tests.plan.arbitration.world import ABSENT, Job, State, World, admit, evict, free, reclaim
+from tests.plan.arbitration.world import ABSENT, Job, Pods, State, World, admit, evict, free, parts, reclaim
 
 RESOURCES = ("x/npu", "pods")
 POLICY = Policy()
@@ -84,9 +82,6 @@ def key(service: int) -> ServiceKey:
     return ServiceKey("default", "rule", f"s{service}")
 
 
-Pods = tuple[int, ...]
-
-
 @lru_cache(maxsize=1 << 17)
 def decided(
     service: int, text: str, jobs: tuple[Job, ...], pods: tuple[Pods | None, ...], kinds: int, setting: Setting
@@ -107,18 +102,11 @@ def decided(
     return seen, made
 
 
-@lru_cache(maxsize=1 << 12)
-def parts(jobs: tuple[Job, ...]) -> tuple[slice, ...]:
-    """Where the jobs of each service are; they stand together."""
-    counts = Counter(job.service for job in jobs)
-    ends = list(accumulate(counts[service] for service in range(max(counts, default=-1) + 1)))
-    return tuple(slice(start, end) for start, end in pairwise((0, *ends)))
-
-
 def position(w: World, uid: str) -> int:
     """Which job of the world this is."""
     service, place = divmod(int(uid), MOST_JOBS)
-    return parts(w.jobs)[service].start + place
+    start: int = parts(w.jobs)[service].start
+    return start + place
 
 
 def alone(w: World, s: State, setting: Setting = PLAIN) -> list[tuple[Snapshot, Plan]]:
@@ -209,4 +197,6 @@ def performed(w: World, s: State, plans: tuple[Plan, ...]) -> State:
 
 def wanted(w: World, pairs: list[tuple[Snapshot, Plan]]) -> set[int]:
     """Jobs that their services would admit or complete now."""
-    return {position(w, action.uid) for _, made in pairs for action in made.actions if isinstance(action, Admit | Complete)}
+    return {
+        position(w, action.uid) for _, made in pairs for action in made.actions if isinstance(action, Admit | Complete)
+    }
