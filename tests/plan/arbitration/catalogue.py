@@ -74,6 +74,8 @@ class Bound(NamedTuple):
     faults: int = 1
     either_way: bool = False
     """Of a service and the one with prefill and decode exchanged only one is looked at."""
+    timed: bool = False
+    """With timers, trades, and every choice of services that the scheduler never binds."""
 
 
 def ladders(counts: int, ratios: int) -> Iterator[tuple[Counts, ...]]:

@@ -13,11 +13,14 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import combinations, product
+from typing import NamedTuple
 
+from tests.plan.arbitration import timed
 from tests.plan.arbitration.catalogue import Bound, Stratum, before, strata, world_of
-from tests.plan.arbitration.explore import Explored, explore
+from tests.plan.arbitration.explore import explore
 from tests.plan.arbitration.sweep import expected
+from tests.plan.arbitration.timed import Moment
 from tests.plan.arbitration.world import ABSENT, State, World
 
 MOST_NODES = 8
@@ -29,11 +32,27 @@ class Count:
     """How far one got on some nodes."""
 
     worlds: int = 0
-    """Different sets of jobs with their order of arrival, on so many nodes."""
+    """Different sets of jobs with their order of arrival, on so many nodes; with time, also by who is never bound."""
     states: int = 0
+    """With time: moments."""
     complete: int = 0
     """All worlds of up to so many pods were visited."""
     wrong: list[str] = field(default_factory=list)
+
+
+class Case(NamedTuple):
+    stratum: Stratum
+    never: frozenset[int] = frozenset()
+    """Services of which the scheduler binds nothing."""
+
+
+class Visited(NamedTuple):
+    states: int
+    wrong: list[str]
+    reached: Iterable[State] | Iterable[Moment]
+
+
+Reached = dict[Case, Iterable[State] | Iterable[Moment]]
 
 
 def clusters(bound: Bound) -> list[tuple[int, ...]]:
@@ -47,50 +66,65 @@ def clusters(bound: Bound) -> list[tuple[int, ...]]:
 def census(nodes: tuple[int, ...], bound: Bound, end: float = float("inf")) -> Count:
     """All worlds within the bound on these nodes, or those up to the first that is wrong, or until the time is over."""
     count = Count()
-    reached: dict[Stratum, Iterable[State]] = {(): explore(world_of((), nodes, bound.faults), most=ENDLESS).reached}
-    largest = max(bound.sizes)
+    reached: Reached = {Case(()): _visited(Case(()), nodes, bound, {}).reached}
     for pods in range(1, bound.pods + 1):
-        for stratum in strata(bound, pods):
+        for case in _cases(bound, pods):
             if time.monotonic() > end:
                 return count
-            w = world_of(stratum, nodes, bound.faults)
-            found = explore(w, most=ENDLESS, starts=_starts(w, stratum, bound, reached))
+            found = _visited(case, nodes, bound, reached)
             count.worlds, count.states = count.worlds + 1, count.states + found.states
-            count.wrong += _wrong(w, found)
+            count.wrong += found.wrong
             if count.wrong:
                 return count
             if pods < bound.pods:
-                reached[stratum] = found.reached
+                reached[case] = found.reached
         count.complete = pods
-        reached = {key: states for key, states in reached.items() if _pods(key) > pods - largest}
+        reached = {case: states for case, states in reached.items() if _pods(case) > pods - max(bound.sizes)}
     return count
 
 
-def _pods(stratum: Stratum) -> int:
-    return sum(form.pods for form in stratum)
+def _cases(bound: Bound, pods: int) -> Iterator[Case]:
+    for stratum in strata(bound, pods):
+        for number in range(len(stratum) + 1 if bound.timed else 1):
+            for never in combinations(range(len(stratum)), number):
+                yield Case(stratum, frozenset(never))
 
 
-def _starts(w: World, stratum: Stratum, bound: Bound, reached: dict[Stratum, Iterable[State]]) -> Iterator[State]:
-    """Every state without one of the jobs that may have come last, and that job."""
-    for service, less in before(stratum, bound):
-        place = sum(len(form.jobs) for form in stratum[: service + 1]) - 1
-        new = (ABSENT,) * w.jobs[place].pods
-        for s in reached[less]:
-            yield s._replace(pods=(*s.pods[:place], new, *s.pods[place:]))
+def _pods(case: Case) -> int:
+    return sum(form.pods for form in case.stratum)
 
 
-def _wrong(w: World, found: Explored) -> list[str]:
+def _visited(case: Case, nodes: tuple[int, ...], bound: Bound, reached: Reached) -> Visited:
+    w = world_of(case.stratum, nodes, bound.faults)
+    starts = _starts(w, case, bound, reached)
+    if bound.timed:
+        moments = timed.explore(w, case.never, most=ENDLESS, starts=(s for s in starts if isinstance(s, Moment)))
+        where = f"{w}, never bound: {set(case.never)}" if case.never else str(w)
+        return Visited(moments.moments, [f"{where}: {words}" for words in moments.wrong], moments.reached)
+    found = explore(w, most=ENDLESS, starts=(s for s in starts if isinstance(s, State)))
+    wrong = [f"{w}: {words}" for words in found.wrong]
     should = expected(w)
-    if not found.wrong and should is not None and found.fewest < should:
-        return [f"{w}: only {found.fewest} services serve, {should} could by their order"]
-    return [f"{w}: {words}" for words in found.wrong]
+    if not wrong and should is not None and found.fewest < should:
+        wrong = [f"{w}: only {found.fewest} services serve, {should} could by their order"]
+    return Visited(found.states, wrong, found.reached)
+
+
+def _starts(w: World, case: Case, bound: Bound, reached: Reached) -> Iterator[State | Moment]:
+    """Every state without one of the jobs that may have come last, and that job."""
+    for service, less in before(case.stratum, bound):
+        place = sum(len(form.jobs) for form in case.stratum[: service + 1]) - 1
+        new = (ABSENT,) * w.jobs[place].pods
+        for s in reached[Case(less, case.never & frozenset(range(len(less))))]:
+            old = s.state if isinstance(s, Moment) else s
+            state = old._replace(pods=(*old.pods[:place], new, *old.pods[place:]))
+            yield s._replace(state=state) if isinstance(s, Moment) else state
 
 
 def main(arguments: list[str]) -> int:
     asked = _parser().parse_args(arguments)
     bound = Bound(
         asked.pods, asked.counts, tuple(range(1, asked.size + 1)), asked.kinds, asked.services, asked.ratios,
-        asked.spare, asked.faults, asked.either_way,
+        asked.spare, asked.faults, asked.either_way, asked.timed,
     )  # fmt: skip
     shard, of = map(int, asked.shard.split("/"))
     began, total, done = time.monotonic(), Count(complete=bound.pods), True
@@ -119,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--spare", type=int, default=1, help="jobs of a group beyond its largest ratio")
     parser.add_argument("--faults", type=int, default=1, help="nodes that may be lost, and come back")
     parser.add_argument("--either-way", action="store_true", help="prefill and decode exchanged is no other service")
+    parser.add_argument("--timed", action="store_true", help="with timers, trades and services that are never bound")
     parser.add_argument("--shard", default="0/1", help="only the i-th of n parts, by nodes: i/n")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop then, complete or not")
     return parser

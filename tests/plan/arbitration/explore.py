@@ -7,7 +7,7 @@ the steps must lead to rest: a cycle of the first two would be an endless admitt
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scaler.plan.floors.invariants import arbitration_violations
 from scaler.plan.invariants import violations
@@ -132,10 +132,10 @@ def _unrest(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[str]:
     room = free(w, s)
     services = {key(number): number for number in range(len(w.ladders))}
     for plan in made.outcome.plans:
-        floor = ruled.floors.get(services[plan.key], [])
+        floor = ruled.floors.get(services[plan.key])
         for verdict in plan.verdicts:
             job = position(w, verdict.uid)
-            if verdict.reason.value == "FloorDoesNotFit" and placeable(floor, room):
+            if verdict.reason.value == "FloorDoesNotFit" and floor and placeable(floor.pods, room):
                 yield f"L1: job {job} is held, and its floor would fit"
             waits = verdict.reason.value == "WaitingForCapacity"
             yields = verdict.reason.value == "YieldsToFloor" and not any(s.down)  # else it waits for nodes to be back
@@ -149,9 +149,9 @@ def _missing(w: World, s: State, job: int) -> list[tuple[int, ...]]:
     return [w.jobs[job].kinds for pod in s.pods[job] or () if pod < 0]
 
 
-def find_cycle(steps: Mapping[State, Iterable[State]]) -> State | None:
+def find_cycle(steps: Mapping[Any, Iterable[Any]]) -> Any | None:
     """Some state from which the steps lead back to it; None when there is none."""
-    settled: set[State] = set()
+    settled: set[Any] = set()
     for start, first in steps.items():
         if start in settled:
             continue

@@ -18,6 +18,17 @@ Kinds = tuple[int, ...]
 
 
 @dataclass
+class Floor:
+    service: int
+    jobs: list[int]
+    incomplete: bool
+    pods: list[Kinds]
+    """Those that are not bound."""
+    touched: bool
+    """Some of it is admitted and unbound."""
+
+
+@dataclass
 class Judgement:
     reserved: dict[int, list[Kinds]] = field(default_factory=dict)
     """Service -> the unbound pods of its floor, all of them (S10), each as the kinds of node that it may use."""
@@ -29,19 +40,8 @@ class Judgement:
     """Jobs whose admission is taken away, and why."""
     take_back: dict[int, str] = field(default_factory=dict)
     serving: set[int] = field(default_factory=set)
-    floors: dict[int, list[Kinds]] = field(default_factory=dict)
-    """Of all services that do not serve, in order: the pods of the floor that are not bound."""
-
-
-@dataclass
-class Floor:
-    service: int
-    jobs: list[int]
-    incomplete: bool
-    pods: list[Kinds]
-    """Those that are not bound."""
-    touched: bool
-    """Some of it is admitted and unbound."""
+    floors: dict[int, Floor] = field(default_factory=dict)
+    """By service, in order; of those that do not serve and have a pod to bind."""
 
 
 @lru_cache
@@ -104,7 +104,7 @@ class _Judge:
                 self.services[number] = one, part.start
         self.floors = {f.service: f for f in map(self.floor_of, self.services) if f is not None}
         self.judgement = Judgement(serving={number for number, (one, _) in self.services.items() if one.serves})
-        self.judgement.floors = {number: floor.pods for number, floor in self.floors.items()}
+        self.judgement.floors = self.floors
         self.vanishing = [kinds for job in leaving for kinds in self.existing(job)]
         """Unbound pods that this decision takes back: they are still there for a moment."""
         self.room_taken: list[Kinds] = []
