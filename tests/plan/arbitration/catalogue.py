@@ -76,6 +76,8 @@ class Bound(NamedTuple):
     """Of a service and the one with prefill and decode exchanged only one is looked at."""
     timed: bool = False
     """With timers, trades, and every choice of services that the scheduler never binds."""
+    blurred: bool = False
+    """With time: nothing ever fits as far as the controller can see, so all floors but those alone need a probe."""
 
 
 def ladders(counts: int, ratios: int) -> Iterator[tuple[Counts, ...]]:

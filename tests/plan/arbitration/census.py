@@ -21,6 +21,7 @@ from tests.plan.arbitration.catalogue import Bound, Stratum, before, strata, wor
 from tests.plan.arbitration.explore import explore
 from tests.plan.arbitration.sweep import expected
 from tests.plan.arbitration.timed import Moment
+from tests.plan.arbitration.view import Setting
 from tests.plan.arbitration.world import ABSENT, State, World
 
 MOST_NODES = 8
@@ -98,7 +99,8 @@ def _visited(case: Case, nodes: tuple[int, ...], bound: Bound, reached: Reached)
     w = world_of(case.stratum, nodes, bound.faults)
     starts = _starts(w, case, bound, reached)
     if bound.timed:
-        moments = timed.explore(w, case.never, most=ENDLESS, starts=(s for s in starts if isinstance(s, Moment)))
+        since = (s for s in starts if isinstance(s, Moment))
+        moments = timed.explore(w, case.never, Setting(blurred=bound.blurred), most=ENDLESS, starts=since)
         where = f"{w}, never bound: {set(case.never)}" if case.never else str(w)
         return Visited(moments.moments, [f"{where}: {words}" for words in moments.wrong], moments.reached)
     found = explore(w, most=ENDLESS, starts=(s for s in starts if isinstance(s, State)))
@@ -124,7 +126,7 @@ def main(arguments: list[str]) -> int:
     asked = _parser().parse_args(arguments)
     bound = Bound(
         asked.pods, asked.counts, tuple(range(1, asked.size + 1)), asked.kinds, asked.services, asked.ratios,
-        asked.spare, asked.faults, asked.either_way, asked.timed,
+        asked.spare, asked.faults, asked.either_way, asked.timed or asked.blurred, asked.blurred,
     )  # fmt: skip
     shard, of = map(int, asked.shard.split("/"))
     began, total, done = time.monotonic(), Count(complete=bound.pods), True
@@ -154,6 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--faults", type=int, default=1, help="nodes that may be lost, and come back")
     parser.add_argument("--either-way", action="store_true", help="prefill and decode exchanged is no other service")
     parser.add_argument("--timed", action="store_true", help="with timers, trades and services that are never bound")
+    parser.add_argument("--blurred", action="store_true", help="with time, and nothing fits as far as can be seen")
     parser.add_argument("--shard", default="0/1", help="only the i-th of n parts, by nodes: i/n")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop then, complete or not")
     return parser

@@ -9,16 +9,18 @@ import pytest
 
 from scaler.plan.floors.parties import NOT_WAITING, Part, look_at
 from scaler.plan.model import Action
+from tests.plan.arbitration import timed
 from tests.plan.arbitration.catalogue import Bound, Form, Make, before, forms, ladders, mirrored, plain, strata
 from tests.plan.arbitration.census import Count, census, clusters
-from tests.plan.arbitration.view import PLAIN, decided
-from tests.plan.arbitration.world import State, world
+from tests.plan.arbitration.view import PLAIN, Setting, decided
+from tests.plan.arbitration.world import State, World, world
 
 ALWAYS = {
     "one kind of nodes": (Bound(pods=3), 852),
     "two kinds of nodes": (Bound(pods=2, kinds=2), 540),
     "ratios of one": (Bound(pods=4, counts=1, sizes=(1,), either_way=True), 432),
     "with time": (Bound(pods=2, timed=True), 224),
+    "with probes": (Bound(pods=2, sizes=(1,), timed=True, blurred=True), 212),
 }
 """And how many worlds there are on the same nodes."""
 
@@ -30,6 +32,27 @@ def test_every_state_of_every_world_within_the_bound_is_as_it_should_be(name: st
     bound, worlds = ALWAYS[name]
     found = census(nodes, bound)
     assert found == Count(worlds, found.states, complete=bound.pods)
+
+
+LADDER = "2P1D > 1P1D: p p d"
+LARGER = {
+    "a floor that is never bound": (world((3,), "1P: p", LADDER, faults=1), {0}),
+    "a larger one": (world((4,), "1P: p2", LADDER, faults=1), {0}),
+    "two that are never bound": (world((4,), "1P: p", LADDER, "1P: p", faults=1), {0, 2}),
+    "the younger one is never bound": (world((4,), LADDER, LADDER, faults=1), {1}),
+    "a trade alone": (world((3,), LADDER, faults=1), set[int]()),
+    "a trade of two": (world((4,), "3P1D > 1P1D: p p p d2", faults=1), set[int]()),
+    "a trade beside others": (world((4,), LADDER, LADDER, faults=1), set[int]()),
+    "a trade beside one that is never bound": (world((4,), "1P: p", "2P1D > 1P1D: p p d", faults=1), {0}),
+    "a trade for a node of one kind": (world((2, 1), "2P1D > 1P1D: p p d@1", "1P: p", faults=1), set[int]()),
+    "a late decode": (world((3,), LADDER, "1P: p", late=("0.d0",), faults=1), {1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", [PLAIN, Setting(blurred=True)], ids=["", "nothing seems to fit"])
+@pytest.mark.parametrize(("w", "never"), LARGER.values(), ids=LARGER)
+def test_with_time_every_order_of_events_ends_well(w: World, never: set[int], setting: Setting) -> None:
+    assert timed.explore(w, frozenset(never), setting, most=20_000).wrong == []
 
 
 def test_the_ladders_are_all_there_are() -> None:

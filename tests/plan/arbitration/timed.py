@@ -71,7 +71,7 @@ def explore(
         if len(steps) >= most:
             raise TooLarge
         made = controller(w, moment.state, setting, ArbiterMemory(dict(moment.memory)))
-        wrong = [f"{words} in {moment}" for words in _unsound(w, moment, made)]
+        wrong = [f"{words} in {moment}" for words in _unsound(w, moment, made, setting)]
         if wrong:
             return Timed(len(steps), wrong, steps)
         steps[moment] = _step(w, moment, made, never, setting)
@@ -91,7 +91,7 @@ def _step(w: World, moment: Moment, made: Pass, never: frozenset[int], setting: 
     actions = [action for plan in made.outcome.plans for action in plan.actions]
     moved = frozenset(position(w, action.uid) for action in actions)
     evicts = any(isinstance(action, Evict) for action in actions)
-    return Step(tuple(after), seconds, moved, evicts, frozenset(_stuck(w, s, made, never)))
+    return Step(tuple(after), seconds, moved, evicts, frozenset(_stuck(w, s, made, never, blurred=setting.blurred)))
 
 
 def _binds(w: World, before: State, after: State, never: frozenset[int]) -> bool:
@@ -141,13 +141,13 @@ def _clamped(floor: FloorMemory, setting: Setting, order: list[float]) -> FloorM
 # What must not be so
 
 
-def _unsound(w: World, moment: Moment, made: Pass) -> Iterator[str]:
-    yield from arbitration_violations(made.alone, made.outcome, capacity(w, moment.state))
+def _unsound(w: World, moment: Moment, made: Pass, setting: Setting) -> Iterator[str]:
+    yield from arbitration_violations(made.alone, made.outcome, capacity(w, moment.state, setting))
     if sum(floor.probe_since > 0 for floor in made.outcome.memory.floors.values()) > 1:
         yield "3b.5: two probes at once"
     for plan in made.outcome.plans:
         for action in plan.actions:
-            if isinstance(action, Evict):
+            if isinstance(action, Evict) and not setting.blurred:
                 yield from _bad_trade(w, moment.state, position(w, action.uid))
 
 
@@ -183,9 +183,9 @@ def _with_surplus(w: World, s: State, service: int) -> tuple[int, ...]:
     return tuple(room)
 
 
-def _stuck(w: World, s: State, made: Pass, never: frozenset[int]) -> Iterator[int]:
-    """Jobs that are held for nothing, if it stays so: floors that would fit whole, climbs that would fit, and what
-    would only need a trade."""
+def _stuck(w: World, s: State, made: Pass, never: frozenset[int], *, blurred: bool) -> Iterator[int]:
+    """Jobs that are held for nothing, if it stays so: of floors that would fit whole, climbs that would fit (and are
+    seen to), and what would only need a trade."""
     ruled = judge(w, s, wanted(w, made.alone), set())
     room = free(w, s)
     if any(s.down):  # they may wait for nodes to be back
@@ -193,8 +193,8 @@ def _stuck(w: World, s: State, made: Pass, never: frozenset[int]) -> Iterator[in
     for job in wanted(w, made.alone) - _admitted(w, made):
         service = w.jobs[job].service
         floor = ruled.floors.get(service)
-        lacks = floor is not None and floor.incomplete
-        if service not in never and not lacks and placeable(floor.pods if floor else _missing(w, s, job), room):
+        hopeless = floor.incomplete if floor else blurred
+        if service not in never and not hopeless and placeable(floor.pods if floor else _missing(w, s, job), room):
             yield job
     if len(ruled.floors) == 1:  # otherwise what a trade would bring may be promised to others
         service, floor = next(iter(ruled.floors.items()))

@@ -37,6 +37,9 @@ class Setting(NamedTuple):
     options: tuple[RuleOptions, ...] = ()
     priorities: tuple[int, ...] = ()
     policy: Policy = POLICY
+    blurred: bool = False
+    """The controller sees every free node as two: one without room for pods, one without devices. So nothing ever
+    fits as far as it can see, and in all there is room."""
 
 
 PLAIN = Setting()
@@ -142,20 +145,21 @@ _LOOKS = _Known()
 
 
 @lru_cache(maxsize=1 << 12)
-def _capacity(up: tuple[int, ...], down: tuple[int, ...], room: tuple[int, ...]) -> Capacity:
+def _capacity(up: tuple[int, ...], down: tuple[int, ...], room: tuple[int, ...], blurred: bool) -> Capacity:
     rooms = []
     for number, (there, lost, left) in enumerate(zip(up, down, room, strict=True)):
         kind = Kind((("kind", str(number)),))
+        as_seen = ((1, 0), (0, 110)) if blurred else ((1, 110),)
+        rooms += [Room(kind, (1, 110), seen, (0, 0), count=left) for seen in as_seen]
         rooms += [
-            Room(kind, (1, 110), (1, 110), (0, 0), count=left),
             Room(kind, (1, 110), (0, 109), (0, 0), count=there - left),
             Room(kind, (1, 110), (0, 0), (1, 110), schedulable=False, count=lost),
         ]
     return Capacity(RESOURCES, tuple(room for room in rooms if room.count))
 
 
-def capacity(w: World, s: State) -> Capacity:
-    return _capacity(s.up, s.down, free(w, s))
+def capacity(w: World, s: State, setting: Setting = PLAIN) -> Capacity:
+    return _capacity(s.up, s.down, free(w, s), setting.blurred)
 
 
 def homes(w: World) -> dict[str, Room]:
@@ -176,9 +180,8 @@ def controller(
 ) -> Pass:
     """Decide, and let all of it take effect."""
     pairs = alone(w, s, setting)
-    outcome = arbitrate(
-        pairs, capacity(w, s), memory or ArbiterMemory(), now=now, policy=setting.policy, homes=homes(w), looks=_LOOKS
-    )
+    seen, remembered = capacity(w, s, setting), memory or ArbiterMemory()
+    outcome = arbitrate(pairs, seen, remembered, now=now, policy=setting.policy, homes=homes(w), looks=_LOOKS)
     return Pass(pairs, outcome, performed(w, s, outcome.plans))
 
 
