@@ -44,6 +44,7 @@ LARGER = {
     "a trade of two": (world((4,), "3P1D > 1P1D: p p p d2", faults=1), set[int]()),
     "a trade beside others": (world((4,), LADDER, LADDER, faults=1), set[int]()),
     "a trade beside one that is never bound": (world((4,), "1P: p", "2P1D > 1P1D: p p d", faults=1), {0}),
+    "a trade that would be in vain": (world((2, 1), "2P1D > 1P1D: p@0 p@0 d@1", faults=1), set[int]()),
     "a trade for a node of one kind": (world((2, 1), "2P1D > 1P1D: p p d@1", "1P: p", faults=1), set[int]()),
     "a late decode": (world((3,), LADDER, "1P: p", late=("0.d0",), faults=1), {1}),
 }  # fmt: skip

@@ -188,12 +188,10 @@ def _stuck(w: World, s: State, made: Pass, never: frozenset[int], *, blurred: bo
     seen to), and what would only need a trade."""
     ruled = judge(w, s, wanted(w, made.alone), set())
     room = free(w, s)
-    if any(s.down):  # they may wait for nodes to be back
-        return
     for job in wanted(w, made.alone) - _admitted(w, made):
         service = w.jobs[job].service
         floor = ruled.floors.get(service)
-        hopeless = floor.incomplete if floor else blurred
+        hopeless = floor.incomplete if floor else blurred or any(s.down)  # then it may wait for nodes to be back
         if service not in never and not hopeless and placeable(floor.pods if floor else _missing(w, s, job), room):
             yield job
     if len(ruled.floors) == 1:  # otherwise what a trade would bring may be promised to others
