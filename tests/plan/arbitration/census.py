@@ -101,14 +101,20 @@ def _visited(case: Case, nodes: tuple[int, ...], bound: Bound, reached: Reached)
     if bound.timed:
         since = (s for s in starts if isinstance(s, Moment))
         moments = timed.explore(w, case.never, Setting(blurred=bound.blurred), most=ENDLESS, starts=since)
-        where = f"{w}, never bound: {set(case.never)}" if case.never else str(w)
-        return Visited(moments.moments, [f"{where}: {words}" for words in moments.wrong], moments.reached)
+        return Visited(moments.moments, [f"{_named(case, w)}: {words}" for words in moments.wrong], moments.reached)
     found = explore(w, most=ENDLESS, starts=(s for s in starts if isinstance(s, State)))
-    wrong = [f"{w}: {words}" for words in found.wrong]
+    wrong = [f"{_named(case, w)}: {words}" for words in found.wrong]
     should = expected(w)
     if not wrong and should is not None and found.fewest < should:
-        wrong = [f"{w}: only {found.fewest} services serve, {should} could by their order"]
+        wrong = [f"{_named(case, w)}: only {found.fewest} services serve, {should} could by their order"]
     return Visited(found.states, wrong, found.reached)
+
+
+def _named(case: Case, w: World) -> str:
+    """To be pasted into a test."""
+    services = "".join(f', "{form}"' for form in case.stratum)
+    never = f", never bound: {set(case.never)}" if case.never else ""
+    return f"world({w.nodes}{services}, faults={w.faults}){never}"
 
 
 def _starts(w: World, case: Case, bound: Bound, reached: Reached) -> Iterator[State | Moment]:

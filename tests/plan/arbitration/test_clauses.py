@@ -8,6 +8,10 @@ import pytest
 from scaler.plan import arbiter
 from scaler.plan.arbiter import arbitrate
 from scaler.plan.model import ArbiterMemory, Policy, Reason, Reclaim
+from scaler.plan.room.capacity import Needs
+from scaler.plan.room.placement import Board
+from scaler.plan.room.promises import Placement
+from scaler.plan.room.shortage import Shortage
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW
 from tests.plan.arbitration.clauses import abouts, decide, doings, reasons, state
@@ -227,6 +231,24 @@ def test_what_would_cost_a_restart_too_many_stays_and_says_so(monkeypatch: pytes
     assert doings(w, outcome) == {}
     assert reasons(w, outcome)["0.p1"] is Reason.RECLAIM_WOULD_COST_RESTARTS
     assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
+@pytest.mark.parametrize(
+    ("pods", "up"), [("0.p0 u, 0.d0 u", 1), ("0.p0 0, 0.d0 0, 0.p1 u, 1.p0 0, 1.d0 0", 4)], ids=["floor", "climb"]
+)
+def test_what_may_fit_after_all_is_not_taken_back(monkeypatch: pytest.MonkeyPatch, pods: str, up: int) -> None:
+    """The search for a place is bounded; this one gave up."""
+
+    def unsure(board: Board, needs: Needs) -> Placement | Shortage:
+        found = place(board, needs)
+        return msgspec.structs.replace(found, undecided=True) if isinstance(found, Shortage) else found
+
+    w = world((4,), LADDER, SMALL)
+    s = state(w, pods, up=(up,), down=(4 - up,))
+    assert "Reclaim" in doings(w, decide(w, s)).values()
+    place = Board.place
+    monkeypatch.setattr(Board, "place", unsure)
+    assert doings(w, decide(w, s)) == {}
 
 
 # 6. who takes part
