@@ -211,7 +211,6 @@ MUTANTS = (
         "return None if found.undecided and",
         "return None if False and",
     ),
-    Mutant("what did not fit never will", ARBITER, "        self._unfit.clear()\n", ""),
     Mutant("tries again without a pause", ARBITER, "if self.now < party.memory.retry_at and", "if False and"),
     Mutant(
         "the most flexible first",
