@@ -191,6 +191,12 @@ MUTANTS = (
     # the plan that is left
     Mutant("miscounts admissions", RULINGS, "admit = group.admit - lost", "admit = group.admit"),
     Mutant("leaves a PodGroup behind", RULINGS, "            *map(Reclaim, leftovers),\n", ""),
+    Mutant(
+        "what no longer fits loses its place",
+        ARBITER,
+        "party.memory = patience.held(memory, now)",
+        "party.memory = patience.failed(patience.held(memory, now), now, policy, _NO_OUTLOOK)",
+    ),
     # moments between
     Mutant(
         "a floor goes where others are still on their way out",

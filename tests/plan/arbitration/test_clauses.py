@@ -133,6 +133,18 @@ def test_a_flexible_instance_waits_while_it_could_spoil_what_is_reserved() -> No
     assert doings(w, decide(w, state(w, "1.p0 0"))) == {"0.p0": "Admit"}
 
 
+def test_of_those_that_could_go_one_by_one_the_most_restricted_go() -> None:
+    w = world((1, 1, 1), "1P: p@01", "1P: p", "1P: p@12")
+    assert doings(w, decide(w, state(w, ""))) == {"0.p0": "Admit", "2.p0": "Admit"}
+
+
+def test_where_each_could_spoil_the_other_one_of_them_begins() -> None:
+    w = world((1, 2, 1), "1P: p2@01", "1P: p2@12")
+    outcome = decide(w, state(w, ""))
+    assert list(doings(w, outcome).values()) == ["Admit"]
+    assert sorted(reasons(w, outcome).values()) == [Reason.WAITING_FOR_SCHEDULER, Reason.YIELDS_TO_FLOOR]
+
+
 def test_a_flexible_instance_goes_at_once_where_there_is_room_to_spare() -> None:
     w = world((2, 1), "1P: p", "1P: p@0")
     assert doings(w, decide(w, state(w, ""))) == {"0.p0": "Admit", "1.p0": "Admit"}

@@ -73,6 +73,12 @@ def test_it_goes_to_the_end_of_the_order() -> None:
     assert story.did(61, both_free) == {"1.p0": "Admit", "1.d0": "Admit"}
 
 
+def test_what_is_taken_back_because_it_no_longer_fits_keeps_its_place() -> None:
+    story = never_bound()
+    assert story.did(1, state(story.w, "0.p0 u, 0.d0 u", up=(1,), down=(2,))) == {"0.p0": "Reclaim", "0.d0": "Reclaim"}
+    assert story.did(2, state(story.w, "")) == {"0.p0": "Admit", "0.d0": "Admit"}
+
+
 def test_the_pauses_grow_and_have_an_end() -> None:
     w = world((2,), SMALL, SMALL)
     story = Story(w, state(w, "1.p0 0, 1.d0 0", up=(4,)))
