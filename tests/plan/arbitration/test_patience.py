@@ -100,7 +100,7 @@ def test_a_floor_with_a_bound_pod_is_left_alone_while_the_rest_fits() -> None:
     assert story.did(1000) == {}
 
 
-@pytest.mark.parametrize("between", ["0.p0 0, 0.d0 0", "paused"])
+@pytest.mark.parametrize("between", ["0.p0 0, 0.d0 0", "0.p0 0, 0.d0 u", "paused"])
 def test_the_clock_starts_anew_after_a_floor_was_bound_or_paused(between: str) -> None:
     story = never_bound()
     if between == "paused":

@@ -155,9 +155,12 @@ def _bad_trade(w: World, s: State, job: int) -> Iterator[str]:
     """3.6, with its default: only while nobody is served, never below the smallest ratio, and not in vain."""
     service = w.jobs[job].service
     ruled = judge(w, s, set(), set())
-    missing = ruled.floors[service].pods if service in ruled.floors else []
+    floor = ruled.floors.get(service)
+    missing = floor.pods if floor else []
     if service in ruled.serving or not runs(s.pods[job]):
         yield f"3.6: {job} is evicted though its service serves, or it does not run"
+    if floor and floor.incomplete:
+        yield f"3.6: {job} is evicted though jobs of its smallest ratio are missing"
     groups = {w.jobs[n].group for those in _surplus(w, s, service) for n in those}
     if w.jobs[job].group not in groups:
         yield f"3.6: {job} is evicted, and its smallest ratio needs it"
