@@ -111,6 +111,15 @@ def test_the_clock_starts_anew_after_a_floor_was_bound_or_paused(between: str) -
     assert story.did(70, state(story.w, "0.p0 u, 0.d0 u")) == {"0.p0": "Reclaim", "0.d0": "Reclaim"}
 
 
+def test_the_clock_does_not_run_while_nothing_is_in_the_schedulers_hands() -> None:
+    w = world((1, 1), "1P: p", "1P: p@0")
+    story = Story(w, state(w, ""))
+    assert reasons(w, story.outcome)["0.p0"] is Reason.YIELDS_TO_FLOOR
+    assert story.did(29, state(w, "1.p0 0")) == {"0.p0": "Admit"}
+    assert story.did(58) == {}
+    assert story.did(59) == {"0.p0": "Reclaim"}
+
+
 def test_a_pod_that_is_bound_at_the_last_moment_saves_its_floor() -> None:
     story = never_bound()
     assert story.did(31, state(story.w, "0.p0 0, 0.d0 u")) == {}
