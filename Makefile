@@ -77,6 +77,11 @@ pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, floo
 	    $(PY) -m scaler simulate "$$file" --no-arbitration --picture "$$picture-off.svg" >/dev/null || test $$? = 1 || exit 1; \
 	done
 
+.PHONY: explore
+explore: dev  ## Visit all small worlds of floors first; BOUND=4 pods (half an hour), SHARD=0/5, BUDGET=600 s, ARGS="--kinds 2"
+	@$(PY) -m tests.plan.arbitration.census --pods $(or $(BOUND),3) --shard $(or $(SHARD),0/1) \
+	    --seconds $(or $(BUDGET),inf) $(ARGS)
+
 .PHONY: control-plane
 control-plane: dev  ## Build Kubernetes' own programs for the tests, once (minutes); VERSIONS="1.35.3" builds less
 	@$(PY) -m tests.control_plane.build $(VERSIONS)

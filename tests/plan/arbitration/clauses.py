@@ -5,7 +5,7 @@ from __future__ import annotations
 from scaler.plan.arbiter import Arbitration
 from scaler.plan.model import ArbiterMemory, Reason
 from tests.builders import NOW
-from tests.plan.arbitration.view import PLAIN, Setting, controller
+from tests.plan.arbitration.view import PLAIN, Setting, controller, position
 from tests.plan.arbitration.world import ABSENT, UNBOUND, State, World, initial
 
 
@@ -44,4 +44,5 @@ def abouts(w: World, outcome: Arbitration) -> dict[str, str]:
 
 
 def name(w: World, uid: str) -> str:
-    return f"{w.jobs[int(uid)].service}.{w.jobs[int(uid)].name}"
+    job = w.jobs[position(w, uid)]
+    return f"{job.service}.{job.name}"

@@ -6,14 +6,14 @@ the steps must lead to rest: a cycle of the first two would be an endless admitt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from scaler.plan.floors.invariants import arbitration_violations
 from scaler.plan.invariants import violations
 from scaler.plan.model import Admit, Complete, Reclaim
-from tests.plan.arbitration.oracle import Judgement, judge, placeable, waiting_pods
-from tests.plan.arbitration.view import PLAIN, Pass, Setting, capacity, controller, key, wanted
+from tests.plan.arbitration.oracle import Judgement, judge, placeable
+from tests.plan.arbitration.view import PLAIN, Pass, Setting, capacity, controller, key, position, wanted
 from tests.plan.arbitration.world import UNBOUND, State, World, bindings, events, free, initial
 
 
@@ -23,56 +23,95 @@ class TooLarge(Exception):  # noqa: N818 - no error, an answer
 
 class Explored(NamedTuple):
     states: int
-    at_rest: int
+    """Of jobs and nodes: whether another fault may come is no difference to the controller, and is not counted."""
     wrong: list[str]
     fewest: int
-    """Services that serve at the worst place of rest."""
+    """Services that serve at the worst place of rest, were everything there from the start and nothing lost."""
+    reached: Iterable[State]
 
 
-def explore(w: World, setting: Setting = PLAIN, *, most: int, enough: bool = False) -> Explored:
+class _Seen(NamedTuple):
+    """What was found out about one state."""
+
+    inside: tuple[State, ...]
+    """The next ones without an event from outside."""
+    serving: int
+    wrong: list[str]
+
+
+def explore(
+    w: World,
+    setting: Setting = PLAIN,
+    *,
+    most: int,
+    enough: bool = False,
+    starts: Iterable[State] = (),
+) -> Explored:
     """Every state that can come about, or the first so many. Stops at the first thing that is wrong."""
-    steps: dict[State, list[State]] = {}
-    waiting, at_rest, fewest = [initial(w)], 0, len(w.ladders)
+    seen: dict[State, _Seen] = {}
+    """By state without its faults."""
+    reached: dict[State, None] = {}
+    waiting = [*starts] or [initial(w)]
     while waiting:
         s = waiting.pop()
-        if s in steps:
+        if s in reached:
             continue
-        if len(steps) >= most:
-            if enough:
-                break
-            raise TooLarge
-        made = controller(w, s, setting)
-        ruled = judge(w, s, wanted(made.alone), _leaving(made))
-        wrong = [f"{words} in {s}" for words in _differences(w, s, made, ruled)]
-        inside = [after for after in (made.after, *bindings(w, s)) if after != s]
-        if not inside:
-            at_rest += 1
-            fewest = min(fewest, len(ruled.serving))
-            wrong += [f"{words} at rest in {s}" for words in _unrest(w, s, made, ruled)]
-        if wrong:
-            return Explored(len(steps), at_rest, wrong, fewest)
-        steps[s] = inside
-        waiting += inside
+        reached[s] = None
+        bare = s._replace(faults=0)
+        if bare not in seen:
+            if len(seen) >= most:
+                if enough:
+                    break
+                raise TooLarge
+            seen[bare] = _look(w, bare, setting)
+            if seen[bare].wrong:
+                return Explored(len(seen), seen[bare].wrong, 0, reached)
+        waiting += [after._replace(faults=s.faults) for after in seen[bare].inside]
         waiting += events(w, s)
+    steps = {s: found.inside for s, found in seen.items()}
     cycle = find_cycle(steps)
     wrong = [f"L4: an endless cycle through {cycle}"] if cycle else []
-    return Explored(len(steps), at_rest, wrong, fewest)
+    start = initial(w)._replace(faults=0)
+    resting = [s for s in follow(steps, start) if s in seen and not seen[s].inside]
+    return Explored(len(seen), wrong, min((seen[s].serving for s in resting), default=len(w.ladders)), reached)
 
 
-def _leaving(made: Pass) -> set[int]:
+def follow(steps: Mapping[State, Iterable[State]], start: State) -> set[State]:
+    """All states that the steps lead to from this one, itself included."""
+    found, waiting = {start}, [start]
+    while waiting:
+        new = set(steps.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def _look(w: World, s: State, setting: Setting) -> _Seen:
+    made = controller(w, s, setting)
+    ruled = judge(w, s, wanted(w, made.alone), _leaving(w, made))
+    wrong = [f"{words} in {s}" for words in _differences(w, s, made, ruled)]
+    inside = tuple(after for after in (made.after, *bindings(w, s)) if after != s)
+    if not inside:
+        wrong += [f"{words} at rest in {s}" for words in _unrest(w, s, made, ruled)]
+    return _Seen(inside, len(ruled.serving), wrong)
+
+
+def _leaving(w: World, made: Pass) -> set[int]:
     """What the services' own plans take back."""
-    return {int(action.uid) for _, alone in made.alone for action in alone.actions if isinstance(action, Reclaim)}
+    return {position(w, action.uid) for _, own in made.alone for action in own.actions if isinstance(action, Reclaim)}
 
 
 def _differences(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[str]:
     """Between the arbiter and the oracle."""
     actions = [action for plan in made.outcome.plans for action in plan.actions]
-    admitted = {int(action.uid) for action in actions if isinstance(action, Admit | Complete)}
-    taken = {int(action.uid) for action in actions if isinstance(action, Reclaim)} - _leaving(made)
-    reasons = {int(v.uid): v.reason.value for plan in made.outcome.plans for v in plan.verdicts}
-    for (seen, _), plan in zip(made.alone, made.outcome.plans, strict=True):
-        yield from violations(seen, plan)
-    yield from arbitration_violations(made.alone, made.outcome, capacity(w, s))
+    admitted = {position(w, action.uid) for action in actions if isinstance(action, Admit | Complete)}
+    taken = {position(w, action.uid) for action in actions if isinstance(action, Reclaim)} - _leaving(w, made)
+    reasons = {position(w, v.uid): v.reason.value for plan in made.outcome.plans for v in plan.verdicts}
+    for (seen, own), plan in zip(made.alone, made.outcome.plans, strict=True):
+        if plan is not own:  # its own plan was looked at already
+            yield from violations(seen, plan)
+    if actions:
+        yield from arbitration_violations(made.alone, made.outcome, capacity(w, s))
     if not ruled.admit - ruled.may_wait <= admitted <= ruled.admit:
         yield f"admits {admitted}, not {ruled.admit} of which {ruled.may_wait} may wait"
     if taken != set(ruled.take_back):
@@ -93,10 +132,10 @@ def _unrest(w: World, s: State, made: Pass, ruled: Judgement) -> Iterator[str]:
     room = free(w, s)
     services = {key(number): number for number in range(len(w.ladders))}
     for plan in made.outcome.plans:
-        floor = waiting_pods(w, s, services[plan.key])
+        floor = ruled.floors.get(services[plan.key])
         for verdict in plan.verdicts:
-            job = int(verdict.uid)
-            if verdict.reason.value == "FloorDoesNotFit" and placeable(floor, room):
+            job = position(w, verdict.uid)
+            if verdict.reason.value == "FloorDoesNotFit" and floor and placeable(floor.pods, room):
                 yield f"L1: job {job} is held, and its floor would fit"
             waits = verdict.reason.value == "WaitingForCapacity"
             yields = verdict.reason.value == "YieldsToFloor" and not any(s.down)  # else it waits for nodes to be back
@@ -110,9 +149,9 @@ def _missing(w: World, s: State, job: int) -> list[tuple[int, ...]]:
     return [w.jobs[job].kinds for pod in s.pods[job] or () if pod < 0]
 
 
-def find_cycle(steps: dict[State, list[State]]) -> State | None:
+def find_cycle(steps: Mapping[Any, Iterable[Any]]) -> Any | None:
     """Some state from which the steps lead back to it; None when there is none."""
-    settled: set[State] = set()
+    settled: set[Any] = set()
     for start, first in steps.items():
         if start in settled:
             continue

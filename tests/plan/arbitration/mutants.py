@@ -11,11 +11,14 @@ import sys
 
 from tests.plan.mutants import Mutant, survivors
 
-ARBITER, PARTIES, BLOCKADES, PATIENCE, NEIGHBOURS, RULINGS, TRADE, LOOSE = (
+ARBITER, PARTIES, BLOCKADES, PATIENCE, NEIGHBOURS, RULINGS, TRADE, LOOSE, LOOKS = (
     f"scaler/plan/{name}.py"
     for name in (
         "arbiter",
-        *(f"floors/{part}" for part in ("parties", "blockades", "patience", "neighbours", "rulings", "trade", "loose")),
+        *(
+            f"floors/{part}"
+            for part in ("parties", "blockades", "patience", "neighbours", "rulings", "trade", "loose", "looks")
+        ),
     )
 )
 
@@ -196,6 +199,91 @@ MUTANTS = (
     # the plan that is left
     Mutant("miscounts admissions", RULINGS, "admit = group.admit - lost", "admit = group.admit"),
     Mutant("leaves a PodGroup behind", RULINGS, "            *map(Reclaim, leftovers),\n", ""),
+    Mutant(
+        "what no longer fits loses its place",
+        ARBITER,
+        "party.memory = patience.held(memory, now)",
+        "party.memory = patience.failed(patience.held(memory, now), now, policy, _NO_OUTLOOK)",
+    ),
+    # moments between
+    Mutant(
+        "a floor goes where others are still on their way out",
+        ARBITER,
+        "if placement is None or not self._vanishing or not self.board.fits(self._vanishing):",
+        "if True:",
+    ),
+    Mutant(
+        "a climb goes where others are still on their way out",
+        ARBITER,
+        "if not part.released and self._vanishing and self.board.fits(self._vanishing):",
+        "if False:",
+    ),
+    Mutant("takes back a floor of which it is not sure", ARBITER, " or (shortage.undecided and floor.admitted)", ""),
+    Mutant(
+        "takes back a climb of which it is not sure",
+        ARBITER,
+        "return None if found.undecided and",
+        "return None if False and",
+    ),
+    Mutant("tries again without a pause", ARBITER, "if self.now < party.memory.retry_at and", "if False and"),
+    Mutant(
+        "the most flexible first",
+        LOOSE,
+        "key=lambda needs: (self._breadth(needs), needs))",
+        "key=lambda needs: (-self._breadth(needs), needs))",
+    ),
+    Mutant("nobody begins", LOOSE, "if waiting[needs] and not self._near(needs):", "if False:"),
+    Mutant("everybody begins", LOOSE, "if waiting[needs] and not self._near(needs):", "if waiting[needs]:"),
+    Mutant(
+        "trades for what no node would help",
+        ARBITER,
+        "if floor is not None and (floor.lacking or",
+        "if False and (floor.lacking or",
+    ),
+    Mutant(
+        "counts the time of what is partly bound",
+        ARBITER,
+        "if not floor.bound and self._is_in_hands",
+        "if self._is_in_hands",
+    ),
+    Mutant(
+        "counts the time of what is held",
+        ARBITER,
+        "if not floor.bound and self._is_in_hands(party, floor):",
+        "if not floor.bound:",
+    ),
+    Mutant("a floor that is too large blocks", BLOCKADES, " and not self.too_large(floor)", ""),
+    Mutant(
+        "sees a service as it was",
+        LOOKS,
+        "look.plan is not plan or look.snapshot is not snapshot",
+        "look.plan is not plan",
+    ),
+    Mutant(
+        "sees a plan as it was",
+        LOOKS,
+        "look.plan is not plan or look.snapshot is not snapshot",
+        "look.snapshot is not snapshot",
+    ),
+    Mutant(
+        "a broken instance is of no floor",
+        PARTIES,
+        "case State.BROKEN if _has_slot(snapshot, instance):",
+        "case State.BROKEN if False:",
+    ),
+    Mutant(
+        "what is partly bound is no nearer",
+        PARTIES,
+        "return _PARTLY_BOUND if instance.bound else _RELEASED",
+        "return _RELEASED",
+    ),
+    Mutant(
+        "evicts for ever while nothing comes of it",
+        TRADE,
+        "short_since=ground.now, evicted=found.uid",
+        "evicted=found.uid",
+    ),
+    Mutant("trades on nodes that take no pods", TRADE, "if home is None or not home.schedulable:", "if home is None:"),
 )
 
 

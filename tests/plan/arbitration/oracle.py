@@ -10,10 +10,22 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
-from tests.plan.arbitration.world import UNBOUND, State, World, free, runs
+from tests.plan.arbitration.world import UNBOUND, Job, Pods, State, World, free, parts, runs
 
 Kinds = tuple[int, ...]
+
+
+@dataclass
+class Floor:
+    service: int
+    jobs: list[int]
+    incomplete: bool
+    pods: list[Kinds]
+    """Those that are not bound."""
+    touched: bool
+    """Some of it is admitted and unbound."""
 
 
 @dataclass
@@ -28,17 +40,8 @@ class Judgement:
     """Jobs whose admission is taken away, and why."""
     take_back: dict[int, str] = field(default_factory=dict)
     serving: set[int] = field(default_factory=set)
-
-
-@dataclass
-class Floor:
-    service: int
-    jobs: list[int]
-    incomplete: bool
-    pods: list[Kinds]
-    """Those that are not bound."""
-    touched: bool
-    """Some of it is admitted and unbound."""
+    floors: dict[int, Floor] = field(default_factory=dict)
+    """By service, in order; of those that do not serve and have a pod to bind."""
 
 
 @lru_cache
@@ -51,10 +54,39 @@ def judge(w: World, s: State, wanted: set[int], leaving: set[int]) -> Judgement:
     return _Judge(w, s, wanted, leaving).judgement
 
 
-def waiting_pods(w: World, s: State, service: int) -> list[Kinds]:
-    """All pods of the service's floor that are not bound."""
-    floor = _Judge(w, s, set(), set()).floors.get(service)
-    return floor.pods if floor else []
+class Service(NamedTuple):
+    """One service by itself. Jobs by their place in it."""
+
+    serves: bool
+    nearest: tuple[int, ...]
+    """Its jobs, those nearest to running first."""
+    floor: tuple[int, ...]
+    """The instances of the smallest ratio, those nearest to running; none when it serves."""
+    incomplete: bool
+    """Jobs of the smallest ratio are missing."""
+    kinds: frozenset[int]
+    """Of nodes that any of its jobs may use."""
+
+
+@lru_cache(maxsize=1 << 17)
+def service(text: str, jobs: tuple[Job, ...], pods: tuple[Pods | None, ...]) -> Service | None:
+    """None while none of its jobs exists: they count from the moment they exist, pods or not."""
+    there = [place for place, each in enumerate(pods) if each is not None]
+    if not there:
+        return None
+    nearest = sorted(there, key=lambda place: (_distance(pods[place] or ()), place))
+    smallest = [ratio for ratio in ladder(text) if any(ratio.values())][-1]
+    groups = {group: [place for place in nearest if jobs[place].group == group] for group in smallest}
+    running = {group: sum(runs(pods[place]) for place in places) for group, places in groups.items()}
+    serves = all(running[group] >= number for group, number in smallest.items())
+    floor = [place for group, number in smallest.items() for place in groups[group][:number]]
+    incomplete = any(len(groups[group]) < number for group, number in smallest.items())
+    kinds = frozenset(kind for place in there for kind in jobs[place].kinds)
+    return Service(serves, tuple(nearest), () if serves else tuple(floor), incomplete, kinds)
+
+
+def _distance(pods: Pods) -> int:
+    return 0 if runs(pods) else 1 if any(pod >= 0 for pod in pods) else 2 if UNBOUND in pods else 3
 
 
 class _Judge:
@@ -63,16 +95,23 @@ class _Judge:
     def __init__(self, w: World, s: State, wanted: set[int], leaving: set[int]) -> None:
         self.w, self.s, self.wanted, self.leaving = w, s, wanted, leaving
         self.free = free(w, s)
-        self.jobs: dict[int, list[int]] = {}
-        self.floors = {f.service: f for f in map(self.floor_of, self.by_age()) if f is not None}
-        self.judgement = Judgement(serving=set(filter(self.serves, range(len(w.ladders)))))
+        self.services: dict[int, tuple[Service, int]] = {}
+        """Of which any job exists: what they are by themselves, and where their jobs begin. Those stand in front whose
+        oldest job is older, and they go first."""
+        for number, part in enumerate(parts(w.jobs)):
+            one = service(w.ladders[number], w.jobs[part], s.pods[part])
+            if one is not None:
+                self.services[number] = one, part.start
+        self.floors = {f.service: f for f in map(self.floor_of, self.services) if f is not None}
+        self.judgement = Judgement(serving={number for number, (one, _) in self.services.items() if one.serves})
+        self.judgement.floors = self.floors
         self.vanishing = [kinds for job in leaving for kinds in self.existing(job)]
         """Unbound pods that this decision takes back: they are still there for a moment."""
         self.room_taken: list[Kinds] = []
         self.judge()
 
     def judge(self) -> None:
-        floors = [self.floors[n] for n in self.by_age() if n in self.floors]
+        floors = list(self.floors.values())
         touched = [floor for floor in floors if floor.touched]
         for floor in touched:
             self.judge_floor(floor)
@@ -90,17 +129,6 @@ class _Judge:
 
     # Words
 
-    def jobs_of(self, service: int) -> list[int]:
-        """Jobs count from the moment they exist, pods or not; oldest first."""
-        if service not in self.jobs:
-            exists = (n for n, pods in enumerate(self.s.pods) if pods is not None)
-            self.jobs[service] = [n for n in exists if self.w.jobs[n].service == service]
-        return self.jobs[service]
-
-    def by_age(self) -> list[int]:
-        """The service whose oldest job is older goes first."""
-        return sorted((n for n in range(len(self.w.ladders)) if self.jobs_of(n)), key=lambda n: self.jobs_of(n)[0])
-
     def missing(self, job: int) -> list[Kinds]:
         return [self.w.jobs[job].kinds for pod in self.s.pods[job] or () if pod < 0]
 
@@ -110,43 +138,19 @@ class _Judge:
     def can_be_taken_back(self, job: int) -> bool:
         return self.is_unbound(job) and not any(pod >= 0 for pod in self.s.pods[job] or ())
 
-    def smallest(self, service: int) -> dict[str, int]:
-        return [ratio for ratio in ladder(self.w.ladders[service]) if any(ratio.values())][-1]
-
-    def in_group(self, service: int, group: str) -> list[int]:
-        return [n for n in self.jobs_of(service) if self.w.jobs[n].group == group]
-
-    def serves(self, service: int) -> bool:
-        """Every group runs at least its floor."""
-        running = {
-            group: sum(runs(self.s.pods[n]) for n in self.in_group(service, group)) for group in self.smallest(service)
-        }
-        return all(running[group] >= number for group, number in self.smallest(service).items())
-
     def floor_of(self, service: int) -> Floor | None:
-        """The instances nearest to running; None for a service that serves, and when no pod is left to bind."""
-        if self.serves(service):
-            return None
-        jobs: list[int] = []
-        incomplete = False
-        for group, number in self.smallest(service).items():
-            chosen = sorted(self.in_group(service, group), key=self.distance)[:number]
-            incomplete |= len(chosen) < number
-            jobs += chosen
+        """None for a service that serves, and when no pod is left to bind."""
+        one, start = self.services[service]
+        jobs = [start + place for place in one.floor]
         pods = [kinds for job in jobs for kinds in self.missing(job)]
         if not pods:
             return None
-        return Floor(service, jobs, incomplete, pods, any(map(self.is_unbound, jobs)))
-
-    def distance(self, job: int) -> tuple[int, int]:
-        pods = self.s.pods[job] or ()
-        nearness = 0 if runs(pods) else 1 if any(pod >= 0 for pod in pods) else 2 if UNBOUND in pods else 3
-        return nearness, job
+        return Floor(service, jobs, one.incomplete, pods, any(map(self.is_unbound, jobs)))
 
     def climbs(self) -> list[int]:
         """All that is wanted or unbound and not of a floor, in the order of services."""
         of_floors = {job for floor in self.floors.values() for job in floor.jobs}
-        found = [job for service in self.by_age() for job in sorted(self.jobs_of(service), key=self.distance)]
+        found = [start + place for one, start in self.services.values() for place in one.nearest]
         moving = {job for job in found if self.is_unbound(job)} | self.wanted
         return [job for job in found if job in moving - of_floors - self.leaving]
 
@@ -158,12 +162,7 @@ class _Judge:
     def shared(self, service: int, pods: list[Kinds]) -> bool:
         """Another service has a candidate node in common: a static fact, whatever either is doing now."""
         mine = {kind for kinds in pods for kind in kinds if self.nodes(kind)}
-        return any(
-            mine.intersection(self.w.jobs[job].kinds)
-            for other in range(len(self.w.ladders))
-            if other != service
-            for job in self.jobs_of(other)
-        )
+        return any(other != service and mine & one.kinds for other, (one, _) in self.services.items())
 
     def fits_besides(self, pods: list[Kinds]) -> bool:
         """Together with all that is reserved."""
@@ -200,11 +199,12 @@ class _Judge:
             self.judgement.reserved[floor.service] = floor.pods
         elif self.shared(floor.service, floor.pods):
             self.give_up(floor)
-        else:
-            self.judgement.admit |= self.wanted.intersection(floor.jobs)
 
     def admit_floor(self, floor: Floor) -> None:
-        """What is reserved is admitted, unless that room is still to be given back."""
+        """What is reserved is admitted, unless that room is still to be given back. Alone: admitted all the same."""
+        if not self.shared(floor.service, floor.pods):
+            self.judgement.admit |= self.wanted.intersection(floor.jobs)
+            return
         if floor.service not in self.judgement.reserved:
             return
         wanted = {job for job in self.wanted.intersection(floor.jobs) if not self.is_unbound(job)}

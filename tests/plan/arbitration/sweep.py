@@ -49,7 +49,7 @@ def _jobs(dice: random.Random, text: str, kinds: int) -> str:
 
 def expected(w: World) -> int | None:
     """How many services serve at every place of rest, by the order of 3b; None where that depends on what happens."""
-    if w.faults or any(job.late for job in w.jobs):
+    if any(job.late for job in w.jobs):
         return None
     taken: list[tuple[int, ...]] = []
     number = 0
@@ -62,8 +62,16 @@ def expected(w: World) -> int | None:
             pods += [job.kinds for job in chosen for _ in range(job.pods)]
         if complete and placeable((*taken, *pods), w.nodes):
             taken += pods
-            number += 1
+            number += not _may_spoil_itself(w, service, pods)
     return number
+
+
+def _may_spoil_itself(w: World, service: int, pods: list[tuple[int, ...]]) -> bool:
+    """Alone on its nodes it is admitted as it would be without an arbiter: its flexible pods may take the only nodes of
+    its others."""
+    mine = {kind for kinds in pods for kind in kinds}
+    shared = any(mine.intersection(job.kinds) for job in w.jobs if job.service != service)
+    return len(set(pods)) > 1 and not shared
 
 
 def problems(w: World, *, most: int, enough: bool = False) -> tuple[int, list[str]]:

@@ -8,6 +8,10 @@ import pytest
 from scaler.plan import arbiter
 from scaler.plan.arbiter import arbitrate
 from scaler.plan.model import ArbiterMemory, Policy, Reason, Reclaim
+from scaler.plan.room.capacity import Needs
+from scaler.plan.room.placement import Board
+from scaler.plan.room.promises import Placement
+from scaler.plan.room.shortage import Shortage
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW
 from tests.plan.arbitration.clauses import abouts, decide, doings, reasons, state
@@ -139,6 +143,18 @@ def test_a_flexible_instance_waits_while_it_could_spoil_what_is_reserved() -> No
     assert doings(w, decide(w, state(w, "1.p0 0"))) == {"0.p0": "Admit"}
 
 
+def test_of_those_that_could_go_one_by_one_the_most_restricted_go() -> None:
+    w = world((1, 1, 1), "1P: p@01", "1P: p", "1P: p@12")
+    assert doings(w, decide(w, state(w, ""))) == {"0.p0": "Admit", "2.p0": "Admit"}
+
+
+def test_where_each_could_spoil_the_other_one_of_them_begins() -> None:
+    w = world((1, 2, 1), "1P: p2@01", "1P: p2@12")
+    outcome = decide(w, state(w, ""))
+    assert list(doings(w, outcome).values()) == ["Admit"]
+    assert sorted(reasons(w, outcome).values()) == [Reason.WAITING_FOR_SCHEDULER, Reason.YIELDS_TO_FLOOR]
+
+
 def test_a_flexible_instance_goes_at_once_where_there_is_room_to_spare() -> None:
     w = world((2, 1), "1P: p", "1P: p@0")
     assert doings(w, decide(w, state(w, ""))) == {"0.p0": "Admit", "1.p0": "Admit"}
@@ -237,6 +253,24 @@ def test_what_would_cost_a_restart_too_many_stays_and_says_so(monkeypatch: pytes
     assert doings(w, outcome) == {}
     assert reasons(w, outcome)["0.p1"] is Reason.RECLAIM_WOULD_COST_RESTARTS
     assert reasons(w, outcome)["1.p0"] is Reason.FLOOR_DOES_NOT_FIT
+
+
+@pytest.mark.parametrize(
+    ("pods", "up"), [("0.p0 u, 0.d0 u", 1), ("0.p0 0, 0.d0 0, 0.p1 u, 1.p0 0, 1.d0 0", 4)], ids=["floor", "climb"]
+)
+def test_what_may_fit_after_all_is_not_taken_back(monkeypatch: pytest.MonkeyPatch, pods: str, up: int) -> None:
+    """The search for a place is bounded; this one gave up."""
+
+    def unsure(board: Board, needs: Needs) -> Placement | Shortage:
+        found = place(board, needs)
+        return msgspec.structs.replace(found, undecided=True) if isinstance(found, Shortage) else found
+
+    w = world((4,), LADDER, SMALL)
+    s = state(w, pods, up=(up,), down=(4 - up,))
+    assert "Reclaim" in doings(w, decide(w, s)).values()
+    place = Board.place
+    monkeypatch.setattr(Board, "place", unsure)
+    assert doings(w, decide(w, s)) == {}
 
 
 # 6. who takes part

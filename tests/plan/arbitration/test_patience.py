@@ -73,6 +73,12 @@ def test_it_goes_to_the_end_of_the_order() -> None:
     assert story.did(61, both_free) == {"1.p0": "Admit", "1.d0": "Admit"}
 
 
+def test_what_is_taken_back_because_it_no_longer_fits_keeps_its_place() -> None:
+    story = never_bound()
+    assert story.did(1, state(story.w, "0.p0 u, 0.d0 u", up=(1,), down=(2,))) == {"0.p0": "Reclaim", "0.d0": "Reclaim"}
+    assert story.did(2, state(story.w, "")) == {"0.p0": "Admit", "0.d0": "Admit"}
+
+
 def test_the_pauses_grow_and_have_an_end() -> None:
     w = world((2,), SMALL, SMALL)
     story = Story(w, state(w, "1.p0 0, 1.d0 0", up=(4,)))
@@ -94,7 +100,7 @@ def test_a_floor_with_a_bound_pod_is_left_alone_while_the_rest_fits() -> None:
     assert story.did(1000) == {}
 
 
-@pytest.mark.parametrize("between", ["0.p0 0, 0.d0 0", "paused"])
+@pytest.mark.parametrize("between", ["0.p0 0, 0.d0 0", "0.p0 0, 0.d0 u", "paused"])
 def test_the_clock_starts_anew_after_a_floor_was_bound_or_paused(between: str) -> None:
     story = never_bound()
     if between == "paused":
@@ -103,6 +109,15 @@ def test_the_clock_starts_anew_after_a_floor_was_bound_or_paused(between: str) -
     story.setting = PLAIN
     assert story.did(40, state(story.w, "0.p0 u, 0.d0 u")) == {}
     assert story.did(70, state(story.w, "0.p0 u, 0.d0 u")) == {"0.p0": "Reclaim", "0.d0": "Reclaim"}
+
+
+def test_the_clock_does_not_run_while_nothing_is_in_the_schedulers_hands() -> None:
+    w = world((1, 1), "1P: p", "1P: p@0")
+    story = Story(w, state(w, ""))
+    assert reasons(w, story.outcome)["0.p0"] is Reason.YIELDS_TO_FLOOR
+    assert story.did(29, state(w, "1.p0 0")) == {"0.p0": "Admit"}
+    assert story.did(58) == {}
+    assert story.did(59) == {"0.p0": "Reclaim"}
 
 
 def test_a_pod_that_is_bound_at_the_last_moment_saves_its_floor() -> None:

@@ -53,7 +53,7 @@ def play(w: World, seed: int, never: frozenset[int] = frozenset(), start: State 
             break
         else:
             time = time + 0.1 if done else made.outcome.recheck_at - NOW
-    ruled = judge(w, s, wanted(made.alone), set())
+    ruled = judge(w, s, wanted(w, made.alone), set())
     return End(s, len(ruled.serving), actions, evicted)
 
 

@@ -74,6 +74,11 @@ def test_nothing_is_traded_where_it_would_not_help() -> None:
     assert passes(w, state(w, "0.p0 0, 0.p1 0, 1.p0 0"), PLAIN, 0, 90, 900) == [{}, {}, {}]
 
 
+def test_nothing_is_traded_while_jobs_are_missing_for_the_smallest_ratio() -> None:
+    w = world((2,), "2P2D > 1P2D: p p d")
+    assert passes(w, state(w, "0.p0 0, 0.p1 0, 0.d0 u"), PLAIN, 0, 90, 900) == [{}, {}, {}]
+
+
 def test_several_go_one_after_the_other_where_it_takes_them_all() -> None:
     w = world((4,), "3P1D > 1P1D: p p p d2", "1P: p")
     assert passes(w, state(w, "0.p0 0, 0.p1 0, 0.p2 0, 1.p0 0"), PLAIN, 0, 90) == [{}, {"0.p2": "Evict"}]

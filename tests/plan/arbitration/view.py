@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from scaler.plan.arbiter import Arbitration, arbitrate
+from scaler.plan.floors.looks import Look, Looks
+from scaler.plan.invariants import violations
 from scaler.plan.model import (
     Admit,
     ArbiterMemory,
@@ -22,7 +25,7 @@ from scaler.plan.planner import plan
 from scaler.plan.room.capacity import Capacity, Kind, Need, Requirement, Room, Where
 from scaler.rules.rule import RuleOptions
 from tests.builders import GROUPS, NOW, rule
-from tests.plan.arbitration.world import ABSENT, Job, State, World, admit, evict, free, reclaim
+from tests.plan.arbitration.world import ABSENT, Job, Pods, State, World, admit, evict, free, parts, reclaim
 
 RESOURCES = ("x/npu", "pods")
 POLICY = Policy()
@@ -34,6 +37,9 @@ class Setting(NamedTuple):
     options: tuple[RuleOptions, ...] = ()
     priorities: tuple[int, ...] = ()
     policy: Policy = POLICY
+    blurred: bool = False
+    """The controller sees every free node as two: one without room for pods, one without devices. So nothing ever
+    fits as far as it can see, and in all there is room."""
 
 
 PLAIN = Setting()
@@ -47,6 +53,10 @@ def need(kinds: tuple[int, ...], of: int) -> Need:
     return Need((("x/npu", 1), ("pods", 1)), where)
 
 
+MOST_JOBS = 100
+"""Of one service. Its jobs are numbered apart from those of others, so that a service looks the same in every world."""
+
+
 @lru_cache(maxsize=1 << 16)
 def instance(number: int, job: Job, pods: tuple[int, ...], kinds: int, priority: int) -> Instance:
     bound = sum(pod >= 0 for pod in pods)
@@ -56,7 +66,7 @@ def instance(number: int, job: Job, pods: tuple[int, ...], kinds: int, priority:
         uid=str(number),
         name=job.name,
         group=GROUPS[job.group],
-        created=NOW - 1000 + number,
+        created=NOW - 10_000 + number,
         expected=len(pods),
         pods=present,
         bound=bound,
@@ -75,50 +85,81 @@ def key(service: int) -> ServiceKey:
     return ServiceKey("default", "rule", f"s{service}")
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 17)
 def decided(
-    w: World, service: int, pods: tuple[tuple[int, ...] | None, ...], setting: Setting
+    service: int, text: str, jobs: tuple[Job, ...], pods: tuple[Pods | None, ...], kinds: int, setting: Setting
 ) -> tuple[Snapshot, Plan] | None:
-    """The service alone; None while none of its jobs exists. `pods` of all jobs, None for those of others."""
+    """The service alone; None while none of its jobs exists."""
     priority = setting.priorities[service] if setting.priorities else 0
     found = tuple(
-        instance(number, w.jobs[number], each, len(w.nodes), priority)
-        for number, each in enumerate(pods)
+        instance(service * MOST_JOBS + place, jobs[place], each, kinds, priority)
+        for place, each in enumerate(pods)
         if each is not None
     )
     if not found:
         return None
     options = setting.options[service] if setting.options else RuleOptions()
-    seen = Snapshot(key(service), NOW, found, rule(w.ladders[service].upper()), options, policy=setting.policy)
-    return seen, plan(seen)[0]
+    seen = Snapshot(key(service), NOW, found, rule(text.upper()), options, policy=setting.policy)
+    made = plan(seen)[0]
+    assert violations(seen, made) == ()
+    return seen, made
+
+
+def position(w: World, uid: str) -> int:
+    """Which job of the world this is."""
+    service, place = divmod(int(uid), MOST_JOBS)
+    start: int = parts(w.jobs)[service].start
+    return start + place
 
 
 def alone(w: World, s: State, setting: Setting = PLAIN) -> list[tuple[Snapshot, Plan]]:
     """What each service would do by itself."""
-    found = []
-    for service in range(len(w.ladders)):
-        own = tuple(pods if job.service == service else None for job, pods in zip(w.jobs, s.pods, strict=True))
-        one = decided(w, service, own, setting)
-        if one is not None:
-            found.append(one)
-    return found
+    kinds = len(w.nodes)
+    found = (
+        decided(service, w.ladders[service], w.jobs[part], s.pods[part], kinds, setting)
+        for service, part in enumerate(parts(w.jobs))
+    )
+    return [one for one in found if one is not None]
+
+
+class _Known(Looks):
+    """Looks at every service that is decided about in the same way only once, however many worlds it is in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[tuple[int, int], Look] = {}
+        """By identity of snapshot and plan, which each keeps alive."""
+
+    def at(self, decided: Sequence[tuple[Snapshot, Plan]]) -> list[Look]:
+        return [self._known.get((id(seen), id(made))) or self._learn(seen, made) for seen, made in decided]
+
+    def _learn(self, seen: Snapshot, made: Plan) -> Look:
+        if len(self._known) > 1 << 17:
+            self._known.clear()
+        (look,) = super().at([(seen, made)])
+        self._known[id(seen), id(made)] = look
+        return look
+
+
+_LOOKS = _Known()
 
 
 @lru_cache(maxsize=1 << 12)
-def _capacity(up: tuple[int, ...], down: tuple[int, ...], room: tuple[int, ...]) -> Capacity:
+def _capacity(up: tuple[int, ...], down: tuple[int, ...], room: tuple[int, ...], blurred: bool) -> Capacity:
     rooms = []
     for number, (there, lost, left) in enumerate(zip(up, down, room, strict=True)):
         kind = Kind((("kind", str(number)),))
+        as_seen = ((1, 0), (0, 110)) if blurred else ((1, 110),)
+        rooms += [Room(kind, (1, 110), seen, (0, 0), count=left) for seen in as_seen]
         rooms += [
-            Room(kind, (1, 110), (1, 110), (0, 0), count=left),
             Room(kind, (1, 110), (0, 109), (0, 0), count=there - left),
             Room(kind, (1, 110), (0, 0), (1, 110), schedulable=False, count=lost),
         ]
     return Capacity(RESOURCES, tuple(room for room in rooms if room.count))
 
 
-def capacity(w: World, s: State) -> Capacity:
-    return _capacity(s.up, s.down, free(w, s))
+def capacity(w: World, s: State, setting: Setting = PLAIN) -> Capacity:
+    return _capacity(s.up, s.down, free(w, s), setting.blurred)
 
 
 def homes(w: World) -> dict[str, Room]:
@@ -139,25 +180,26 @@ def controller(
 ) -> Pass:
     """Decide, and let all of it take effect."""
     pairs = alone(w, s, setting)
-    outcome = arbitrate(
-        pairs, capacity(w, s), memory or ArbiterMemory(), now=now, policy=setting.policy, homes=homes(w)
-    )
-    return Pass(pairs, outcome, performed(s, outcome.plans))
+    seen, remembered = capacity(w, s, setting), memory or ArbiterMemory()
+    outcome = arbitrate(pairs, seen, remembered, now=now, policy=setting.policy, homes=homes(w), looks=_LOOKS)
+    return Pass(pairs, outcome, performed(w, s, outcome.plans))
 
 
-def performed(s: State, plans: tuple[Plan, ...]) -> State:
+def performed(w: World, s: State, plans: tuple[Plan, ...]) -> State:
     for made in plans:
         for action in made.actions:
             match action:
                 case Admit() | Complete():
-                    s = admit(s, int(action.uid))
+                    s = admit(s, position(w, action.uid))
                 case Reclaim():
-                    s = reclaim(s, int(action.uid))
+                    s = reclaim(s, position(w, action.uid))
                 case Evict():
-                    s = evict(s, int(action.uid))
+                    s = evict(s, position(w, action.uid))
     return s
 
 
-def wanted(pairs: list[tuple[Snapshot, Plan]]) -> set[int]:
+def wanted(w: World, pairs: list[tuple[Snapshot, Plan]]) -> set[int]:
     """Jobs that their services would admit or complete now."""
-    return {int(action.uid) for _, made in pairs for action in made.actions if isinstance(action, Admit | Complete)}
+    return {
+        position(w, action.uid) for _, made in pairs for action in made.actions if isinstance(action, Admit | Complete)
+    }

@@ -7,8 +7,10 @@ free nodes, wherever it likes. Nothing here knows how the controller decides; `v
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations_with_replacement
+from functools import lru_cache
+from itertools import accumulate, combinations_with_replacement, pairwise
 from typing import NamedTuple
 
 ABSENT, UNBOUND = -1, -2
@@ -29,7 +31,8 @@ class Job(NamedTuple):
 
 
 class World(NamedTuple):
-    """What never changes: nodes of each kind, one ladder for each service ("2P1D > 1P1D"), all jobs, oldest first."""
+    """What never changes: nodes of each kind, one ladder for each service ("2P1D > 1P1D"), all jobs. The jobs of one
+    service stand together, oldest first, and the service whose oldest job is older stands in front."""
 
     nodes: tuple[int, ...]
     ladders: tuple[str, ...]
@@ -68,10 +71,22 @@ def initial(w: World) -> State:
     return State(w.nodes, (0,) * len(w.nodes), pods, w.faults)
 
 
+@lru_cache(maxsize=1 << 12)
+def parts(jobs: tuple[Job, ...]) -> tuple[slice, ...]:
+    """Where the jobs of each service are."""
+    counts = Counter(job.service for job in jobs)
+    ends = accumulate(counts[service] for service in range(max(counts, default=-1) + 1))
+    return tuple(slice(start, end) for start, end in pairwise((0, *ends)))
+
+
 def free(w: World, s: State) -> tuple[int, ...]:
     """Free nodes of each kind."""
-    bound = [pod for pods in s.pods if pods for pod in pods if pod >= 0]
-    return tuple(up - bound.count(kind) for kind, up in enumerate(s.up))
+    left = list(s.up)
+    for pods in s.pods:
+        for pod in pods or ():
+            if pod >= 0:
+                left[pod] -= 1
+    return tuple(left)
 
 
 def runs(pods: Pods | None) -> bool:
