@@ -76,12 +76,12 @@ class Store(Generic[R]):
         """
         name = (record.namespace, record.name)
         old = self._records.get(name)
-        version = version_of(record.resource_version)
-        if version and version <= self._absent.get(name, 0):
+        if self._absent and 0 < version_of(record.resource_version) <= self._absent.get(name, 0):
             return
         if old is not None:
             if old.resource_version == record.resource_version:
                 return
+            version = version_of(record.resource_version)
             if version and version < version_of(old.resource_version):
                 return
         self._records[name] = record
