@@ -67,6 +67,10 @@ class Teller(msgspec.Struct):
         parts = zip(times, bursts, strict=True)
         return [self.apply(at + time, f"{services[0].name}-{n}", burst) for n, (time, burst) in enumerate(parts)]
 
+    def not_alone(self, first: Service, others: Sequence[Service]) -> list[dict[str, Any]]:
+        """One that is as it should be comes before the others: who is alone is admitted whatever is wrong with it."""
+        return [self.apply(0.0, first.name, first.manifests()), *self.together(others, at=1.0)]
+
     def _merged(self, queues: list[list[Object]]) -> list[Object]:
         """Namespaces and priorities first, then everything else shuffled."""
         things = [thing for queue in queues for thing in queue]
@@ -195,10 +199,9 @@ def any_sizes(teller: Teller) -> Tale:
 def never_fits(teller: Teller) -> Tale:
     """It stands in nobody's way."""
     count = teller.rng.randint(2, 5)
-    small = teller.crowd(count)
-    services = [teller.service("a-huge", pods=2 * count), *small]
-    whole = frozenset(one.key for one in small)
-    return Tale(services, [nodes(3 * count)], teller.together(services), serving=count, whole=whole)
+    small, huge = teller.crowd(count), teller.service("a-huge", pods=2 * count)
+    whole, events = frozenset(one.key for one in small), teller.not_alone(small[0], [huge, *small[1:]])
+    return Tale([huge, *small], [nodes(3 * count)], events, serving=count, whole=whole)
 
 
 def never_bound(teller: Teller) -> Tale:
@@ -213,11 +216,11 @@ def never_bound(teller: Teller) -> Tale:
 
 
 def incomplete(teller: Teller) -> Tale:
-    """One service has no decode job yet; it comes later."""
+    """One service has no decode job, and never gets one."""
     count = teller.rng.randint(2, 4)
     half, small = teller.service("a-half", jobs=(1, 0)), teller.crowd(count)
-    services, whole = [half, *small], frozenset(one.key for one in small)
-    return Tale(services, [nodes(3 * count)], teller.together(services), serving=count, whole=whole)
+    whole, events = frozenset(one.key for one in small), teller.not_alone(small[0], [half, *small[1:]])
+    return Tale([half, *small], [nodes(3 * count)], events, serving=count, whole=whole)
 
 
 def removed(teller: Teller) -> Tale:
