@@ -225,6 +225,7 @@ def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> Non
     [
         (((need(8, cpu=64_500), 1),), "needs 1 node with 64.5 free cpu, 0 there"),
         (((need(4), 3),), "needs room for 3 times 4 free huawei.com/Ascend910, 2 there"),
+        (((Need((("pods", 1),)), 12),), "needs room for 12 more pods, 10 there"),
         (((Need((("example.com/gpu", 1), ("pods", 1))), 1),), "needs 1 node with 1 free example.com/gpu, 0 there"),
         (
             ((need(5), 1), (need(6), 1)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scaler.plan.room.capacity import Need, Requirement, Where
+from scaler.plan.room.capacity import PODS, Need, Requirement, Where
 
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _BYTES = ("memory", "ephemeral-storage", "storage")
@@ -29,15 +29,18 @@ class Shortage(msgspec.Struct, frozen=True):
     """The search for a place was given up: they may fit after all."""
 
     def __str__(self) -> str:
-        amount = in_words(self.resource, dict(self.need.requests).get(self.resource, 0))
-        what = f"{amount}{where_in_words(self.need.where)}"
-        if self.shared:
-            room = f"room for {self.wanted} times {what}"
-        else:
-            room = f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
         there = "no placement holds all of it" if self.together else f"{self.there} there"
         searched = "; not every placement was tried" if self.undecided else ""
-        return f"needs {room}{' and more beside it' if self.together else ''}, {there}{searched}"
+        return f"needs {self._room()}{' and more beside it' if self.together else ''}, {there}{searched}"
+
+    def _room(self) -> str:
+        where = where_in_words(self.need.where)
+        if self.resource == PODS:
+            return f"room for {self.wanted} more {'pod' if self.wanted == 1 else 'pods'}{where}"
+        what = in_words(self.resource, dict(self.need.requests).get(self.resource, 0)) + where
+        if self.shared:
+            return f"room for {self.wanted} times {what}"
+        return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
 
 
 def in_words(resource: str, amount: int) -> str:
