@@ -256,7 +256,7 @@ def _seated(pod: Object, node: str | None) -> Object:
 
 
 def _devices_idle(group: Object, room: Room, kept: Mapping[str, float]) -> bool:
-    """The enqueue check of MindCluster's plugin with forceEnqueue: only idle NPUs count, and nothing is kept."""
+    """The enqueue check of MindCluster's plugin: only idle NPUs count, less those that are kept for others."""
     needs = objects.spec(group).get("minResources") or {}
     return all(
         room.idle(name) - kept.get(name, 0.0) >= objects.quantity(need) for name, need in needs.items() if "/" in name
