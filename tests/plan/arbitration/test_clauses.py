@@ -119,6 +119,12 @@ def test_a_floor_that_is_too_large_for_empty_nodes_is_held_and_blocks_nobody() -
     assert reasons(w, outcome)["0.p0"] is Reason.FLOOR_TOO_LARGE
 
 
+def test_a_floor_that_empty_nodes_would_not_take_as_a_whole_blocks_nobody_though_the_rest_of_it_fits() -> None:
+    w = world((5, 0), "1P1D: p@1 d", LADDER)
+    outcome = decide(w, state(w, "0.p0 0, 0.d0 u, 1.p0 0, 1.d0 0"))  # the node of p0 was of kind 1 once
+    assert doings(w, outcome) == {"1.p1": "Admit"}
+
+
 def test_a_floor_is_found_room_for_by_moving_what_is_promised() -> None:
     w = world((1, 1, 1), "1P: p@01", "1P: p@02", "1P: p@0")
     outcome = decide(w, state(w, ""))
