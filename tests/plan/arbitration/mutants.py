@@ -270,7 +270,7 @@ MUTANTS = (
         "return _RELEASED",
     ),
     Mutant(
-        "evicts for ever while nothing comes of it",
+        "trades the next one at once",
         TRADE,
         "short_since=ground.now, evicted=found.uid",
         "evicted=found.uid",
