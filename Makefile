@@ -78,7 +78,7 @@ pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, floo
 	done
 
 .PHONY: explore
-explore: dev  ## Visit all small worlds of floors first; BOUND=4 pods (half an hour), SHARD=0/5, BUDGET=600 s, ARGS="--kinds 2"
+explore: dev  ## Visit every small world of floors first (BOUND=4 pods, SHARD=0/5, BUDGET=600 seconds, ARGS="--kinds 2")
 	@$(PY) -m tests.plan.arbitration.census --pods $(or $(BOUND),3) --shard $(or $(SHARD),0/1) \
 	    --seconds $(or $(BUDGET),inf) $(ARGS)
 

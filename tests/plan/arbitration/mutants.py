@@ -2,7 +2,10 @@
 
     python -m tests.plan.arbitration.mutants [NUMBER ...]
 
-Not part of the suite: it takes some seconds per mutant.
+Not part of the suite: it takes some seconds per mutant. Two are not among them, since a second guard hides them: that
+the arbiter forgets what did not fit when it gives a promise back (it only ever gives back what it promised last, so
+what did not fit before still does not), and that no trade counts on a node that takes no pods (the board does not
+count such nodes either).
 """
 
 from __future__ import annotations
@@ -278,12 +281,11 @@ MUTANTS = (
         "return _RELEASED",
     ),
     Mutant(
-        "evicts for ever while nothing comes of it",
+        "trades the next one at once",
         TRADE,
         "short_since=ground.now, evicted=found.uid",
         "evicted=found.uid",
     ),
-    Mutant("trades on nodes that take no pods", TRADE, "if home is None or not home.schedulable:", "if home is None:"),
 )
 
 

@@ -8,6 +8,7 @@ import pytest
 from scaler.plan import arbiter
 from scaler.plan.arbiter import arbitrate
 from scaler.plan.model import ArbiterMemory, Policy, Reason, Reclaim
+from scaler.plan.planner import plan
 from scaler.plan.room.capacity import Needs
 from scaler.plan.room.placement import Board
 from scaler.plan.room.promises import Placement
@@ -127,6 +128,30 @@ def test_a_floor_that_is_too_large_for_empty_nodes_is_held_and_blocks_nobody() -
     outcome = decide(w, state(w, "1.p0 0, 1.d0 0"))
     assert doings(w, outcome) == {"1.p1": "Admit"}
     assert reasons(w, outcome)["0.p0"] is Reason.FLOOR_TOO_LARGE
+
+
+def test_a_floor_that_empty_nodes_would_not_take_as_a_whole_blocks_nobody_though_the_rest_of_it_fits() -> None:
+    w = world((5, 0), "1P1D: p@1 d", LADDER)
+    outcome = decide(w, state(w, "0.p0 0, 0.d0 u, 1.p0 0, 1.d0 0"))  # the node of p0 was of kind 1 once
+    assert doings(w, outcome) == {"1.p1": "Admit"}
+
+
+def test_the_floor_is_what_is_nearest_to_running() -> None:
+    w = world((3,), "2P > 1P: p2 p2", "1P: p")
+    s = state(w, "0.p0 u, 0.p1 0u")
+    outcome = decide(w, s, Setting(policy=Policy(reclaim=False)))
+    assert doings(w, outcome) == {"1.p0": "Admit"}, "of the older service one pod is missing, not two"
+
+
+def test_a_broken_instance_that_keeps_its_place_belongs_to_the_floor() -> None:
+    w = world((4,), SMALL, SMALL)
+    s = state(w, "0.p0 0")
+    (seen, _), other = alone(w, s)
+    broken = msgspec.structs.replace(seen.instances[0], crashing=1)
+    seen = msgspec.structs.replace(seen, instances=(broken, *seen.instances[1:]))
+    pairs = [(seen, plan(seen)[0]), other]
+    outcome = arbitrate(pairs, capacity(w, s), ArbiterMemory(), now=NOW, policy=Policy())
+    assert doings(w, outcome) == dict.fromkeys(("0.d0", "1.p0", "1.d0"), "Admit")
 
 
 def test_a_floor_is_found_room_for_by_moving_what_is_promised() -> None:

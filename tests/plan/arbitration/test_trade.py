@@ -41,6 +41,13 @@ def test_a_surplus_instance_goes_so_that_the_service_can_serve_but_not_too_soon(
     assert passes(w, s, PLAIN, 0, 89.9, 90) == [{}, {}, {"0.p1": "Evict"}]
 
 
+def test_the_next_trade_takes_as_long_again_whatever_has_become_of_the_last() -> None:
+    """The cache may not have seen yet that the evicted one is going."""
+    w, s = two_prefill()
+    done = passes(w, s, PLAIN, 0, 90, 91, 179.9, 180)
+    assert done == [{}, {"0.p1": "Evict"}, {}, {}, {"0.p1": "Evict"}]
+
+
 def test_the_evicted_one_is_on_its_way_out_and_says_why() -> None:
     w, s = two_prefill()
     memory = controller(w, s).outcome.memory
