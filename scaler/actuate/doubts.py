@@ -73,9 +73,9 @@ class Doubts:
     def in_vain(self, uid: str) -> str:
         """What somebody deletes as often as it is made, in words; "" when there is no such thing."""
         made, since = self._made.get(uid), asyncio.get_running_loop().time() - LATELY
-        for name, times in (
-            reversed(made.times.items()) if made is not None else ()
-        ):  # a pod says more than its PodGroup
+        if made is None:
+            return ""
+        for name, times in reversed(made.times.items()):  # a pod says more than its PodGroup
             if len(times) == MOST and times[0] >= since:
                 return f"somebody deletes {name} as often as it is made, {MOST} times within a minute"
         return ""
