@@ -83,7 +83,6 @@ def test_every_right_is_needed(plane: ControlPlane, story: list[dict[str, Any]])
     unseen = {
         Right("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),  # asked by an admission plugin, see below
         Right("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
-        Right("scheduling.volcano.sh", "podgroups", "patch"),  # after somebody edited replicas
     }
     assert _granted(plane) - _used(story) == unseen
 
