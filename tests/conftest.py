@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # How long anything takes is for benchmarks: a busy machine must not make a property look broken.
@@ -17,6 +19,13 @@ pytest_plugins = ["tests.control_plane.plugin"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--real-data", default=os.environ.get("REAL_DATA", "../shared/data"), help="folder of real inputs")
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """Commands and simulations are processes of their own: what they do to the log must not reach the next test."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

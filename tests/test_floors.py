@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
@@ -19,13 +18,6 @@ from scaler.sim.loop import run
 from tests.held import held
 from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, node, rule_config_map
 from tests.rig import START, Rig, controller, rig
-
-
-@pytest.fixture(autouse=True)
-def _logs_as_delivered() -> None:
-    """Whatever a test before this one did to them."""
-    structlog.reset_defaults()
-
 
 NPUS = {"huawei.com/Ascend910": "8", "pods": "110"}
 
