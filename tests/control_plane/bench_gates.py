@@ -41,9 +41,12 @@ async def released(api: KubeApi, name: str) -> bool:
 
 
 async def climbs(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -> list[Climb]:
-    """A service that loses its decode instance, has its second prefill instance taken back, and climbs again."""
+    """A service that loses its decode instance, has its second prefill instance taken back, and climbs again.
+
+    Every pod has a name of its own: kwok deletes by name, and late.
+    """
     service = f"gates{time.monotonic_ns() % 10**6}"
-    p0, p1, d0 = (f"{service}-{name}" for name in ("p0", "p1", "d0"))
+    p0 = f"{service}-p0"
     kubelet = Kubelet(api)
     body: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": service}, **rule(2, 1)}
     async with timed(plane, folder) as notes:
@@ -51,30 +54,36 @@ async def climbs(plane: ControlPlane, api: KubeApi, folder: Path, count: int) ->
         await make(api, service, "p0", "group0")
         await until(lambda: released(api, p0), "p0 is released")
         await kubelet.run([p0])
-        for _ in range(count):
-            await make(api, service, "d0", "group1")
-            await make(api, service, "p1", "group0")
-            await until(lambda: released(api, d0), "d0 is released")
-            await kubelet.run([d0])
-            await until(lambda: released(api, p1), "p1 is released")
-            await asyncio.sleep(0.05)  # what is written about it is no part of the next climb
-            await kubelet.lose([d0])
-            await kubelet.vanish([p1])
+        for number in range(1, count + 1):
+            await _climb(api, kubelet, service, number)
     await kubelet.lose([p0])
     await api.delete(CONFIG_MAPS, PLACE, service)
-    return _climbs(notes, p1, d0)
+    return [found for number in range(1, count + 1) for found in _climbs(notes, service, number)]
 
 
-def _climbs(notes: Sequence[Note], name: str, trigger: str) -> list[Climb]:
-    """Each release of the pod `name`, seen from the last change of the pod `trigger` before it."""
+async def _climb(api: KubeApi, kubelet: Kubelet, service: str, number: int) -> None:
+    prefill, decode = f"{service}-p{number}", f"{service}-d{number}"
+    await make(api, service, f"d{number}", "group1")
+    await make(api, service, f"p{number}", "group0")
+    await until(lambda: released(api, decode), f"{decode} is released")
+    await kubelet.run([decode])
+    await until(lambda: released(api, prefill), f"{prefill} is released")
+    await asyncio.sleep(0.05)  # what is written about it is no part of the next climb
+    await kubelet.lose([decode])
+    await kubelet.vanish([prefill])
+
+
+def _climbs(notes: Sequence[Note], service: str, number: int) -> list[Climb]:
+    """The release of the prefill instance of this number, seen from the last change of the decode instance before."""
     found: list[Climb] = []
     event = sent = 0.0
+    prefill, decode = f"{service}-p{number}", f"{service}-d{number}"
     for note in notes:
-        if note.what == "event" and note.name == trigger and not sent:
+        if note.what == "event" and note.name == decode and not sent:
             event = note.at
-        elif note.verb == "patch" and note.name == name and note.what == "send":
+        elif note.verb == "patch" and note.name == prefill and note.what == "send":
             sent = note.at
-        elif note.verb == "patch" and note.name == name and sent:
+        elif note.verb == "patch" and note.name == prefill and sent:
             total, api = note.at - event, note.at - sent
             found.append(Climb(total * 1e3, api * 1e3, (total - api) * 1e3, 0.0))
             sent = 0.0
