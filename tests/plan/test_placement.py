@@ -23,7 +23,7 @@ from scaler.plan.room.capacity import (
     joined,
     terms_of,
 )
-from scaler.plan.room.placement import Board
+from scaler.plan.room.placement import Board, emptied
 from scaler.plan.room.promises import Placement
 from scaler.plan.room.shortage import Shortage
 
@@ -271,10 +271,10 @@ def test_candidates_are_a_static_fact() -> None:
 
 
 def test_what_would_never_fit_is_known_from_empty_nodes() -> None:
-    of = board(nodes(A, -3, 2))
-    assert of.could_ever(((need(8), 2),))
-    assert not of.could_ever(((need(8), 3),))
-    assert not of.could_ever(((need(9), 1),))
+    of = emptied(Capacity(RESOURCES, (nodes(A, -3, 2),)))
+    assert of.fits(((need(8), 2),)) is None
+    assert of.fits(((need(8), 3),)) is not None
+    assert of.fits(((need(9), 1),)) is not None
 
 
 def test_needs_meet_where_a_node_has_room_for_either() -> None:

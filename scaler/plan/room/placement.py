@@ -46,7 +46,6 @@ class Board:
         self._promises = Promises()
         self._kinds = frozenset([room.kind for room in capacity.rooms])
         self._candidates: dict[Where, frozenset[Kind]] = {}
-        self._emptied: Board | None = None
         self._short_of: dict[Needs, Shortage] = {}
         """What did not fit stays so as long as nothing is given back."""
         for room in capacity.rooms:
@@ -93,12 +92,6 @@ class Board:
         if known is None:
             known = self._candidates[where] = frozenset([kind for kind in self._kinds if accepts(where, kind)])
         return known
-
-    def could_ever(self, needs: Needs) -> bool:
-        """Whether they would fit if every node were empty and well."""
-        if self._emptied is None:
-            self._emptied = emptied(self._capacity)
-        return self._emptied.fits(needs) is None
 
     def contended(self, needs: Needs, others: Needs) -> bool:
         """Whether some node has room, beside what is promised, for one of these pods and for one of the others."""
