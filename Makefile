@@ -68,7 +68,7 @@ crowds: dev  ## Play many services on scarce nodes with many seeds (minutes); AR
 	@$(PY) -m tests.crowds --jobs $(JOBS) $(ARGS)
 
 .PHONY: pictures
-pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, floors first and each service alone
+pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, minimums first and each service alone
 	@$(PY) -m scaler simulate tests/scenarios/start-degrade-climb.yaml \
 	    --picture docs/pictures/start-degrade-climb.svg >/dev/null
 	@for file in docs/scenarios/*.yaml; do \
@@ -78,8 +78,8 @@ pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, floo
 	done
 
 .PHONY: explore
-explore: dev  ## Visit every small world of floors first (BOUND=4 pods, SHARD=0/5, BUDGET=600 seconds, ARGS="--kinds 2")
-	@$(PY) -m tests.plan.arbitration.census --pods $(or $(BOUND),3) --shard $(or $(SHARD),0/1) \
+explore: dev  ## Visit every small world of minimums first (BOUND=4 pods, SHARD=0/5, BUDGET=600 seconds, ARGS="--kinds 2")
+	@$(PY) -m tests.decide.arbitration.census --pods $(or $(BOUND),3) --shard $(or $(SHARD),0/1) \
 	    --seconds $(or $(BUDGET),inf) $(ARGS)
 
 .PHONY: control-plane

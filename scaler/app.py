@@ -21,6 +21,7 @@ from scaler.actuate.ranktables import RankTables
 from scaler.actuate.writer import Writer
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
+from scaler.decide.world import Policy, ServiceKey
 from scaler.election import Election, LeaseTiming
 from scaler.kube.api import NODES, PODS, KubeApi, Resource
 from scaler.observe.cache import Cache
@@ -32,7 +33,6 @@ from scaler.observe.rule_groups import RuleGroups
 from scaler.observe.watch import Reflector
 from scaler.observe.watched import listed, reflectors, report_reflectors
 from scaler.observe.ways import Ways
-from scaler.plan.model import Policy, ServiceKey
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
@@ -300,9 +300,9 @@ def _policy(settings: Settings) -> Policy:
     return Policy(
         broken_grace=settings.broken_grace,
         stable_after=settings.stable_after,
-        reclaim=settings.reclaim,
+        revoke=settings.revoke,
         restart_reserve=settings.restart_reserve,
-        floor_timeout=settings.floor_timeout,
+        minimum_timeout=settings.minimum_timeout,
         fit_patience=settings.fit_patience,
         trade_after=settings.trade_after,
         max_service_priority=settings.max_service_priority,

@@ -15,6 +15,9 @@ import structlog
 
 from scaler.actuate.actuator import Actuator, Outcome
 from scaler.clock import Clock
+from scaler.decide.planner import plan
+from scaler.decide.state import refuse
+from scaler.decide.world import Memory, Plan, Policy, ServiceKey, Snapshot
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.mode import Acting, ModeNow
@@ -23,9 +26,6 @@ from scaler.observe.queue import WorkQueue
 from scaler.observe.reports import report_of
 from scaler.observe.scope import Scope
 from scaler.observe.snapshot import take_snapshot
-from scaler.plan.model import Memory, Plan, Policy, ServiceKey, Snapshot
-from scaler.plan.planner import plan
-from scaler.plan.state import refuse
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.report.values import RuleKey

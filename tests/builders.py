@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.plan.model import Instance, ServiceKey, Snapshot, State
+from scaler.decide.world import Instance, ServiceKey, Snapshot, State
 from scaler.rules.rule import Ratio, Rule
 
 GROUPS = {"p": "group0", "d": "group1", "e": "group2"}

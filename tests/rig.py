@@ -9,9 +9,9 @@ from typing import Any
 
 from scaler.app import run_controller
 from scaler.clock import Clock
+from scaler.decide.invariants import violations
+from scaler.decide.world import Plan, Snapshot
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
-from scaler.plan.invariants import violations
-from scaler.plan.model import Plan, Snapshot
 from scaler.settings import Settings
 from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.cluster import SimCluster

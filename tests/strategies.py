@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from scaler.plan.model import (
+from scaler.decide.world import (
     Instance,
     InstanceMemory,
     Memory,
@@ -129,7 +129,7 @@ def memories() -> st.SearchStrategy[InstanceMemory]:
             "broken_since": times,
             "restarts": st.sampled_from((-1, 0, 3)),
             "restarted_at": times,
-            "reclaimed": st.sampled_from(("", "", "group1")),
+            "revoked": st.sampled_from(("", "", "group1")),
             "whole": st.booleans(),
         }
     )
@@ -161,7 +161,7 @@ def snapshots(draw: st.DrawFn, most: int = 8) -> Snapshot:
         problem=RuleProblem(problem, "no such ConfigMap") if problem else None,
         memory=Memory({one.uid: draw(memories()) for one in remembered}),
         policy=Policy(
-            reclaim=draw(st.sampled_from((True, True, True, False))),
+            revoke=draw(st.sampled_from((True, True, True, False))),
             restart_reserve=draw(st.sampled_from((-1, -1, 0, 2))),
         ),
     )

@@ -85,7 +85,7 @@ def test_an_unbound_surplus_is_taken_back_when_another_group_misses_an_instance(
             await on.kill("d0")
             await on.settle()
             assert on.with_pods() == {"p0", "d0"}
-            assert on.reason("p1") == "Reclaimed"
+            assert on.reason("p1") == "Revoked"
 
     run(story())
 

@@ -69,14 +69,14 @@ def test_a_round_ends_only_when_the_instance_is_whole_again() -> None:
     run(story())
 
 
-def test_our_own_reclaims_are_no_rounds() -> None:
+def test_our_own_revokes_are_no_rounds() -> None:
     async def story() -> None:
         rule = rule_config_map(rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1}))
         async with rig(rule, job("p0"), job("p1"), job("d0")) as on:
             await on.start("p0", "d0")
             await on.kill("d0")
             await on.settle()
-            assert on.reason("p1") == "Reclaimed"
+            assert on.reason("p1") == "Revoked"
             await on.start("d0")
             assert versions(on, "p1") == {"0"}
 

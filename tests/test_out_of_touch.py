@@ -19,7 +19,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import node
 from tests.rig import START, Rig, rig
-from tests.test_floors import foreign, nodes, not_ready, remove, serve, service, status
+from tests.test_minimums import foreign, nodes, not_ready, remove, serve, service, status
 
 LONG = OUT_OF_TOUCH + 2 * PULSE
 BACK = 100.0
@@ -50,7 +50,7 @@ class Taken(Interceptor):
 
 async def one_serves_and_one_waits(on: Rig) -> None:
     await serve(on, "a", "n1", "n2")
-    assert on.reason("b-p0") == "FloorDoesNotFit"
+    assert on.reason("b-p0") == "MinimumDoesNotFit"
 
 
 @pytest.mark.parametrize(("resource", "error"), [(NODES, FORBIDDEN), (NODES, BROKEN), (PODS, FORBIDDEN)], ids=str)
@@ -80,7 +80,7 @@ def test_with_the_right_to_read_them_services_are_weighed_against_each_other_aga
             await on.settle(LONG)
             taken.away = False
             await on.settle(BACK)
-            assert on.reason("b-p0") == "FloorDoesNotFit"
+            assert on.reason("b-p0") == "MinimumDoesNotFit"
             assert on.with_pods() == {"a-p0", "a-d0"}
             assert status(on, "a")["arbitration"] == {"takes_part": True, "why_not": ""}
 

@@ -1,5 +1,5 @@
 """The rights of the manifests are enough, and none is idle: the real controller works under them as a cluster would
-enforce them, through a start, lost answers, a quota, faults, a reclaim, a restart and the end of the service."""
+enforce them, through a start, lost answers, a quota, faults, a revoke, a restart and the end of the service."""
 
 from __future__ import annotations
 

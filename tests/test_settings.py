@@ -61,16 +61,16 @@ def test_an_empty_list_of_namespaces_means_all() -> None:
 
 
 def test_switches_have_a_negative_flag() -> None:
-    assert not settings("--no-reclaim").reclaim
-    assert settings("--reclaim", SCALER_RECLAIM="false").reclaim
+    assert not settings("--no-revoke").revoke
+    assert settings("--revoke", SCALER_REVOKE="false").revoke
 
 
 def test_all_problems_are_told_at_once_with_their_places(tmp_path: Path) -> None:
     path = file(tmp_path, "lease-duration: 9\nhttp_port: 99999\n")
-    found = problems("--config", path, "--log-level", "loud", SCALER_RECLAIM="perhaps")
+    found = problems("--config", path, "--log-level", "loud", SCALER_REVOKE="perhaps")
     assert [problem.where for problem in found] == [
         f"file {path}",
-        "variable SCALER_RECLAIM",
+        "variable SCALER_REVOKE",
         f"file {path}, key http_port",
         "flag --log-level",
     ]

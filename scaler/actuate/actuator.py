@@ -19,6 +19,8 @@ from scaler.actuate.gates import Gates
 from scaler.actuate.steps import Steps
 from scaler.actuate.writer import Writer, controller_uid
 from scaler.clock import Clock
+from scaler.decide.life import LifeAction
+from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Revoke, ServiceKey
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Resource
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -35,8 +37,6 @@ from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.objects import JobRecord
 from scaler.observe.store import Store
-from scaler.plan.life import LifeAction
-from scaler.plan.model import Action, Admit, Complete, Evict, Plan, Reclaim, ServiceKey
 from scaler.workloads import ascendjob_objects as objects
 
 _log = structlog.get_logger(__name__)
@@ -87,7 +87,7 @@ class Actuator:
         match action:
             case Admit() | Complete():
                 return await self._make_if_it_helps(key, record, undo=isinstance(action, Admit))
-            case Reclaim():
+            case Revoke():
                 return await self._take_back(key, record)
             case Evict():
                 return await self._let_go(key, action)
@@ -103,7 +103,7 @@ class Actuator:
             match action:
                 case Admit() | Complete():
                     await self._gates.release(key, action.uid)
-                case Reclaim():
+                case Revoke():
                     await self._gates.take_back(key, action.uid)
                 case Evict():
                     await self._gates.evict(key, action.uid)
@@ -226,7 +226,7 @@ class Actuator:
                     pod = await self._writer.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
         return False
 
-    # reclaim
+    # revoke
 
     async def _take_back(self, key: ServiceKey, record: JobRecord) -> Outcome:
         """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from scaler.actuate.writer import Writer
+from scaler.decide.world import ServiceKey
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import (
     BadRequestError,
@@ -27,7 +28,6 @@ from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.instances import VOLCANOS_OWN, instance_of, starts_with_leader
 from scaler.observe.pods import PodRecord
-from scaler.plan.model import ServiceKey
 from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
 from scaler.workloads.kind import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference

@@ -11,12 +11,12 @@ from typing import Any, assert_never
 
 from scaler.actuate.writer import Writer
 from scaler.clock import Clock
+from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resize
+from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, Object, PatchType
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.objects import JobRecord
-from scaler.plan.life import Expire, Finish, LifeAction, Record, Remove, Resize
-from scaler.plan.model import ServiceKey
 from scaler.report.conditions import final_patch
 from scaler.workloads import ascendjob_objects as objects
 from scaler.workloads.run_policy import rounds_patch

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from scaler.plan.explain import target_in_words, words
-from scaler.plan.invariants import violations
-from scaler.plan.model import Plan, Snapshot, Verdict
-from scaler.plan.planner import plan
+from scaler.decide.explain import target_in_words, words
+from scaler.decide.invariants import violations
+from scaler.decide.planner import plan
+from scaler.decide.world import Plan, Snapshot, Verdict
 from scaler.report.recorded import Recorded
 
 HELP = """Say why each instance of a recorded snapshot is where it is.
@@ -111,7 +111,7 @@ def _text(snapshot: Snapshot, made: Plan) -> Iterable[str]:
     for name, group in made.groups.items():
         yield (
             f"  {name}: {group.running} of {group.target} running, {group.in_flight} in flight, {group.held} held; "
-            f"admit {group.admit}, reclaim {group.reclaim}"
+            f"admit {group.admit}, revoke {group.revoke}"
         )
     yield from _verdicts(made.verdicts, made)
     for note in made.notes:

@@ -9,9 +9,9 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 
-from scaler.plan.counts import Case, Decision, GroupDecision, decide
-from scaler.plan.explain import counts_in_words
-from scaler.plan.model import Reason
+from scaler.decide.counts import Case, Decision, GroupDecision, decide
+from scaler.decide.explain import counts_in_words
+from scaler.decide.world import Reason
 from scaler.rules.rule import Rule
 
 MOST_ROWS = 200
@@ -25,7 +25,7 @@ _MEANINGS = {
 
 def in_words(rule: Rule, decision: Decision) -> str:
     """Target, counts and a sentence per group."""
-    rows: list[Sequence[str]] = [("group", "target", "running", "in flight", "held", "admit", "reclaim")]
+    rows: list[Sequence[str]] = [("group", "target", "running", "in flight", "held", "admit", "revoke")]
     for name, group in decision.groups.items():
         rows.append((name, *(str(number) for number in _numbers(group))))
     lines = [_target_line(rule, decision), "", *_aligned(rows), ""]
@@ -34,7 +34,7 @@ def in_words(rule: Rule, decision: Decision) -> str:
 
 
 def _numbers(group: GroupDecision) -> tuple[int, ...]:
-    return group.target, group.running, group.in_flight, group.held, group.admit, group.reclaim
+    return group.target, group.running, group.in_flight, group.held, group.admit, group.revoke
 
 
 def _target_line(rule: Rule, decision: Decision) -> str:
@@ -55,12 +55,12 @@ def _awaited(decision: Decision) -> str:
 
 def _sentence(group: GroupDecision, decision: Decision) -> str:
     parts = [f"admit {group.admit}"] if group.admit else []
-    if group.reclaim:
-        parts.append(f"take {group.reclaim} unbound back, {_awaited(decision)} comes first")
+    if group.revoke:
+        parts.append(f"take {group.revoke} unbound back, {_awaited(decision)} comes first")
     for reason, number in group.reasons.items():
         parts.append(f"hold {number} ({reason}): {_MEANINGS[reason].format(awaited=_awaited(decision))}")
-    if group.in_flight > group.reclaim:
-        parts.append(f"wait for {group.in_flight - group.reclaim} in flight")
+    if group.in_flight > group.revoke:
+        parts.append(f"wait for {group.in_flight - group.revoke} in flight")
     return "; ".join(parts) or "nothing to do"
 
 

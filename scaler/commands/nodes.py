@@ -19,11 +19,11 @@ import msgspec
 
 from scaler.commands.rulefile import load_rule
 from scaler.commands.whatif import Asked
+from scaler.decide.nodes import PODS, PodRequest, PodRequests, Where, joined
+from scaler.decide.world import ServiceKey
 from scaler.kube.quantity import parse_quantity
 from scaler.observe.capacity import NodeFacts
 from scaler.observe.objects import NodeObject, node_record
-from scaler.plan.model import ServiceKey
-from scaler.plan.room.capacity import PODS, Need, Needs, Where, joined
 from scaler.rules.lint import BOM, decode
 from scaler.rules.manifest import MAX_DEPTH, objects
 from scaler.rules.render import render
@@ -34,7 +34,7 @@ from scaler.workloads.needs import MOST, ascend_job_needs, whole_amount
 EXAMPLE = "huawei.com/Ascend910=8,pool=a"
 MOST_NODES = 100_000
 MOST_SERVICES = 10_000
-USUAL = Need((("huawei.com/Ascend910", 8), (PODS, 1)))
+USUAL = PodRequest((("huawei.com/Ascend910", 8), (PODS, 1)))
 """What a pod asks for when nobody says: all eight NPUs of a server."""
 _PLENTY = {"cpu": MOST, "memory": MOST, "ephemeral-storage": MOST, PODS: 110}
 """What a node has of that which its short form does not mention."""
@@ -55,7 +55,7 @@ class Parts(NamedTuple):
     labels: dict[str, str]
 
 
-JobNeeds = Mapping[tuple[str, str], Needs]
+JobNeeds = Mapping[tuple[str, str], PodRequests]
 """(rule, group) -> what all pods of an instance ask for."""
 
 
@@ -94,11 +94,11 @@ def _is_resource(key: str) -> bool:
     return key in _PLENTY or "/" in key or key.startswith("hugepages-")
 
 
-def need_of(text: str) -> Need:
+def need_of(text: str) -> PodRequest:
     """What one pod asks for, from its short form."""
     found = parts(text)
     asked = tuple(sorted((name, amount) for name, amount in ({PODS: 1} | found.amounts).items() if amount))
-    return Need(asked, Where(selector=tuple(sorted(found.labels.items()))))
+    return PodRequest(asked, Where(selector=tuple(sorted(found.labels.items()))))
 
 
 def read_nodes(sources: Iterable[str]) -> list[NodeFacts]:
@@ -154,7 +154,7 @@ def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
 
 def read_jobs(sources: Iterable[str]) -> JobNeeds:
     """What the AscendJobs of these files and folders ask for; of several of one group the first counts."""
-    found: dict[tuple[str, str], Needs] = {}
+    found: dict[tuple[str, str], PodRequests] = {}
     for file in (file for source in sources for file in _files(source)):
         for made in _manifests(file):
             labels = as_mapping(as_mapping(made.get("metadata")).get("labels"))
@@ -189,13 +189,13 @@ def _counted(rule: str) -> tuple[int, str]:
     return (1, rule) if Path(rule).is_file() else times(rule)
 
 
-def _by_group(text: str) -> tuple[str, Need]:
+def _by_group(text: str) -> tuple[str, PodRequest]:
     """`group0: cpu=8`, or `cpu=8` for every group."""
     group, colon, rest = text.partition(":")
     return (group.strip(), need_of(rest)) if colon and "=" not in group else ("", need_of(text))
 
 
-def _usual(rule: Rule, group: str, by_group: Mapping[str, Need]) -> Needs:
+def _usual(rule: Rule, group: str, by_group: Mapping[str, PodRequest]) -> PodRequests:
     return ((by_group.get(group, by_group.get("", USUAL)), rule.largest.sizes[group]),)
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from scaler.commands.ladder import in_words, table
 from scaler.commands.rulefile import RuleFileError, load_rule
-from scaler.plan.counts import MOST, Case, decide, unknown_groups
+from scaler.decide.counts import MOST, Case, decide, unknown_groups
 from scaler.rules.rule import Rule
 
 HELP = """Say what a rule decides for given counts of instances, and why; or what becomes of services on given nodes.

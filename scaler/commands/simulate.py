@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-arbitration",
         action="store_true",
-        help="the same with every service alone, to see what floors first is worth",
+        help="the same with every service alone, to see what minimums first is worth",
     )
     parser.add_argument(
         "--record", metavar="DIR", type=Path, help="write every decision's snapshot for `scaler explain`"
@@ -86,7 +86,11 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
 def _title(scenario: Scenario, name: str) -> str:
     """Of a story of many services it also says whether they are weighed against each other."""
     how = (
-        "" if scenario.arbitration and not scenario.copies else "Floors first: " if scenario.arbitration else "Alone: "
+        ""
+        if scenario.arbitration and not scenario.copies
+        else "Minimums first: "
+        if scenario.arbitration
+        else "Alone: "
     )
     return f"{how}{scenario.title or name}"
 

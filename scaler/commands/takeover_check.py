@@ -17,6 +17,8 @@ import msgspec
 
 from scaler.app import REPORTS_PATIENCE, App
 from scaler.clock import Clock
+from scaler.decide.planner import plan
+from scaler.decide.world import Action, Memory, Plan, Verdict
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.observe.cache import Cache
 from scaler.observe.instances import instance_of
@@ -25,8 +27,6 @@ from scaler.observe.ranktables import table_of
 from scaler.observe.scope import Scope
 from scaler.observe.snapshot import take_snapshot
 from scaler.observe.watched import OURS, listed
-from scaler.plan.model import Action, Memory, Plan, Verdict
-from scaler.plan.planner import plan
 from scaler.settings import Settings
 from scaler.workloads.first_pass import foresee, rank_table_remarks
 from scaler.workloads.takeover import Found, Remark, Weight, compare, owner_uid

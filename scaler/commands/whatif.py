@@ -12,23 +12,23 @@ from operator import ge, sub
 
 import msgspec
 
-from scaler.observe.capacity import CapacityIndex, NodeFacts
-from scaler.plan.arbiter import arbitrate
-from scaler.plan.explain import words
-from scaler.plan.model import (
+from scaler.decide.arbiter import arbitrate
+from scaler.decide.explain import words
+from scaler.decide.nodes import Capacity, PodRequests, Room, accepts, tolerates
+from scaler.decide.planner import plan
+from scaler.decide.room.placement import Board
+from scaler.decide.world import (
     Admit,
     ArbiterMemory,
     Instance,
     Memory,
     Plan,
     Policy,
-    Reclaim,
+    Revoke,
     ServiceKey,
     Snapshot,
 )
-from scaler.plan.planner import plan
-from scaler.plan.room.capacity import Capacity, Needs, Room, accepts, tolerates
-from scaler.plan.room.placement import Board
+from scaler.observe.capacity import CapacityIndex, NodeFacts
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 
 MOST_PASSES = 10_000
@@ -43,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True):
     key: ServiceKey
     rule: Rule
     options: RuleOptions
-    needs: Mapping[str, Needs]
+    needs: Mapping[str, PodRequests]
     """Group -> what all pods of one instance ask for."""
 
 
@@ -109,9 +109,9 @@ class _Service:
         """Do what the plan says; whether that was anything."""
         self.plan = made
         admitted = {action.uid for action in made.actions if isinstance(action, Admit)} - self.released
-        reclaimed = {action.uid for action in made.actions if isinstance(action, Reclaim)} & self.released
-        self.released = (self.released | admitted) - reclaimed
-        return bool(admitted or reclaimed)
+        revoked = {action.uid for action in made.actions if isinstance(action, Revoke)} & self.released
+        self.released = (self.released | admitted) - revoked
+        return bool(admitted or revoked)
 
 
 def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
@@ -124,22 +124,22 @@ def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
 def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     """What all of these end at; earlier ones count as older."""
     found = [_Service(asked, age) for age, asked in enumerate(services, start=1)]
-    floor = _Floor(nodes, found)
+    minimum = _Minimum(nodes, found)
     memory = ArbiterMemory()
     for number in range(1, MOST_PASSES):
         now = number * TICK
         decided = [(snapshot, _planned(one, snapshot)) for one in found if (snapshot := one.snapshot(now))]
-        made = arbitrate(decided, floor.capacity(), memory, now=now, policy=POLICY)
+        made = arbitrate(decided, minimum.capacity(), memory, now=now, policy=POLICY)
         memory = made.memory
         changed = [one.follow(share) for one, share in zip(found, made.plans, strict=True)]
-        bound = [floor.bind(one) for one in found]
+        bound = [minimum.bind(one) for one in found]
         if not any((*changed, *bound)):
             break
-    board = Board(floor.capacity())
+    board = Board(minimum.capacity())
     outcomes = tuple(_outcome(one, board) for one in found)
     serving, complete = sum(one.serves for one in outcomes), sum(one.ratio == 0 for one in outcomes)
     guessed = sum(any(need.where.opaque for needs in one.needs.values() for need, _ in needs) for one in services)
-    return Answer(floor.nodes, floor.closed, serving, complete, guessed, outcomes)
+    return Answer(minimum.nodes, minimum.closed, serving, complete, guessed, outcomes)
 
 
 def _planned(one: _Service, snapshot: Snapshot) -> Plan:
@@ -147,7 +147,7 @@ def _planned(one: _Service, snapshot: Snapshot) -> Plan:
     return made
 
 
-class _Floor:
+class _Minimum:
     """The nodes, alike ones counted together, with what runs on them."""
 
     def __init__(self, nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> None:
@@ -172,7 +172,7 @@ class _Floor:
         one.running |= bound
         return bool(bound)
 
-    def _bound(self, needs: Needs) -> bool:
+    def _bound(self, needs: PodRequests) -> bool:
         before = self._rooms.copy()
         for need, count in needs:
             asked = dict(need.requests)

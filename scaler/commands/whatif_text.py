@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from scaler.commands.whatif import Answer, Outcome, Share
-from scaler.plan.explain import counts_in_words
+from scaler.decide.explain import counts_in_words
 
 
 def in_words(answer: Answer) -> str:

@@ -13,6 +13,7 @@ from itertools import chain
 
 import msgspec
 
+from scaler.decide.world import Instance, ServiceKey
 from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices
 from scaler.observe.config_maps import ConfigMapRecord
 from scaler.observe.faults import FaultData
@@ -23,7 +24,6 @@ from scaler.observe.pods import PodRecord
 from scaler.observe.ranktables import JobTable, MadeTable
 from scaler.observe.rulebook import RuleBook
 from scaler.observe.store import Name, Store
-from scaler.plan.model import Instance, ServiceKey
 from scaler.report.last_valid import LastValid, decode
 from scaler.report.objects import last_valid_name, rule_of
 from scaler.workloads import retries

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from scaler.plan.room.capacity import NODE_NAME, REPELLING, Capacity, Kind, Need, Room, Taint, Terms, terms_of
+from scaler.decide.nodes import NODE_NAME, REPELLING, Capacity, NodeClass, PodRequest, Room, Taint, Terms, terms_of
 from scaler.workloads.needs import Requests
 
 SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})
@@ -60,7 +60,7 @@ def faulty_devices(chips: Iterable[str]) -> dict[str, int]:
 class _Home(msgspec.Struct, frozen=True, gc=False):
     """What of a node its pods do not change."""
 
-    kind: Kind
+    kind: NodeClass
     allocatable: tuple[int, ...]
     have: Mapping[str, int]
     """Allocatable, less faulty devices."""
@@ -88,9 +88,9 @@ class CapacityIndex:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._needs: frozenset[Need] = frozenset()
+        self._needs: frozenset[PodRequest] = frozenset()
         self._terms = terms_of(())
-        self._kinds: dict[Kind, Kind] = {}
+        self._kinds: dict[NodeClass, NodeClass] = {}
         self._rooms: dict[Room, int] = {}
         self._capacity: Capacity | None = None
         self._overcommitted: dict[str, None] = {}
@@ -117,7 +117,7 @@ class CapacityIndex:
                 self._load(self._entry(load.node), load, sign)
         self._touched.update(dict.fromkeys(touched))
 
-    def capacity(self, needs: Collection[Need]) -> Capacity:
+    def capacity(self, needs: Collection[PodRequest]) -> Capacity:
         """All nodes as far as these needs can tell them apart; the same value as long as nothing changes."""
         self._recount()
         wanted = frozenset(needs)

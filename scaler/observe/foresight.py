@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 import msgspec
 
+from scaler.decide.world import Admit, Complete, Instance, Plan, Snapshot
 from scaler.observe.cache import Cache
 from scaler.observe.instances import instance_of
-from scaler.plan.model import Admit, Complete, Instance, Plan, Snapshot
 
 
 def admitted_by(plan: Plan) -> frozenset[str]:

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from scaler.decide.nodes import PodRequest, PodRequests
+from scaler.decide.world import Instance, RestartBudget, ServiceKey, Warning
 from scaler.observe.cache import Cache
 from scaler.observe.faults import fault_of
 from scaler.observe.lives import life_of
 from scaler.observe.objects import JobRecord
 from scaler.observe.pods import PodRecord
 from scaler.observe.ranktables import table_of
-from scaler.plan.model import Instance, RestartBudget, ServiceKey, Warning
-from scaler.plan.room.capacity import Need, Needs
 from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
@@ -286,7 +286,7 @@ def _asked_by_pods(present: Sequence[PodRecord], size: int) -> dict[str, Any]:
     }
 
 
-def _together(needs: Iterable[Need]) -> Needs:
+def _together(needs: Iterable[PodRequest]) -> PodRequests:
     return tuple(sorted(Counter(needs).items()))
 
 

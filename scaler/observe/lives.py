@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from scaler.plan.life import FailedPod, Life
+from scaler.decide.life import FailedPod, Life
 from scaler.rules.jobspec import LEADER, WORKER
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
+from scaler.decide.nodes import PodRequest, Taint
+from scaler.decide.world import Reason
 from scaler.kube.api import Object
 from scaler.observe.capacity import NodeFacts
-from scaler.plan.model import Reason
-from scaler.plan.room.capacity import Need, Taint
 from scaler.workloads.ascendjob import Job, as_mapping, as_text, read_job
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
@@ -169,7 +169,7 @@ def priority_record(found: PriorityClassObject) -> PriorityRecord:
 
 
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
-"""Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
+"""NodeClasses of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
 
 
 def controller_of(meta: Metadata) -> Owner:
@@ -196,7 +196,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     job: Job
     object: Object
     kind: str = "AscendJob"
-    needs: tuple[Need, ...] = ()
+    needs: tuple[PodRequest, ...] = ()
     """What each of its expected pods asks of a node, in the order of `job.pods`."""
     priority_class: str = ""
 

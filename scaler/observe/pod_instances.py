@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from scaler.decide.world import ServiceKey
 from scaler.observe.owners import OwnerName
 from scaler.observe.pods import PodRecord
-from scaler.plan.model import ServiceKey
 from scaler.workloads.kind import Ask, Membership, Place
 
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 import msgspec
 
 from scaler.clock import seconds_of
+from scaler.decide.nodes import PodRequest
 from scaler.kube.api import Object
 from scaler.observe.objects import Condition, Metadata, Owner, controller_of, job_uid
-from scaler.plan.room.capacity import Need
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices, kind
 from scaler.workloads.ascendjob import RULE_LABEL
@@ -96,7 +96,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """Volcano schedules it."""
     discounted: bool
     """It has the deletion cost of a held pod."""
-    need: Need = Need()
+    need: PodRequest = PodRequest()
     """What it asks of a node."""
     priority: int = 0
     maker_uid: str = ""
@@ -210,7 +210,7 @@ def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
     )
 
 
-def _need(spec: _PodSpec) -> Need:
+def _need(spec: _PodSpec) -> PodRequest:
     """Pods of one template have the same bytes, so each template is read once."""
     raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.volumes, spec.topology_spread_constraints)
     return _need_of(requests_of(spec), *map(bytes, raw))
@@ -219,7 +219,7 @@ def _need(spec: _PodSpec) -> Need:
 @lru_cache(maxsize=4096)
 def _need_of(
     requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes, volumes: bytes, spread: bytes
-) -> Need:
+) -> PodRequest:
     parts = {
         "nodeSelector": selector,
         "affinity": affinity,
@@ -228,7 +228,7 @@ def _need_of(
         "topologySpreadConstraints": spread,
     }
     where = need_of({name: msgspec.json.decode(part) for name, part in parts.items() if part}).where
-    return Need(requests, where)
+    return PodRequest(requests, where)
 
 
 def read_pod(obj: Object) -> PodRecord:

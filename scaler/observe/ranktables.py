@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scaler.plan.model import Reason, Warning
+from scaler.decide.world import Reason, Warning
 from scaler.workloads.devices import PodDevices
 from scaler.workloads.ranktable import PREFIX, Member, RankTable, rank_table
 from scaler.workloads.rings import Obstacle, Rings, obstacle, servers_of

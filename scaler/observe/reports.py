@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scaler.decide.world import Plan, Snapshot
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
 from scaler.observe.cache import Cache
 from scaler.observe.objects import JobRecord
 from scaler.observe.pods import PodRecord
-from scaler.plan.model import Plan, Snapshot
 from scaler.report.values import ReplicaCounts, ServiceReport, Subject
 from scaler.rules.jobspec import LEADER, WORKER
 

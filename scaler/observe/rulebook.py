@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from scaler.decide.world import RuleProblem, Warning
 from scaler.observe.config_maps import ConfigMapRecord
-from scaler.plan.model import RuleProblem, Warning
 from scaler.report.last_valid import LastValid
 from scaler.rules.document import RuleReading, read_rule
 from scaler.rules.finding import Finding

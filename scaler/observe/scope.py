@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from scaler.decide.arbiter import Arbitration, Tally, arbitrate
+from scaler.decide.minimums.looks import Looks
+from scaler.decide.nodes import PodRequest, Room
+from scaler.decide.planner import plan as plan_alone
+from scaler.decide.world import ArbiterMemory, Instance, Plan, Policy, Reason, ServiceKey, Snapshot, State
 from scaler.observe.cache import Cache
 from scaler.observe.foresight import admitted_by, as_known_now, foreseen
-from scaler.plan.arbiter import Arbitration, Tally, arbitrate
-from scaler.plan.floors.looks import Looks
-from scaler.plan.model import ArbiterMemory, Instance, Plan, Policy, Reason, ServiceKey, Snapshot, State
-from scaler.plan.planner import plan as plan_alone
-from scaler.plan.room.capacity import Need, Room
 
 
 class Weighed(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Scope:
         self._order: list[ServiceKey] = []
         """Its keys, sorted; empty when that is to be done again."""
         self._said: dict[ServiceKey, Plan] = {}
-        self._needs: Counter[Need] = Counter()
+        self._needs: Counter[PodRequest] = Counter()
         self._surplus: set[ServiceKey] = set()
         """Services of which some group runs more than its target."""
         self._taken: set[ServiceKey] = set()
@@ -136,8 +136,8 @@ class Scope:
         """Of a service whose turn has come nothing is done before it is looked at, so nothing was decided: an eviction
         that is remembered and was not made would not be made again."""
         names = {str(key) for key in self._waiting}
-        decided = {name: memory for name, memory in made.floors.items() if name not in names}
-        return ArbiterMemory(decided | {name: old for name, old in self._memory.floors.items() if name in names})
+        decided = {name: memory for name, memory in made.minimums.items() if name not in names}
+        return ArbiterMemory(decided | {name: old for name, old in self._memory.minimums.items() if name in names})
 
     def _homes(self) -> dict[str, Room]:
         """The rooms of nodes on which services run more than their target."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from scaler.decide.world import Memory, Policy, ServiceKey, Snapshot
 from scaler.observe.cache import Cache
 from scaler.observe.instances import instances_of
 from scaler.observe.rulebook import RuleInForce
-from scaler.plan.model import Memory, Policy, ServiceKey, Snapshot
 
 
 def take_snapshot(cache: Cache, key: ServiceKey, *, now: float, memory: Memory, policy: Policy) -> Snapshot:

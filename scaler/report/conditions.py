@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from scaler.clock import rfc3339
+from scaler.decide.world import Instance, State, Verdict
 from scaler.kube.api import Object
-from scaler.plan.model import Instance, State, Verdict
 from scaler.report.values import ReplicaCounts
 from scaler.workloads.run_policy import final_condition
 

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from scaler.clock import rfc3339
+from scaler.decide.world import Reason
 from scaler.kube.api import Object
-from scaler.plan.model import Reason
 from scaler.report.objects import object_name
 from scaler.report.values import Subject
 
@@ -29,13 +29,13 @@ NEEDS_ATTENTION = frozenset(
         Reason.JOB_ID_MISSING,
         Reason.RULE_MISSING,
         Reason.RULE_INVALID,
-        Reason.FLOOR_TOO_LARGE,
-        Reason.FLOOR_NOT_SCHEDULED,
+        Reason.MINIMUM_TOO_LARGE,
+        Reason.MINIMUM_NOT_SCHEDULED,
         Reason.NAME_TAKEN,
         Reason.CREATE_REFUSED,
         Reason.JOB_INVALID,
         Reason.BROKEN,
-        Reason.RECLAIM_WOULD_COST_RESTARTS,
+        Reason.REVOKE_WOULD_COST_RESTARTS,
     }
 )
 """Reasons that give an event of type Warning; every other reason is Normal, every note is a Warning."""

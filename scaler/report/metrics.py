@@ -14,8 +14,8 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 
-from scaler.plan import arbiter
-from scaler.plan.model import Evict, Plan, Reclaim, ServiceKey
+from scaler.decide import arbiter
+from scaler.decide.world import Evict, Plan, Revoke, ServiceKey
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -110,7 +110,7 @@ class Metrics:
         self._evicted.inc(sum(isinstance(action, Evict) for action in plan.actions))
         if alone is not None and alone is not plan:
             own = {action.uid for action in alone.actions}
-            self._taken_back.inc(sum(isinstance(action, Reclaim) and action.uid not in own for action in plan.actions))
+            self._taken_back.inc(sum(isinstance(action, Revoke) and action.uid not in own for action in plan.actions))
         self._share(plan.key, _Share.of(plan, rule_problem))
 
     def service_gone(self, key: ServiceKey) -> None:
@@ -134,7 +134,7 @@ class Metrics:
         """What came of weighing all services against each other; None = each has decided alone."""
         self.arbitration.set(tally is not None)
         tally = tally or arbiter.Tally()
-        for name in ("serving", "floors_waiting", "climbs_yielding", "floors_not_scheduled", "probing"):
+        for name in ("serving", "minimums_waiting", "climbs_yielding", "minimums_not_scheduled", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
         for resource in self._idle_resources | tally.idle.keys():
             self._idle.labels(resource).set(tally.idle.get(resource, 0))

@@ -6,7 +6,7 @@ outcome is kept instead. Readers that know snapshots only read this as well. Mus
 
 from __future__ import annotations
 
-from scaler.plan.model import Plan, Snapshot
+from scaler.decide.world import Plan, Snapshot
 
 
 class Recorded(Snapshot, frozen=True):

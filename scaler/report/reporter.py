@@ -16,6 +16,8 @@ from typing import NamedTuple
 import structlog
 
 from scaler.clock import Clock
+from scaler.decide import explain
+from scaler.decide.world import Plan, Reason, ServiceKey, State, Verdict, Warning
 from scaler.kube.api import ASCEND_JOBS, EVENTS, Object, PatchType
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -25,8 +27,6 @@ from scaler.kube.errors import (
     InvalidError,
     NotFoundError,
 )
-from scaler.plan import explain
-from scaler.plan.model import Plan, Reason, ServiceKey, State, Verdict, Warning
 from scaler.report import events
 from scaler.report.conditions import Told, already_told, status_patch
 from scaler.report.config_maps import OwnConfigMaps

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from scaler.decide.world import GroupPlan, Plan, State, Verdict, Warning
 from scaler.kube.api import Object
-from scaler.plan.model import GroupPlan, Plan, State, Verdict, Warning
 from scaler.report.objects import config_map, status_name
 from scaler.report.values import ServiceReport, Words
 
@@ -112,7 +112,7 @@ def _groups_to_show(plan: Plan) -> list[str]:
 
 
 def _group(group: GroupPlan) -> dict[str, int]:
-    """Without `admit` and `reclaim`: they say what is about to happen, not what is."""
+    """Without `admit` and `revoke`: they say what is about to happen, not what is."""
     return {
         "target": group.target,
         "running": group.running,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from scaler.decide.world import Plan, Snapshot, Verdict
 from scaler.kube.api import Object, PatchType, Resource
-from scaler.plan.model import Plan, Snapshot, Verdict
 from scaler.report.last_valid import LastValid
 
 

@@ -20,7 +20,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from scaler.plan.model import Plan, ServiceKey, Snapshot
+from scaler.decide.world import Plan, ServiceKey, Snapshot
 from scaler.report.metrics import CONTENT_TYPE, Metrics
 from scaler.report.recorded import recorded
 from scaler.serve.health import HealthState

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
+from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resize
+from scaler.decide.world import Action, Admit, Complete, Evict, Reason, Revoke, Verdict
 from scaler.kube.api import Object
-from scaler.plan.life import Expire, Finish, LifeAction, Record, Remove, Resize
-from scaler.plan.model import Action, Admit, Complete, Evict, Reason, Reclaim, Verdict
 from scaler.workloads.ascendjob import Job, as_mapping, as_text
 from scaler.workloads.ranktable import RankTable, Status
 from scaler.workloads.rings import Rings, says, status_of
@@ -57,7 +57,7 @@ def _action(action: Action, job: Job, found: Found) -> Remark:
             return Remark(Weight.DOES, "starts: it has no pods, and its service needs it")
         case Complete():
             return Remark(Weight.DOES, f"gets what it lacks: {', '.join(_lacking(job, found))}")
-        case Reclaim():
+        case Revoke():
             return Remark(Weight.DOES, _taking_back(found))
         case Evict():
             return Remark(Weight.DOES, "is evicted, so that a missing instance of another group can have its nodes")

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from scaler.plan.model import Reason, ServiceKey
+from scaler.decide.world import Reason, ServiceKey
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False):

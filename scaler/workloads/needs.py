@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from scaler.decide.nodes import NODE_NAME, PODS, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
 from scaler.kube.quantity import parse_quantity
-from scaler.plan.room.capacity import NODE_NAME, PODS, Need, Requirement, Toleration, Where
 from scaler.rules.jobspec import read_replicas
 from scaler.workloads.ascendjob import as_list, as_mapping, as_text
 
@@ -143,16 +143,16 @@ def _shared_requests(requests: Requests) -> Requests:
     return requests
 
 
-def need_of(spec: Any) -> Need:
+def need_of(spec: Any) -> PodRequest:
     """What a pod with this spec asks for; `spec` is that of a pod or of a template, in any shape."""
     spec = as_mapping(spec)
     resources, read = _read_resources(spec)
     where = _where(spec, opaque=not read or _is_opaque(spec))
-    return _shared_need(Need(requests_of(resources), where))
+    return _shared_need(PodRequest(requests_of(resources), where))
 
 
 @lru_cache(maxsize=4096)
-def _shared_need(need: Need) -> Need:
+def _shared_need(need: PodRequest) -> PodRequest:
     return need
 
 
@@ -161,14 +161,14 @@ def _shared_where(where: Where) -> Where:
     return where
 
 
-def job_needs(obj: Object) -> dict[str, Need]:
+def job_needs(obj: Object) -> dict[str, PodRequest]:
     """What the pods of an AscendJob ask for, by replica type (`Master`, `Worker`); empty for one without pods."""
     specs = as_mapping(as_mapping(obj.get("spec")).get("replicaSpecs"))
     templates = {kind: as_mapping(as_mapping(specs.get(kind)).get("template")) for kind in read_replicas(obj)}
     return {kind: need_of(template.get("spec")) for kind, template in templates.items()}
 
 
-def ascend_job_needs(obj: Object) -> tuple[Need, ...]:
+def ascend_job_needs(obj: Object) -> tuple[PodRequest, ...]:
     """What each pod of an AscendJob asks for, in the order of its pods' names (workloads.ascendjob.pod_names)."""
     needs = job_needs(obj)
     return tuple(need for kind, number in read_replicas(obj).items() for need in [needs[kind]] * number)
@@ -180,9 +180,9 @@ def ascend_job_priority(obj: Object) -> str:
     return as_text(as_mapping(policy.get("schedulingPolicy")).get("priorityClass"))
 
 
-def volcano_job_needs(obj: Object) -> tuple[Need, ...]:
+def volcano_job_needs(obj: Object) -> tuple[PodRequest, ...]:
     """What each pod of a Volcano Job asks for, in the order of its tasks."""
-    found: list[Need] = []
+    found: list[PodRequest] = []
     for task in map(as_mapping, as_list(as_mapping(obj.get("spec")).get("tasks"))):
         number = task.get("replicas")
         if isinstance(number, int) and 0 < number <= MOST_PODS:

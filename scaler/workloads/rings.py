@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from scaler.decide.world import Warning
 from scaler.kube.api import Object
-from scaler.plan.model import Warning
 from scaler.workloads.ascendjob import Job, as_list
 from scaler.workloads.ranktable import KEY, PREFIX, VERSION_KEY, RankTable, mounts_rank_table
 

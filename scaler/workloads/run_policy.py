@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from scaler.clock import seconds_of
+from scaler.decide.life import CleanPods, Ending, RunPolicy
 from scaler.kube.api import Object
-from scaler.plan.life import CleanPods, Ending, RunPolicy
 
 ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
 """On the AscendJob: `<rounds>.<uid>`. The uid makes a number that was copied to another job mean nothing."""

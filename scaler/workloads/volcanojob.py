@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from scaler.clock import seconds_of
+from scaler.decide.life import RunPolicy
+from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
-from scaler.plan.life import RunPolicy
-from scaler.plan.model import Reason, ServiceKey
 from scaler.rules.finding import shown
 from scaler.workloads.ascendjob import (
     GROUP_LABEL,

@@ -1,4 +1,4 @@
-"""How long the arbiter takes, and how good its order is: 1,000 services with 200 waiting floors on 5,000 nodes of 20
+"""How long the arbiter takes, and how good its order is: 1,000 services with 200 waiting minimums on 5,000 nodes of 20
 kinds; and on random small worlds, how many services serve by the order of 3b, against the most that could.
 
 python -m tests.bench.bench_arbiter
@@ -12,11 +12,11 @@ import time
 from functools import lru_cache
 from itertools import combinations
 
-from scaler.plan.arbiter import Arbitration, arbitrate
-from scaler.plan.floors.looks import Looks
-from scaler.plan.model import ArbiterMemory, Instance, Plan, Policy, ServiceKey, Snapshot
-from scaler.plan.planner import plan
-from scaler.plan.room.capacity import Capacity, Kind, Need, Requirement, Room, Where
+from scaler.decide.arbiter import Arbitration, arbitrate
+from scaler.decide.minimums.looks import Looks
+from scaler.decide.nodes import Capacity, NodeClass, PodRequest, Requirement, Room, Where
+from scaler.decide.planner import plan
+from scaler.decide.world import ArbiterMemory, Instance, Plan, Policy, ServiceKey, Snapshot
 from tests.builders import NOW, instance, rule
 
 SERVICES, WAITING, KINDS, NODES = 1000, 200, 20, 5000
@@ -28,18 +28,18 @@ WORLDS = 3000
 Decided = list[tuple[Snapshot, Plan]]
 
 
-def kind(number: int) -> Kind:
-    return Kind((("accelerator-type", f"module-{number}"),))
+def kind(number: int) -> NodeClass:
+    return NodeClass((("accelerator-type", f"module-{number}"),))
 
 
 @lru_cache
-def need(number: int, npus: int) -> Need:
+def need(number: int, npus: int) -> PodRequest:
     """A pod that may run on one kind of node, or on any for a negative number. Equal ones are one object, as the
     product makes them."""
     only = Requirement("accelerator-type", "In", (f"module-{number}",))
     where = Where(affinity=((only,),)) if number >= 0 else Where()
     amounts = (npus, npus * 12_000, npus * 64 * GIB, 1)
-    return Need(tuple(zip(RESOURCES, amounts, strict=True)), where)
+    return PodRequest(tuple(zip(RESOURCES, amounts, strict=True)), where)
 
 
 def nodes(empty: int) -> Capacity:
@@ -76,7 +76,7 @@ def jobs(number: int, *, waiting: bool, anywhere: bool) -> tuple[Instance, ...]:
 
 
 def services(*, climbing: bool, anywhere: int = 0) -> Decided:
-    """A fifth waits for its floor; the others are complete, or (`climbing`) each wants one more of each group."""
+    """A fifth waits for its minimum; the others are complete, or (`climbing`) each wants one more of each group."""
     ratios = rule("4P4D > 3P3D > 2P1D" if climbing else "3P3D > 2P1D")
     made = []
     for number in range(SERVICES):
@@ -107,14 +107,14 @@ def _once(decided: Decided, capacity: Capacity, memory: ArbiterMemory, looks: Lo
 
 
 def quality(worlds: int) -> str:
-    """Floors of random sizes on random nodes of one or two kinds: how many the order serves, and how many could."""
+    """Minimums of random sizes on random nodes of one or two kinds: how many the order serves, and how many could."""
     worse, lost, best_sum = 0, 0, 0
     for seed in range(worlds):
         dice = random.Random(seed)
         rooms = tuple(dice.randint(1, 5) for _ in range(dice.choice((1, 2))))
-        floors = [_floor(dice, len(rooms)) for _ in range(dice.randint(2, 7))]
-        ordered = _in_order(floors, rooms)
-        best = next(n for n in range(len(floors), -1, -1) if _can_serve(floors, rooms, n))
+        minimums = [_minimum(dice, len(rooms)) for _ in range(dice.randint(2, 7))]
+        ordered = _in_order(minimums, rooms)
+        best = next(n for n in range(len(minimums), -1, -1) if _can_serve(minimums, rooms, n))
         best_sum += best
         worse += ordered < best
         lost += best - ordered
@@ -124,15 +124,15 @@ def quality(worlds: int) -> str:
     )
 
 
-def _floor(dice: random.Random, kinds: int) -> list[Need]:
+def _minimum(dice: random.Random, kinds: int) -> list[PodRequest]:
     where = dice.choice((-1, *range(kinds))) if kinds > 1 else -1
     return [need(where, 8)] * dice.choice((1, 2, 2, 2, 3, 4))
 
 
-def _in_order(floors: list[list[Need]], rooms: tuple[int, ...]) -> int:
-    """Services whose floor is admitted, by the arbiter itself."""
+def _in_order(minimums: list[list[PodRequest]], rooms: tuple[int, ...]) -> int:
+    """Services whose minimum is admitted, by the arbiter itself."""
     made = []
-    for number, pods in enumerate(floors):
+    for number, pods in enumerate(minimums):
         job = instance("p0", needs=((pods[0], len(pods)),), unbound=((pods[0], len(pods)),), created=NOW - 99 + number)
         seen = Snapshot(ServiceKey("default", "rule", f"s{number}"), NOW, (job,), rule("1P"))
         made.append((seen, plan(seen)[0]))
@@ -141,15 +141,17 @@ def _in_order(floors: list[list[Need]], rooms: tuple[int, ...]) -> int:
     capacity = Capacity(RESOURCES, tuple(Room(kind(at), free, free, (), count=n) for at, n in enumerate(rooms)))
     outcome = arbitrate(made, capacity, memory, now=NOW, policy=Policy())
     reasons = [verdict.reason.value for made in outcome.plans for verdict in made.verdicts]
-    return len(floors) - sum(reason.startswith("Floor") for reason in reasons)
+    return len(minimums) - sum(reason.startswith("Minimum") for reason in reasons)
 
 
-def _can_serve(floors: list[list[Need]], rooms: tuple[int, ...], number: int) -> bool:
+def _can_serve(minimums: list[list[PodRequest]], rooms: tuple[int, ...], number: int) -> bool:
     """Whether any so many of them fit together: every choice is tried."""
-    return any(_fit([each for floor in chosen for each in floor], rooms) for chosen in combinations(floors, number))
+    return any(
+        _fit([each for minimum in chosen for each in minimum], rooms) for chosen in combinations(minimums, number)
+    )
 
 
-def _fit(pods: list[Need], rooms: tuple[int, ...]) -> bool:
+def _fit(pods: list[PodRequest], rooms: tuple[int, ...]) -> bool:
     """Pods take a whole node: those of one kind first, the others where room is left."""
     left = list(rooms)
     anywhere = 0
@@ -163,8 +165,8 @@ def _fit(pods: list[Need], rooms: tuple[int, ...]) -> bool:
 
 def main() -> None:
     for name, decided, empty in (
-        ("no_floor_fits", services(climbing=False), 0),
-        ("half_the_floors_fit", services(climbing=False), 10),
+        ("no_minimum_fits", services(climbing=False), 0),
+        ("half_the_minimums_fit", services(climbing=False), 10),
         ("half_fit_a_third_anywhere", services(climbing=False, anywhere=3), 10),
         ("half_fit_the_rest_climbs", services(climbing=True), 10),
     ):

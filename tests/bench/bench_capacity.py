@@ -11,18 +11,18 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
+from scaler.decide.nodes import Capacity, PodRequest, PodRequests, Where, joined
+from scaler.decide.room.placement import Board, Placement
 from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad
-from scaler.plan.room.capacity import Capacity, Need, Needs, Where, joined
-from scaler.plan.room.placement import Board, Placement
 
 NODES, KINDS, PODS = 5_000, 20, 50_000
-FLOORS = 200
+MINIMUMS = 200
 NPU = "huawei.com/Ascend910"
 
 
-def need(kind: int, npus: int = 8, cpu: int = 64_000) -> Need:
+def need(kind: int, npus: int = 8, cpu: int = 64_000) -> PodRequest:
     where = Where((("accelerator-type", f"type-{kind}"),))
-    return Need((("cpu", cpu), (NPU, npus), ("memory", 256 << 30), ("pods", 1)), where)
+    return PodRequest((("cpu", cpu), (NPU, npus), ("memory", 256 << 30), ("pods", 1)), where)
 
 
 NEEDS = [need(kind, npus, 8_000 * npus) for kind in range(KINDS) for npus in (4, 8)]
@@ -67,50 +67,50 @@ def measure() -> dict[str, float]:
         "tell_apart_anew_ms": _best(lambda: (index.capacity(NEEDS[:1]), index.capacity(NEEDS))) * 500,
         "board_ms": _best(lambda: Board(capacity)) * 1e3,
         "place_2_pods_us": _places(capacity, [((need(3), 2),)]),
-        "floors_of_one_kind_each_ms": _floors(capacity, [((need(i % KINDS), 2),) for i in range(FLOORS)]),
-        "floors_that_do_not_fit_ms": _floors(capacity, [((need(0), 2),) for _ in range(FLOORS * 5)]) / 5,
-        "floors_that_may_sit_anywhere_ms": _floors(capacity, _mixed()),
-        "floors_of_many_sizes_that_do_not_fit_ms": _floors(capacity, _many_sizes(10)),
+        "minimums_of_one_kind_each_ms": _minimums(capacity, [((need(i % KINDS), 2),) for i in range(MINIMUMS)]),
+        "minimums_that_do_not_fit_ms": _minimums(capacity, [((need(0), 2),) for _ in range(MINIMUMS * 5)]) / 5,
+        "minimums_that_may_sit_anywhere_ms": _minimums(capacity, _mixed()),
+        "minimums_of_many_sizes_that_do_not_fit_ms": _minimums(capacity, _many_sizes(10)),
         "which_of_the_promised_may_go_anywhere_ms": _disturbing(capacity),
         **_without_common_measure(index),
         "memory_of_the_index_mb": _memory(),
     }
 
 
-def _mixed() -> list[Needs]:
-    """Half of the floors may sit on any kind, half are bound to one: promises have to move."""
-    anywhere = Need(need(0).requests)
-    return [joined(((anywhere if i % 2 else need(i % KINDS), 2),)) for i in range(FLOORS)]
+def _mixed() -> list[PodRequests]:
+    """Half of the minimums may sit on any kind, half are bound to one: promises have to move."""
+    anywhere = PodRequest(need(0).requests)
+    return [joined(((anywhere if i % 2 else need(i % KINDS), 2),)) for i in range(MINIMUMS)]
 
 
-def _many_sizes(pods: int) -> list[Needs]:
-    """No two floors ask for the same."""
-    return [((need(i % KINDS, 4, 32_000 + 32_000 * i), pods),) for i in range(FLOORS)]
+def _many_sizes(pods: int) -> list[PodRequests]:
+    """No two minimums ask for the same."""
+    return [((need(i % KINDS, 4, 32_000 + 32_000 * i), pods),) for i in range(MINIMUMS)]
 
 
 def _disturbing(capacity: Capacity) -> float:
-    """Milliseconds to ask of every flexible floor whether it could spoil another; all are promised."""
+    """Milliseconds to ask of every flexible minimum whether it could spoil another; all are promised."""
 
     def ask() -> None:
         board = Board(capacity)
-        for floor in _mixed():
-            board.place(floor)
-        for floor in _mixed()[1::2]:
-            board.disturbs(floor)
+        for minimum in _mixed():
+            board.place(minimum)
+        for minimum in _mixed()[1::2]:
+            board.disturbs(minimum)
 
-    return _best(ask) * 1e3 - _floors(capacity, _mixed())
+    return _best(ask) * 1e3 - _minimums(capacity, _mixed())
 
 
 def _without_common_measure(index: CapacityIndex) -> dict[str, float]:
     """One pod that asks for an odd number of bytes: hardly two nodes have the same room then."""
-    odd = Need((("memory", (1 << 30) + 1), ("pods", 1)))
+    odd = PodRequest((("memory", (1 << 30) + 1), ("pods", 1)))
     capacity = index.capacity([*NEEDS, odd])
     result = {
         "odd_rooms": len(capacity.rooms),
         "odd_capacity_after_an_event_ms": _best(lambda: _changed(index, PodLoad("node-1", odd.requests), odd)) * 1e3,
         "odd_board_ms": _best(lambda: Board(capacity)) * 1e3,
-        "odd_floors_ms": _floors(capacity, [((need(i % KINDS), 2),) for i in range(FLOORS)]),
-        "odd_floors_that_do_not_fit_ms": _floors(capacity, _many_sizes(500)),
+        "odd_minimums_ms": _minimums(capacity, [((need(i % KINDS), 2),) for i in range(MINIMUMS)]),
+        "odd_minimums_that_do_not_fit_ms": _minimums(capacity, _many_sizes(500)),
     }
     index.capacity(NEEDS)
     return result
@@ -124,26 +124,26 @@ def _event(index: CapacityIndex, pod: PodLoad) -> float:
     return _best(both, 1000) * 1e6 / 2
 
 
-def _changed(index: CapacityIndex, pod: PodLoad, *more: Need) -> None:
+def _changed(index: CapacityIndex, pod: PodLoad, *more: PodRequest) -> None:
     index.pod_changed(None, pod)
     index.capacity([*NEEDS, *more])
     index.pod_changed(pod, None)
 
 
-def _places(capacity: Capacity, floors: list[Needs]) -> float:
+def _places(capacity: Capacity, minimums: list[PodRequests]) -> float:
     board = Board(capacity)
 
     def once() -> None:
-        found = board.place(floors[0])
+        found = board.place(minimums[0])
         if isinstance(found, Placement):
             board.give_back(found)
 
     return _best(once, 1000) * 1e6
 
 
-def _floors(capacity: Capacity, floors: list[Needs]) -> float:
+def _minimums(capacity: Capacity, minimums: list[PodRequests]) -> float:
     """Milliseconds for all of them on one board."""
-    return _best(lambda: list(map(Board(capacity).place, floors))) * 1e3
+    return _best(lambda: list(map(Board(capacity).place, minimums))) * 1e3
 
 
 def _memory() -> float:

@@ -11,9 +11,9 @@ import time
 
 import msgspec
 
-from scaler.plan.counts import Case, decide
-from scaler.plan.model import Snapshot
-from scaler.plan.planner import plan
+from scaler.decide.counts import Case, decide
+from scaler.decide.planner import plan
+from scaler.decide.world import Snapshot
 from tests.builders import instance, rule, snapshot
 
 SERVICES = 1000

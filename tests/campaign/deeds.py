@@ -192,7 +192,7 @@ class Deeds:
 
 
 def edited(ladder: tuple[Ratio, ...], number: int) -> tuple[Ratio, ...]:
-    """Another valid ladder: more or fewer prefill instances at the top, or another floor."""
+    """Another valid ladder: more or fewer prefill instances at the top, or another minimum."""
     (prefill, decode), rest = ladder[0], ladder[1:]
     match number % 4:
         case 0:

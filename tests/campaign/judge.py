@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from scaler.decide.world import Plan
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, SERVICES, Object
-from scaler.plan.model import Plan
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from tests.campaign.things import GROUPS, Ratio, Service, World, group_of, training_job
@@ -59,14 +59,14 @@ class Judge:
     def status_agrees(self, plans: Sequence[Plan]) -> None:
         """L2 outside the process: the status said of each instance what a fresh look at the objects says.
 
-        But for `Reclaimed`, which is memory: a fresh look sees an instance that waits.
+        But for `Revoked`, which is memory: a fresh look sees an instance that waits.
         """
         for plan in plans:
             if not plan.key.rule:
                 continue
             said = self.said.get(str(plan.key), {})
             found = {verdict.name: verdict.reason.value for verdict in plan.verdicts}
-            if said.keys() != found.keys() or any(said[n] not in (found[n], "Reclaimed") for n in found):
+            if said.keys() != found.keys() or any(said[n] not in (found[n], "Revoked") for n in found):
                 self._fail(f"L2: status of {plan.key} says {said}, a fresh look {found}")
 
     def read_status(self) -> None:
@@ -165,7 +165,7 @@ class Judge:
     def _mindie_should_have_helped(
         self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]
     ) -> bool:
-        """Below the floor for want of a decode instance while a prefill instance more than the floor's runs."""
+        """Below the minimum for want of a decode instance while a prefill instance more than the minimum's runs."""
         prefill, decode = (sum(s.whole for s in standings if s.group == group) for group in GROUPS)
         waits = any(s.group == GROUPS[1] and s.pods and not s.bound for s in standings)
         return service.mindie and waits and prefill > ladder[-1][0] and decode < ladder[-1][1]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from scaler.app import run_controller
 from scaler.clock import Clock
+from scaler.decide.invariants import violations
+from scaler.decide.world import Evict, Plan, Snapshot
 from scaler.election import LeadershipLost
-from scaler.plan.invariants import violations
-from scaler.plan.model import Evict, Plan, Snapshot
 from scaler.settings import Settings
 from tests.campaign.client import Life, settled
 from tests.campaign.view import wrong

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from scaler import app, controller, election
 from scaler.actuate import actuator, gates, writer
+from scaler.decide import groups, planner
 from scaler.observe import cache, expectations, instances, pod_instances, queue, store, watch
-from scaler.plan import groups, planner
 from scaler.report import outbox
 from tests.campaign.aimed import FAMILIES
 from tests.campaign.gated_schedule import ROLLOUT, gated_schedule
@@ -58,9 +58,9 @@ MUTANTS = (
     Mutant("an older record replaces a newer", store, "Store.apply", "if version and version <", f"{NEVER}version <"),
     Mutant("decides before everything is listed", app, "App._synced",
            "await listed(resource, reflector).wait()", "pass"),
-    Mutant("reclaims what is bound", planner, "_reclaim", "if not m.instance.bound", "", aimed="half-bound"),
+    Mutant("revocations what is bound", planner, "_revoke", "if not m.instance.bound", "", aimed="half-bound"),
     Mutant("deletes what is bound", actuator, "Actuator._take_back", "if not pod.node and", "if"),
-    Mutant("never reclaims", planner, "_act", "missing=missing and snapshot.policy.reclaim", "missing=False"),
+    Mutant("never revocations", planner, "_act", "missing=missing and snapshot.policy.revoke", "missing=False"),
     Mutant("a PodGroup goes unseen pods or not", actuator, "Actuator._delete_group", "if pod:", f"{NEVER}pod:"),
     Mutant("half-made instances stay", planner, "_is_incomplete", "return has_pods and", "return False and"),
     Mutant("refused instances are not undone", actuator, "Actuator._make", "if undo and", "if True or"),
@@ -93,7 +93,7 @@ GATED = (
     Mutant("late members are forgotten", planner, "_is_incomplete", "lacks = i.gated > 0 or", "lacks ="),
     Mutant("takes back what got bound meanwhile", gates, "Gates._delete", "resource_version=pod.resource_version",
            'resource_version=""', aimed="gated-race"),
-    Mutant("reclaims bound instances of others", planner, "_reclaim", "if not m.instance.bound", "",
+    Mutant("revocations bound instances of others", planner, "_revoke", "if not m.instance.bound", "",
            aimed="gated-half-bound"),
     Mutant("forgets what was told by a pod that has gone", pod_instances, "PodInstances._remove",
            "del pods[record.name]", "pass"),

@@ -13,7 +13,7 @@ import structlog
 
 from scaler.app import run_controller
 from scaler.clock import Clock
-from scaler.plan.model import Plan, Snapshot
+from scaler.decide.world import Plan, Snapshot
 from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.actors.collector import GarbageCollector
@@ -194,7 +194,7 @@ class Stage:
     async def _fresh_life(self) -> None:
         """Path independence: whoever comes newly to these objects has nothing to do, and agrees with the status.
 
-        Words may differ: what was reclaimed, and since when something is broken, is forgotten with the process.
+        Words may differ: what was revoked, and since when something is broken, is forgotten with the process.
         """
         seen: list[tuple[Snapshot, Plan]] = []
         before = self.witness.last_action

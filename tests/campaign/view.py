@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from scaler.plan.model import Admit, Evict, Instance, Plan, Snapshot
+from scaler.decide.world import Admit, Evict, Instance, Plan, Snapshot
 from scaler.rules.rule import Ratio
 
 
@@ -34,12 +34,12 @@ def wrong(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
 def _wrong_trades(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     """3.6: one at a time, while nobody is served, and never below the smallest ratio."""
     evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
-    floor = snapshot.rule.ratios[-1].counts if snapshot.rule else {}
+    minimum = snapshot.rule.ratios[-1].counts if snapshot.rule else {}
     runs = Counter(one.group for one in snapshot.instances if _runs(one))
-    serves = all(runs[group] >= number for group, number in floor.items())
+    serves = all(runs[group] >= number for group, number in minimum.items())
     for one in snapshot.instances:
-        if one.uid in evicted and (serves or len(evicted) > 1 or runs[one.group] <= floor.get(one.group or "", 0)):
-            yield f"3.6 anew: {one.name} is evicted though {dict(runs)} run and {floor} is the smallest ratio"
+        if one.uid in evicted and (serves or len(evicted) > 1 or runs[one.group] <= minimum.get(one.group or "", 0)):
+            yield f"3.6 anew: {one.name} is evicted though {dict(runs)} run and {minimum} is the smallest ratio"
 
 
 def _places(out: list[Instance]) -> int:

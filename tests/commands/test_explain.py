@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from scaler.cli import main
-from scaler.plan.floors.rulings import Fate, applied
-from scaler.plan.model import Reason
-from scaler.plan.planner import plan
+from scaler.decide.minimums.rulings import Fate, applied
+from scaler.decide.planner import plan
+from scaler.decide.world import Reason
 from scaler.report.recorded import recorded
 from scaler.rules.rule import Rule
 from tests.builders import service
@@ -49,13 +49,13 @@ def test_json_answer_holds_the_plan_and_the_words(tmp_path: Path, capsys: pytest
 def test_what_the_arbitration_made_of_it_is_shown_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     alone = service("2P1D > 1P1D", "p0 Running, d0 Held")
     made = plan(alone)[0]
-    why = Reason.FLOOR_DOES_NOT_FIT, ("needs 1 node with 8 free NPUs, 0 there",)
+    why = Reason.MINIMUM_DOES_NOT_FIT, ("needs 1 node with 8 free NPUs, 0 there",)
     weighed = applied(alone, made, {"uid-d0": (Fate.HELD, why)})
     file = written(tmp_path, msgspec.json.encode(recorded(alone, weighed)))
     assert main(["explain", "--snapshot", file]) == 0
     before, _, after = capsys.readouterr().out.partition("weighed against the other services:\n")
     assert "  d0  Admitted (WaitingForScheduler)" in before
-    assert after.startswith("  d0  Held (FloorDoesNotFit): ")
+    assert after.startswith("  d0  Held (MinimumDoesNotFit): ")
     assert ("needs 1 node with 8 free NPUs, 0 there" in after, "p0" in after) == (True, False)
     assert main(["explain", "--snapshot", file, "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)

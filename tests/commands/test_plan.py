@@ -68,7 +68,7 @@ def test_json_answer_has_the_documented_shape(rule: str, capsys: pytest.CaptureF
         "in_flight": 0,
         "held": 1,
         "admit": 0,
-        "reclaim": 0,
+        "revoke": 0,
         "reasons": {"WaitingForRatio": 1},
     }
     assert answer["groups"]["group1"]["admit"] == 1

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scaler.cli import main
 from scaler.commands.nodes import BadInputError, need_of, parts, read_nodes
 from scaler.commands.whatif import Asked, what_if
+from scaler.decide.nodes import PODS, PodRequest, Where
+from scaler.decide.world import ServiceKey
 from scaler.observe.capacity import NodeFacts
-from scaler.plan.model import ServiceKey
-from scaler.plan.room.capacity import PODS, Need, Where
 from scaler.rules.rule import RuleOptions
 from tests import builders
 from tests.jobs import TWO_P_ONE_D, job, node, rule_config_map
@@ -41,7 +41,7 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 @pytest.mark.parametrize(("nodes", "serving", "complete"), [(40, 20, 0), (20, 10, 0), (50, 20, 10), (60, 20, 20)])
-def test_floors_come_first_whatever_the_number_of_nodes(
+def test_minimums_come_first_whatever_the_number_of_nodes(
     rule: str, nodes: int, serving: int, complete: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = asked(capsys, f"20x {rule}", "--nodes", f"{nodes}x {NPU}=8")
@@ -56,7 +56,7 @@ def test_json_says_of_each_service_what_runs_and_why_the_rest_is_held(
     assert first["counts"] == {"group0": 2, "group1": 1}
     assert (second["serves"], second["ratio"]) == (False, -1)
     decode = second["groups"]["group1"]
-    assert (decode["admitted"], decode["held"], decode["reasons"]) == (0, 1, {"FloorDoesNotFit": 1})
+    assert (decode["admitted"], decode["held"], decode["reasons"]) == (0, 1, {"MinimumDoesNotFit": 1})
     assert "needs 2 nodes with 8 free huawei.com/Ascend910" in decode["words"][0]
 
 
@@ -174,7 +174,7 @@ def test_amounts_and_labels_are_told_apart() -> None:
     found = parts(f"{NPU}=8,cpu=500m,memory=1Gi,accelerator-type=module-910b-8,kubernetes.io/arch=arm64")
     assert found.amounts == {NPU: 8, "cpu": 500, "memory": 1 << 30}
     assert found.labels == {"accelerator-type": "module-910b-8", "kubernetes.io/arch": "arm64"}
-    assert need_of(f"{NPU}=8,pool=a") == Need(((NPU, 8), (PODS, 1)), Where(selector=(("pool", "a"),)))
+    assert need_of(f"{NPU}=8,pool=a") == PodRequest(((NPU, 8), (PODS, 1)), Where(selector=(("pool", "a"),)))
 
 
 @settings(max_examples=200, deadline=None)
@@ -198,7 +198,7 @@ def test_it_ends_and_never_runs_more_than_the_nodes_hold(services: list[tuple[st
     made = []
     for index, (ladder, npus) in enumerate(services):
         found = builders.rule(ladder)
-        needs = dict.fromkeys(found.groups, ((Need(((NPU, npus), (PODS, 1))), 2),))
+        needs = dict.fromkeys(found.groups, ((PodRequest(((NPU, npus), (PODS, 1))), 2),))
         made.append(Asked(ServiceKey("default", "rule", str(index)), found, RuleOptions(), needs))
     amounts = {NPU: 8, PODS: 110}
     answer = what_if(made, [NodeFacts(f"n{index}", allocatable=amounts, capacity=amounts) for index in range(nodes)])

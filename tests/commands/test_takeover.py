@@ -19,7 +19,7 @@ from scaler.sim.loop import run
 from scaler.workloads.takeover import Remark, Weight
 from tests.jobs import job, rule_config_map
 from tests.rig import START, rig
-from tests.test_floors import nodes, service
+from tests.test_minimums import nodes, service
 
 OPERATOR = "mindx-dl/ascend-operator-manager"
 BLOCKS = Remark(Weight.BLOCKS, "pods that have a node are deleted: p0-worker-1")
@@ -130,7 +130,7 @@ def test_services_are_weighed_against_each_other_as_in_the_first_pass() -> None:
         async with rig(*nodes(3), *service("a"), *service("b")) as on:
             found = await check(on.cluster.client("check"), Settings.model_validate({}), CLOCK)
             told = {(one.name, one.reason) for one in found.jobs if one.name.startswith("b-")}
-            assert told == {("b-p0", "FloorDoesNotFit"), ("b-d0", "FloorDoesNotFit"), ("b-p1", "WaitingForRatio")}
+            assert told == {("b-p0", "MinimumDoesNotFit"), ("b-d0", "MinimumDoesNotFit"), ("b-p1", "WaitingForRatio")}
             assert {remark.weight for job in found.jobs for remark in job.remarks} <= {Weight.EXPECTED}
 
     run(story())

@@ -156,7 +156,7 @@ class CrowdStage(Stage):
         return dict(Counter(map(_shape, self._services().values())))
 
     def serving(self) -> list[str]:
-        """Namespaces of the services that run their floor."""
+        """Namespaces of the services that run their minimum."""
         return [
             service.partition("/")[0]
             for service, views in self._services().items()

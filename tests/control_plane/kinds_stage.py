@@ -71,7 +71,7 @@ class Platform:
     namespace: str
     job_id: str
     files: tuple[Path, ...]
-    floor: int
+    minimum: int
     """Nodes that the smallest ratio needs."""
     actors: tuple[Callable[[KubeApi], Any], ...]
     """What makes the pods, besides the controllers that are real."""
@@ -201,7 +201,7 @@ class KindsStage(Stage):
 
 @asynccontextmanager
 async def kinds_staged(plane: ControlPlane, platform: Platform) -> AsyncIterator[KindsStage]:
-    """The platform's floor of nodes and every controller, for as long as the block lasts."""
+    """The platform's minimum of nodes and every controller, for as long as the block lasts."""
     async with plane.client() as api, asyncio.TaskGroup() as actors:
         clock = wall_clock()
         stage = KindsStage(api, plane, platform)
@@ -212,7 +212,7 @@ async def kinds_staged(plane: ControlPlane, platform: Platform) -> AsyncIterator
         with suppress(AlreadyExistsError):
             await api.create(QUEUES, None, QUEUE)
         await stage.settled()
-        await stage.add_npu_nodes(platform.floor)
+        await stage.add_npu_nodes(platform.minimum)
         try:
             yield stage
         finally:
@@ -222,7 +222,7 @@ async def kinds_staged(plane: ControlPlane, platform: Platform) -> AsyncIterator
 
 
 async def climb_degrade_and_recover(stage: KindsStage) -> None:
-    """The story, from the moment on at which the floor runs."""
+    """The story, from the moment on at which the minimum runs."""
     await stage.add_npu_nodes(2)
     await stage.runs_both(2, 1)
     await _scale_and_edit_the_rule(stage)

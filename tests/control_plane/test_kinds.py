@@ -55,8 +55,8 @@ def _one_job_more_or_less(stage: KindsStage, prefills: int) -> None:
 
 
 PLATFORMS = {
-    folder: Platform(folder, job_id, (EXAMPLES / folder,), floor, (maker,), scale)
-    for folder, job_id, floor, maker, scale in (
+    folder: Platform(folder, job_id, (EXAMPLES / folder,), minimum, (maker,), scale)
+    for folder, job_id, minimum, maker, scale in (
         ("ome-deployment", "qwen", 2, Ome, _set("isvc", "qwen", "/spec/engine/minReplicas")),
         ("ome-leaderworkerset", "deepseek", 3, Ome, _set("isvc", "deepseek", "/spec/engine/minReplicas")),
         ("aibrix", "qwen", 3, StormServices, _set("stormservice", "qwen", "/spec/template/spec/roles/0/replicas")),

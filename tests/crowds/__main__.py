@@ -55,7 +55,7 @@ def _summary(outcomes: Sequence[Outcome], what: str) -> str:
         f"    serving in the end: {', '.join(f'{number} ({times}x)' for number, times in sorted(serving.items()))}; "
         f"after at most {max(one.settled for one in outcomes):.0f} s; "
         f"at rest after at most {max(one.rested for one in outcomes):.0f} s\n"
-        f"    taken back: {sum(one.reclaims for one in outcomes)}, at most {max(one.reclaims for one in outcomes)} "
+        f"    taken back: {sum(one.revocations for one in outcomes)}, at most {max(one.revocations for one in outcomes)} "
         f"with one seed; at most {max(one.most_admissions for one in outcomes)} admissions of one instance; "
         f"{sum(one.seconds for one in outcomes) / len(outcomes):.2f} s of CPU each"
     )

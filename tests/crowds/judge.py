@@ -34,7 +34,7 @@ class Outcome(msgspec.Struct):
     """Seconds from the last event until so many served for good."""
     rested: float
     """Seconds from the last event until nothing happened any more."""
-    reclaims: int
+    revocations: int
     most_admissions: int
     """Of one instance."""
     wrong: list[str]
@@ -64,7 +64,7 @@ def play(
         story, seed, len(serving(timeline)),
         settled=max(0.0, timeline.serving()[-1][0] - tale.last_event),
         rested=max(0.0, max(moment.at for moment in timeline.moments) - tale.last_event),
-        reclaims=witness.reclaims, most_admissions=max(witness.admitted.values(), default=0), wrong=wrong,
+        revocations=witness.revocations, most_admissions=max(witness.admitted.values(), default=0), wrong=wrong,
         history=_digest(timeline), seconds=time.process_time() - began,
     )  # fmt: skip
 

@@ -47,7 +47,7 @@ class Service(msgspec.Struct, frozen=True):
         return f"{self.name}/{RULE}/{self.name}"
 
     @property
-    def floor(self) -> dict[str, int]:
+    def minimum(self) -> dict[str, int]:
         return dict(zip(GROUPS.values(), self.ladder[-1], strict=True))
 
     def manifests(self) -> list[Object]:

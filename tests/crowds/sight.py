@@ -1,7 +1,7 @@
 """The cluster as far as services on scarce nodes are concerned, kept current event by event, in small values.
 
 It is fed what the controller's own watches deliver, so that it judges a decision by what could be known then. Shares
-nothing with scaler.observe or scaler.plan. Must not: judge (tests.crowds.witness).
+nothing with scaler.observe or scaler.decide. Must not: judge (tests.crowds.witness).
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class Sight:
         return self._jobs_of.get((service, group), [])
 
     def all_of(self, service: str) -> list[Job]:
-        return [job for group in self.services[service].floor for job in self.of(service, group)]
+        return [job for group in self.services[service].minimum for job in self.of(service, group)]
 
     def serves(self, key: str) -> bool:
-        floor = self.services[key].floor
-        return all(sum(map(self.is_running, self.of(key, group))) >= number for group, number in floor.items())
+        minimum = self.services[key].minimum
+        return all(sum(map(self.is_running, self.of(key, group))) >= number for group, number in minimum.items())
 
     def waiting(self) -> list[str]:
         """Services whose smallest ratio is not all bound and could be: its rule and its jobs exist."""
@@ -102,12 +102,12 @@ class Sight:
         ]
 
     def _could_be_whole(self, key: str) -> bool:
-        return all(len(self.of(key, group)) >= number for group, number in self.services[key].floor.items())
+        return all(len(self.of(key, group)) >= number for group, number in self.services[key].minimum.items())
 
     def missing(self, key: str) -> list[str]:
         """Kind of node for each pod that the smallest ratio still needs; of each group the nearest instances."""
         service, count = self.services[key], 0
-        for group, number in service.floor.items():
+        for group, number in service.minimum.items():
             count += sum(sorted(map(self.unbound, self.of(key, group)))[:number])
         return [service.kind] * count
 
@@ -147,9 +147,9 @@ class Sight:
         taken = {pod.node for pod in self.pods.values() if not (soon and pod.terminating)}
         return [node.kind for (_, name), node in self.nodes.items() if name not in taken and (soon or node.usable)]
 
-    def fits(self, floors: Sequence[Sequence[str]], *, soon: bool = False) -> bool:
+    def fits(self, minimums: Sequence[Sequence[str]], *, soon: bool = False) -> bool:
         """Whether all these pods find nodes: those that say which kind first, the others take what is left."""
-        wanted = [kind for floor in floors for kind in floor]
+        wanted = [kind for minimum in minimums for kind in minimum]
         free = self.free(soon=soon)
         picky = all(wanted.count(kind) <= free.count(kind) for kind in set(wanted) if kind)
         return picky and len(wanted) <= len(free)

@@ -7,12 +7,12 @@ from typing import Any
 from unittest.mock import patch
 
 from scaler.clock import Clock
+from scaler.decide.arbiter import Arbitration, arbitrate
+from scaler.decide.minimums.invariants import Decided, arbitration_violations
+from scaler.decide.nodes import Capacity
+from scaler.decide.world import ArbiterMemory, Plan, Snapshot
 from scaler.kube.api import KubeApi
 from scaler.observe import scope
-from scaler.plan.arbiter import Arbitration, arbitrate
-from scaler.plan.floors.invariants import Decided, arbitration_violations
-from scaler.plan.model import ArbiterMemory, Plan, Snapshot
-from scaler.plan.room.capacity import Capacity
 from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.actors.flaky import FlakyApi

@@ -1,7 +1,7 @@
 """What befalls a crowd, story by story, and how many services serve in the end if the contract is kept.
 
 Each story is made of a seed: who comes when, how many there are, which nodes fail for how long. What is promised is
-what section 3b promises, no more: where climbs may be bound before a floor comes, `serving` is None.
+what section 3b promises, no more: where climbs may be bound before a minimum comes, `serving` is None.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def arrivals(teller: Teller) -> Tale:
 
 
 def job_by_job(teller: Teller) -> Tale:
-    """Every job comes alone, over minutes; a floor is incomplete for a while."""
+    """Every job comes alone, over minutes; a minimum is incomplete for a while."""
     services = teller.crowd(6)
     things = teller._merged([service.manifests() for service in services])
     events = [teller.apply(teller.rng.uniform(0.0, 120.0), f"thing-{n}", [thing]) for n, thing in enumerate(things)]

@@ -40,7 +40,7 @@ def test_whatever_befalls_a_crowd_ends_as_promised(story: str, beside: bool) -> 
 @pytest.mark.parametrize(
     ("story", "seed", "beside"),
     [
-        ("sizes", 8, True),  # an older floor took what was left of one of which a part was bound already
+        ("sizes", 8, True),  # an older minimum took what was left of one of which a part was bound already
     ],
 )
 def test_what_was_found_once_stays_mended(story: str, seed: int, beside: bool) -> None:

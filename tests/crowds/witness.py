@@ -1,6 +1,6 @@
 """Judges what the controller does with a crowd, pass by pass, by what it could see: S1, S3, S8, S9, S10 and L4.
 
-A matching of pods to nodes of its own; it shares nothing with scaler.plan but the words in which decisions come.
+A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which decisions come.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from scaler.clock import Clock
+from scaler.decide.world import Admit, Evict, Plan, Revoke, Snapshot
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, EventType
-from scaler.plan.model import Admit, Evict, Plan, Reclaim, Snapshot
 from scaler.sim.actors import objects
 from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster
@@ -43,7 +43,7 @@ class Witness:
         self._evicted: set[str] = set()
         self.admitted: Counter[str] = Counter()
         """Admissions by instance."""
-        self.reclaims = 0
+        self.revocations = 0
         self.wrong: list[str] = []
         """What broke a promise, in words."""
         cluster.observe(self._note_losses)
@@ -56,12 +56,12 @@ class Witness:
         """One pass of the controller."""
         for _, plan in decisions:
             self.admitted.update(action.uid for action in plan.actions if isinstance(action, Admit))
-            self.reclaims += sum(isinstance(action, Reclaim) for action in plan.actions)
+            self.revocations += sum(isinstance(action, Revoke) for action in plan.actions)
             self._evicted.update(action.uid for action in plan.actions if isinstance(action, Evict))
         plans = {str(plan.key): plan for _, plan in decisions if str(plan.key) in self.sight.services}
         self._check_targets(plans)
         self._check_climbs(plans)
-        self._check_floors(plans)
+        self._check_minimums(plans)
 
     def check_writes(self) -> None:
         """S3 and S8, of everything that the controller wrote; ask once, at the end."""
@@ -104,7 +104,7 @@ class Witness:
                     self._say(f"S1: {key} gets {len(there)} in {group}, above its target {target}")
 
     def _check_climbs(self, plans: Mapping[str, Plan]) -> None:
-        """S9: nobody that serves gets more while a floor waits that would fit on what is, or soon will be, free."""
+        """S9: nobody that serves gets more while a minimum waits that would fit on what is, or soon will be, free."""
         for key, plan in plans.items():
             if any(isinstance(action, Admit) for action in plan.actions) and self.sight.serves(key):
                 self._check_climb(key)
@@ -118,8 +118,8 @@ class Witness:
             if meets and self.sight.fits([self.sight.missing(other)], soon=True):
                 self._say(f"S9: {key} climbs while {other} waits")
 
-    def _check_floors(self, plans: Mapping[str, Plan]) -> None:
-        """S10: floors in the scheduler's hands fit all together, whole; a loss is answered within a moment."""
+    def _check_minimums(self, plans: Mapping[str, Plan]) -> None:
+        """S10: minimums in the scheduler's hands fit all together, whole; a loss is answered within a moment."""
         waiting = [key for key in self.sight.waiting() if self._is_reserved(key, plans.get(key))]
         reserved = [self.sight.missing(key) for key in waiting if self.sight.has_neighbour(key)]
         if self.sight.fits(reserved):
@@ -127,10 +127,10 @@ class Witness:
         elif self._crowded_since is None:
             self._crowded_since = self._clock.now()
         elif self._clock.now() - self._crowded_since > self._patience:
-            self._say(f"S10: {len(reserved)} floors do not fit together: {self.sight.free()}")
+            self._say(f"S10: {len(reserved)} minimums do not fit together: {self.sight.free()}")
 
     def _is_reserved(self, key: str, plan: Plan | None) -> bool:
-        """Some of its floor is on its way to a node, or is sent there now."""
+        """Some of its minimum is on its way to a node, or is sent there now."""
         actions = plan.actions if plan else ()
-        back = {action.uid for action in actions if isinstance(action, Reclaim)}
+        back = {action.uid for action in actions if isinstance(action, Revoke)}
         return bool(self.sight.released(key) - back) or any(isinstance(action, Admit) for action in actions)

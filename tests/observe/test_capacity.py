@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scaler.decide.nodes import NODE_NAME, Capacity, NodeClass, PodRequest, Requirement, Room, Taint, Where, accepts
+from scaler.decide.room.placement import Board
 from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices
-from scaler.plan.room.capacity import NODE_NAME, Capacity, Kind, Need, Requirement, Room, Taint, Where, accepts
-from scaler.plan.room.placement import Board
 
 NPU = "huawei.com/Ascend910"
-ONE = Need(((NPU, 1), ("pods", 1)))
-EIGHT = Need(((NPU, 8), ("pods", 1)))
+ONE = PodRequest(((NPU, 1), ("pods", 1)))
+EIGHT = PodRequest(((NPU, 8), ("pods", 1)))
 AMOUNTS = {NPU: 8, "cpu": 64_000, "pods": 10}
 
 
@@ -118,7 +118,7 @@ def test_alike_nodes_are_one_room_whatever_their_names() -> None:
     of = index(*(node(f"node-{number}", labels={"kubernetes.io/hostname": f"node-{number}"}) for number in range(50)))
     assert only_room(of).count == 50
     assert of.home("node-7") == msgspec.structs.replace(only_room(of), count=1)
-    named = Need(where=Where((("kubernetes.io/hostname", "node-7"),)))
+    named = PodRequest(where=Where((("kubernetes.io/hostname", "node-7"),)))
     assert sorted(room.count for room in of.capacity([named]).rooms) == [1, 49]
 
 
@@ -135,7 +135,7 @@ def test_the_capacity_is_the_same_value_until_something_changes() -> None:
 
 def test_what_no_need_asks_for_keeps_no_nodes_apart() -> None:
     of = index(node("node-1"), node("node-2"), load(0, "node-1", cpu=100))
-    assert {room.count for room in of.capacity([Need((("cpu", 1000), ("pods", 1)))]).rooms} == {1}
+    assert {room.count for room in of.capacity([PodRequest((("cpu", 1000), ("pods", 1)))]).rooms} == {1}
     pods_apart = index(node("node-1"), node("node-2"), PodLoad("node-1", (("cpu", 100),)))
     assert [room.count for room in pods_apart.capacity([EIGHT]).rooms] == [2]
 
@@ -158,7 +158,7 @@ WHERES = [
     Where(((NODE_NAME, "node-1"),)),
 ]
 needs_strategy = st.builds(
-    lambda npus, cpu, where: Need(
+    lambda npus, cpu, where: PodRequest(
         tuple((name, amount) for name, amount in ((NPU, npus), ("cpu", cpu), ("pods", 1)) if amount), where
     ),
     st.integers(0, 4),
@@ -191,7 +191,7 @@ events_strategy = st.lists(
 
 
 def played(
-    events: list[tuple[int, NodeFacts | PodLoad | None]], needs: list[Need]
+    events: list[tuple[int, NodeFacts | PodLoad | None]], needs: list[PodRequest]
 ) -> tuple[CapacityIndex, dict[str, NodeFacts], dict[int, PodLoad]]:
     """An index that saw all of it, and what there is in the end. None: the pod of that number goes."""
     of, nodes, pods = CapacityIndex(), dict[str, NodeFacts](), dict[int, PodLoad]()
@@ -211,7 +211,7 @@ def played(
 @settings(max_examples=300, deadline=None)
 @given(events_strategy, st.lists(needs_strategy, min_size=1, max_size=3))
 def test_the_index_is_what_a_count_of_what_there_is_would_give(
-    events: list[tuple[int, NodeFacts | PodLoad | None]], needs: list[Need]
+    events: list[tuple[int, NodeFacts | PodLoad | None]], needs: list[PodRequest]
 ) -> None:
     of, nodes, pods = played(events, needs)
     assert of.capacity(needs) == index(*pods.values(), *nodes.values()).capacity(needs)
@@ -220,7 +220,7 @@ def test_the_index_is_what_a_count_of_what_there_is_would_give(
 @settings(max_examples=300, deadline=None)
 @given(events_strategy, st.lists(needs_strategy, min_size=1, max_size=3), st.booleans())
 def test_counting_alike_nodes_together_hides_nothing_from_the_needs(
-    events: list[tuple[int, NodeFacts | PodLoad | None]], needs: list[Need], soon: bool
+    events: list[tuple[int, NodeFacts | PodLoad | None]], needs: list[PodRequest], soon: bool
 ) -> None:
     of, nodes, pods = played(events, needs)
     board = Board(of.capacity(needs), due_back=soon)
@@ -229,12 +229,12 @@ def test_counting_alike_nodes_together_hides_nothing_from_the_needs(
         assert (board.fits(((need, count),)) is None) == (room >= count)
 
 
-def holds(facts: NodeFacts, pods: Any, need: Need, *, soon: bool) -> int:
+def holds(facts: NodeFacts, pods: Any, need: PodRequest, *, soon: bool) -> int:
     """How many pods with this need the node takes, from everything that is known of it."""
     labels = {**facts.labels, NODE_NAME: facts.name}
     passes = [taint for taint in facts.taints if taint.key.startswith("node.kubernetes.io/")]
     taints = tuple(taint for taint in facts.taints if taint not in passes or not soon)
-    if not accepts(need.where, Kind(tuple(labels.items()), taints)) or not (facts.ready or soon):
+    if not accepts(need.where, NodeClass(tuple(labels.items()), taints)) or not (facts.ready or soon):
         return 0
     free = {name: amount - used(facts.name, pods, name, soon=soon) for name, amount in facts.allocatable.items()}
     if facts.allocatable[NPU] == 4:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from scaler.decide.planner import plan
+from scaler.decide.world import Snapshot
 from scaler.observe.foresight import admitted_by, as_known_now, foreseen
-from scaler.plan.model import Snapshot
-from scaler.plan.planner import plan
 from tests.builders import SIZE, service
 from tests.observe.test_snapshot import Seen
 

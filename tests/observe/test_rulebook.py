@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from scaler.decide.world import Warning
 from scaler.observe.config_maps import ConfigMapRecord
 from scaler.observe.rulebook import RuleBook, RuleInForce
-from scaler.plan.model import Warning
 from scaler.report.last_valid import LastValid
 from tests.jobs import TWO_P_ONE_D, rule_document
 

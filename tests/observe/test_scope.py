@@ -6,17 +6,17 @@ from collections.abc import Collection
 
 import msgspec
 
+from scaler.decide.nodes import PODS, Capacity, PodRequest, Where
+from scaler.decide.planner import plan
+from scaler.decide.world import Instance, Policy, Reason, ServiceKey, Snapshot
 from scaler.observe.cache import Cache
 from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad
 from scaler.observe.scope import Scope, Weighed
-from scaler.plan.model import Instance, Policy, Reason, ServiceKey, Snapshot
-from scaler.plan.planner import plan
-from scaler.plan.room.capacity import PODS, Capacity, Need, Where
 from tests import builders
 from tests.builders import NOW, SIZE
 
 NPU = "huawei.com/Ascend910"
-EIGHT = Need(((NPU, 8), (PODS, 1)))
+EIGHT = PodRequest(((NPU, 8), (PODS, 1)))
 A, B, C = (ServiceKey("default", name, name) for name in "abc")
 
 
@@ -25,9 +25,9 @@ class Index(CapacityIndex):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: frozenset[Need] = frozenset()
+        self.asked: frozenset[PodRequest] = frozenset()
 
-    def capacity(self, needs: Collection[Need]) -> Capacity:
+    def capacity(self, needs: Collection[PodRequest]) -> Capacity:
         self.asked = frozenset(needs)
         return super().capacity(needs)
 
@@ -55,14 +55,14 @@ class Stage:
         return self.scope.weigh(NOW + after)
 
 
-def service(key: ServiceKey, text: str, need: Need = EIGHT) -> Snapshot:
+def service(key: ServiceKey, text: str, need: PodRequest = EIGHT) -> Snapshot:
     """2P1D > 1P1D with the instances of `text`, each of which needs two nodes."""
     made = builders.service("2P1D > 1P1D", text, key=key)
     instances = tuple(asking(one, key, need) for one in made.instances)
     return msgspec.structs.replace(made, instances=instances)
 
 
-def asking(one: Instance, key: ServiceKey, need: Need) -> Instance:
+def asking(one: Instance, key: ServiceKey, need: PodRequest) -> Instance:
     needs, uid = ((need, SIZE),), f"{key.job_id}-{one.name}"
     return msgspec.structs.replace(one, uid=uid, needs=needs, unbound=() if one.bound else needs)
 
@@ -75,7 +75,7 @@ def test_each_pass_gives_the_plans_of_all_services_and_turns_only_of_others() ->
     stage = Stage(4)
     weighed = stage.tell(service(A, "p0 Held, d0 Held"), service(B, "p0 Held, d0 Held"))
     assert reasons(weighed, A) == {Reason.WAITING_FOR_SCHEDULER}
-    assert reasons(weighed, B) == {Reason.FLOOR_DOES_NOT_FIT}
+    assert reasons(weighed, B) == {Reason.MINIMUM_DOES_NOT_FIT}
     assert (weighed.turns, stage.tell().turns) == ((), ())
 
 
@@ -103,7 +103,7 @@ def test_a_service_that_comes_takes_the_turn_of_a_climb() -> None:
     climbing = service(A, "p0 Running, d0 Running, p1 Admitted")
     assert stage.tell(climbing).turns == ()
     weighed = stage.tell(service(B, "p0 Held, d0 Held"))
-    assert (weighed.turns, reasons(weighed, A)) == ((A,), {Reason.RUNNING, Reason.YIELDS_TO_FLOOR})
+    assert (weighed.turns, reasons(weighed, A)) == ((A,), {Reason.RUNNING, Reason.YIELDS_TO_MINIMUM})
 
 
 def test_a_service_that_leaves_is_weighed_no_more_and_its_room_is_anothers() -> None:
@@ -125,7 +125,7 @@ def test_what_would_be_done_alone_is_kept_beside_what_was_said() -> None:
 
 def test_nodes_are_told_apart_only_by_what_somebody_asks_for_now() -> None:
     stage = Stage(4)
-    special = Need(EIGHT.requests, Where(selector=(("pool", "a"),)))
+    special = PodRequest(EIGHT.requests, Where(selector=(("pool", "a"),)))
     stage.tell(service(A, "p0 Held, d0 Held"), service(B, "p0 Held, d0 Held", special))
     assert stage.index.asked == {EIGHT, special}
     stage.tell(service(A, "p0 Held"), service(A, "p0 Held, d0 Held"))
@@ -142,7 +142,7 @@ def test_it_says_when_time_alone_may_change_something() -> None:
     weighed = stage.tell(service(A, "p0 Held, d0 Held"))
     assert weighed.recheck_at == 0.0
     weighed = stage.tell(service(B, "p0 Held, d0 Held"))
-    assert weighed.recheck_at == NOW + Policy().floor_timeout
+    assert weighed.recheck_at == NOW + Policy().minimum_timeout
 
 
 def test_while_each_decides_alone_the_plans_stay_as_they_are() -> None:
@@ -157,19 +157,19 @@ def test_room_is_not_given_twice_while_the_pods_that_it_was_given_to_are_being_m
     stage = Stage(4)
     assert len(stage.tell(service(B, "p0 Held, d0 Held")).plans[B].actions) == 2
     weighed = stage.tell(service(A, "p0 Held, d0 Held"))
-    assert (reasons(weighed, A), weighed.turns) == ({Reason.FLOOR_DOES_NOT_FIT}, ())
+    assert (reasons(weighed, A), weighed.turns) == ({Reason.MINIMUM_DOES_NOT_FIT}, ())
     assert stage.tell().turns == ()
     weighed = stage.tell(service(B, "p0 Admitted, d0 Admitted"))
     assert (weighed.turns, weighed.plans[B].actions) == ((), ())
 
 
-def test_a_climb_under_way_is_still_taken_back_for_a_floor() -> None:
+def test_a_climb_under_way_is_still_taken_back_for_a_minimum() -> None:
     stage = Stage(4)
     assert len(stage.tell(service(B, "p0 Running, d0 Running, p1 Held")).plans[B].actions) == 1
     weighed = stage.tell(service(A, "p0 Held, d0 Held"))
     assert (weighed.turns, stage.tell().turns) == ((B,), ())
     weighed = stage.tell(service(B, "p0 Running, d0 Running, p1 Admitted"))
-    assert [type(action).__name__ for action in weighed.plans[B].actions] == ["Reclaim"]
+    assert [type(action).__name__ for action in weighed.plans[B].actions] == ["Revoke"]
 
 
 def short_of_decode() -> Snapshot:
@@ -189,7 +189,7 @@ def test_what_a_turn_brings_is_decided_again_until_somebody_looks() -> None:
         stage.index.pod_changed(None, PodLoad(f"n{number}", EIGHT.requests))
     assert stage.tell(short_of_decode()).plans[A].actions == ()
     assert stage.tell(after=90).turns == (A,)
-    elsewhere = Need(EIGHT.requests, Where(selector=(("pool", "a"),)))
+    elsewhere = PodRequest(EIGHT.requests, Where(selector=(("pool", "a"),)))
     between = stage.tell(service(B, "p0 Held, d0 Held", elsewhere), after=91)
     assert [type(action).__name__ for action in between.plans[A].actions] == ["Evict"]
     looked = stage.tell(short_of_decode(), after=92)
@@ -197,7 +197,7 @@ def test_what_a_turn_brings_is_decided_again_until_somebody_looks() -> None:
     assert stage.tell(short_of_decode(), after=93).plans[A].actions == ()
 
 
-def test_a_floor_counts_before_its_pods_exist_where_others_make_them() -> None:
+def test_a_minimum_counts_before_its_pods_exist_where_others_make_them() -> None:
     """Beside an operator a job has no pods until the scheduler lets its PodGroup in; a climb must not be first."""
     stage = Stage(6)
     climbing = service(A, "p0 Running, d0 Running, p1 Held")
@@ -205,4 +205,4 @@ def test_a_floor_counts_before_its_pods_exist_where_others_make_them() -> None:
     yet = tuple(msgspec.structs.replace(instance, made_by_us=False, pods=0, gated=0) for instance in coming.instances)
     given = stage.tell(climbing, msgspec.structs.replace(coming, instances=yet))
     verdict = next(one for one in given.plans[A].verdicts if one.name == "p1")
-    assert verdict.reason is Reason.YIELDS_TO_FLOOR
+    assert verdict.reason is Reason.YIELDS_TO_MINIMUM

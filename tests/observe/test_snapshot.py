@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from scaler.decide.world import Instance, Memory, Policy, ServiceKey, Snapshot
 from scaler.observe import objects, pods
 from scaler.observe.cache import Cache
 from scaler.observe.snapshot import take_snapshot
-from scaler.plan.model import Instance, Memory, Policy, ServiceKey, Snapshot
 from tests.jobs import NAMESPACE, job
 
 KEY = ServiceKey(NAMESPACE, "rule", "mindie")

@@ -6,10 +6,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from scaler.decide.planner import plan
+from scaler.decide.world import Snapshot
 from scaler.kube.api import Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from scaler.plan.model import Snapshot
-from scaler.plan.planner import plan
 from scaler.report.values import ServiceReport
 from tests.builders import service
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.decide.life import Life, RunPolicy
+from scaler.decide.world import Reason, State, Verdict
 from scaler.kube.api import Object
-from scaler.plan.life import Life, RunPolicy
-from scaler.plan.model import Reason, State, Verdict
 from scaler.report.conditions import Told, already_told, final_patch, merge_diff, status_patch
 from scaler.report.values import ReplicaCounts
 from tests.builders import instance

@@ -9,10 +9,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.plan.arbiter import Tally
-from scaler.plan.floors.rulings import Fate, applied
-from scaler.plan.model import Reason, ServiceKey, State
-from scaler.plan.planner import plan
+from scaler.decide.arbiter import Tally
+from scaler.decide.minimums.rulings import Fate, applied
+from scaler.decide.planner import plan
+from scaler.decide.world import Reason, ServiceKey, State
 from scaler.report.metrics import Metrics
 from tests.builders import service
 
@@ -42,7 +42,7 @@ def test_a_rule_problem_is_counted_while_it_lasts() -> None:
 def test_what_is_taken_back_for_others_and_evicted_is_counted_when_it_is_done() -> None:
     metrics, snapshot = Metrics(), service("2P1D > 1P1D", "p0 Admitted, p1 Admitted, d0 Held")
     alone = plan(snapshot)[0]
-    why = Reason.FLOOR_DOES_NOT_FIT, ()
+    why = Reason.MINIMUM_DOES_NOT_FIT, ()
     made = applied(
         snapshot, alone, {"uid-d0": (Fate.HELD, why), "uid-p0": (Fate.TAKEN_BACK, why), "uid-p9": (Fate.EVICTED, why)}
     )
@@ -56,7 +56,7 @@ def test_what_is_taken_back_for_others_and_evicted_is_counted_when_it_is_done() 
 
 def test_the_gauges_of_the_arbitration_are_those_of_the_last_one() -> None:
     metrics = Metrics()
-    metrics.arbitrated(Tally(serving=3, floors_waiting=2, idle={"huawei.com/Ascend910": 8}))
+    metrics.arbitrated(Tally(serving=3, minimums_waiting=2, idle={"huawei.com/Ascend910": 8}))
     assert value(metrics, "scaler_arbitration") == 1
     assert value(metrics, "scaler_services_weighed", what="serving") == 3
     assert value(metrics, "scaler_idle", resource="huawei.com/Ascend910") == 8

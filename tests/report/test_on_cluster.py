@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from scaler.actuate.writer import Writer
 from scaler.clock import Clock
+from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, Object
-from scaler.plan.model import ServiceKey
 from scaler.report.last_valid import LastValid
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scaler.plan import explain
-from scaler.plan.model import Reason, Warning
+from scaler.decide import explain
+from scaler.decide.world import Reason, Warning
 from scaler.report.events import NEEDS_ATTENTION
 from scaler.report.status import status_document
 from tests.report.fakes import report

@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
+from scaler.decide.world import Reason, RuleProblem, ServiceKey, Warning
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
 from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
-from scaler.plan.model import Reason, RuleProblem, ServiceKey, Warning
 from scaler.report.last_valid import LastValid, decode
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter

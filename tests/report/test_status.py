@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.decide import explain
+from scaler.decide.planner import plan
+from scaler.decide.world import RuleProblem, ServiceKey, Warning
 from scaler.kube.api import Object
-from scaler.plan import explain
-from scaler.plan.model import RuleProblem, ServiceKey, Warning
-from scaler.plan.planner import plan
 from scaler.report import status
 from scaler.report.last_valid import LastValid
 from scaler.report.objects import MANAGED_BY_LABEL, RULE_LABEL, is_ours, last_valid_name, rule_of, status_name

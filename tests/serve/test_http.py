@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
-from scaler.plan.model import ServiceKey, Snapshot
-from scaler.plan.planner import plan
+from scaler.decide.planner import plan
+from scaler.decide.world import ServiceKey, Snapshot
 from scaler.report.metrics import Metrics
 from scaler.report.recorded import Recorded, recorded
 from scaler.serve.health import HealthState

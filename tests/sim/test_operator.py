@@ -20,9 +20,9 @@ from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_cre
 from scaler.sim.actors.operator_status import Told, of_pods, updated
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
+from tests.decide.test_gate import GateCrashError
+from tests.decide.test_gate import may_start as described
 from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, rule_config_map, rule_document
-from tests.plan.test_gate import GateCrashError
-from tests.plan.test_gate import may_start as described
 from tests.sim.stage import Stage
 from tests.strategies import rules
 

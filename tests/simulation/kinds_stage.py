@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 
 from scaler.app import run_controller
 from scaler.clock import Clock
+from scaler.decide.invariants import violations
+from scaler.decide.world import Plan, Snapshot
 from scaler.kube.api import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, KubeApi, Object
-from scaler.plan.invariants import violations
-from scaler.plan.model import Plan, Snapshot
 from scaler.settings import Settings
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.plan.model import Reason, ServiceKey
+from scaler.decide.world import Reason, ServiceKey
 from scaler.workloads import ascendjob_objects
 from scaler.workloads.ascendjob import read_job
 from tests.jobs import job, template

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.plan.model import Warning
+from scaler.decide.world import Warning
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.doctor import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ranktable import INITIALIZING, Member, rank_table

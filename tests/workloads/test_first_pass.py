@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scaler.plan.life import Ending, Expire, Finish, Outcome, Record, Remove, Resize
-from scaler.plan.model import Action, Admit, Complete, Reason, Reclaim, State, Verdict
+from scaler.decide.life import Ending, Expire, Finish, Outcome, Record, Remove, Resize
+from scaler.decide.world import Action, Admit, Complete, Reason, Revoke, State, Verdict
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.first_pass import foresee, rank_table_remarks
 from scaler.workloads.ranktable import RankTable, Status
@@ -37,8 +37,8 @@ def seen(
         (Admit("u"), {}, Weight.DOES, "starts"),
         (Complete("u"), {"p0-master-0": BOUND}, Weight.DOES, "Service p0-master-0"),
         (Complete("u"), {}, Weight.DOES, "Pod p0-master-0"),
-        (Reclaim("u"), {"p0-master-0": WAITING}, Weight.DOES, "taken back: p0-master-0"),
-        (Reclaim("u"), {}, Weight.DOES, "without a PodGroup"),
+        (Revoke("u"), {"p0-master-0": WAITING}, Weight.DOES, "taken back: p0-master-0"),
+        (Revoke("u"), {}, Weight.DOES, "without a PodGroup"),
         (Record("u", 2), {"p0-master-0": BOUND}, Weight.EXPECTED, "round 2"),
         (Resize("u"), {"p0-master-0": BOUND}, Weight.DOES, "number of pods"),
         (Remove("u", ("p0-worker-3",)), {"p0-worker-3": BOUND}, Weight.BLOCKS, "p0-worker-3"),

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.plan.model import Reason, ServiceKey
+from scaler.decide.world import Reason, ServiceKey
 from scaler.workloads.kind import Ask, Membership, Owner, PodFacts
 from scaler.workloads.kinds import KINDS, PLAIN, holding_impossible, membership_of, unknown_owner
 from scaler.workloads.owners import OwnerObject, owner_facts

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.decide.nodes import NODE_NAME, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
-from scaler.plan.room.capacity import NODE_NAME, Need, Requirement, Toleration, Where
 from scaler.workloads.needs import (
     MOST,
     PodResources,
@@ -220,7 +220,7 @@ wild = st.recursive(
 @given(wild)
 def test_any_spec_gives_a_need(spec: Any) -> None:
     need = need_of(spec)
-    assert isinstance(need, Need)
+    assert isinstance(need, PodRequest)
     assert dict(need.requests)["pods"] >= 1
     assert all(0 < amount <= MOST for _, amount in need.requests)
     assert ascend_job_needs({"spec": {"replicaSpecs": {"Master": {"template": {"spec": spec}}}}}) == (need,)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.decide.world import Warning
 from scaler.kube.api import Object
-from scaler.plan.model import Warning
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ranktable import INITIALIZING, RankTable, Status
 from scaler.workloads.rings import Rings, merge_patch, next_version, obstacle, says, status_of

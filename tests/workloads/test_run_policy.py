@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.plan.life import CleanPods
+from scaler.decide.life import CleanPods
 from scaler.workloads.retries import read_retries
 from scaler.workloads.run_policy import final_condition, read_run_policy, rounds_patch
 from tests.jobs import job

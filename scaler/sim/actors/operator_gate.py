@@ -1,6 +1,6 @@
 """Ascend Operator's gate for elastic scaling, and when it looks again at a job that was refused. Values only.
 
-Written from the description of its behaviour and apart from scaler.rules and scaler.plan, so that it can contradict
+Written from the description of its behaviour and apart from scaler.rules and scaler.decide, so that it can contradict
 them. Must not be better than the original: its weaknesses are what the scaler is compared with.
 """
 

@@ -1,6 +1,6 @@
 """Who runs, seen from outside: instances and their condition, counted from jobs, pods and nodes alone.
 
-The witness of simulations. Written apart from scaler.workloads and scaler.plan, so that it can contradict them.
+The witness of simulations. Written apart from scaler.workloads and scaler.decide, so that it can contradict them.
 Must not: write, or ask the controller.
 """
 

@@ -12,8 +12,8 @@ import structlog
 
 from scaler.app import run_controller
 from scaler.clock import Clock
+from scaler.decide.world import Plan, Snapshot
 from scaler.kube.api import KubeApi
-from scaler.plan.model import Plan, Snapshot
 from scaler.settings import Mode, Settings
 from scaler.sim import loop
 from scaler.sim.actors.lws_webhook import label_member

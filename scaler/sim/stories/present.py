@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.plan.model import Plan, Snapshot
+from scaler.decide.world import Plan, Snapshot
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
 from scaler.sim.stories.verdicts import Verdict
 

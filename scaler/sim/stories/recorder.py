@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import msgspec
 
 from scaler.clock import Clock
+from scaler.decide import explain
+from scaler.decide.invariants import violations
+from scaler.decide.world import Plan, Snapshot
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi
-from scaler.plan import explain
-from scaler.plan.invariants import violations
-from scaler.plan.model import Plan, Snapshot
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.stories.census import census, service_of

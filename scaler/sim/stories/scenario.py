@@ -279,7 +279,7 @@ class Scenario(_Model):
     nodes: list[NodeGroup] = Field(min_length=1)
     manifests: list[Path] = Field([], description="Files and folders, applied in this order at the start.")
     copies: list[Copies] = Field([], description="Services that are there many times.")
-    arbitration: bool = Field(True, description="The setting: weigh services against each other, floors first.")
+    arbitration: bool = Field(True, description="The setting: weigh services against each other, minimums first.")
     ascend_operator: bool = Field(
         False, description="Ascend Operator makes the pods of AscendJobs, and the scaler decides beside it by gates."
     )

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from scaler.clock import Clock
+from scaler.decide.world import Plan, Snapshot
 from scaler.kube.api import QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError
-from scaler.plan.model import Plan, Snapshot
 from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.device_plugin import DevicePlugin

@@ -1,0 +1,168 @@
+"""Verdicts in words: one sentence that says why an instance is where it is, with counts, and what a person can do.
+
+Events, conditions, the status ConfigMap and the CLI all speak with these sentences. Must not decide anything, and must
+say the same for the same verdict and plan: writers compare the words to find out whether there is news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from scaler.decide.world import Plan, Reason, State, Verdict
+
+
+def words(verdict: Verdict, plan: Plan) -> str:
+    """One sentence for people about one instance of `plan`."""
+    return _SENTENCES[verdict.reason](verdict, plan)
+
+
+def counts_in_words(counts: Mapping[str, int]) -> str:
+    """`2 group0 + 1 group1`; groups with 0 are left out."""
+    return " + ".join(f"{number} {group}" for group, number in counts.items() if number) or "nothing"
+
+
+def target_in_words(plan: Plan) -> str:
+    """What the service works towards, and how far it is."""
+    if plan.target_index < 0:
+        return "no ratio: it names no rule" if plan.complete else "no ratio: no valid rule has been seen"
+    standing = "complete" if plan.complete else f"waits for {_awaited(plan, _missing(plan))}"
+    return f"ratio {plan.target_index} ({counts_in_words(plan.target)}), {standing}"
+
+
+def _missing(plan: Plan) -> tuple[str, ...]:
+    return tuple(name for name, group in plan.groups.items() if group.running < group.target)
+
+
+def _awaited(plan: Plan, names: tuple[str, ...]) -> str:
+    """`group0 (1 of 2 running) and group1 (0 of 1 running)`."""
+    return " and ".join(
+        f"{name} ({plan.groups[name].running} of {plan.groups[name].target} running)" if name in plan.groups else name
+        for name in names
+    )
+
+
+def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
+    target = f"ratio {plan.target_index} ({counts_in_words(plan.target)})"
+    group = plan.groups.get(verdict.group or "")
+    if group is not None and group.running + group.in_flight + group.admit < group.target:
+        return f"Another instance of {verdict.group} goes first and waits for room; then this one's turn comes."
+    if verdict.about:
+        return f"{verdict.group} has as many admitted as {target} asks for; waits for {_awaited(plan, verdict.about)}."
+    return (
+        f"The service is complete at {target}; a larger ratio needs more jobs of another group, apply them to use it."
+    )
+
+
+def _not_in_ratio(verdict: Verdict, _: Plan) -> str:
+    most = _about(verdict, "fewer")
+    return (
+        f"Even the largest ratio has place for only {most} of {verdict.group}; this one is a spare that starts when "
+        f"another is lost, raise group_num to run it too."
+    )
+
+
+def _group_unknown(verdict: Verdict, plan: Plan) -> str:
+    known = ", ".join(verdict.about) or "none"
+    return (
+        f"No ratio of rule {plan.key.rule} names group '{verdict.group}' (it names {known}); "
+        f"correct the label mind-cluster/group-name or the rule."
+    )
+
+
+def _rule_missing(verdict: Verdict, plan: Plan) -> str:
+    if not plan.key.rule:
+        return "The label mind-cluster/scaling-rule is empty; give it the name of the rule's ConfigMap."
+    return (
+        f"ConfigMap {plan.key.namespace}/{plan.key.rule} was never seen with a valid rule{_colon(verdict)}; "
+        f"create it, nothing is admitted before."
+    )
+
+
+def _rule_invalid(verdict: Verdict, plan: Plan) -> str:
+    return (
+        f"ConfigMap {plan.key.namespace}/{plan.key.rule} has never held a valid rule{_colon(verdict)}; "
+        f"mend it, 'scaler lint' says where."
+    )
+
+
+def _revoked(verdict: Verdict, plan: Plan) -> str:
+    names = tuple(name for part in verdict.about for name in part.split(", ") if name in plan.groups)
+    return (
+        f"Its admission was taken back before any pod was bound, because {_awaited(plan, names) or 'the ratio'} "
+        f"comes first; it is admitted again when its turn comes."
+    )
+
+
+def _surplus(verdict: Verdict, _: Plan) -> str:
+    return (
+        f"Runs, but the largest ratio has place for only {_about(verdict, 'fewer')} of {verdict.group}; "
+        f"it is left alone, delete its job if you do not want it."
+    )
+
+
+def _waiting_for_scheduler(verdict: Verdict, _: Plan) -> str:
+    if verdict.state is State.HELD:
+        return f"Its turn has come{_colon(verdict)}; it is released as soon as they are there."
+    return f"Admitted; waits for the scheduler to bind its pods{_colon(verdict)}."
+
+
+def _broken(verdict: Verdict, _: Plan) -> str:
+    return f"Was running or starting and is not whole any more{_colon(verdict)}; it holds its slot for a grace period."
+
+
+def _about(verdict: Verdict, default: str) -> str:
+    return "; ".join(part for part in verdict.about if part) or default
+
+
+def _colon(verdict: Verdict) -> str:
+    about = _about(verdict, "")
+    return f": {about}" if about else ""
+
+
+def _fixed(sentence: str) -> Callable[[Verdict, Plan], str]:
+    """A sentence in which `{about}` and `{colon}` stand for what the reason refers to."""
+
+    def say(verdict: Verdict, plan: Plan) -> str:
+        return sentence.format(
+            about=_about(verdict, "not known"), colon=_colon(verdict), rule=plan.key.rule, group=verdict.group
+        )
+
+    return say
+
+
+_SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
+    Reason.WAITING_FOR_RATIO: _waiting_for_ratio,
+    Reason.NOT_IN_RATIO: _not_in_ratio,
+    Reason.GROUP_UNKNOWN: _group_unknown,
+    Reason.GROUP_LABEL_MISSING: _fixed(
+        "The label mind-cluster/group-name is missing or empty; set it to the group of rule {rule} this job belongs to."
+    ),
+    Reason.JOB_ID_MISSING: _fixed("The label jobID is missing or empty; set it to the id of the inference service."),
+    Reason.RULE_MISSING: _rule_missing,
+    Reason.RULE_INVALID: _rule_invalid,
+    Reason.MINIMUM_DOES_NOT_FIT: _fixed("The smallest ratio of the service does not fit on the free nodes{colon}."),
+    Reason.MINIMUM_INCOMPLETE: _fixed("Jobs of the smallest ratio are missing{colon}; apply them, the others wait."),
+    Reason.MINIMUM_TOO_LARGE: _fixed("The smallest ratio would not fit even on empty nodes{colon}; use a smaller one."),
+    Reason.MINIMUM_NOT_SCHEDULED: _fixed(
+        "The scheduler bound nothing of the smallest ratio in time{colon}; tried again."
+    ),
+    Reason.YIELDS_TO_MINIMUM: _fixed("Waits so that another service can reach its smallest ratio first{colon}."),
+    Reason.WAITING_FOR_CAPACITY: _fixed("Waits for free nodes{colon}."),
+    Reason.REVOKEED: _revoked,
+    Reason.NAME_TAKEN: _fixed("{about} already exists and belongs to another owner; it has to go first."),
+    Reason.CREATE_REFUSED: _fixed("Its creation was refused: {about}; tried again on change and with pauses."),
+    Reason.JOB_INVALID: _fixed("No pods can be made of the job: {about}. Edit it, nothing needs to be deleted."),
+    Reason.PAUSED: _fixed('Rule {rule} says mind-cluster/paused: "true"; remove the annotation to go on.'),
+    Reason.TERMINATING: _fixed("Its pods are going away{colon}; it can start again when they are gone."),
+    Reason.WAITING_FOR_SCHEDULER: _waiting_for_scheduler,
+    Reason.STARTING: _fixed("All its pods are bound and starting{colon}."),
+    Reason.RUNNING: _fixed("Runs."),
+    Reason.BROKEN: _broken,
+    Reason.FINISHED: _fixed("Its job has finished for good{colon}; delete and apply the job to start it again."),
+    Reason.SURPLUS_RUNNING: _surplus,
+    Reason.REVOKE_WOULD_COST_RESTARTS: _fixed(
+        "Should give its place back to what is missing, but each taking back costs its job a restart{colon}; it keeps "
+        "its place, raise the limit of the job or delete it."
+    ),
+    Reason.NOT_SERVED: _fixed("Not an inference server of a service: it is left alone."),
+}

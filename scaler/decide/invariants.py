@@ -1,0 +1,159 @@
+"""What must hold of every plan, whatever the snapshot: section 6 of the contract as far as one pass can show it.
+
+The simulation, the tests and a debug build ask after each plan. Must not decide anything or repair a plan: it only says
+what is wrong with it, in words, so that a violation reads like a bug report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from scaler.decide.life import Remove
+from scaler.decide.members import affords_revoke
+from scaler.decide.world import (
+    Action,
+    Admit,
+    Complete,
+    Evict,
+    Instance,
+    Plan,
+    Policy,
+    Revoke,
+    SlotAction,
+    Snapshot,
+    State,
+)
+
+_UP = (State.RUNNING, State.STARTING)
+_OUT = (*_UP, State.ADMITTED, State.BROKEN)
+
+
+def violations(snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
+    """Every broken promise of `plan`, decided on `snapshot`, each with its name in front; empty when all hold."""
+    return (*_verdicts(snapshot, plan), *_actions(snapshot, plan), *_target(snapshot, plan), *_slots(snapshot, plan))
+
+
+def _most_pairs(instances: list[Instance], states: dict[str, State]) -> int:
+    """As many as outdated instances run and newest ones of the same owner are out of the gate, one beside each."""
+    outdated = Counter(one.owner for one in instances if one.outdated and states[one.uid] in _UP)
+    newest = Counter(one.owner for one in instances if not one.outdated and states[one.uid] in _OUT)
+    return (outdated & newest).total()
+
+
+def _verdicts(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """L2: one current reason for every instance, none for anybody else."""
+    expected = Counter(instance.uid for instance in snapshot.instances)
+    given = Counter(verdict.uid for verdict in plan.verdicts)
+    for uid in expected.keys() | given.keys():
+        if expected[uid] != given[uid]:
+            yield f"L2: {given[uid]} verdicts for {expected[uid]} instances of uid {uid}"
+
+
+def _actions(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    instances = {instance.uid: instance for instance in snapshot.instances}
+    for uid, times in Counter(action.uid for action in plan.actions).items():
+        if times > 1:
+            yield f"S2: {times} actions for {uid}, an instance is admitted or revoked whole"
+    moves = [action for action in plan.actions if isinstance(action, SlotAction)]
+    if moves and snapshot.key.rule and snapshot.rule is None:
+        yield f"S4: {len(moves)} actions though no valid rule was ever seen"
+    if moves and snapshot.key.rule and snapshot.options.paused:
+        yield f"S4: {len(moves)} actions though the rule is paused"
+    for action in plan.actions:
+        instance = instances.get(action.uid)
+        if instance is None:
+            yield f"S8: {type(action).__name__} of {action.uid}, which is no instance of this service"
+        elif instance.label_problem:
+            yield f"S8: {type(action).__name__} of {instance.name}, not ours to touch: {instance.label_problem}"
+        else:
+            yield from _action(instance, action, snapshot.policy)
+            if not instance.made_by_us:
+                yield from _made_by_others(instance, action, snapshot.key.rule)
+
+
+def _action(instance: Instance, action: Action, policy: Policy) -> Iterator[str]:
+    match action:
+        case Admit():
+            yield from _admission(instance)
+        case Revoke():
+            yield from _revoke(instance, policy)
+        case Remove():
+            yield from _removal(instance, action)
+
+
+def _admission(instance: Instance) -> Iterator[str]:
+    if instance.pods > instance.gated or instance.terminating > instance.pods == 0:
+        yield f"S2: {instance.name} is admitted though pods of it are already there"
+    if instance.owner_deleting or instance.owner_finished:
+        yield f"S2: {instance.name} is admitted though its owner is going away"
+    if instance.name_taken:
+        yield f"S8: {instance.name} is admitted though {instance.name_taken} belongs to another owner"
+
+
+def _made_by_others(instance: Instance, action: Action, rule: str) -> Iterator[str]:
+    """Its pods can be released and taken back, where it names a rule; nothing else of it is ours."""
+    if not rule or not isinstance(action, SlotAction):
+        yield f"S8: {type(action).__name__} of {instance.name}, which others make and mind"
+    elif isinstance(action, Revoke) and instance.pods == instance.gated:
+        yield f"S8: {instance.name} is revoked though none of its pods was released"
+    elif isinstance(action, Admit | Complete) and not (instance.gated or instance.misplaced):
+        yield f"S8: {type(action).__name__} of {instance.name}, which has no pod to release or to move"
+
+
+def _revoke(instance: Instance, policy: Policy) -> Iterator[str]:
+    if instance.unheld:
+        yield f"L4: {instance.name} is revoked though nothing would hold {instance.unheld} of its pods again"
+    if instance.bound:
+        yield f"S3: {instance.name} is revoked though {instance.bound} of its pods are bound to a node"
+    if not affords_revoke(instance, policy):
+        yield f"S3: {instance.name} is revoked though its job cannot spare a restart: {instance.budget}"
+
+
+def _removal(instance: Instance, removal: Remove) -> Iterator[str]:
+    """Only what has ended, what the user no longer wants, or anything of a job that has finished."""
+    allowed = {pod.name for pod in instance.life.failed} | set(instance.life.surplus)
+    if not instance.owner_finished and (removal.pod_group or not allowed.issuperset(removal.pods)):
+        yield f"S3: {', '.join(removal.pods) or 'the PodGroup'} of {instance.name} is removed though it may be running"
+
+
+def _target(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """The target is a ratio of the rule, and `complete` says no more than the counts do."""
+    if snapshot.rule is None:
+        return
+    ratio = snapshot.rule.ratios[plan.target_index]
+    if any(number != ratio.of(name) for name, number in plan.target.items()):
+        yield f"S5: target {plan.target} is not ratio {plan.target_index} of the rule"
+    short = [name for name in snapshot.rule.groups if plan.groups[name].running < plan.groups[name].target]
+    if plan.complete and short:
+        yield f"L1: complete though {', '.join(short)} runs fewer than the target"
+    if not plan.complete and not short:
+        yield "L1: not complete though every group runs its target"
+
+
+def _slots(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """S1: no admission takes a group above its target, pairs of revisions counted once; S6: none is taken back in the
+    same breath."""
+    states = {verdict.uid: verdict.state for verdict in plan.verdicts}
+    states |= {action.uid: State.ADMITTED for action in plan.actions if isinstance(action, Admit)}
+    groups = {instance.uid: instance.group for instance in snapshot.instances}
+    admitted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Admit))
+    evicted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Evict))
+    for name, group in plan.groups.items() if snapshot.key.rule else ():
+        if admitted[name] != group.admit:
+            yield f"S5: {name} says {group.admit} admissions, its actions are {admitted[name]}"
+        more = group.admit - group.beside
+        if more and group.running + group.in_flight + more > group.target:
+            yield (
+                f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {more} more: "
+                f"above its target {group.target}"
+            )
+        pairs = _most_pairs([one for one in snapshot.instances if one.group == name], states)
+        if group.paired + group.beside > pairs:
+            yield f"S1: {name} counts {group.paired + group.beside} pairs of revisions, {pairs} are possible"
+        if more and group.revoke:
+            yield f"S6: {name} admits {group.admit} and revocations {group.revoke} in one plan"
+        if evicted[name] and group.running - evicted[name] < group.target:
+            yield f"S3: {evicted[name]} of {group.running} that run in {name} are evicted, the target is {group.target}"
+        if group.revoke > max(0, group.running + group.in_flight - group.target):
+            yield f"S1: {name} gives back {group.revoke}, more than its surplus"

@@ -1,0 +1,1 @@
+"""The parts of the arbitration (decide/arbiter.py): minimums and climbs, who shares nodes, patience, rulings, the trade."""

@@ -1,0 +1,235 @@
+"""What pods need and what nodes have: frozen values only.
+
+A `PodRequest` is what one pod asks for, a `Capacity` is all nodes at one moment, alike nodes counted together. Amounts are
+whole numbers: cpu in millicores, memory in bytes, everything else in units; the resource `pods` is always asked for.
+Where something of a pod is not understood, it counts as fitting: holding back what a scheduler would have bound is
+worse than a pod that waits. Must not know of services, ratios or instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from math import gcd
+
+import msgspec
+
+PODS = "pods"
+NODE_NAME = "metadata.name"
+"""The only field that a node selector term may name; treated as a label of that name."""
+OTHER = "*"
+"""Stands for a label value that no need names: no label value can be spelt so."""
+REPELLING = frozenset({"NoSchedule", "NoExecute"})
+
+
+class Requirement(msgspec.Struct, frozen=True, order=True):
+    """One expression of a node selector term. An operator that is not known here counts as met."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class Toleration(msgspec.Struct, frozen=True, order=True):
+    """A pod's toleration. An empty key with `Exists` tolerates every taint, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Taint(msgspec.Struct, frozen=True, order=True):
+    """A taint that keeps pods away; PreferNoSchedule never does, and is left out."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Where(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """Which nodes a pod may run on. Equal ones should be one object: candidate kinds are found once for each."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    """Any of these, each all of its requirements; an empty one matches no node. () = no required affinity at all."""
+    tolerations: tuple[Toleration, ...] = ()
+    opaque: bool = False
+    """It asks for something else that is not understood here. To be said to people: nothing is decided on it, since
+    what is not understood counts as fitting."""
+
+
+class PodRequest(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """What one pod asks for: positive amounts, by resource name."""
+
+    requests: tuple[tuple[str, int], ...] = ((PODS, 1),)
+    where: Where = Where()
+
+
+PodRequests = tuple[tuple[PodRequest, int], ...]
+"""Several pods: what each asks for, and how many ask for the same."""
+
+
+class NodeClass(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """What nodes have in common for as long as nobody changes them: the labels that matter, and taints."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+
+
+class Room(msgspec.Struct, frozen=True, order=True):
+    """So many nodes that are alike in everything that matters. Amounts are aligned with `Capacity.resources`."""
+
+    kind: NodeClass
+    allocatable: tuple[int, ...]
+    """Of an empty node, faulty chips included."""
+    free: tuple[int, ...]
+    """Allocatable, less the requests of all bound unfinished pods and faulty chips; may be negative. Means nothing
+    where the node is not schedulable."""
+    due_back: tuple[int, ...] = ()
+    """What comes back by itself: room of terminating pods, and all room of a node that is not schedulable now."""
+    schedulable: bool = True
+    """Ready and not cordoned."""
+    passing: tuple[Taint, ...] = ()
+    """Taints of a condition that will pass (memory pressure, ...): they repel as long as they last."""
+    count: int = 1
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """All nodes at one moment, as far as the needs that it was made for can tell them apart."""
+
+    resources: tuple[str, ...] = (PODS,)
+    """In the order in which they get scarce: devices first."""
+    rooms: tuple[Room, ...] = ()
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a set of needs can tell nodes apart by: the more it says, the more kinds and amounts of room there are."""
+
+    resources: tuple[str, ...] = (PODS,)
+    grains: tuple[int, ...] = (1,)
+    """Aligned: every amount asked for is a multiple of it, so room is counted in whole grains without any loss."""
+    labels: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
+    """Label keys that are asked for, with the values that are; None where the value is compared as a number."""
+
+    def kind(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> NodeClass:
+        """The kind of a node; `labels` are to hold its name under `NODE_NAME`."""
+        seen = []
+        for key, named in self.labels:
+            value = labels.get(key)
+            if value is not None:
+                seen.append((key, value if named is None or value in named else OTHER))
+        return NodeClass(tuple(seen), tuple(sorted({taint for taint in taints if taint.effect in REPELLING})))
+
+    def whole(self, amounts: Mapping[str, int]) -> tuple[int, ...]:
+        """The amounts of the resources that matter, rounded down to whole grains."""
+        return tuple(
+            amounts.get(name, 0) // grain * grain for name, grain in zip(self.resources, self.grains, strict=True)
+        )
+
+
+def terms_of(needs: Iterable[PodRequest]) -> Terms:
+    """What these needs can tell nodes apart by."""
+    distinct = set(needs)
+    grains: dict[str, int] = {PODS: 1}
+    for need in distinct:
+        for name, amount in need.requests:
+            grains[name] = gcd(grains.get(name, 0), amount) or 1
+    values: dict[str, set[str] | None] = {}
+    for where in {need.where for need in distinct}:
+        for requirement in _requirements(where):
+            _add_values(values, requirement)
+    names = sorted(grains, key=_scarcity)
+    labels = ((key, None if named is None else tuple(sorted(named))) for key, named in sorted(values.items()))
+    return Terms(tuple(names), tuple(grains[name] for name in names), tuple(labels))
+
+
+def _requirements(where: Where) -> list[Requirement]:
+    selected = [Requirement(key, "In", (value,)) for key, value in where.selector]
+    return selected + [requirement for term in where.affinity for requirement in term]
+
+
+def _add_values(values: dict[str, set[str] | None], requirement: Requirement) -> None:
+    known = values.setdefault(requirement.key, set())
+    if requirement.operator in ("Gt", "Lt"):
+        values[requirement.key] = None
+    elif known is not None:
+        known.update(requirement.values)
+
+
+def _scarcity(resource: str) -> tuple[int, str]:
+    """Devices before cpu and memory, the number of pods last."""
+    return (2 if resource == PODS else 0 if "/" in resource else 1), resource
+
+
+@lru_cache(maxsize=1 << 16)
+def accepts(where: Where, kind: NodeClass) -> bool:
+    """Whether nodes of this kind take such pods at all, whatever is free on them now."""
+    labels = dict(kind.labels)
+    selected = all(labels.get(key) == value for key, value in where.selector)
+    return selected and _affine(where, labels) and tolerates(where, kind.taints)
+
+
+def _affine(where: Where, labels: Mapping[str, str]) -> bool:
+    if not where.affinity:
+        return True
+    return any(term and all(_met(requirement, labels) for requirement in term) for term in where.affinity)
+
+
+def _met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return _compared(value, requirement.values) > 0
+        case "Lt":
+            return _compared(value, requirement.values) < 0
+        case _:
+            return True
+
+
+def _compared(value: str | None, values: tuple[str, ...]) -> int:
+    """The sign of the value less the requirement's, as integers; 0 when either is none (then neither Gt nor Lt)."""
+    try:
+        return 0 if value is None else int(value) - int(values[0])
+    except (ValueError, IndexError):
+        return 0
+
+
+@lru_cache(maxsize=1 << 14)
+def tolerates(where: Where, taints: tuple[Taint, ...]) -> bool:
+    """Whether none of the taints keeps such pods away."""
+    return all(
+        any(_tolerated(taint, one) for one in where.tolerations) for taint in taints if taint.effect in REPELLING
+    )
+
+
+def _tolerated(taint: Taint, toleration: Toleration) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.operator not in ("Exists", "Equal", ""):
+        return not toleration.key or toleration.key == taint.key
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    return toleration.key == taint.key and (toleration.operator == "Exists" or toleration.value == taint.value)
+
+
+def joined(*parts: PodRequests) -> PodRequests:
+    """All of these pods together, in a fixed order."""
+    counts: dict[PodRequest, int] = {}
+    for part in parts:
+        for need, count in part:
+            counts[need] = counts.get(need, 0) + count
+    return tuple(sorted((need, count) for need, count in counts.items() if count > 0))
+
+
+def distinct(parts: Collection[PodRequests]) -> frozenset[PodRequest]:
+    """Every different need of these pods: what a `Capacity` is to be made for."""
+    return frozenset(need for part in parts for need, _ in part)

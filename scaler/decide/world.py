@@ -1,0 +1,364 @@
+"""The vocabulary of the decision: frozen values only.
+
+A `Snapshot` goes in, a `Plan` and the next `Memory` come out. All of them serialise with msgspec.json, so a bug
+report, a test fixture and the input of `scaler explain` are the same file. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from scaler.decide.life import Life, LifeAction
+from scaler.decide.nodes import PodRequest, PodRequests
+from scaler.rules.rule import Rule, RuleOptions
+
+
+class State(StrEnum):
+    """The state of an instance, derived from its pods each time; see docs/explanation/how-it-decides.md."""
+
+    FINISHED = "Finished"
+    TERMINATING = "Terminating"
+    HELD = "Held"
+    RUNNING = "Running"
+    BROKEN = "Broken"
+    STARTING = "Starting"
+    ADMITTED = "Admitted"
+
+
+class Reason(StrEnum):
+    """Why an instance is where it is. Stable names: events, conditions, status, metrics, CLI and docs use them."""
+
+    # held
+    WAITING_FOR_RATIO = "WaitingForRatio"
+    NOT_IN_RATIO = "NotInRatio"
+    GROUP_UNKNOWN = "GroupUnknown"
+    GROUP_LABEL_MISSING = "GroupLabelMissing"
+    JOB_ID_MISSING = "JobIdMissing"
+    RULE_MISSING = "RuleMissing"
+    RULE_INVALID = "RuleInvalid"
+    MINIMUM_DOES_NOT_FIT = "MinimumDoesNotFit"
+    MINIMUM_INCOMPLETE = "MinimumIncomplete"
+    MINIMUM_TOO_LARGE = "MinimumTooLarge"
+    MINIMUM_NOT_SCHEDULED = "MinimumNotScheduled"
+    YIELDS_TO_MINIMUM = "YieldsToMinimum"
+    WAITING_FOR_CAPACITY = "WaitingForCapacity"
+    REVOKEED = "Revoked"
+    NAME_TAKEN = "NameTaken"
+    CREATE_REFUSED = "CreateRefused"
+    JOB_INVALID = "JobInvalid"
+    PAUSED = "Paused"
+    TERMINATING = "Terminating"
+    # admitted
+    WAITING_FOR_SCHEDULER = "WaitingForScheduler"
+    STARTING = "Starting"
+    # others
+    RUNNING = "Running"
+    BROKEN = "Broken"
+    FINISHED = "Finished"
+    SURPLUS_RUNNING = "SurplusRunning"
+    REVOKE_WOULD_COST_RESTARTS = "RevokeWouldCostRestarts"
+    NOT_SERVED = "NotServed"
+
+
+class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here uses the builtin
+    """Said beside a reason, about an instance or about the whole service."""
+
+    INSTANCE_SIZE_MISMATCH = "InstanceSizeMismatch"
+    TARGET_UNREACHABLE = "TargetUnreachable"
+    HOLD_NOT_POSSIBLE = "HoldNotPossible"
+    UNKNOWN_OWNER = "UnknownOwner"
+    NOT_SERVED = "NotServed"
+    JOB_INVALID = "JobInvalid"
+    RULE_MISSING = "RuleMissing"
+    RULE_INVALID = "RuleInvalid"
+    RANK_TABLE_MISSING = "RankTableMissing"
+    RANK_TABLE_NOT_OURS = "RankTableNotOurs"
+    RANK_TABLE_IMMUTABLE = "RankTableImmutable"
+    RANK_TABLE_WRONG_SHAPE = "RankTableWrongShape"
+    RANK_TABLE_TOO_LARGE = "RankTableTooLarge"
+    RANK_TABLE_REFUSED = "RankTableRefused"
+    DEVICE_DATA_INVALID = "DeviceDataInvalid"
+
+
+class ServiceKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """The unit of decision. `rule` is "" for jobs that name none: they have nothing to wait for."""
+
+    namespace: str
+    rule: str
+    job_id: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.rule or '-'}/{self.job_id or '-'}"
+
+
+class RestartBudget(msgspec.Struct, frozen=True):
+    """Of an instance whose every lost pod counts as a restart with the operator that makes it."""
+
+    limit: int
+    """Restarts after which that operator gives the instance up."""
+    used: int = 0
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts.
+
+    All pod counts but `terminating` leave out pods with a deletionTimestamp. Pods are the owner's by owner uid.
+    """
+
+    uid: str
+    name: str
+    group: str | None
+    """Value of label mind-cluster/group-name; None when the label is missing, "" when it is empty."""
+    created: float
+    """When the owner was created; with the natural order of names it orders instances."""
+    expected: int
+    """Pods that the instance consists of."""
+    kind: str = "AscendJob"
+    generation: int = 0
+    """metadata.generation of the owner: a refused creation is tried again at once when it changes."""
+    owner_deleting: bool = False
+    owner_finished: bool = False
+    pods: int = 0
+    """Expected pods that exist and are not terminating; expected - pods are missing."""
+    gated: int = 0
+    bound: int = 0
+    running: int = 0
+    ready: int = 0
+    ended: int = 0
+    """Phase Failed or Succeeded."""
+    terminating: int = 0
+    crashing: int = 0
+    """In CrashLoopBackOff now."""
+    faulty: int = 0
+    """On a node or chip known as faulty."""
+    restarts: int = 0
+    """Sum of container restart counts."""
+    admitted_at: float = 0.0
+    """Creation of its oldest pod; 0.0 without pods."""
+    leftovers: bool = False
+    """An admission's object other than pods exists (its PodGroup)."""
+    stripped: bool = False
+    """It has pods and no PodGroup or Service any more: somebody deleted what the scheduler or its clients need."""
+    label_problem: Reason | None = None
+    """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
+    NotServed for a job that is not ours at all."""
+    faults: tuple[str, ...] = ()
+    """All that keeps pods from being made of its spec; empty when nothing does."""
+    name_taken: str = ""
+    """`Kind name` of an object that another owner has under a name this instance needs; "" when none."""
+    trouble: str = ""
+    """For people: what is wrong with its pods, e.g. `pod d0-master-0 on node node-4, which is not Ready`."""
+    life: Life = Life()
+    """How it restarts and ends."""
+    warnings: tuple[tuple[Warning, str], ...] = ()
+    """What people should know of it besides, with words; nothing of it is decided on."""
+    made_by_us: bool = True
+    """False: somebody else makes its pods and objects. They can be released and taken back here, never made."""
+    owner: str = ""
+    """What makes this instance and its like (uid of the Deployment, LeaderWorkerSet, ...); "" = it stands alone."""
+    revision: str = ""
+    """Of its owner's template; instances are compared within one owner only. For people."""
+    outdated: bool = False
+    """Its owner makes instances of a newer revision now."""
+    wanted: int = 0
+    """Instances that its owner is told to have (spec.replicas), those of a rollout's surge left out; 0 = not known."""
+    unheld: int = 0
+    """Pods that came without our gate: nothing holds them, and what is deleted of them comes again at once."""
+    misplaced: bool = False
+    """A released pod of it is in a PodGroup that it shares with other instances: that has to be mended."""
+    budget: RestartBudget | None = None
+    """What a taking back is paid from; None when it costs nothing."""
+    needs: PodRequests = ()
+    """What all its expected pods ask for; empty when it is not known, then it is not arbitrated."""
+    unbound: PodRequests = ()
+    """What those of them ask for that are missing, gated or not bound to a node."""
+    priority: int = 0
+    """Value of the highest PriorityClass that the job's scheduling policy names."""
+    seats: tuple[tuple[str, PodRequest], ...] = ()
+    """Where its bound pods are: the node's name, and what the pod asks for."""
+
+
+class InstanceMemory(msgspec.Struct, frozen=True):
+    """What must be remembered about an instance between passes, keyed by its uid. Lost at failover, by design."""
+
+    broken_since: float = 0.0
+    restarts: int = -1
+    """Restart count seen last; -1 = never seen."""
+    restarted_at: float = 0.0
+    """When an increase of the restart count was first seen."""
+    revoked: str = ""
+    """Held since its admission was taken back; the value says for which group."""
+    refused: str = ""
+    """The API server's words when its creation was refused; "" when it was not."""
+    refused_until: float = 0.0
+    refused_times: int = 0
+    refused_generation: int = 0
+    whole: bool = False
+    """Of one that others make: all its pods were there since its admission, so what is missing now was lost."""
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """The successor of a plan is part of the next snapshot; after a failover it starts empty."""
+
+    instances: dict[str, InstanceMemory] = {}
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """The settings that the decision depends on. Seconds."""
+
+    broken_grace: float = 60.0
+    stable_after: float = 30.0
+    revoke: bool = True
+    restart_reserve: int = -1
+    """Restarts that a taking back never touches; -1 = half the limit, at least 2."""
+    minimum_timeout: float = 30.0
+    """How long a smallest ratio that fits may stay unbound before it gives its place to others."""
+    fit_patience: float = 60.0
+    """How long one that does not fit is held before it is tried all the same, if room enough is there in all."""
+    trade_after: float = 90.0
+    """How long something must be missing before a running surplus instance is evicted for it."""
+    max_service_priority: int = 1_000_000_000
+    """The most that the annotation mind-cluster/service-priority is worth."""
+
+
+class RuleProblem(msgspec.Struct, frozen=True):
+    """What is wrong with the rule now. With a `Snapshot.rule` beside it, that is the last valid one, still in force."""
+
+    kind: Warning
+    """RULE_MISSING or RULE_INVALID."""
+    message: str
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All that one service's decision depends on: the same snapshot gives the same plan, byte for byte."""
+
+    key: ServiceKey
+    now: float
+    instances: tuple[Instance, ...]
+    rule: Rule | None = None
+    """The rule in force; None when no valid one was ever seen (or key.rule is "")."""
+    options: RuleOptions = RuleOptions()
+    problem: RuleProblem | None = None
+    memory: Memory = Memory()
+    policy: Policy = Policy()
+    resource_versions: dict[str, str] = {}
+    """Resource plural -> the resourceVersion up to which the cache had seen it."""
+    format: int = 1
+
+
+class Admit(msgspec.Struct, frozen=True, tag="Admit", tag_field="action"):
+    """Give a held instance all of its pods (or take all gates off)."""
+
+    uid: str
+
+
+class Complete(msgspec.Struct, frozen=True, tag="Complete", tag_field="action"):
+    """Create what is missing (or release the gated members) of an instance that has live pods."""
+
+    uid: str
+
+
+class Revoke(msgspec.Struct, frozen=True, tag="Revoke", tag_field="action"):
+    """Take an admission back: delete unbound pods and the PodGroup. Also tidies what a held instance left behind."""
+
+    uid: str
+
+
+class Evict(msgspec.Struct, frozen=True, tag="Evict", tag_field="action"):
+    """Delete all pods of a running surplus instance, so that a missing one of another group can have its nodes."""
+
+    uid: str
+
+
+SlotAction = Admit | Complete | Revoke | Evict
+"""What the ratio decides; `LifeAction` is what the life of one instance asks for, whatever the ratio."""
+Action = SlotAction | LifeAction
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Where one instance is and why: exactly one per instance of the snapshot. plan.explain puts it into words."""
+
+    uid: str
+    name: str
+    group: str | None
+    state: State
+    reason: Reason
+    about: tuple[str, ...] = ()
+    """What the reason refers to: the groups waited for, the API server's words, the pod in trouble."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A warning beside the reasons. `uid` is "" when it is about the whole service."""
+
+    warning: Warning
+    message: str
+    uid: str = ""
+
+
+class GroupPlan(msgspec.Struct, frozen=True):
+    """One group's share of the plan, counted before the plan takes effect."""
+
+    target: int
+    running: int
+    in_flight: int
+    held: int
+    live: int
+    admit: int = 0
+    revoke: int = 0
+    paired: int = 0
+    """Instances of the newest revision that stand beside a running outdated one; the two count once, as running."""
+    beside: int = 0
+    """Of `admit`, those that need no place because they will stand beside a running outdated one."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to do for one service, with one verdict for every instance."""
+
+    key: ServiceKey
+    target_index: int
+    """Index in rule.ratios, 0 = the largest; -1 without a rule."""
+    target: dict[str, int]
+    complete: bool
+    groups: dict[str, GroupPlan]
+    verdicts: tuple[Verdict, ...]
+    actions: tuple[Action, ...] = ()
+    notes: tuple[Note, ...] = ()
+    recheck_at: float = 0.0
+    """When time alone may change the decision; 0.0 = never."""
+
+
+class MinimumMemory(msgspec.Struct, frozen=True):
+    """What the arbiter remembers of a service that does not serve. Forgotten when it serves, lost at failover."""
+
+    admitted_since: float = 0.0
+    """Since when some of its smallest ratio has been admitted and no pod of it bound; 0.0 = it is not so."""
+    failures: int = 0
+    """Times that the scheduler bound none of it in time, since anything changed on the nodes that it may use."""
+    failed_at: float = 0.0
+    """When that happened last; it goes behind all others that did not fail, or not so lately."""
+    retry_at: float = 0.0
+    mark: int = 0
+    """Fingerprint of the nodes that it may use and of what was free on them, when it failed last."""
+    room: tuple[int, ...] = ()
+    """What was free on them in all, when it failed last."""
+    held_since: float = 0.0
+    """Since when it has been held because it does not fit; 0.0 = it is not so."""
+    probe_since: float = 0.0
+    """Since when it is tried although it does not fit; 0.0 = it is not."""
+    probes: int = 0
+    """How often that was in vain."""
+    short_since: float = 0.0
+    """Since when something has been missing that a trade would bring."""
+    evicted: str = ""
+    """Uid of the instance evicted last."""
+    begun: bool = False
+    """Some of it was put into the scheduler's hands, and what is left of it has been reserved ever since."""
+
+
+class ArbiterMemory(msgspec.Struct, frozen=True):
+    """The successor of an arbitration is part of the next one; after a failover it starts empty."""
+
+    minimums: dict[str, MinimumMemory] = {}
+    """By service, as `str(ServiceKey)`."""

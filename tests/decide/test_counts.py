@@ -1,0 +1,93 @@
+"""Bare counts get the same answer as instances: the arithmetic of `scaler plan` is the planner's."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaler.decide.counts import Case, Decision, decide, unknown_groups
+from scaler.decide.planner import plan
+from scaler.decide.world import Snapshot, State
+from scaler.rules.rule import Rule, RuleOptions
+from tests.builders import instance, rule, snapshot
+from tests.strategies import rules
+
+numbers = st.dictionaries(st.sampled_from(("group0", "group1", "group2")), st.integers(0, 5))
+
+
+@settings(max_examples=600, deadline=None)
+@given(rules(), numbers, numbers, numbers, st.booleans())
+def test_counts_are_decided_as_the_planner_decides_instances(
+    rule: Rule, running: dict[str, int], in_flight: dict[str, int], held: dict[str, int], paused: bool
+) -> None:
+    within = [{name: n for name, n in counts.items() if name in rule.groups} for counts in (running, in_flight, held)]
+    case = Case(*within)
+    assert comparable(decide(rule, case, paused=paused)) == planned(as_snapshot(rule, case, paused))
+
+
+def comparable(decision: Decision) -> object:
+    groups = {
+        name: (one.target, one.running, one.in_flight, one.held, one.admit, one.revoke, one.reasons)
+        for name, one in decision.groups.items()
+    }
+    return decision.target.index, decision.target.counts, decision.complete, groups
+
+
+def as_snapshot(rule: Rule, case: Case, paused: bool) -> Snapshot:
+    counts = {State.RUNNING: case.running, State.ADMITTED: case.in_flight, State.HELD: case.held}
+    found = tuple(
+        instance(f"{state}-{name}-{number}", state, group=name)
+        for state, numbers in counts.items()
+        for name, most in numbers.items()
+        for number in range(most)
+    )
+    return snapshot(rule, found, options=RuleOptions(paused=paused))
+
+
+def planned(snapshot: Snapshot) -> object:
+    made, _ = plan(snapshot)
+    was_held = {one.uid for one in snapshot.instances if not one.pods}
+    kept = [one for one in made.verdicts if one.state is State.HELD and one.uid in was_held]
+    groups = {
+        name: (
+            *(group.target, group.running, group.in_flight, group.held, group.admit, group.revoke),
+            dict(Counter(one.reason for one in kept if one.group == name)),
+        )
+        for name, group in made.groups.items()
+    }
+    return made.target_index, made.target, made.complete, groups
+
+
+def test_the_answer_has_the_documented_shape() -> None:
+    case = Case(running={"group0": 1}, in_flight={"group0": 0}, held={"group0": 1, "group1": 1})
+    assert msgspec.to_builtins(decide(rule("2P1D > 1P1D"), case)) == {
+        "target": {"index": 1, "counts": {"group0": 1, "group1": 1}},
+        "complete": False,
+        "groups": {
+            "group0": {
+                "target": 1,
+                "running": 1,
+                "in_flight": 0,
+                "held": 1,
+                "admit": 0,
+                "revoke": 0,
+                "reasons": {"WaitingForRatio": 1},
+            },
+            "group1": {
+                "target": 1,
+                "running": 0,
+                "in_flight": 0,
+                "held": 1,
+                "admit": 1,
+                "revoke": 0,
+                "reasons": {},
+            },
+        },
+    }
+
+
+def test_groups_that_no_ratio_names_are_told_apart() -> None:
+    assert unknown_groups(rule("1P"), Case(running={"group0": 1, "decode": 1}, held={"x": 1})) == ("decode", "x")

@@ -1,0 +1,162 @@
+"""Instances whose pods others make: what can be decided for them, one promise at a time."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scaler.decide.explain import words
+from scaler.decide.invariants import violations
+from scaler.decide.life import FailedPod, Life, Record, RunPolicy
+from scaler.decide.lifecycle import next_step
+from scaler.decide.planner import plan
+from scaler.decide.world import (
+    Admit,
+    Complete,
+    Instance,
+    InstanceMemory,
+    Memory,
+    Plan,
+    Policy,
+    Reason,
+    RestartBudget,
+    Revoke,
+    ServiceKey,
+    Snapshot,
+    State,
+)
+from tests.builders import NOW, others, rule, snapshot
+
+
+def decided(ratios: str, *found: Instance, memory: InstanceMemory | None = None, policy: Policy | None = None) -> Plan:
+    return plan(service(ratios, *found, memory=memory, policy=policy))[0]
+
+
+def service(
+    ratios: str, *found: Instance, memory: InstanceMemory | None = None, policy: Policy | None = None
+) -> Snapshot:
+    """Every instance has the same memory."""
+    remembered = Memory({one.uid: memory for one in found} if memory else {})
+    return snapshot(rule(ratios), found, memory=remembered, policy=policy or Policy())
+
+
+def said(made: Plan, name: str) -> tuple[State, Reason, str]:
+    verdict = next(one for one in made.verdicts if one.name == name)
+    return verdict.state, verdict.reason, words(verdict, made)
+
+
+def test_a_held_instance_is_released_as_soon_as_one_of_its_pods_is_there() -> None:
+    assert decided("1P", others("p0", pods=1, gated=1)).actions == (Admit("uid-p0"),)
+
+
+def test_pods_that_arrive_later_are_released_in_the_same_pass() -> None:
+    late = others("p0", "Running", pods=2, gated=1, bound=1, running=1, ready=1)
+    assert decided("1P", late).actions == (Complete("uid-p0"),)
+
+
+def test_missing_pods_and_pod_groups_are_their_makers_business() -> None:
+    lost = others("p0", "Running", pods=1, bound=1, running=1, ready=1, stripped=True)
+    assert decided("1P", lost, memory=InstanceMemory(whole=True)).actions == ()
+
+
+def test_what_has_no_pods_yet_leaves_its_place_to_what_has() -> None:
+    made = decided("1P", others("p0", pods=0, gated=0), others("p1"))
+    assert made.actions == (Admit("uid-p1"),)
+    assert said(made, "p0")[:2] == (State.HELD, Reason.NOT_IN_RATIO)
+
+
+def test_what_has_no_pods_yet_says_so_when_a_place_is_left_for_it() -> None:
+    made = decided("2P", others("p0", pods=0, gated=0), others("p1"))
+    state, reason, sentence = said(made, "p0")
+    assert made.actions == (Admit("uid-p1"),)
+    assert (state, reason) == (State.HELD, Reason.WAITING_FOR_SCHEDULER)
+    assert "its pods do not exist yet: its PodGroup waits in the queue" in sentence
+
+
+def test_a_pod_group_of_theirs_is_never_tidied_away() -> None:
+    assert decided("1P1D", others("p0", pods=0, gated=0, leftovers=True)).actions == ()
+
+
+def test_a_leader_that_runs_before_its_workers_are_made_is_not_broken() -> None:
+    leader = others("p0", "Running", pods=1, bound=1, running=1, ready=0)
+    assert said(decided("1P", leader), "p0")[0] is State.ADMITTED
+    assert said(decided("1P", leader, memory=InstanceMemory(whole=True)), "p0")[0] is State.BROKEN
+
+
+def test_that_it_was_whole_is_remembered_until_it_is_held_again() -> None:
+    _, memory = plan(service("1P", others("p0", "Running")))
+    assert memory.instances["uid-p0"].whole
+    _, memory = plan(service("1P", others("p0"), memory=InstanceMemory(whole=True)))
+    assert not memory.instances["uid-p0"].whole
+
+
+@pytest.mark.parametrize("state", ["Held", "Running", "Admitted"])
+def test_without_a_rule_nothing_is_ever_done(state: str) -> None:
+    found = others("p0", state, kind="AscendJob", pods=1, gated=1)
+    lone = Snapshot(key=ServiceKey("default", "", "mindie"), now=NOW, instances=(found, others("p1", state)))
+    made, _ = plan(lone)
+    assert made.actions == ()
+    assert violations(lone, made) == ()
+
+
+def test_without_a_rule_it_is_not_served() -> None:
+    lone = Snapshot(key=ServiceKey("default", "", "mindie"), now=NOW, instances=(others("p0", pods=0, gated=0),))
+    assert said(plan(lone)[0], "p0")[1] is Reason.NOT_SERVED
+
+
+@pytest.mark.parametrize("made_by_us", [True, False])
+def test_only_what_is_made_here_has_a_life_here(made_by_us: bool) -> None:
+    life = Life(policy=RunPolicy(deadline=1, started_at=NOW - 9), version=0, failed=(FailedPod("p0-0", 3),))
+    whole = msgspec.structs.replace(others("p0", "Running"), life=life, made_by_us=made_by_us)
+    assert (next_step(whole, NOW) is None) is not made_by_us
+    quiet = msgspec.structs.replace(whole, life=Life(version=0))
+    assert next_step(quiet, NOW) == (Record("uid-p0", 1) if made_by_us else None)
+
+
+SURPLUS = (others("p0", "Running"), others("d0", "Terminating"))
+
+
+def unbound(limit: int, used: int, name: str = "p1") -> Instance:
+    return others(name, "Admitted", budget=RestartBudget(limit, used))
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "reserve", "revoked"),
+    [
+        *[(6, 2, -1, True), (6, 3, -1, False), (5, 2, -1, True), (5, 3, -1, False), (3, 0, -1, True)],
+        *[(2, 0, -1, False), (2, 0, 1, True), (1, 0, 0, True), (1, 1, 0, False)],
+    ],
+)
+def test_a_taking_back_leaves_the_reserve_of_restarts(limit: int, used: int, reserve: int, revoked: bool) -> None:
+    made = decided("1P1D", *SURPLUS, unbound(limit, used), policy=Policy(restart_reserve=reserve))
+    assert made.actions == ((Revoke("uid-p1"),) if revoked else ())
+    expected = (State.HELD, Reason.REVOKEED) if revoked else (State.ADMITTED, Reason.REVOKE_WOULD_COST_RESTARTS)
+    assert said(made, "p1")[:2] == expected
+
+
+def test_the_words_name_the_restarts() -> None:
+    made = decided("1P1D", *SURPLUS, unbound(4, 2))
+    assert "2 of its 4 restarts are used, 2 are kept for faults" in said(made, "p1")[2]
+
+
+def test_who_can_pay_gives_way_before_who_cannot() -> None:
+    made = decided("2P1D", *SURPLUS, unbound(9, 0), unbound(2, 2, "p2"))
+    assert made.actions == (Revoke("uid-p1"),)
+    assert said(made, "p2")[1] is Reason.WAITING_FOR_SCHEDULER
+
+
+def test_nothing_says_so_while_nothing_would_be_taken_back() -> None:
+    assert said(decided("1P", SURPLUS[0], unbound(2, 2)), "p1")[1] is Reason.WAITING_FOR_SCHEDULER
+
+
+def test_a_plan_that_oversteps_is_found_out() -> None:
+    seen = service("1P1D", *SURPLUS, unbound(2, 2), others("p3", pods=0, gated=0))
+    made, _ = plan(seen)
+    for action, name in [
+        (Revoke("uid-p1"), "cannot spare a restart"),
+        (Admit("uid-p3"), "has no pod to release"),
+        (Record("uid-p0", 1), "which others make and mind"),
+        (Revoke("uid-p3"), "none of its pods was released"),
+    ]:
+        wrong = msgspec.structs.replace(made, actions=(action,))
+        assert any(name in found for found in violations(seen, wrong)), name

@@ -1,0 +1,162 @@
+"""Rolling updates of what others make, with held instances among them: when they end, and what runs meanwhile.
+
+The numbers are those of docs/explanation/holding-by-gates.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from scaler.decide.planner import plan
+from scaler.decide.world import Admit, Complete, GroupPlan, Plan, Revoke
+from tests.builders import others, rolling, rule, snapshot
+from tests.decide.makers import Fleet, deployment, is_up, leader_worker_set, outdated, roll
+
+SIZES = [(replicas, held) for replicas in range(1, 7) for held in range(replicas)]
+"""Replicas, and how many of them are held: the others are the target."""
+
+
+def ended(way: list[Fleet]) -> bool:
+    return not any(one.outdated for one in way[-1])
+
+
+def defaults(replicas: int) -> dict[str, int]:
+    """25 % up, rounded up; 25 % down, rounded down."""
+    return {"surge": -(-replicas // 4), "unavailable": replicas // 4}
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize(("replicas", "held"), SIZES)
+def test_a_deployments_rollout_ends_exactly_when_as_many_may_be_unavailable_as_are_held(
+    replicas: int, held: int, wanted: bool
+) -> None:
+    for surge, unavailable in itertools.product(range(3), range(replicas + 1)):
+        if surge + unavailable:
+            make = deployment(replicas, surge=surge, unavailable=unavailable, wanted=wanted)
+            way = roll(make, outdated(replicas, replicas - held, wanted=wanted), target=replicas - held, nodes=99)
+            assert ended(way) == (held <= unavailable), (surge, unavailable)
+
+
+@pytest.mark.parametrize(("replicas", "held"), SIZES)
+def test_on_full_nodes_one_more_has_to_go_first(replicas: int, held: int) -> None:
+    running = replicas - held
+    for surge, unavailable in itertools.product(range(3), range(replicas + 1)):
+        if surge + unavailable:
+            make = deployment(replicas, surge=surge, unavailable=unavailable)
+            way = roll(make, outdated(replicas, running), target=running, nodes=running)
+            assert ended(way) == (held < unavailable), (surge, unavailable)
+
+
+@pytest.mark.parametrize("replicas", range(1, 13))
+def test_with_the_defaults_a_quarter_may_be_held(replicas: int) -> None:
+    for held in range(replicas):
+        running = replicas - held
+        way = roll(deployment(replicas, **defaults(replicas)), outdated(replicas, running), target=running, nodes=99)
+        assert ended(way) == (held <= replicas // 4)
+
+
+@pytest.mark.parametrize(("replicas", "held"), SIZES)
+def test_a_deployments_rollout_keeps_what_runs_and_never_releases_too_many_of_the_newest(
+    replicas: int, held: int
+) -> None:
+    target = replicas - held
+    for surge, unavailable in itertools.product(range(3), range(replicas + 1)):
+        if surge + unavailable:
+            make = deployment(replicas, surge=surge, unavailable=unavailable)
+            for fleet in roll(make, outdated(replicas, target), target=target, nodes=99):
+                assert sum(map(is_up, fleet)) >= min(target, replicas - unavailable)
+                assert sum(not one.gated for one in fleet if not one.outdated) <= target
+
+
+@pytest.mark.parametrize(("replicas", "held"), SIZES)
+def test_a_leader_worker_sets_rollout_ends_when_one_group_is_held_at_most(replicas: int, held: int) -> None:
+    for unavailable in range(1, replicas + 1):
+        running = replicas - held
+        make = leader_worker_set(replicas, unavailable=unavailable)
+        assert ended(roll(make, outdated(replicas, running), target=running, nodes=99)) == (held <= 1), unavailable
+
+
+@pytest.mark.parametrize(("replicas", "held"), SIZES)
+def test_where_a_stateful_set_knows_max_unavailable_one_group_less_may_be_held(replicas: int, held: int) -> None:
+    for unavailable in range(1, replicas + 1):
+        running = replicas - held
+        make = leader_worker_set(replicas, unavailable=unavailable, at_once=True)
+        assert ended(roll(make, outdated(replicas, running), target=running, nodes=99)) == (held < unavailable)
+
+
+@pytest.mark.parametrize(("replicas", "held"), SIZES)
+def test_on_full_nodes_a_leader_worker_set_needs_every_group_to_run(replicas: int, held: int) -> None:
+    running = replicas - held
+    make = leader_worker_set(replicas, unavailable=1)
+    assert ended(roll(make, outdated(replicas, running), target=running, nodes=running)) == (held == 0)
+
+
+def decided(ratios: str, text: str, **changes: object) -> Plan:
+    return plan(snapshot(rule(ratios), rolling(text, **changes)))[0]
+
+
+def counts(group: GroupPlan) -> tuple[int, int, int]:
+    return group.running, group.in_flight, group.paired
+
+
+def actions(made: Plan, kind: type) -> list[str]:
+    return [one.uid.removeprefix("uid-") for one in made.actions if isinstance(one, kind)]
+
+
+def test_one_of_the_newest_may_stand_beside_each_outdated_one_that_runs() -> None:
+    made = decided("2P", "p0 Running old, p1 Running old, p2 Held new, p3 Held new, p4 Held new")
+    assert actions(made, Admit) == ["p2", "p3"]
+    assert (made.groups["group0"].admit, made.groups["group0"].beside) == (2, 2)
+
+
+@pytest.mark.parametrize("state", ["Admitted", "Starting"])
+def test_an_outdated_instance_that_does_not_run_lets_nobody_beside_it(state: str) -> None:
+    assert actions(decided("1P", f"p0 {state} old, p1 Held new"), Admit) == []
+
+
+@pytest.mark.parametrize("state", ["Admitted", "Starting", "Running"])
+def test_a_pair_counts_as_one_that_runs(state: str) -> None:
+    made = decided("2P > 1P", f"p0 Running old, p1 {state} new")
+    assert counts(made.groups["group0"]) == (1, 0, 1)
+    assert (made.target_index, made.complete, made.groups["group0"].live) == (1, True, 1)
+
+
+def test_what_is_left_of_a_pair_counts_alone() -> None:
+    assert counts(decided("1P", "p0 Terminating old, p1 Admitted new").groups["group0"]) == (0, 1, 0)
+    assert counts(decided("1P", "p0 Terminating old, p1 Running new").groups["group0"]) == (1, 0, 0)
+
+
+def test_where_there_is_place_for_both_both_count() -> None:
+    made = decided("2P", "p0 Running old, p1 Running new", wanted=2)
+    assert counts(made.groups["group0"]) == (2, 0, 0)
+    assert made.complete
+
+
+def test_an_owner_that_tells_its_replicas_loses_no_ratio_in_the_middle_of_a_rollout() -> None:
+    fleet = "p0 Running old, p1 Running old, p2 Running new, p3 Running new, p4 Admitted new"
+    told, untold = decided("4P > 2P", fleet, wanted=4), decided("4P > 2P", fleet)
+    assert (told.target_index, counts(told.groups["group0"])) == (0, (4, 0, 1))
+    assert untold.target_index == 1
+
+
+def test_outdated_held_instances_come_last() -> None:
+    made = decided("1P", "p0 Held old, p1 Held new")
+    assert actions(made, Admit) == ["p1"]
+
+
+def test_another_owners_instance_is_no_partner() -> None:
+    found = (*rolling("p0 Running old"), others("p1", owner="somebody else"))
+    assert plan(snapshot(rule("1P"), found))[0].actions == ()
+
+
+def test_one_of_a_pair_is_not_taken_back_since_nobody_would_gain_by_it() -> None:
+    found = (*rolling("p0 Running old, p1 Running old, p2 Admitted new"), others("d0", "Terminating"))
+    made, _ = plan(snapshot(rule("1P1D"), found))
+    assert actions(made, Revoke) == []
+
+
+def test_a_partner_that_is_half_released_is_released_whole() -> None:
+    fleet = (*rolling("p0 Running old, p1 Running old"), *rolling("p2 Admitted new", gated=1))
+    assert actions(plan(snapshot(rule("1P"), fleet))[0], Complete) == ["p2"]
