@@ -21,7 +21,7 @@ from scaler.actuate.ranktables import RankTables
 from scaler.actuate.writer import Writer
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
-from scaler.decide.world import Policy, ServiceKey
+from scaler.decide.world import Policy, Preempt, ServiceKey
 from scaler.election import Election, LeaseTiming
 from scaler.kube.api import NODES, PODS, KubeApi, Resource
 from scaler.observe.cache import Cache
@@ -87,7 +87,7 @@ class App:
         self.metrics = Metrics()
         self.health = HealthState(clock)
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
-        self.cache = Cache(self.queue.add)
+        self.cache = Cache(self.queue.add, clock.now)
         self.reflectors = reflectors(api, self.cache, settings.namespaces, rng)
         self.reports = report_reflectors(api, self.cache, settings.namespaces, rng)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
@@ -302,9 +302,15 @@ def _policy(settings: Settings) -> Policy:
         stable_after=settings.stable_after,
         revoke=settings.revoke,
         restart_reserve=settings.restart_reserve,
+        start_timeout=settings.start_timeout,
         minimum_timeout=settings.minimum_timeout,
+        backoff=settings.backoff,
+        backoff_max=settings.backoff_max,
+        due_back=settings.due_back,
         fit_patience=settings.fit_patience,
         trade_after=settings.trade_after,
+        preempt=Preempt(settings.preempt.value),
+        honour_preemptable=settings.honour_preemptable,
         max_service_priority=settings.max_service_priority,
     )
 
@@ -323,7 +329,7 @@ def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random
 
 @asynccontextmanager
 async def _serving(app: App) -> AsyncIterator[None]:
-    """The admission webhook; health, metrics and snapshots: unless switched off."""
+    """The admission webhook; health, metrics and the last world: unless switched off."""
     async with AsyncExitStack() as stack:
         if app.admission is not None:
             await stack.enter_async_context(app.admission.serving())
@@ -336,7 +342,7 @@ async def _serving(app: App) -> AsyncIterator[None]:
 async def _http(app: App) -> AsyncIterator[None]:
     from scaler.serve.http import ServeState, serve  # noqa: PLC0415 - the simulation does without a server
 
-    state = ServeState(app.health, app.metrics, app.controller.snapshots, app.controller.together)
+    state = ServeState(app.health, app.metrics, lambda: app.controller.world)
     async with serve(state, app.settings.http_host, app.settings.http_port):
         yield
 

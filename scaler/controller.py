@@ -1,9 +1,9 @@
-"""The decision loop: one pass = drain the dirty services, plan them all, arbitrate, then act and report.
+"""The decision loop: one pass takes in what has changed, decides about all services, then acts and reports.
 
-    dirty keys -> snapshots -> plans -> arbitrate -> report, act
+    changes -> world -> decide -> act, report
 
 Deciding is serial and synchronous, so services cannot race each other; acting runs in parallel, one actuation per
-service at a time, and a service is decided again only when its own writes have come back through the watch.
+service at a time. While its writes are under way a service is decided about as it will be, and nothing is done to it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from scaler.actuate.actuator import Actuator, Outcome
+from scaler.actuate.lines import outcome_line, plan_line
 from scaler.clock import Clock
-from scaler.decide.planner import plan
+from scaler.decide.decide import Cache as Known
+from scaler.decide.decide import decide
 from scaler.decide.state import refuse
-from scaler.decide.world import Memory, Plan, Policy, ServiceKey, Snapshot
+from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
 from scaler.observe.cache import Cache
 from scaler.observe.expectations import Expectations
 from scaler.observe.mode import Acting, ModeNow
 from scaler.observe.objects import JOB_KINDS
-from scaler.observe.queue import WorkQueue
+from scaler.observe.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
 from scaler.observe.reports import report_of
-from scaler.observe.scope import Scope
-from scaler.observe.snapshot import take_snapshot
+from scaler.observe.world import WorldBuilder, is_missed, service_of
 from scaler.report.metrics import Metrics
+from scaler.report.news import News, waits_for_room
 from scaler.report.reporter import Reporter
 from scaler.report.values import RuleKey
 
@@ -34,13 +36,17 @@ _log = structlog.get_logger(__name__)
 
 PATIENCE = 300.0
 """Seconds after which a service that only pods told of is forgotten; its last valid rule goes with it."""
+WORDS_PATIENCE = 10.0
+"""Seconds until the other words of a service are reported to which nothing happened: what is free may change many
+times a second, and every waiting service says how much there is."""
+ROOM_SHARE = 10.0
+"""Passes that only a change of room causes take at most one part in so many of the time, and come at most a second
+late."""
+SOONEST = 0.001
+"""Seconds until the decision is made again at the earliest, however soon time may change it."""
 
-NEWS_PATIENCE = 10.0
-"""Seconds until a service of which only the words have changed is looked at: what is free may change many times a
-second, and every waiting service says how much there is."""
-
-Observer = Callable[[Sequence[tuple[Snapshot, Plan]]], None]
-"""Called with what was decided, after every pass and before anything of it is acted on."""
+Observer = Callable[[World, Decision], None]
+"""Called with everything that was decided, after every pass and before anything of it is acted on."""
 
 
 class Controller:
@@ -68,27 +74,33 @@ class Controller:
         self._reporter = reporter
         self._metrics = metrics
         self._clock = clock
-        self._policy = policy
         self._mode = mode
         self._observer = observer
-        self._memory: dict[ServiceKey, Memory] = {}
-        self._scope = Scope(cache, policy, alone=alone)
+        self._services = WorldBuilder(cache, policy, alone=alone)
+        self._memory = Memory()
+        self._known = Known()
+        self._failures = 0
+        """Decisions in a row that failed for a fault of ours."""
+        self._fresh: set[ServiceKey] = set()
+        """Services that something happened to since they were reported last."""
+        self._news = News()
         self._timer: asyncio.TimerHandle | None = None
-        cache.on_room = self._on_room
+        self._room_timer: asyncio.TimerHandle | None = None
+        self._room_from = 0.0
+        """Loop time from which a change of room alone may cause a pass."""
+        self._acting: Acting | None = None
         self._loop: asyncio.Task[None] | None = None
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
-        self.snapshots: dict[ServiceKey, Snapshot] = {}
-        """The snapshot of each service's last decision, for `scaler explain`."""
-        self.together: dict[ServiceKey, Plan] = {}
-        """What came of it when all were weighed against each other, where they were."""
+        self.world: World | None = None
+        """What was decided on last, for `scaler explain`."""
+        cache.on_room = self._on_room
 
     async def run(self) -> None:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
-        idle = self._mode() is Acting.STANDS_BACK
-        for key in self._cache.service_keys():
-            self._queue.add(key)
-        for name in () if idle else self._cache.orphaned_rules():
+        self._acting = self._mode()
+        self._look_at_all()
+        for name in () if self._acting is Acting.STANDS_BACK else self._cache.orphaned_rules():
             self._reporter.forget(RuleKey(*name))
         async with asyncio.TaskGroup() as acting:
             self._loop = acting.create_task(self._decide_for_ever(acting))
@@ -106,194 +118,201 @@ class Controller:
     async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
         while True:
             keys = await self._queue.take()
-            if self._mode() is Acting.STANDS_BACK:
-                for key in keys:
-                    self._queue.done(key)
-            else:
+            before, self._acting = self._acting, self._mode()
+            if self._acting is not before:
+                self._look_at_all()  # who makes the pods has changed, and with it what jobs and pods mean
+            elif self._acting is not Acting.STANDS_BACK:
                 self._pass(keys, acting)
+                continue
+            for key in keys:
+                self._queue.done(key)
 
     def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> None:
-        """One pass over the dirty services."""
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        # 1. every service whose own writes have come back, as one value
-        snapshots = [snapshot for key in keys if (snapshot := self._snapshot(key)) is not None]
-        # 2. each alone
-        decided = [(snapshot, made) for snapshot in snapshots if (made := self._plan(snapshot)) is not None]
-        # 3. all together, with those that nothing happened to
-        decided = self._weigh(decided)
-        planned = loop.time()
-        if self._observer is not None:
-            self._observer(decided)
-        # 4. act, then tell: people can wait for a millisecond, instances should not
-        for snapshot, made in decided:
-            self._settle(snapshot, made)
-            if made.actions:
-                acting.create_task(self._act(snapshot, made))
-        alone = self._scope.why_alone()
-        self._reporter.note([report_of(self._cache, snapshot, made, alone=alone) for snapshot, made in decided])
-        self._metrics.passed(plan_seconds=planned - started, pass_seconds=loop.time() - started)
+        started = asyncio.get_running_loop().time()
+        # 1. what has happened, in one value
+        self._take_in(keys)
+        world = self.world = self._services.world(self._clock.now(), self._memory)
+        # 2. what is to be done about all services
+        decision = self._decide(world)
+        decided = asyncio.get_running_loop().time()
+        acted_on: set[ServiceKey] = set()
+        if decision is not None:
+            self._memory = decision.memory
+            if self._observer is not None:
+                self._observer(world, decision)
+            # 3. act, then report: people can wait for a millisecond, instances should not
+            acted_on = self._act_on(world, decision, acting, started)
+            self._report(world, decision)
+            self._recheck(decision.recheck_at)
+        for key in keys:
+            if key not in acted_on:
+                self._queue.done(key)
+        ended = asyncio.get_running_loop().time()
+        self._room_from = ended + min(1.0, ROOM_SHARE * (ended - started))
+        self._metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
 
-    def _weigh(self, decided: list[tuple[Snapshot, Plan]]) -> list[tuple[Snapshot, Plan]]:
-        """What each of them may do, seen together with all others; whose turn has come meanwhile is looked at again."""
-        for snapshot, made in decided:
-            self._scope.take(snapshot, made)
-        outcome = self._scope.weigh(self._clock.now())
-        for key in outcome.turns:
-            self._queue.add(key)
-        for key in outcome.news:
-            self._queue.add_at(key, asyncio.get_running_loop().time() + NEWS_PATIENCE)
-        if outcome.recheck_at:
-            self._recheck(outcome.recheck_at)
-        self._metrics.arbitrated(outcome.tally)
-        return [(snapshot, outcome.plans[snapshot.key]) for snapshot, _ in decided]
+    # 1. what has happened
 
-    def _recheck(self, moment: float) -> None:
-        """Look at all services together again at this time."""
-        loop = asyncio.get_running_loop()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = loop.call_at(loop.time() + max(0.0, moment - self._clock.now()), self._queue.poke)
-
-    def _snapshot(self, key: ServiceKey) -> Snapshot | None:
-        """None for a service that has to wait for its own writes, or is gone."""
-        if not self._expectations.settled(key):
-            self._queue.done(key)
-            return None
-        if not self._cache.has_instances(key):
-            self._leave(key)
-            return None
-        self._leaving.pop(key, None)
-        memory = self._memory.get(key, Memory())
-        return take_snapshot(self._cache, key, now=self._clock.now(), memory=memory, policy=self._policy)
-
-    def _plan(self, snapshot: Snapshot) -> Plan | None:
-        """A fault of ours in one service's decision must not stop the others: it is logged whole and tried again."""
-        try:
-            made, self._memory[snapshot.key] = plan(snapshot)
-        except Exception:
-            _log.exception("decision failed", service=str(snapshot.key), snapshot=repr(snapshot))
-            self._queue.add_after_backoff(snapshot.key)
-            self._queue.done(snapshot.key)
-            return None
-        return made
-
-    def _settle(self, snapshot: Snapshot, made: Plan) -> None:
-        """Book-keeping after a decision; a service that needs no acting is done."""
-        key = made.key
-        self.snapshots[key] = snapshot
-        if self._scope.why_alone():
-            self.together.pop(key, None)
-        else:
-            self.together[key] = made
-        self._metrics.planned(made, alone=self._scope.alone(key), rule_problem=snapshot.problem is not None)
-        if made.recheck_at:
-            delay = max(0.0, made.recheck_at - snapshot.now)
-            self._queue.add_at(key, asyncio.get_running_loop().time() + delay)
-        if not made.actions:
-            self._queue.forget(key)
-            self._queue.done(key)
-
-    def _on_room(self) -> None:
-        """Something else is free now: of interest as long as somebody waits for room."""
-        if self._scope.waits:
-            self._queue.poke()
+    def _take_in(self, keys: Sequence[ServiceKey]) -> None:
+        """Look at every service whose own writes have come back. A fault of ours about one must not stop the others."""
+        for key in keys:
+            if not self._expectations.settled(key):
+                continue
+            if not self._cache.has_instances(key):
+                self._leave(key)
+                continue
+            self._leaving.pop(key, None)
+            try:
+                self._services.look_at(key)
+            except Exception:
+                _log.exception("service cannot be read", service=str(key))
+                self._queue.add_after_backoff(key)
+                continue
+            self._fresh.add(key)
 
     def _leave(self, key: ServiceKey) -> None:
         """A service without jobs is gone. One that only its pods told of may have lost them all for a moment."""
         now = asyncio.get_running_loop().time()
-        last = self.snapshots.get(key)
+        last = self._services.get(key)
         told = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
         end = self._leaving.setdefault(key, now + PATIENCE if told else now)
-        if now >= end:
-            del self._leaving[key]
-            self._forget(key)
-        else:
-            self._scope.leave(key)  # without pods it needs no room
+        self._services.leave(key)
+        if now < end:
             self._queue.add_at(key, end)
-            self._queue.done(key)
-
-    def _forget(self, key: ServiceKey) -> None:
-        self._memory.pop(key, None)
-        self._scope.leave(key)
-        self.snapshots.pop(key, None)
-        self.together.pop(key, None)
+            return
+        del self._leaving[key]
+        self._fresh.discard(key)
+        self._news.forget(key)
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
         self._queue.forget(key)
         if key.rule and not self._cache.rule_is_named(key.namespace, key.rule):
             self._cache.rules.forget(key.namespace, key.rule)
             self._reporter.forget(RuleKey(key.namespace, key.rule))
-        self._queue.done(key)
 
-    async def _act(self, snapshot: Snapshot, made: Plan) -> None:
+    def _look_at_all(self) -> None:
+        for key in {*self._cache.service_keys(), *self._services.keys()}:
+            self._queue.add(key)
+
+    # 2. what is to be done
+
+    def _decide(self, world: World) -> Decision | None:
+        """A fault of ours is logged and tried again with growing pauses; /snapshots/world has what it was about."""
+        try:
+            decision = decide(world, self._known)
+        except Exception:
+            delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
+            self._failures += 1
+            self._known = Known()
+            nodes = len(world.nodes.nodes) if world.nodes is not None else 0
+            _log.exception("decision failed", services=len(world.services), nodes=nodes, tried_again_after=delay)
+            asyncio.get_running_loop().call_later(delay, self._queue.poke)
+            return None
+        self._failures = 0
+        return decision
+
+    def _recheck(self, moment: float) -> None:
+        """Decide again at this time; 0.0 = only when something happens."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if moment:
+            delay = max(SOONEST, moment - self._clock.now())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
+
+    def _on_room(self) -> None:
+        """Something else is free now, or was bound: of interest as long as somebody waits for room."""
+        if self._room_timer is not None or not self._news.waiting:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._room_from:
+            self._queue.poke()
+        else:
+            self._room_timer = loop.call_at(self._room_from, self._room_is_due)
+
+    def _room_is_due(self) -> None:
+        self._room_timer = None
+        self._queue.poke()
+
+    # 3. act
+
+    def _act_on(self, world: World, decision: Decision, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
+        """Begin every plan; gives the services that are acted on from now on."""
+        begun = set()
+        for service, plan in zip(world.services, decision.plans, strict=True):
+            if service.assumed:
+                continue
+            if plan.actions:
+                since = self._queue.dirty_since(plan.key) if plan.key in self._fresh else started
+                self._queue.hold(plan.key)
+                begun.add(plan.key)
+                self._services.assume(plan, world.now)
+                self._metrics.acted_on(plan)
+                acting.create_task(self._act(world, plan, since))
+            elif plan.key in self._fresh:
+                self._queue.forget(plan.key)
+        return begun
+
+    async def _act(self, world: World, plan: Plan, since: float) -> None:
         """Perform one plan, log plan and outcome in one line, and remember what was refused."""
-        key = made.key
-        outcomes = await self._actuator.perform(made)
-        seconds = asyncio.get_running_loop().time() - self._queue.dirty_since(key)
+        key = plan.key
+        outcomes = await self._actuator.perform(plan)
+        seconds = asyncio.get_running_loop().time() - since
         self._metrics.reaction_seconds.observe(seconds)
         wrong = any(outcome.failed or outcome.refused for outcome in outcomes)
         log = _log.warning if wrong else _log.info
-        log("pass", **plan_line(snapshot, made), **outcome_line(made, outcomes), seconds=round(seconds, 6))
-        if any(outcome.failed for outcome in outcomes):
+        log("pass", **plan_line(world, plan), **outcome_line(plan, outcomes), seconds=round(seconds, 6))
+        self._remember_refusals(key, outcomes)
+        settled = self._expectations.settled(key)
+        if any(outcome.failed for outcome in outcomes) or (settled and not (wrong or self._queue.is_dirty(key))):
+            # What had no effect is looked at again with growing pauses, too: nothing else would bring it back.
+            self._services.retry(key, settled=settled)
             self._queue.add_after_backoff(key)
-        else:
-            self._queue.forget(key)
-        if any(outcome.refused for outcome in outcomes):
-            self._remember_refusals(key, outcomes)
+        elif wrong:
             self._queue.add(key)
         self._queue.done(key)
 
     def _remember_refusals(self, key: ServiceKey, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
-            if not outcome.refused:
+            if outcome.refused:
+                record = self._cache.job(outcome.uid)
+                generation = record.job.generation if record is not None else 0
+                words, now = outcome.refused, self._clock.now()
+                self._memory = refuse(self._memory, key, outcome.uid, words, now=now, generation=generation)
+
+    # 4. report
+
+    def _report(self, world: World, decision: Decision) -> None:
+        """Services that something happened to, and those of which something else is said now."""
+        due: list[tuple[Service, Plan]] = []
+        later = asyncio.get_running_loop().time() + WORDS_PATIENCE
+        for service, plan in zip(world.services, decision.plans, strict=True):
+            if service.assumed:
                 continue
-            record = self._cache.job(outcome.uid)
-            generation = record.job.generation if record is not None else 0
-            memory = self._memory.get(key, Memory())
-            self._memory[key] = refuse(
-                memory, outcome.uid, outcome.refused, now=self._clock.now(), generation=generation
-            )
+            if plan.key in self._fresh or self._news.is_news(plan):
+                due.append((service, plan))
+            elif self._news.has_other_words(plan):
+                self._queue.add_at(plan.key, later)
+        self._fresh.clear()
+        for service, plan in due:
+            self._news.told(plan)
+            self._metrics.planned(plan, rule_problem=service.problem is not None)
+        self._news.waiting = not world.alone and waits_for_room(decision)
+        self._metrics.arbitrated(decision.tally)
+        self._reporter.note([report_of(self._cache, service, plan, alone=world.alone) for service, plan in due])
 
     def resync(self) -> None:
-        """Look at every service that is at rest anew, from the records alone; what is found was a missed event."""
+        """Read every service that is at rest anew, from the records alone; what is found was a missed event."""
         self._cache.instances.clear()
         if self._mode() is Acting.STANDS_BACK:
             return
-        for key in self._cache.service_keys():
+        for key in sorted({*self._cache.service_keys(), *self._services.keys()} - self._leaving.keys()):
             if not (self._queue.is_idle(key) and self._expectations.settled(key)):
                 continue
-            memory = self._memory.get(key, Memory())
-            snapshot = take_snapshot(self._cache, key, now=self._clock.now(), memory=memory, policy=self._policy)
-            found, known = plan(snapshot)[0], self._scope.alone(key)
-            if found.actions and (known is None or found.actions != known.actions):
+            found = service_of(self._cache, key) if self._cache.has_instances(key) else None
+            known = self._services.get(key)
+            if found != known:
+                self._queue.add(key)
+            if is_missed(found, known):
                 _log.error("missed event", service=str(key))
                 self._metrics.resync_corrections.inc()
-                self._queue.add(key)
-
-
-def plan_line(snapshot: Snapshot, made: Plan) -> dict[str, object]:
-    """The plan's part of the log line: what was seen, and what is done about it."""
-    names = {verdict.uid: verdict.name for verdict in made.verdicts}
-    doing: dict[str, list[str]] = {}
-    for action in made.actions:
-        doing.setdefault(type(action).__name__.lower(), []).append(names.get(action.uid, action.uid))
-    return {
-        "service": str(made.key),
-        "target": made.target,
-        "target_index": made.target_index,
-        "running": {name: group.running for name, group in made.groups.items()},
-        "in_flight": {name: group.in_flight for name, group in made.groups.items()},
-        "held": {name: group.held for name, group in made.groups.items()},
-        "seen": snapshot.resource_versions,
-        **doing,
-    }
-
-
-def outcome_line(made: Plan, outcomes: Sequence[Outcome]) -> dict[str, object]:
-    """What became of a plan's actions: how many were done, and the words about each that was not."""
-    names = {verdict.uid: verdict.name for verdict in made.verdicts}
-    refused = {names.get(outcome.uid, outcome.uid): outcome.refused for outcome in outcomes if outcome.refused}
-    failed = {names.get(outcome.uid, outcome.uid): outcome.failed for outcome in outcomes if outcome.failed}
-    line: dict[str, object] = {"done": len(outcomes) - len(refused) - len(failed)}
-    return line | ({"refused": refused} if refused else {}) | ({"failed": failed} if failed else {})

@@ -35,6 +35,14 @@ class Mode(StrEnum):
     AUTO = "auto"
 
 
+class Preempt(StrEnum):
+    """Whose instances beyond a minimum a missing minimum may evict."""
+
+    HIGHER_PRIORITY = "higher-priority"
+    EQUAL_OR_HIGHER = "equal-or-higher"
+    NEVER = "never"
+
+
 class LogLevel(StrEnum):
     DEBUG = "debug"
     INFO = "info"
@@ -52,6 +60,11 @@ def _split(value: object) -> object:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
+
+
+def _unset(value: object) -> object:
+    """An empty text is how a flag or a variable leaves a value open."""
+    return None if value == "" else value
 
 
 def _seconds(default: float, meaning: str, least: float = 0.05, most: float = 86_400) -> Any:
@@ -116,24 +129,39 @@ class Settings(BaseModel):
         -1,
         ge=-1,
         le=1_000_000,
-        description="Restarts of a job that taking back must leave, where it costs one; -1 = half, at least 2.",
+        description="Restarts of a job that a revocation must leave, where it costs one; -1 = half, at least 2.",
         json_schema_extra={"unit": "restarts"},
     )
-    revoke: bool = Field(True, description="Take an admission back when another group needs it and no pod is bound.")
+    revoke: bool = Field(True, description="Revoke admissions of which no pod is bound when others need the place.")
+    start_timeout: float = _seconds(1800, "An instance that is bound for this long and never runs is broken.", 1)
 
     arbitration: bool = Field(
         True, description="Weigh services against each other, minimums first; needs all namespaces and the nodes."
     )
-    minimum_timeout: float = _seconds(
-        30, "A minimum that fits and is not bound for this long gives its room to others.", 1
+    minimum_timeout: float = _seconds(30, "A turn: how long room is reserved while nothing of it gets bound.", 1)
+    backoff: float = _seconds(30, "Pause after a turn that brought nothing; doubled each time.", 1)
+    backoff_max: float = _seconds(
+        300, "The longest such pause, and the longest turn while the scheduler binds nothing anywhere.", 1
     )
+    due_back: float = _seconds(300, "How long room of ending pods and of absent nodes counts as to come.", 0)
     fit_patience: float = _seconds(60, "A minimum that seems not to fit is tried all the same after this long.", 1)
-    trade_after: float = _seconds(90, "Something must be missing for this long before a trade evicts for it.", 1)
-    max_service_priority: int = Field(
-        1_000_000_000,
-        ge=0,
+    trade_after: float = _seconds(
+        90, "Something must be missing for this long before running surplus of the same service is evicted for it.", 1
+    )
+    preempt: Preempt = Field(
+        Preempt.HIGHER_PRIORITY,
+        description="Whose instances beyond a minimum a missing minimum may evict: `higher-priority` = those of "
+        "services of a lower priority; `equal-or-higher` = those of the same priority, too; `never`.",
+    )
+    honour_preemptable: bool = Field(
+        True, description='Whether annotation mind-cluster/preemptable: "false" protects a service from preemption.'
+    )
+    max_service_priority: Annotated[int | None, BeforeValidator(_unset)] = Field(
+        None,
+        ge=-2_147_483_648,
         le=2_000_000_000,
-        description="The most that annotation mind-cluster/service-priority is worth.",
+        description="The most that annotation mind-cluster/service-priority is worth; empty means what the "
+        "PriorityClass of the service is worth: the annotation may then only lower it.",
         json_schema_extra={"unit": "priority"},
     )
 
@@ -185,6 +213,12 @@ class Settings(BaseModel):
                 f"retry_period ({self.retry_period:g} s) < renew_deadline ({self.renew_deadline:g} s) < lease_duration "
                 f"({self.lease_duration:g} s) must hold, or two controllers could act at once"
             )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _backoff_can_grow(self) -> Settings:
+        if self.backoff > self.backoff_max:
+            raise ValueError(f"backoff ({self.backoff:g} s) <= backoff_max ({self.backoff_max:g} s) must hold")
         return self
 
     @pydantic.model_validator(mode="after")
@@ -378,7 +412,7 @@ def _unit(field: FieldInfo) -> str:
 
 def _default_text(field: FieldInfo) -> str:
     value = field.default
-    if value in ("", ()):
+    if value in ("", (), None):
         return "empty"
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -1,16 +1,35 @@
 """The vocabulary of the tests: a service in one line. `P` stands for group0 (prefill), `D` for group1 (decode).
 
 plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Terminating"))
+
+Where room matters, instances say where their pods are, and nodes are a line too:
+
+decide(world(on_nodes("1P1D", "p0 a0, d0 -"), on_nodes("1P", "p0 u", name="b"), nodes="a:8x3"))
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from scaler.decide.world import Instance, ServiceKey, Snapshot, State
+from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
+from scaler.decide.world import (
+    Decision,
+    Instance,
+    InstanceMemory,
+    Memory,
+    Plan,
+    Policy,
+    Reason,
+    Service,
+    ServiceKey,
+    ServiceMemory,
+    State,
+    World,
+)
 from scaler.rules.rule import Ratio, Rule
 
 GROUPS = {"p": "group0", "d": "group1", "e": "group2"}
@@ -43,6 +62,7 @@ def instance(name: str, state: str = State.HELD, **changes: Any) -> Instance:
     """`p0`, `d1`: the letter names the group, the number the age (d0 is the oldest decode)."""
     number = int(re.sub(r"\D", "", name) or 0)
     pods = PODS[State(state)]
+    since = NOW - 100 + number if "pods" in pods else 0.0
     usual: dict[str, Any] = {
         "uid": f"uid-{name}",
         "name": name,
@@ -50,7 +70,9 @@ def instance(name: str, state: str = State.HELD, **changes: Any) -> Instance:
         "created": NOW - 1000 + number,
         "expected": SIZE,
         "leftovers": "pods" in pods,
-        "admitted_at": NOW - 100 + number if "pods" in pods else 0.0,
+        "admitted_at": since,
+        "newest": since,
+        "ends_by": NOW if "terminating" in pods else 0.0,
     }
     return Instance(**{**usual, **pods, **changes})
 
@@ -70,20 +92,172 @@ def rolling(text: str, **changes: Any) -> tuple[Instance, ...]:
 
 def others(name: str, state: str = State.HELD, **changes: Any) -> Instance:
     """An instance whose pods others make: a held one has them all, gated."""
-    gates = {"pods": SIZE, "gated": SIZE} if state == State.HELD else {}
+    gates = {"pods": SIZE, "gated": SIZE, "newest": NOW - 100} if state == State.HELD else {}
     return instance(name, state, made_by_us=False, **{**gates, **changes})
 
 
-def snapshot(rule: Rule | None, instances: tuple[Instance, ...], **changes: Any) -> Snapshot:
-    return Snapshot(**{"key": KEY, "now": NOW, "instances": instances, "rule": rule, **changes})
+def service(ratios: str | Rule | None, found: str | Iterable[Instance], **changes: Any) -> Service:
+    """A whole service in two strings, its rule and its instances, or from values."""
+    ladder = rule(ratios) if isinstance(ratios, str) else ratios
+    members = instances(found) if isinstance(found, str) else tuple(found)
+    return Service(**{"key": KEY, "instances": members, "rule": ladder, **changes})
 
 
-def service(ratios: str, text: str, **changes: Any) -> Snapshot:
-    """A whole service in two strings: its rule and its instances."""
-    return snapshot(rule(ratios), instances(text), **changes)
+def with_instance(service: Service, changed: Instance) -> Service:
+    """The service with the instance of the same uid exchanged."""
+    swapped = tuple(changed if old.uid == changed.uid else old for old in service.instances)
+    return msgspec.structs.replace(service, instances=swapped)
 
 
-def with_instance(snapshot: Snapshot, changed: Instance) -> Snapshot:
-    """The snapshot with the instance of the same uid exchanged."""
-    swapped = tuple(changed if old.uid == changed.uid else old for old in snapshot.instances)
-    return msgspec.structs.replace(snapshot, instances=swapped)
+def remembering(service: Service, *found: tuple[str, InstanceMemory], **changes: Any) -> Memory:
+    """What is remembered of one service: of these of its instances, by uid, and of itself."""
+    return Memory({str(service.key): ServiceMemory(instances=dict(found), **changes)})
+
+
+def world(*services: Service, nodes: str | Nodes | None = None, **changes: Any) -> World:
+    """Services at one moment, on these nodes if any are said; fields of the policy may be named beside the world's."""
+    settings = {name: changes.pop(name) for name in tuple(changes) if name in Policy.__struct_fields__}
+    if settings:
+        changes["policy"] = Policy(**settings)
+    ordered = tuple(sorted(services, key=lambda one: one.key))
+    seen = nodes_for(nodes, ordered) if isinstance(nodes, str) else nodes
+    return World(**{"now": NOW, "services": ordered, "nodes": seen, **changes})
+
+
+def decision(service: Service, **changes: Any) -> Decision:
+    """What is decided about a service that nothing is known of the nodes of."""
+    from scaler.decide.decide import decide
+
+    return decide(world(service, **changes))
+
+
+def plan(service: Service, **changes: Any) -> Plan:
+    """The plan for a service that nothing is known of the nodes of."""
+    return decision(service, **changes).plans[0]
+
+
+# Services on nodes: whole nodes of 8, unless a service or a node says otherwise
+
+NPU = "x/npu"
+RESOURCES = (NPU, "pods")
+PODS_PER_NODE = 110
+WHOLE = 8
+
+
+def request(npus: int = WHOLE, classes: str = "") -> PodRequest:
+    """A pod that may run on nodes of one of these classes, or on any: `request(8, "ab")`."""
+    only = Requirement("class", "In", tuple(classes))
+    return PodRequest(((NPU, npus), ("pods", 1)), Where(affinity=((only,),)) if classes else Where())
+
+
+def on_nodes(
+    ratios: str, text: str, *, name: str = "a", npus: int = WHOLE, others: bool = False, **changes: Any
+) -> Service:
+    """A service whose instances say where their pods are: `p0 a0, p1@b -, d0@ab:4 a1+u, d1 -2`.
+
+    `-` is held, with the number of its pods behind it if that is not one; a node's name is a pod that runs there, with
+    `*` behind it one that starts, with `?` one that crashes; `u` waits for the scheduler, `g` is gated, `!` is going
+    away, `.` is not there. Behind `@` stand the classes of nodes that an instance may use, behind `:` what each of its
+    pods takes. `priority` and `age` (seconds that its jobs are older) are for all instances.
+    """
+    alike = {name: changes.pop(name) for name in ("priority", "age") if name in changes}
+    found = [_placed(part.split(), name, npus, others, **alike) for part in text.split(",") if part.strip()]
+    return Service(
+        **{"key": ServiceKey("default", "rule", name), "instances": tuple(found), "rule": rule(ratios), **changes}
+    )
+
+
+def _placed(words: list[str], service: str, npus: int, others: bool, *, priority: int = 0, age: float = 0) -> Instance:
+    match = re.fullmatch(r"(\w+)(?:@(\w+))?(?::(\d+))?", words[0])
+    assert match, words
+    name, classes, amount = match.groups()
+    held = re.fullmatch(r"-(\d*)", words[1])
+    pods = ["g" if others else "."] * int(held[1] or 1) if held else words[1].split("+")
+    need = request(int(amount or npus), classes or "")
+    return located(name, need, pods, uid=f"{service}-{name}", priority=priority, age=age, made_by_us=not others)
+
+
+def located(name: str, need: PodRequest, pods: list[str], *, age: float = 0, **changes: Any) -> Instance:
+    """An instance with its pods written as in `on_nodes`, one each."""
+    bound = [pod for pod in pods if pod[0].isalpha() and pod not in ("u", "g")]
+    alive = [pod for pod in pods if pod not in ("!", ".")]
+    number = int(re.sub(r"\D", "", name) or 0)
+    waiting = len(pods) - len(bound)
+    released = len(alive) > pods.count("g")
+    usual: dict[str, Any] = {
+        "created": NOW - 1000 + number - age,
+        "expected": len(pods),
+        "pods": len(alive),
+        "gated": pods.count("g"),
+        "bound": len(bound),
+        "running": sum(pod[-1] != "*" for pod in bound),
+        "ready": sum(pod[-1] not in "*?" for pod in bound),
+        "crashing": sum(pod[-1] == "?" for pod in bound),
+        "terminating": pods.count("!"),
+        "ends_by": NOW if "!" in pods else 0.0,
+        "admitted_at": NOW - 100 + number if released else 0.0,
+        "newest": NOW - 5 if alive else 0.0,
+        "leftovers": released,
+        "needs": ((need, len(pods)),),
+        "unbound": ((need, waiting),) if waiting else (),
+        "seats": tuple((pod.rstrip("*?"), need) for pod in bound),
+    }
+    return instance(name, **{**usual, **changes})
+
+
+def nodes_for(text: str, services: Iterable[Service] = ()) -> Nodes:
+    """`a:8x3 b:16` are nodes a0, a1, a2 and b0 of classes a and b, with room for what the services have bound there.
+
+    More is said behind commas, of one node each: `a0 used 3` by strangers, `a1 ending 8 -20` (pods of so much that
+    should have been gone 20 s ago; the time may be left out), `a2 lost 400` (not Ready for 400 s), `b0 cordoned 10`,
+    `b0 since 10` (schedulable for 10 s).
+    """
+    sizes, *marks = [part.split() for part in text.split(",")]
+    found = {}
+    for word in sizes:
+        name, size, count = re.fullmatch(r"(\w+):(\d+)(?:x(\d+))?", word).groups()  # type: ignore[union-attr]
+        first = sum(each.startswith(name) for each in found)
+        for number in range(first, first + int(count or 1)):
+            whole = (int(size), PODS_PER_NODE)
+            found[f"{name}{number}"] = Node(f"{name}{number}", NodeClass((("class", name),)), whole, whole)
+    for one in services:
+        for each in one.instances:
+            for place, need in each.seats:
+                if place in found:
+                    found[place] = _used(found[place], dict(need.requests)[NPU])
+    for place, what, *numbers in marks:
+        found[place] = _marked(found[place], what, [float(number) for number in numbers])
+    return Nodes(RESOURCES, tuple(found[name] for name in sorted(found)))
+
+
+def _used(node: Node, npus: int) -> Node:
+    left = (node.free[0] - npus, node.free[1] - 1)
+    return msgspec.structs.replace(node, free=left)
+
+
+def _marked(node: Node, what: str, numbers: list[float]) -> Node:
+    match what:
+        case "used":
+            return _used(node, int(numbers[0]))
+        case "ending":
+            amount, after = int(numbers[0]), (*numbers[1:], 0.0)[0]
+            return msgspec.structs.replace(_used(node, amount), ending=(*node.ending, (NOW + after, (amount, 1))))
+    since = NOW - (*numbers, 1.0)[0]
+    return msgspec.structs.replace(
+        node, ready=node.ready and what != "lost", cordoned=node.cordoned or what == "cordoned", since=since
+    )
+
+
+# What was decided, in short
+
+
+def doings(made: Decision | Plan) -> dict[str, str]:
+    """What is done to whom: `{"a-p0": "Admit"}`."""
+    plans = made.plans if isinstance(made, Decision) else (made,)
+    return {action.uid: type(action).__name__ for one in plans for action in one.actions}
+
+
+def reasons(made: Decision | Plan) -> dict[str, Reason]:
+    """The reason of every instance, by uid."""
+    plans = made.plans if isinstance(made, Decision) else (made,)
+    return {verdict.uid: verdict.reason for one in plans for verdict in one.verdicts}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.invariants import violations
-from scaler.decide.world import Plan, Snapshot
+from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
 from scaler.settings import Settings
 from scaler.sim.apiserver.interceptor import Interceptor
@@ -24,19 +24,24 @@ NODE = "node-0"
 
 
 class Rig:
-    """`decisions` has every decision made; each has been checked against the invariants."""
+    """`decisions` has every plan, with its service, that was another one than before, those left out that were made
+    while writes were under way. Each decision has been checked against the invariants."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
-        self.decisions: list[tuple[Snapshot, Plan]] = []
+        self.decisions: list[tuple[Service, Plan]] = []
+        self._last: dict[ServiceKey, Plan] = {}
         self.passes = 0
         self.broken: list[str] = []
         cluster.apply([node(NODE)])
 
-    def observe(self, decided: Sequence[tuple[Snapshot, Plan]]) -> None:
+    def observe(self, world: World, decision: Decision) -> None:
         self.passes += 1
-        self.decisions += decided
-        self.broken += [found for snapshot, plan in decided for found in violations(snapshot, plan)]
+        for service, plan in zip(world.services, decision.plans, strict=True):
+            if not service.assumed and self._last.get(plan.key) != plan:
+                self._last[plan.key] = plan
+                self.decisions.append((service, plan))
+        self.broken += violations(world, decision)
 
     # what a test does
 
@@ -45,7 +50,7 @@ class Rig:
 
     async def settle(self, seconds: float = MOMENT) -> None:
         await asyncio.sleep(seconds)
-        assert self.broken == []
+        assert self.broken == [], self.broken[0]
 
     async def start(self, *jobs: str, node_name: str = NODE) -> None:
         """Bind every pod of these jobs and let it run."""

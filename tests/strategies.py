@@ -1,4 +1,5 @@
-"""Hypothesis strategies for rules, instances and snapshots: small numbers, because faults show on small ones."""
+"""Hypothesis strategies for rules, instances and worlds of one service: small numbers, because faults show on small
+ones."""
 
 from __future__ import annotations
 
@@ -15,10 +16,13 @@ from scaler.decide.world import (
     Reason,
     RestartBudget,
     RuleProblem,
+    Service,
     ServiceKey,
-    Snapshot,
+    ServiceMemory,
     State,
+    Turns,
     Warning,
+    World,
 )
 from scaler.rules.rule import CountsFrom, Ratio, Rule, RuleOptions
 from tests.builders import NOW, SIZE, instance
@@ -61,6 +65,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
         "crashing": draw(st.integers(0, min(1, bound))) if draw(st.integers(0, 3)) == 0 else 0,
         "faulty": draw(st.integers(0, min(1, bound))) if draw(st.integers(0, 3)) == 0 else 0,
         "admitted_at": NOW - draw(st.integers(0, 5)) if present else 0.0,
+        "newest": NOW - draw(st.sampled_from((0, 29, 30, 5000))) if present else 0.0,
     }
 
 
@@ -93,6 +98,7 @@ def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
         "wanted": draw(st.sampled_from((0, 0, 1, 2, 3))),
         "budget": draw(st.none() | budget),
         "misplaced": draw(st.integers(0, 9)) == 0,
+        "more_to_come": draw(st.integers(0, 4)) == 0,
     } | draw(st.sampled_from(({}, {}, {"pods": SIZE, "gated": SIZE})))
 
 
@@ -130,7 +136,9 @@ def memories() -> st.SearchStrategy[InstanceMemory]:
             "restarts": st.sampled_from((-1, 0, 3)),
             "restarted_at": times,
             "revoked": st.sampled_from(("", "", "group1")),
-            "whole": st.booleans(),
+            "bound_since": st.sampled_from((0.0, 0.0, NOW - 1799, NOW - 1800)),
+            "ran": st.booleans(),
+            "turns": st.sampled_from((Turns.NONE, Turns.NONE, *Turns)),
         }
     )
     return st.builds(lambda a, b: InstanceMemory(**a, **b), refusals, others)
@@ -145,21 +153,26 @@ def options() -> st.SearchStrategy[RuleOptions]:
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, most: int = 8) -> Snapshot:
-    """Any service: most have a valid rule, some have lost it, some never had one, some jobs name none."""
+def worlds(draw: st.DrawFn, most: int = 8) -> World:
+    """Any one service, without nodes: most have a valid rule, some have lost it, some never had one, some jobs name
+    none."""
     found = tuple(draw(instances(number)) for number in range(draw(st.integers(0, most))))
     remembered = [one for one in found if draw(st.booleans())]
     named = draw(st.integers(0, 9)) > 0
     problem = draw(st.sampled_from((None,) * 6 + (Warning.RULE_MISSING, Warning.RULE_INVALID))) if named else None
     ruled = named and (problem is None or draw(st.booleans()))
-    return Snapshot(
+    seen = Service(
         key=ServiceKey("default", "rule" if named else "", "mindie"),
-        now=NOW,
         instances=found,
         rule=draw(rules()) if ruled else None,
         options=draw(options()) if named else RuleOptions(),
         problem=RuleProblem(problem, "no such ConfigMap") if problem else None,
-        memory=Memory({one.uid: draw(memories()) for one in remembered}),
+        assumed=draw(st.integers(0, 19)) == 0,
+    )
+    return World(
+        now=NOW,
+        services=(seen,),
+        memory=Memory({str(seen.key): ServiceMemory(instances={one.uid: draw(memories()) for one in remembered})}),
         policy=Policy(
             revoke=draw(st.sampled_from((True, True, True, False))),
             restart_reserve=draw(st.sampled_from((-1, -1, 0, 2))),

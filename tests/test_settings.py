@@ -116,6 +116,28 @@ def test_a_file_that_does_not_exist_is_a_problem() -> None:
     assert found.where == "file /does/not/exist"
 
 
+def test_an_empty_limit_of_the_priority_leaves_it_to_the_priority_class() -> None:
+    assert settings(SCALER_MAX_SERVICE_PRIORITY="").max_service_priority is None
+    assert settings("--max-service-priority", "100").max_service_priority == 100
+
+
+def test_a_pause_that_cannot_grow_is_refused() -> None:
+    (found,) = problems("--backoff", "20", SCALER_BACKOFF_MAX="10")
+    assert "backoff (20 s) <= backoff_max (10 s) must hold" in found.what
+
+
+def test_the_settings_have_the_values_that_decide_knows() -> None:
+    from scaler.decide import world
+    from scaler.settings import Preempt
+
+    assert [each.value for each in Preempt] == [each.value for each in world.Preempt]
+    policy = world.Policy()
+    names = set(policy.__struct_fields__) - {"preempt"}
+    delivered = Settings()
+    assert {name: getattr(delivered, name) for name in names} == {name: getattr(policy, name) for name in names}
+    assert delivered.preempt.value == policy.preempt.value
+
+
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     assert settings("--config", file(tmp_path, "# all defaults\n"), "--identity", "a") == Settings(identity="a")
 

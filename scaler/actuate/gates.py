@@ -1,4 +1,4 @@
-"""Releases instances whose pods others make: takes our gate off. And takes an admission back. Decides nothing.
+"""Releases instances whose pods others make: takes our gate off. And revokes an admission. Decides nothing.
 
 A pod that would share its PodGroup with other instances gets one of its instance first (docs/explanation/
 holding-by-gates.md). Every write names the uid that it means: names are used again. What a crash leaves half released
@@ -60,7 +60,8 @@ class Gates:
         await _all([self._delete(key, pod) for pod in unbound if not pod.gated])
 
     async def evict(self, key: ServiceKey, uid: str) -> None:
-        """Delete its pods, bound or not: the one case in which something that runs is deleted (the trade)."""
+        """Delete its pods, bound or not: preemption, the one case in which something that runs is deleted. Where
+        somebody else makes its pods, they come again and our gate holds them."""
         pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
         await _all([self._evict(key, pod) for pod in pods])
 

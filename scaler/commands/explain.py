@@ -1,6 +1,7 @@
-"""`scaler explain`: replays recorded snapshots through the planner and says why each instance is where it is.
+"""`scaler explain`: replays recorded worlds through the decision and says why each instance is where it is.
 
-Must not add knowledge of its own: what it prints is the plan of exactly this snapshot, in the words of plan.explain.
+Must not add knowledge of its own: what it prints is the decision about exactly this world, in the words of
+decide.explain.
 """
 
 from __future__ import annotations
@@ -9,52 +10,58 @@ import argparse
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.invariants import violations
-from scaler.decide.planner import plan
-from scaler.decide.world import Plan, Snapshot, Verdict
-from scaler.report.recorded import Recorded
+from scaler.decide.world import Decision, Plan, World
 
-HELP = """Say why each instance of a recorded snapshot is where it is.
+HELP = """Say why each instance of a recorded world is where it is.
 
-FILE holds one snapshot as JSON, or one per line, as the controller records them; - is standard input. The same snapshot
-always gives the same answer, whatever cluster or day it comes from. Where the service was weighed against others when
-it was recorded, what came of that is shown as well.
+FILE holds one world as JSON, or one per line, as the controller serves them under /snapshots/world; - is standard
+input. A world is all that the decision about every service depends on: the same world always gives the same answer,
+whatever cluster or day it comes from.
 
-Exit code: 0 answered, 1 a snapshot cannot be read, 2 usage."""
+Exit code: 0 answered, 1 a world cannot be read or has no such service, 2 usage."""
 
 EXIT_BAD_INPUT = 1
-FORMAT = 1
+FORMAT = World.__struct_defaults__[-1]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--snapshot", metavar="FILE", required=True, help="recorded snapshot(s); - = standard input")
+    parser.add_argument("--world", metavar="FILE", required=True, help="recorded world(s); - = standard input")
+    parser.add_argument(
+        "--service", metavar="NAMESPACE/RULE/JOBID", default="", help="this service only (- = no rule, no jobID)"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain every snapshot of the file; stop at none that is bad, but answer 1 in the end."""
-    shown = "standard input" if args.snapshot == "-" else args.snapshot
+    """Explain every world of the file; stop at none that is bad, but answer 1 in the end."""
+    shown = "standard input" if args.world == "-" else args.world
     try:
-        content = sys.stdin.buffer.read() if args.snapshot == "-" else Path(args.snapshot).read_bytes()
+        content = sys.stdin.buffer.read() if args.world == "-" else Path(args.world).read_bytes()
     except OSError as error:
         sys.stderr.write(f"scaler explain: {shown}: {error.strerror or error}\n")
         return EXIT_BAD_INPUT
-    decoder = msgspec.json.Decoder(Recorded)
+    decoder = msgspec.json.Decoder(World)
     failed = False
     for place, document in _documents(content):
         try:
-            answer = _answer(_usable(decoder.decode(document)), args.format)
+            world = _usable(decoder.decode(document))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            sys.stderr.write(f"scaler explain: {shown}{place}: not a recorded snapshot: {error}\n")
+            sys.stderr.write(f"scaler explain: {shown}{place}: not a recorded world: {error}\n")
             failed = True
             continue
-        sys.stdout.write(answer)
+        try:
+            sys.stdout.write(_answer(world, args.service, args.format))
+        except LookupError as error:
+            sys.stderr.write(f"scaler explain: {shown}{place}: {error}\n")
+            failed = True
     return EXIT_BAD_INPUT if failed else 0
 
 
@@ -73,54 +80,55 @@ def _documents(content: bytes) -> Iterator[tuple[str, bytes]]:
         yield "", content
 
 
-def _usable(snapshot: Recorded) -> Recorded:
+def _usable(world: World) -> World:
     """Raises ValueError for what decodes but was never recorded by a controller."""
-    if snapshot.format != FORMAT:
-        raise ValueError(f"format {snapshot.format}; this version reads format {FORMAT}")
-    if snapshot.rule is not None and not snapshot.rule.ratios:
-        raise ValueError("its rule has no ratios; a controller never takes such a rule")
-    return snapshot
+    if world.format != FORMAT:
+        raise ValueError(f"format {world.format}; this version reads format {FORMAT}")
+    if any(service.rule is not None and not service.rule.ratios for service in world.services):
+        raise ValueError("a rule in it has no ratios; a controller never takes such a rule")
+    keys = [service.key for service in world.services]
+    if keys != sorted(set(keys)):
+        raise ValueError("its services are not sorted, or one is there twice")
+    return world
 
 
-def _answer(snapshot: Recorded, form: str) -> str:
-    (made, memory), together = plan(snapshot), snapshot.together
+def _answer(world: World, service: str, form: str) -> str:
+    """Raises LookupError when the world does not have the service."""
+    decision = decide(world)
+    plans = [plan for plan in decision.plans if service in ("", str(plan.key))]
+    if service and not plans:
+        known = ", ".join(str(plan.key) for plan in decision.plans[:5]) or "none"
+        raise LookupError(f"no service {service} in it; it has {len(decision.plans)}: {known}")
     if form == "json":
-        answer = {"plan": made, "memory": memory, "words": _words(made)}
-        if together is not None:
-            answer |= {"together": together, "together_words": _words(together)}
-        return msgspec.json.encode(answer).decode() + "\n"
-    return "\n".join([*_text(snapshot, made), *_together(made, together), ""]) + "\n"
+        return _json(decision, plans if service else None)
+    bugs = (f"BUG, please report with this file: {violation}" for violation in violations(world, decision))
+    return "\n".join([*_head(world), *(line for plan in plans for line in _text(plan)), *bugs]) + "\n"
 
 
-def _together(made: Plan, together: Plan | None) -> Iterable[str]:
-    """What the arbitration changed."""
-    if together is None:
-        return
-    alone = {verdict.uid: (verdict.reason, verdict.about) for verdict in made.verdicts}
-    changed = [each for each in together.verdicts if alone.get(each.uid) != (each.reason, each.about)]
-    yield "weighed against the other services:" if changed else "weighed against the other services: nothing changes"
-    yield from _verdicts(changed, together)
+def _json(decision: Decision, only: list[Plan] | None) -> str:
+    """The decision and the words about every instance; of one service only its plan."""
+    plans = decision.plans if only is None else only
+    spoken = {str(plan.key): {verdict.uid: words(verdict, plan) for verdict in plan.verdicts} for plan in plans}
+    answer = {"decision": decision} if only is None else {"plan": only[0]}
+    return msgspec.json.encode({**answer, "words": spoken}).decode() + "\n"
 
 
-def _words(made: Plan) -> dict[str, str]:
-    return {verdict.uid: words(verdict, made) for verdict in made.verdicts}
+def _head(world: World) -> Iterable[str]:
+    if world.alone:
+        yield f"each service decides alone: {world.alone}"
+        yield ""
 
 
-def _text(snapshot: Snapshot, made: Plan) -> Iterable[str]:
-    yield f"{snapshot.key}: {target_in_words(made)}"
-    for name, group in made.groups.items():
+def _text(plan: Plan) -> Iterable[str]:
+    yield f"{plan.key}: {target_in_words(plan)}"
+    for name, group in plan.groups.items():
         yield (
             f"  {name}: {group.running} of {group.target} running, {group.in_flight} in flight, {group.held} held; "
             f"admit {group.admit}, revoke {group.revoke}"
         )
-    yield from _verdicts(made.verdicts, made)
-    for note in made.notes:
+    width = max((len(verdict.name) for verdict in plan.verdicts), default=0)
+    for verdict in plan.verdicts:
+        yield f"  {verdict.name:<{width}}  {verdict.state} ({verdict.reason}): {words(verdict, plan)}"
+    for note in plan.notes:
         yield f"  warning {note.warning}: {note.message}"
-    for violation in violations(snapshot, made):
-        yield f"  BUG, please report with this file: {violation}"
-
-
-def _verdicts(verdicts: Sequence[Verdict], made: Plan) -> Iterable[str]:
-    width = max((len(verdict.name) for verdict in verdicts), default=0)
-    for verdict in verdicts:
-        yield f"  {verdict.name:<{width}}  {verdict.state} ({verdict.reason}): {words(verdict, made)}"
+    yield ""

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the same with every service alone, to see what minimums first is worth",
     )
     parser.add_argument(
-        "--record", metavar="DIR", type=Path, help="write every decision's snapshot for `scaler explain`"
+        "--record", metavar="DIR", type=Path, help="write the world of every decision for `scaler explain`"
     )
 
 
@@ -67,7 +67,7 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
 
     silence_logs()
     listener = (lambda moment: _write(present.line(moment))) if args.format == "text" else None
-    recorder = present.SnapshotFiles(args.record) if args.record else None
+    recorder = present.WorldFiles(args.record) if args.record else None
     title = _title(scenario, args.scenario.name)
     if args.format == "text":
         sys.stdout.write(f"{title}\n")

@@ -1,6 +1,6 @@
 """The check behind `scaler takeover`: the cluster, observed and decided as by the controller, but only read.
 
-    the controller's reflectors -> its cache -> its planner, with an empty memory -> remarks per job
+    the controller's reflectors -> its cache -> decide, with an empty memory -> remarks per job
 
 Must not write anything, and must not know how the answer is printed.
 """
@@ -17,16 +17,15 @@ import msgspec
 
 from scaler.app import REPORTS_PATIENCE, App
 from scaler.clock import Clock
-from scaler.decide.planner import plan
+from scaler.decide.decide import decide
 from scaler.decide.world import Action, Memory, Plan, Verdict
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.observe.cache import Cache
 from scaler.observe.instances import instance_of
 from scaler.observe.objects import JobRecord
 from scaler.observe.ranktables import table_of
-from scaler.observe.scope import Scope
-from scaler.observe.snapshot import take_snapshot
 from scaler.observe.watched import OURS, listed
+from scaler.observe.world import WorldBuilder
 from scaler.settings import Settings
 from scaler.workloads.first_pass import foresee, rank_table_remarks
 from scaler.workloads.takeover import Found, Remark, Weight, compare, owner_uid
@@ -157,12 +156,11 @@ def _jobs(app: App, now: float, objects: _Objects) -> Iterator[JobReport]:
 
 
 def _plans(app: App, now: float) -> Iterable[Plan]:
-    """What the first pass would come to, with nothing remembered: all services are weighed against each other."""
-    scope = Scope(app.cache, app.policy, alone=app.why_alone)
+    """What the first pass would come to, with nothing remembered."""
+    services = WorldBuilder(app.cache, app.policy, alone=app.why_alone)
     for key in app.cache.service_keys():
-        snapshot = take_snapshot(app.cache, key, now=now, memory=Memory(), policy=app.policy)
-        scope.take(snapshot, plan(snapshot)[0])
-    return scope.weigh(now).plans.values()
+        services.look_at(key)
+    return decide(services.world(now, Memory())).plans
 
 
 def _by_uid(made: Plan) -> defaultdict[str, list[Action]]:

@@ -1,5 +1,5 @@
-"""What becomes of several services on some nodes: planned and arbitrated by the controller's own functions, pass by
-pass, until nothing changes. Whatever is admitted is bound where it fits, and runs at once. Prints nothing.
+"""What becomes of several services on some nodes: decided by the controller's own function, pass by pass, until nothing
+changes. Whatever is admitted is bound where it fits, and runs at once. Prints nothing.
 
 Must not add rules of its own; the scheduler that it stands in for puts each pod where least is left over.
 """
@@ -12,22 +12,11 @@ from operator import ge, sub
 
 import msgspec
 
-from scaler.decide.arbiter import arbitrate
+from scaler.decide.decide import Cache, decide
 from scaler.decide.explain import words
-from scaler.decide.nodes import Capacity, PodRequests, Room, accepts, tolerates
-from scaler.decide.planner import plan
-from scaler.decide.room.placement import Board
-from scaler.decide.world import (
-    Admit,
-    ArbiterMemory,
-    Instance,
-    Memory,
-    Plan,
-    Policy,
-    Revoke,
-    ServiceKey,
-    Snapshot,
-)
+from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, tolerates
+from scaler.decide.placement import Placement
+from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, ServiceKey, World
 from scaler.observe.capacity import CapacityIndex, NodeFacts
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 
@@ -80,13 +69,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class _Service:
-    """One service on its way: which of its instances are released, and which run."""
+    """One service on its way: which of its instances are released, and where those are that run."""
 
     def __init__(self, asked: Asked, age: int) -> None:
         self.asked = asked
-        self.memory = Memory()
+        self.age = age
         self.released: set[str] = set()
-        self.running: set[str] = set()
+        self.seats: dict[str, tuple[tuple[str, PodRequest], ...]] = {}
         self.plan: Plan | None = None
         self.instances = {
             (one := _instance(asked, group, number, age)).uid: one
@@ -94,22 +83,28 @@ class _Service:
             for number in range(asked.rule.largest.of(group))
         }
 
-    def snapshot(self, now: float) -> Snapshot:
+    @property
+    def running(self) -> set[str]:
+        return set(self.seats)
+
+    def service(self) -> Service:
         asked = self.asked
-        instances = tuple(self._now(one) for one in self.instances.values())
-        return Snapshot(asked.key, now, instances, asked.rule, asked.options, memory=self.memory, policy=POLICY)
+        return Service(asked.key, tuple(map(self._now, self.instances.values())), asked.rule, asked.options)
 
     def _now(self, one: Instance) -> Instance:
-        if one.uid in self.running:
+        seats = self.seats.get(one.uid)
+        if seats is not None:
             size = one.expected
-            return msgspec.structs.replace(one, pods=size, bound=size, running=size, ready=size, unbound=())
+            return msgspec.structs.replace(
+                one, pods=size, bound=size, running=size, ready=size, unbound=(), seats=seats
+            )
         return msgspec.structs.replace(one, pods=one.expected) if one.uid in self.released else one
 
     def follow(self, made: Plan) -> bool:
         """Do what the plan says; whether that was anything."""
         self.plan = made
         admitted = {action.uid for action in made.actions if isinstance(action, Admit)} - self.released
-        revoked = {action.uid for action in made.actions if isinstance(action, Revoke)} & self.released
+        revoked = {action.uid for action in made.actions if isinstance(action, Revoke | Evict)} & self.released
         self.released = (self.released | admitted) - revoked
         return bool(admitted or revoked)
 
@@ -123,83 +118,90 @@ def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
 
 def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     """What all of these end at; earlier ones count as older."""
-    found = [_Service(asked, age) for age, asked in enumerate(services, start=1)]
-    minimum = _Minimum(nodes, found)
-    memory = ArbiterMemory()
+    found = sorted((_Service(asked, age) for age, asked in enumerate(services, start=1)), key=lambda one: one.asked.key)
+    ground = _Ground(nodes, found)
+    memory, cache = Memory(), Cache()
     for number in range(1, MOST_PASSES):
-        now = number * TICK
-        decided = [(snapshot, _planned(one, snapshot)) for one in found if (snapshot := one.snapshot(now))]
-        made = arbitrate(decided, minimum.capacity(), memory, now=now, policy=POLICY)
+        world = World(
+            number * TICK, tuple(one.service() for one in found), ground.nodes(), memory=memory, policy=POLICY
+        )
+        made = decide(world, cache)
         memory = made.memory
         changed = [one.follow(share) for one, share in zip(found, made.plans, strict=True)]
-        bound = [minimum.bind(one) for one in found]
+        for one in found:
+            ground.leave(one)
+        bound = [ground.bind(one) for one in sorted(found, key=lambda one: one.age)]
         if not any((*changed, *bound)):
             break
-    board = Board(minimum.capacity())
+    board = Placement(ground.nodes())
+    found.sort(key=lambda one: one.age)
     outcomes = tuple(_outcome(one, board) for one in found)
     serving, complete = sum(one.serves for one in outcomes), sum(one.ratio == 0 for one in outcomes)
     guessed = sum(any(need.where.opaque for needs in one.needs.values() for need, _ in needs) for one in services)
-    return Answer(minimum.nodes, minimum.closed, serving, complete, guessed, outcomes)
+    return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes)
 
 
-def _planned(one: _Service, snapshot: Snapshot) -> Plan:
-    made, one.memory = plan(snapshot)
-    return made
-
-
-class _Minimum:
-    """The nodes, alike ones counted together, with what runs on them."""
+class _Ground:
+    """The nodes, with what runs on them."""
 
     def __init__(self, nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> None:
         index = CapacityIndex()
         for facts in nodes:
             index.node_changed(None, facts)
-        needs = {need for one in services for part in one.asked.needs.values() for need, _ in part}
-        known = index.capacity(needs)
+        known = index.nodes({need for one in services for part in one.asked.needs.values() for need, _ in part})
         self._resources = known.resources
-        self._rooms = Counter({msgspec.structs.replace(room, count=1): room.count for room in known.rooms})
-        self.nodes = self._rooms.total()
-        self.closed = sum(number for room, number in self._rooms.items() if not room.schedulable)
+        self._nodes = {node.name: node for node in known.nodes}
+        self.count = len(self._nodes)
+        self.closed = sum(not node.schedulable for node in known.nodes)
 
-    def capacity(self) -> Capacity:
-        rooms = (msgspec.structs.replace(room, count=count) for room, count in self._rooms.items() if count)
-        return Capacity(self._resources, tuple(sorted(rooms)))
+    def nodes(self) -> Nodes:
+        return Nodes(self._resources, tuple(self._nodes.values()))
+
+    def leave(self, one: _Service) -> None:
+        """What is not released any more leaves its nodes."""
+        for uid in one.running - one.released:
+            for name, need in one.seats.pop(uid):
+                self._take(name, need, -1)
 
     def bind(self, one: _Service) -> bool:
         """Let everything run that is released and fits, each instance whole; whether that was anything."""
-        waiting = [uid for uid in one.instances if uid in one.released - one.running]
-        bound = {uid for uid in waiting if self._bound(one.instances[uid].needs)}
-        one.running |= bound
-        return bool(bound)
+        bound = False
+        for uid in [uid for uid in one.instances if uid in one.released - one.running]:
+            seats = self._bound(one.instances[uid].needs)
+            if seats is not None:
+                one.seats[uid] = seats
+                bound = True
+        return bound
 
-    def _bound(self, needs: PodRequests) -> bool:
-        before = self._rooms.copy()
-        for need, count in needs:
-            asked = dict(need.requests)
-            amounts = tuple(asked.get(name, 0) for name in self._resources)
-            for _ in range(count):
-                fitting = [
-                    room
-                    for room, number in self._rooms.items()
-                    if number and room.schedulable and accepts(need.where, room.kind)
-                    and tolerates(need.where, room.passing) and all(map(ge, room.free, amounts))
-                ]  # fmt: skip
-                if not fitting or asked.keys() - set(self._resources):
-                    self._rooms = before
-                    return False
-                self._take(min(fitting, key=_left_over), amounts)
-        return True
+    def _bound(self, needs: PodRequests) -> tuple[tuple[str, PodRequest], ...] | None:
+        seats: list[tuple[str, PodRequest]] = []
+        for need in [need for need, count in needs for _ in range(count)]:
+            fitting = [node for node in self._nodes.values() if self._fits(node, need)]
+            if not fitting:
+                for name, other in seats:
+                    self._take(name, other, -1)
+                return None
+            name = min(fitting, key=lambda node: (node.free, node.name)).name
+            self._take(name, need, 1)
+            seats.append((name, need))
+        return tuple(seats)
 
-    def _take(self, room: Room, amounts: tuple[int, ...]) -> None:
-        self._rooms[room] -= 1
-        self._rooms[msgspec.structs.replace(room, free=tuple(map(sub, room.free, amounts)))] += 1
+    def _fits(self, node: Node, need: PodRequest) -> bool:
+        accepted = accepts(need.where, node.node_class) and tolerates(need.where, node.passing)
+        known = {name for name, _ in need.requests} <= set(self._resources)
+        return known and node.schedulable and accepted and all(map(ge, node.free, self._amounts(need)))
+
+    def _amounts(self, need: PodRequest) -> tuple[int, ...]:
+        asked = dict(need.requests)
+        return tuple(asked.get(name, 0) for name in self._resources)
+
+    def _take(self, name: str, need: PodRequest, sign: int) -> None:
+        node = self._nodes[name]
+        taken = tuple(sign * amount for amount in self._amounts(need))
+        self._nodes[name] = msgspec.structs.replace(node, free=tuple(map(sub, node.free, taken)))
 
 
-def _left_over(room: Room) -> tuple[tuple[int, ...], Room]:
-    return room.free, room
-
-
-def _outcome(one: _Service, board: Board) -> Outcome:
+def _outcome(one: _Service, board: Placement) -> Outcome:
     assert one.plan is not None  # noqa: S101 - there is at least one pass
     ratio = _runs(one.asked.rule, Counter(one.instances[uid].group or "" for uid in one.running))
     counts = dict(one.asked.rule.ratios[ratio].counts) if ratio >= 0 else {}
@@ -218,7 +220,7 @@ def _is_met(ratio: Ratio, running: Counter[str]) -> bool:
     return all(running[group] >= number for group, number in ratio.counts.items())
 
 
-def _share(one: _Service, made: Plan, group: str, board: Board) -> Share:
+def _share(one: _Service, made: Plan, group: str, board: Placement) -> Share:
     verdicts = [verdict for verdict in made.verdicts if verdict.group == group]
     held = [verdict for verdict in verdicts if verdict.uid not in one.released]
     waiting = [verdict for verdict in verdicts if verdict.uid in one.released - one.running]
@@ -230,7 +232,7 @@ def _share(one: _Service, made: Plan, group: str, board: Board) -> Share:
     )
 
 
-def _unbound(instance: Instance, board: Board) -> str:
+def _unbound(instance: Instance, board: Placement) -> str:
     """Why the scheduler binds nothing of what was admitted: alone on its nodes, a service is not held."""
     shortage = board.fits(instance.needs)
     return f"Admitted, but nodes are missing: {shortage}." if shortage else "Admitted; waits for the scheduler."

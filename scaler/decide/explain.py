@@ -146,9 +146,12 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.MINIMUM_NOT_SCHEDULED: _fixed(
         "The scheduler bound nothing of the smallest ratio in time{colon}; tried again."
     ),
-    Reason.YIELDS_TO_MINIMUM: _fixed("Waits so that another service can reach its smallest ratio first{colon}."),
+    Reason.WAITING_FOR_ROOM: _fixed("Room for the smallest ratio is reserved and not free yet{colon}."),
+    Reason.PREEMPTED: _fixed(
+        "Evicted, so that the smallest ratio of {about} can start; it starts again when there is room."
+    ),
     Reason.WAITING_FOR_CAPACITY: _fixed("Waits for free nodes{colon}."),
-    Reason.REVOKEED: _revoked,
+    Reason.REVOKED: _revoked,
     Reason.NAME_TAKEN: _fixed("{about} already exists and belongs to another owner; it has to go first."),
     Reason.CREATE_REFUSED: _fixed("Its creation was refused: {about}; tried again on change and with pauses."),
     Reason.JOB_INVALID: _fixed("No pods can be made of the job: {about}. Edit it, nothing needs to be deleted."),

@@ -1,115 +1,131 @@
-"""One group on its way through the planner: its members, its counts, and who gets a place in it."""
+"""One group of a service: its members, its counts, and who gets a place in it."""
 
 from __future__ import annotations
 
 from scaler.decide.members import Member
 from scaler.decide.rollouts import NONE, Rollout, rollouts_of
-from scaler.decide.world import GroupPlan
+from scaler.decide.world import GroupPlan, State
 
 
 class Group:
-    """The members of one group and its counts, before the plan takes effect."""
+    """The members of one group and its counts, before the decision takes effect."""
 
-    __slots__ = (
-        "admit",
-        "beside",
-        "claimed",
-        "held",
-        "in_flight",
-        "live",
-        "members",
-        "paired",
-        "partly",
-        "revoke",
-        "rolling",
-        "rollouts",
-        "running",
-        "taken",
-        "target",
-    )
+    __slots__ = ("held", "in_flight", "live", "members", "paired", "places", "released", "rolling", "running", "target")
 
     def __init__(self) -> None:
         self.members: list[Member] = []
         self.held: list[Member] = []
-        self.partly: list[Member] = []
-        """Admitted, broken or stripped: the only ones that may have to be completed or taken back."""
+        self.released: list[Member] = []
+        """Admitted, broken or without its PodGroup: the only ones that may have to be completed or revoked."""
         self.running = self.in_flight = self.live = 0
         self.rolling = False
         """An instance of an outdated revision runs."""
-        self.rollouts = NONE
         self.target = self.paired = 0
-        self.taken = 0
-        """Instances that have a place, pairs not taken together, with those to which this plan gives one."""
-        self.claimed = 0
-        """`places` once all that can be admitted is, and before anything is taken back."""
-        self.admit = self.beside = self.revoke = 0
+        self.places = Places()
 
-    @property
-    def occupied(self) -> int:
-        """Places in use before the plan takes effect, a pair of revisions once."""
-        return self.running + self.in_flight
-
-    @property
-    def places(self) -> int:
-        """The fewest places in which all that has one now could stand: every pair that can be is one."""
-        return self.taken - sum(rollout.pairs for rollout in self.rollouts.values()) if self.rollouts else self.taken
+    def add(self, member: Member) -> None:
+        """Count one more instance."""
+        self.members.append(member)
+        if member.running:
+            self.running += 1
+            self.rolling = self.rolling or member.instance.outdated
+        elif member.in_flight:
+            self.in_flight += 1
+        if member.step is not None:
+            pass  # not the ratio's business in this decision
+        elif member.state is State.HELD:
+            self.held.append(member)
+        elif member.state is State.ADMITTED or member.state is State.BROKEN or member.instance.stripped:
+            self.released.append(member)
+        if not (member.instance.owner_deleting or member.instance.owner_finished):
+            self.live += 1
 
     def roll(self) -> None:
         """Find the pairs, once all members are counted. What is about to go does not make a larger ratio reachable."""
-        self.rollouts = rollouts_of(self.members)
-        self.live -= sum(rollout.passing for rollout in self.rollouts.values())
+        self.places.rollouts = rollouts_of(self.members)
+        self.live -= sum(rollout.passing for rollout in self.places.rollouts.values())
 
     def aim(self, target: int) -> None:
         """Set the target, and count pairs once as far as that keeps the group within it."""
-        self.target = target
-        self.taken = self.running + self.in_flight
-        if self.rollouts:
-            self.paired = min(self.taken - self.places, max(0, self.taken - target))
-            self.running = min(self.running, self.taken - self.paired)
-            self.in_flight = self.taken - self.paired - self.running
+        places = self.places
+        self.target = places.target = target
+        places.taken = self.running + self.in_flight
+        if places.rollouts:
+            self.paired = min(places.taken - places.fewest, max(0, places.taken - target))
+            self.running = min(self.running, places.taken - self.paired)
+            self.in_flight = places.taken - self.paired - self.running
 
-    def seat(self, member: Member) -> bool:
-        """Give a place to an instance that has none; False when there is none for it. Beside an outdated one it needs
-        none, but has to be within the target when those are gone: running surplus is not made anew."""
-        rollout = self._rollout_of(member)
-        if rollout is None:
-            fits = self.taken < self.target
-        else:
-            lasting = self.taken - sum(rollout.outdated for rollout in self.rollouts.values())
-            fits = self.places < self.target or (rollout.newest < rollout.outdated and lasting < self.target)
-        if fits:
-            self.taken += 1
-            if rollout is not None:
-                rollout.newest += 1
-        return fits
+    @property
+    def wants(self) -> bool:
+        """Whether one more instance might get a place."""
+        return self.places.taken < self.target or bool(self.places.rollouts)
 
-    def keeps(self, member: Member) -> bool:
-        """Whether the place that an instance has is within the target, or needs none of its own."""
-        rollout = self._rollout_of(member)
-        return self.places <= self.target or (rollout is not None and rollout.newest <= rollout.outdated)
-
-    def unseat(self, member: Member) -> bool:
-        """Take the place of an instance back; False when no other would gain by it, because it stands in a pair."""
-        rollout = self._rollout_of(member)
-        if rollout is not None:
-            if rollout.newest <= rollout.outdated:
-                return False
-            rollout.newest -= 1
-        self.taken -= 1
-        return True
-
-    def _rollout_of(self, member: Member) -> Rollout | None:
-        return None if member.instance.outdated else self.rollouts.get(member.instance.owner)
-
-    def plan(self) -> GroupPlan:
+    def plan(self, *, admit: int, beside: int, revoke: int) -> GroupPlan:
         return GroupPlan(
             target=self.target,
             running=self.running,
             in_flight=self.in_flight,
             held=len(self.held),
             live=self.live,
-            admit=self.admit,
-            revoke=self.revoke,
+            admit=admit,
+            revoke=revoke,
             paired=self.paired,
-            beside=self.beside,
+            beside=beside,
         )
+
+
+class Places:
+    """Who has a place in a group. Copied for each decision, since a decision gives places away."""
+
+    __slots__ = ("admitted", "beside", "rollouts", "taken", "target")
+
+    def __init__(self) -> None:
+        self.rollouts = NONE
+        self.target = 0
+        self.taken = 0
+        """Instances that have a place, pairs not taken together, with those to which this decision gives one."""
+        self.admitted = self.beside = 0
+        """Instances that this decision gave a place, and those of them that stand beside an outdated one."""
+
+    def copy(self) -> Places:
+        """Places of its own for one decision."""
+        other = Places()
+        other.target, other.taken, other.admitted, other.beside = self.target, self.taken, self.admitted, self.beside
+        if self.rollouts:
+            other.rollouts = {owner: rollout.copy() for owner, rollout in self.rollouts.items()}
+        return other
+
+    @property
+    def fewest(self) -> int:
+        """The fewest places in which all that has one now could stand: every pair that can be is one."""
+        return self.taken - sum(rollout.pairs for rollout in self.rollouts.values()) if self.rollouts else self.taken
+
+    def has_place_for(self, member: Member) -> bool:
+        """Whether an instance that has no place can get one. Beside an outdated one it needs none of its own, but has
+        to be within the target when those are gone: running surplus is not made anew."""
+        rollout = self._rollout_of(member)
+        if rollout is None:
+            return self.taken < self.target
+        lasting = self.taken - sum(rollout.outdated for rollout in self.rollouts.values())
+        return self.fewest < self.target or (rollout.newest < rollout.outdated and lasting < self.target)
+
+    def admit(self, member: Member) -> None:
+        """Give a place to an instance that is admitted."""
+        self.admitted += 1
+        self.beside += self.taken >= self.target
+        self.seat(member)
+
+    def seat(self, member: Member) -> None:
+        """Give a place to an instance that has none."""
+        rollout = self._rollout_of(member)
+        self.taken += 1
+        if rollout is not None:
+            rollout.newest += 1
+
+    def keeps(self, member: Member) -> bool:
+        """Whether the place that an instance has is within the target, or needs none of its own."""
+        rollout = self._rollout_of(member)
+        return self.fewest <= self.target or (rollout is not None and rollout.newest <= rollout.outdated)
+
+    def _rollout_of(self, member: Member) -> Rollout | None:
+        return None if member.instance.outdated else self.rollouts.get(member.instance.owner)

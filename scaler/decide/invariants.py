@@ -1,6 +1,6 @@
-"""What must hold of every plan, whatever the snapshot: section 6 of the contract as far as one pass can show it.
+"""What must hold of every decision, whatever the world: section 6 of the contract as far as one decision shows it.
 
-The simulation, the tests and a debug build ask after each plan. Must not decide anything or repair a plan: it only says
+The simulation and the tests ask after each decision. Must not decide anything or repair a plan: it only says
 what is wrong with it, in words, so that a violation reads like a bug report.
 """
 
@@ -15,23 +15,67 @@ from scaler.decide.world import (
     Action,
     Admit,
     Complete,
+    Decision,
     Evict,
     Instance,
     Plan,
     Policy,
     Revoke,
+    Service,
     SlotAction,
-    Snapshot,
     State,
+    World,
 )
 
 _UP = (State.RUNNING, State.STARTING)
 _OUT = (*_UP, State.ADMITTED, State.BROKEN)
 
 
-def violations(snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
-    """Every broken promise of `plan`, decided on `snapshot`, each with its name in front; empty when all hold."""
-    return (*_verdicts(snapshot, plan), *_actions(snapshot, plan), *_target(snapshot, plan), *_slots(snapshot, plan))
+def violations(world: World, decision: Decision) -> tuple[str, ...]:
+    """Every broken promise of a decision, each with its name in front; empty when all hold."""
+    found: list[str] = []
+    for service, plan in zip(world.services, decision.plans, strict=True):
+        found += _of_service(service, plan, world.policy)
+    names = {str(service.key): service for service in world.services}
+    for service, plan in zip(world.services, decision.plans, strict=True):
+        if any(isinstance(action, Evict) for action in plan.actions):
+            found += _evictions(service, plan, names)
+    return tuple(found)
+
+
+def _of_service(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
+    if plan.key != service.key:
+        yield f"S5: the plan of {plan.key} stands where that of {service.key} should"
+    if service.assumed and plan.actions:
+        yield f"S6: {service.key} is acted on although writes for it are under way"
+    yield from _verdicts(service, plan)
+    yield from _actions(service, plan, policy)
+    yield from _target(service, plan)
+    yield from _slots(service, plan)
+
+
+def _evictions(service: Service, plan: Plan, names: dict[str, Service]) -> Iterator[str]:
+    """S3, S11: only what is bound, beyond the minimum of its group, and for a service that does not run its own."""
+    instances = {instance.uid: instance for instance in service.instances}
+    smallest = service.rule.smallest if service.rule else None
+    bound = Counter(i.group for i in service.instances if i.bound and not i.owner_deleting)
+    evicted = Counter[str | None]()
+    for action in plan.actions:
+        if not isinstance(action, Evict):
+            continue
+        instance = instances.get(action.uid)
+        if instance is None or not instance.bound:
+            yield f"S3: {action.uid} is evicted though nothing of it is bound"
+            continue
+        evicted[instance.group] += 1
+        if action.beneficiary not in names:
+            yield f"S11: {instance.name} is evicted for {action.beneficiary}, which does not exist"
+        if not service.options.preemptable and action.beneficiary != str(service.key):
+            yield f"S11: {instance.name} is evicted for {action.beneficiary} though its rule protects it"
+    for group, number in evicted.items():
+        least = smallest.of(group or "") if smallest else 0
+        if bound[group] - number < min(bound[group], least):
+            yield f"S3: {number} of {bound[group]} bound instances of {group} are evicted, the minimum is {least}"
 
 
 def _most_pairs(instances: list[Instance], states: dict[str, State]) -> int:
@@ -41,24 +85,24 @@ def _most_pairs(instances: list[Instance], states: dict[str, State]) -> int:
     return (outdated & newest).total()
 
 
-def _verdicts(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+def _verdicts(service: Service, plan: Plan) -> Iterator[str]:
     """L2: one current reason for every instance, none for anybody else."""
-    expected = Counter(instance.uid for instance in snapshot.instances)
+    expected = Counter(instance.uid for instance in service.instances)
     given = Counter(verdict.uid for verdict in plan.verdicts)
     for uid in expected.keys() | given.keys():
         if expected[uid] != given[uid]:
             yield f"L2: {given[uid]} verdicts for {expected[uid]} instances of uid {uid}"
 
 
-def _actions(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    instances = {instance.uid: instance for instance in snapshot.instances}
+def _actions(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
+    instances = {instance.uid: instance for instance in service.instances}
     for uid, times in Counter(action.uid for action in plan.actions).items():
         if times > 1:
             yield f"S2: {times} actions for {uid}, an instance is admitted or revoked whole"
     moves = [action for action in plan.actions if isinstance(action, SlotAction)]
-    if moves and snapshot.key.rule and snapshot.rule is None:
+    if moves and service.key.rule and service.rule is None:
         yield f"S4: {len(moves)} actions though no valid rule was ever seen"
-    if moves and snapshot.key.rule and snapshot.options.paused:
+    if moves and service.key.rule and service.options.paused:
         yield f"S4: {len(moves)} actions though the rule is paused"
     for action in plan.actions:
         instance = instances.get(action.uid)
@@ -67,9 +111,9 @@ def _actions(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         elif instance.label_problem:
             yield f"S8: {type(action).__name__} of {instance.name}, not ours to touch: {instance.label_problem}"
         else:
-            yield from _action(instance, action, snapshot.policy)
+            yield from _action(instance, action, policy)
             if not instance.made_by_us:
-                yield from _made_by_others(instance, action, snapshot.key.rule)
+                yield from _made_by_others(instance, action, service.key.rule)
 
 
 def _action(instance: Instance, action: Action, policy: Policy) -> Iterator[str]:
@@ -117,29 +161,28 @@ def _removal(instance: Instance, removal: Remove) -> Iterator[str]:
         yield f"S3: {', '.join(removal.pods) or 'the PodGroup'} of {instance.name} is removed though it may be running"
 
 
-def _target(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+def _target(service: Service, plan: Plan) -> Iterator[str]:
     """The target is a ratio of the rule, and `complete` says no more than the counts do."""
-    if snapshot.rule is None:
+    if service.rule is None:
         return
-    ratio = snapshot.rule.ratios[plan.target_index]
+    ratio = service.rule.ratios[plan.target_index]
     if any(number != ratio.of(name) for name, number in plan.target.items()):
         yield f"S5: target {plan.target} is not ratio {plan.target_index} of the rule"
-    short = [name for name in snapshot.rule.groups if plan.groups[name].running < plan.groups[name].target]
+    short = [name for name in service.rule.groups if plan.groups[name].running < plan.groups[name].target]
     if plan.complete and short:
         yield f"L1: complete though {', '.join(short)} runs fewer than the target"
     if not plan.complete and not short:
         yield "L1: not complete though every group runs its target"
 
 
-def _slots(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+def _slots(service: Service, plan: Plan) -> Iterator[str]:
     """S1: no admission takes a group above its target, pairs of revisions counted once; S6: none is taken back in the
     same breath."""
     states = {verdict.uid: verdict.state for verdict in plan.verdicts}
     states |= {action.uid: State.ADMITTED for action in plan.actions if isinstance(action, Admit)}
-    groups = {instance.uid: instance.group for instance in snapshot.instances}
+    groups = {instance.uid: instance.group for instance in service.instances}
     admitted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Admit))
-    evicted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Evict))
-    for name, group in plan.groups.items() if snapshot.key.rule else ():
+    for name, group in plan.groups.items() if service.key.rule else ():
         if admitted[name] != group.admit:
             yield f"S5: {name} says {group.admit} admissions, its actions are {admitted[name]}"
         more = group.admit - group.beside
@@ -148,12 +191,8 @@ def _slots(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
                 f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {more} more: "
                 f"above its target {group.target}"
             )
-        pairs = _most_pairs([one for one in snapshot.instances if one.group == name], states)
+        pairs = _most_pairs([one for one in service.instances if one.group == name], states)
         if group.paired + group.beside > pairs:
             yield f"S1: {name} counts {group.paired + group.beside} pairs of revisions, {pairs} are possible"
         if more and group.revoke:
             yield f"S6: {name} admits {group.admit} and revocations {group.revoke} in one plan"
-        if evicted[name] and group.running - evicted[name] < group.target:
-            yield f"S3: {evicted[name]} of {group.running} that run in {name} are evicted, the target is {group.target}"
-        if group.revoke > max(0, group.running + group.in_flight - group.target):
-            yield f"S1: {name} gives back {group.revoke}, more than its surplus"

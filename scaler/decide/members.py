@@ -1,4 +1,4 @@
-"""The planner's working value, an instance with its state; the order of instances, and what bars one by itself."""
+"""One instance on its way through a decision, the order of instances, and what bars one by itself."""
 
 from __future__ import annotations
 
@@ -9,11 +9,34 @@ from functools import lru_cache
 import msgspec
 
 from scaler.decide.life import LifeAction
-from scaler.decide.world import Instance, InstanceMemory, Policy, Reason, RestartBudget, State
+from scaler.decide.lifecycle import next_step
+from scaler.decide.nodes import PodRequests
+from scaler.decide.state import (
+    counts_as_running,
+    is_in_flight,
+    is_of_no_use,
+    observe_bound,
+    observe_restarts,
+    observe_state,
+    runs_undisturbed,
+    state_of,
+)
+from scaler.decide.world import (
+    Instance,
+    InstanceMemory,
+    Policy,
+    Reason,
+    RestartBudget,
+    Service,
+    State,
+    Turns,
+)
+
+Order = tuple[bool, float, tuple[tuple[int, int, str], ...], str]
 
 
-class Member(msgspec.Struct):
-    """One instance on its way through the planner: what was seen, and what was decided."""
+class Member(msgspec.Struct, frozen=True, eq=False):
+    """One instance with its state. `memory` is what is remembered after this look."""
 
     instance: Instance
     memory: InstanceMemory
@@ -21,11 +44,44 @@ class Member(msgspec.Struct):
     running: bool = False
     in_flight: bool = False
     step: LifeAction | None = None
-    """What its own life asks for in this pass; then nothing else is done about it."""
-    reason: Reason | None = None
-    """Set when this pass moves it; otherwise plan.verdicts finds the reason."""
-    stays: Reason | None = None
-    """Set when it is its turn to be moved and it cannot be: what is said of it where it stays."""
+    """What its own life asks for now; then nothing else is done about it."""
+
+    @property
+    def uid(self) -> str:
+        return self.instance.uid
+
+    @property
+    def has_slot(self) -> bool:
+        return self.running or self.in_flight
+
+    @property
+    def in_hands(self) -> bool:
+        """Admitted and nothing of it bound: the scheduler may bind it at any moment."""
+        return self.state is State.ADMITTED and not self.instance.bound
+
+    @property
+    def in_part(self) -> bool:
+        """Some pods of it are bound, and others are with the scheduler or will be at once."""
+        i = self.instance
+        return self.has_slot and 0 < i.bound < i.expected and not i.more_to_come
+
+    @property
+    def unbound(self) -> PodRequests:
+        """What its pods ask for that are still to be bound."""
+        return self.instance.unbound
+
+
+def look_at(instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy) -> Member:
+    """The instance with its state, and what is to be remembered of it."""
+    step = next_step(instance, now)
+    if runs_undisturbed(instance, remembered):
+        return Member(instance, remembered, State.RUNNING, running=True, step=step)
+    memory = observe_bound(instance, observe_restarts(instance, remembered, now), now)
+    state = state_of(instance, memory, now, policy)
+    memory = observe_state(instance, state, memory, now, policy)
+    running = counts_as_running(instance, state, service.options.counts_from)
+    in_flight = not running and is_in_flight(state, memory, now, policy)
+    return Member(instance, memory, state, running, in_flight, step)
 
 
 @lru_cache(maxsize=65536)
@@ -34,12 +90,23 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name))
 
 
+def age(member: Member) -> Order:
+    """Outdated revisions last; oldest job first, then natural name order, then uid: a total order, so that every
+    decision is reproducible."""
+    i = member.instance
+    return i.outdated, i.created, natural(i.name), i.uid
+
+
 def in_order(members: Iterable[Member]) -> list[Member]:
-    """Outdated revisions last; oldest job first, then natural name order, then uid: a total order, so that every plan
-    is reproducible."""
-    return sorted(
-        members, key=lambda m: (m.instance.outdated, m.instance.created, natural(m.instance.name), m.instance.uid)
-    )
+    return sorted(members, key=age)
+
+
+def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
+    """First those that have not had their turn, and those in the scheduler's hands before those that are held; one
+    whose old pods are still terminating last."""
+    memory = member.memory
+    terminating = member.state is State.TERMINATING
+    return memory.turn_over, memory.turns is not Turns.NONE, terminating, not member.in_hands, age(member)
 
 
 def newest_admission_first(members: Iterable[Member]) -> list[Member]:
@@ -64,9 +131,39 @@ def why_not_admissible(member: Member, now: float) -> Reason | None:
     return None
 
 
-def can_be_released(member: Member) -> bool:
+def is_candidate(member: Member, now: float, policy: Policy) -> bool:
+    """Whether it may be chosen: it is held, in the scheduler's hands, or its room is to come while its old pods end."""
+    if member.step is not None or why_not_admissible(member, now) is not None:
+        return False
+    if member.state is State.TERMINATING:
+        return not member.instance.owner_deleting and is_to_come(member, now, policy)
+    return member.state is State.HELD or member.in_hands
+
+
+def is_to_come(member: Member, now: float, policy: Policy) -> bool:
+    """Whether the room of its terminating pods still counts."""
+    return member.instance.ends_by > 0 and now < member.instance.ends_by + policy.due_back
+
+
+def is_made(member: Member) -> bool:
     """Whether admitting it would do anything now: pods that others make have to exist first."""
-    return member.instance.made_by_us or member.instance.gated > 0
+    i = member.instance
+    return i.made_by_us or i.gated > 0 or member.in_hands
+
+
+def is_incomplete(member: Member, now: float, policy: Policy) -> bool:
+    """Has live pods, and something to create or release. One whose old pod is still terminating has to wait for it, one
+    whose job was spoilt meanwhile until that is mended. What others make can be released, never made."""
+    i = member.instance
+    has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
+    lacks = i.gated > 0 or i.misplaced or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
+    return has_pods and lacks and not i.faults and not is_of_no_use(i, member.memory, now, policy)
+
+
+def may_be_revoked(instance: Instance, policy: Policy) -> bool:
+    """Whether its admission can be taken back: nothing is bound, something would hold it again, and it leaves enough
+    restarts for faults."""
+    return policy.revoke and not (instance.bound or instance.unheld) and affords_revoke(instance, policy)
 
 
 def affords_revoke(instance: Instance, policy: Policy) -> bool:

@@ -1,6 +1,6 @@
 """What pods need and what nodes have: frozen values only.
 
-A `PodRequest` is what one pod asks for, a `Capacity` is all nodes at one moment, alike nodes counted together. Amounts are
+A `PodRequest` is what one pod asks for, `Nodes` are all nodes at one moment. Amounts are
 whole numbers: cpu in millicores, memory in bytes, everything else in units; the resource `pods` is always asked for.
 Where something of a pod is not understood, it counts as fitting: holding back what a scheduler would have bound is
 worse than a pod that waits. Must not know of services, ratios or instances.
@@ -15,6 +15,7 @@ from math import gcd
 import msgspec
 
 PODS = "pods"
+Amounts = tuple[int, ...]
 NODE_NAME = "metadata.name"
 """The only field that a node selector term may name; treated as a label of that name."""
 OTHER = "*"
@@ -48,7 +49,7 @@ class Taint(msgspec.Struct, frozen=True, order=True):
 
 
 class Where(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """Which nodes a pod may run on. Equal ones should be one object: candidate kinds are found once for each."""
+    """Which nodes a pod may run on. Equal ones should be one object: candidate classes are found once for each."""
 
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[tuple[Requirement, ...], ...] = ()
@@ -77,34 +78,42 @@ class NodeClass(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     taints: tuple[Taint, ...] = ()
 
 
-class Room(msgspec.Struct, frozen=True, order=True):
-    """So many nodes that are alike in everything that matters. Amounts are aligned with `Capacity.resources`."""
+class Node(msgspec.Struct, frozen=True):
+    """One node at one moment. Amounts are aligned with `Nodes.resources`."""
 
-    kind: NodeClass
-    allocatable: tuple[int, ...]
+    name: str
+    node_class: NodeClass
+    allocatable: Amounts
     """Of an empty node, faulty chips included."""
-    free: tuple[int, ...]
-    """Allocatable, less the requests of all bound unfinished pods and faulty chips; may be negative. Means nothing
-    where the node is not schedulable."""
-    due_back: tuple[int, ...] = ()
-    """What comes back by itself: room of terminating pods, and all room of a node that is not schedulable now."""
-    schedulable: bool = True
-    """Ready and not cordoned."""
+    free: Amounts
+    """Allocatable, less faulty chips and the requests of all bound pods that have not ended, terminating ones
+    included; may be negative."""
+    ending: tuple[tuple[float, Amounts], ...] = ()
+    """Of its terminating pods: when they should be gone (their grace period included), and what they take."""
+    ready: bool = True
+    """Ready, and not reported as faulty as a whole."""
+    cordoned: bool = False
+    since: float = 0.0
+    """Since when it has been schedulable, or not, as far as we saw."""
     passing: tuple[Taint, ...] = ()
     """Taints of a condition that will pass (memory pressure, ...): they repel as long as they last."""
-    count: int = 1
+
+    @property
+    def schedulable(self) -> bool:
+        return self.ready and not self.cordoned
 
 
-class Capacity(msgspec.Struct, frozen=True):
-    """All nodes at one moment, as far as the needs that it was made for can tell them apart."""
+class Nodes(msgspec.Struct, frozen=True):
+    """All nodes at one moment, sorted by name, as far as the pod requests that they were made for tell them apart."""
 
     resources: tuple[str, ...] = (PODS,)
     """In the order in which they get scarce: devices first."""
-    rooms: tuple[Room, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    """One that is as it was is the same object."""
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What a set of needs can tell nodes apart by: the more it says, the more kinds and amounts of room there are."""
+    """What a set of needs can tell nodes apart by: the more it says, the more classes and amounts of room there are."""
 
     resources: tuple[str, ...] = (PODS,)
     grains: tuple[int, ...] = (1,)
@@ -112,8 +121,8 @@ class Terms(msgspec.Struct, frozen=True):
     labels: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
     """Label keys that are asked for, with the values that are; None where the value is compared as a number."""
 
-    def kind(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> NodeClass:
-        """The kind of a node; `labels` are to hold its name under `NODE_NAME`."""
+    def node_class(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> NodeClass:
+        """The class of a node; `labels` are to hold its name under `NODE_NAME`."""
         seen = []
         for key, named in self.labels:
             value = labels.get(key)
@@ -163,11 +172,11 @@ def _scarcity(resource: str) -> tuple[int, str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def accepts(where: Where, kind: NodeClass) -> bool:
-    """Whether nodes of this kind take such pods at all, whatever is free on them now."""
-    labels = dict(kind.labels)
+def accepts(where: Where, node_class: NodeClass) -> bool:
+    """Whether nodes of this class take such pods at all, whatever is free on them now."""
+    labels = dict(node_class.labels)
     selected = all(labels.get(key) == value for key, value in where.selector)
-    return selected and _affine(where, labels) and tolerates(where, kind.taints)
+    return selected and _affine(where, labels) and tolerates(where, node_class.taints)
 
 
 def _affine(where: Where, labels: Mapping[str, str]) -> bool:

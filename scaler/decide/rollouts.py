@@ -29,6 +29,13 @@ class Rollout:
         self.wanted = 0
         """Instances that the owner is told to have; 0 = not known."""
 
+    def copy(self) -> Rollout:
+        """One to count on with."""
+        other = Rollout()
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
     @property
     def pairs(self) -> int:
         return min(self.outdated, self.newest)

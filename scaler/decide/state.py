@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scaler.decide.world import Instance, InstanceMemory, Memory, Policy, State
+from scaler.decide.world import Instance, InstanceMemory, Memory, Policy, ServiceKey, ServiceMemory, State, Turns
 from scaler.rules.rule import CountsFrom
 
 NEVER_SEEN = InstanceMemory()
@@ -22,17 +22,31 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
     healthy = not (i.terminating or i.crashing or i.faulty) and not is_unstable(memory, now, policy)
     if i.running == i.pods == i.expected and healthy:
         return State.RUNNING
-    if i.bound and (i.ended or has_lost_pods(i, memory) or not healthy):
+    if i.bound and (i.ended or not healthy or lacks_pods(i, now, policy) or is_of_no_use(i, memory, now, policy)):
         return State.BROKEN
     if i.bound == i.pods == i.expected:
         return State.STARTING
     return State.ADMITTED
 
 
-def has_lost_pods(instance: Instance, memory: InstanceMemory) -> bool:
-    """Whether pods are missing that were there. Others may make the rest only when the first ones run (a
-    LeaderWorkerSet's workers after a leader that loads its model): those are still to come."""
-    return instance.pods < instance.expected and (instance.made_by_us or memory.whole)
+def lacks_pods(instance: Instance, now: float, policy: Policy) -> bool:
+    """Whether pods are missing that should be there. What others make may take them a moment; an owner that waits for
+    the first pods to be ready takes as long as those take."""
+    if instance.pods >= instance.expected:
+        return False
+    return instance.made_by_us or not (instance.more_to_come or now < makes_until(instance, policy))
+
+
+def makes_until(instance: Instance, policy: Policy) -> float:
+    """When an owner has had its time to make the rest of an instance."""
+    return instance.newest + policy.minimum_timeout
+
+
+def is_of_no_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
+    """Whether it is bound in part and its turn has ended, or was bound for too long without running."""
+    if 0 < instance.bound < instance.expected and memory.turn_over:
+        return True
+    return memory.bound_since > 0 and now - memory.bound_since >= policy.start_timeout
 
 
 def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
@@ -42,8 +56,8 @@ def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
         i.ready == i.running == i.pods == i.expected > 0
         and i.restarts == memory.restarts
         and not (i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished)
-        and not (memory.restarted_at or memory.broken_since or memory.revoked or memory.refused)
-        and (i.made_by_us or memory.whole)
+        and memory.ran
+        and not (memory.restarted_at or memory.broken_since or memory.bound_since)
     )
 
 
@@ -74,29 +88,64 @@ def observe_restarts(instance: Instance, memory: InstanceMemory, now: float) -> 
     return msgspec.structs.replace(memory, restarts=instance.restarts, restarted_at=restarted_at)
 
 
-def observe_state(instance: Instance, state: State, memory: InstanceMemory, now: float) -> InstanceMemory:
-    """Keep first-seen times: since when it is broken; what was held against an instance ends when it has pods again."""
+def observe_bound(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
+    """Since when all its pods have been bound, or as many as its owner makes before the first are ready, and not all
+    run."""
+    i = instance
+    waits = i.bound > 0 and i.bound == i.pods > i.running and (i.pods == i.expected or i.more_to_come)
+    since = (memory.bound_since or now) if waits else 0.0
+    return memory if since == memory.bound_since else msgspec.structs.replace(memory, bound_since=since)
+
+
+def observe_state(
+    instance: Instance, state: State, memory: InstanceMemory, now: float, policy: Policy
+) -> InstanceMemory:
+    """Keep first-seen times: since when it is broken; what was held against an instance ends when it runs."""
+    if state is State.RUNNING:
+        after = InstanceMemory(restarts=memory.restarts, ran=True)
+        return memory if after == memory else after
     broken_since = (memory.broken_since or now) if state is State.BROKEN else 0.0
-    has_pods = state not in (State.HELD, State.TERMINATING)
-    forgets = has_pods and bool(memory.revoked or memory.refused)
-    whole = not instance.made_by_us and has_pods and (memory.whole or instance.pods == instance.expected)
-    if broken_since == memory.broken_since and whole == memory.whole and not forgets:
-        return memory
-    if forgets:
-        return InstanceMemory(broken_since, memory.restarts, memory.restarted_at, whole=whole)
-    return msgspec.structs.replace(memory, broken_since=broken_since, whole=whole)
+    turns = memory.turns
+    if state is State.BROKEN and _was_never_of_use(instance, memory, now, policy):
+        turns = Turns.FOR_GOOD
+    released = state not in (State.HELD, State.TERMINATING, State.FINISHED)
+    after = msgspec.structs.replace(
+        memory,
+        broken_since=broken_since,
+        turns=turns,
+        ran=memory.ran and (released or instance.pods > 0),
+        turn_over=memory.turn_over and state is not State.STARTING,
+        revoked="" if released else memory.revoked,
+        refused="" if released else memory.refused,
+        refused_times=0 if released else memory.refused_times,
+        refused_until=0.0 if released else memory.refused_until,
+        preempted_for=memory.preempted_for if state is State.TERMINATING else "",
+    )
+    return memory if after == memory else after
+
+
+def _was_never_of_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
+    """It had its turn: nobody is evicted for it again."""
+    if is_of_no_use(instance, memory, now, policy):
+        return True
+    lost_slot = memory.broken_since > 0 and now - memory.broken_since >= policy.broken_grace
+    return lost_slot and not memory.ran
 
 
 FIRST_REFUSAL, LONGEST_REFUSAL = 1.0, 300.0
 """Seconds until a refused creation is tried again, doubled with each refusal up to the longest."""
 
 
-def refuse(memory: Memory, uid: str, words: str, *, now: float, generation: int) -> Memory:
-    """Remember that the API server refused to create an instance, and when to try it again."""
-    before = memory.instances.get(uid, NEVER_SEEN)
+def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float, generation: int) -> Memory:
+    """Remember that the API server refused to create an instance, and when to try it again. It had its turn."""
+    name = str(key)
+    service = memory.services.get(name, ServiceMemory())
+    before = service.instances.get(uid, NEVER_SEEN)
     times = before.refused_times + 1
     wait = min(FIRST_REFUSAL * 2.0 ** min(times - 1, 16), LONGEST_REFUSAL)
     after = msgspec.structs.replace(
-        before, refused=words, refused_until=now + wait, refused_times=times, refused_generation=generation
-    )
-    return Memory({**memory.instances, uid: after})
+        before, refused=words, refused_until=now + wait, refused_times=times, refused_generation=generation,
+        turns=Turns.FOR_GOOD,
+    )  # fmt: skip
+    changed = msgspec.structs.replace(service, instances={**service.instances, uid: after})
+    return msgspec.structs.replace(memory, services={**memory.services, name: changed})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from scaler.decide.draft import Draft, Why
 from scaler.decide.groups import Group
 from scaler.decide.members import Member, in_order, restart_reserve, why_not_admissible
-from scaler.decide.world import Instance, Note, Policy, Reason, Snapshot, State, Verdict, Warning
+from scaler.decide.world import Instance, Note, Policy, Reason, Service, State, Verdict, Warning
 from scaler.rules.rule import Rule
 
 _OF_STATE = {
@@ -17,57 +18,65 @@ _OF_STATE = {
     State.ADMITTED: Reason.WAITING_FOR_SCHEDULER,
 }
 
-_AFTERWARDS = {
-    Reason.WAITING_FOR_SCHEDULER: State.ADMITTED,
-    Reason.CREATE_REFUSED: State.HELD,
-    Reason.REVOKEED: State.HELD,
-}
-"""The state that an instance moved by this plan has once the plan took effect, or once it was refused again."""
+
+def verdicts(draft: Draft, now: float, policy: Policy) -> tuple[Verdict, ...]:
+    """One verdict per instance, in the order of the service."""
+    demand = draft.demand
+    rule = demand.service.rule
+    beyond = set(_beyond_largest(rule, draft)) if rule else set()
+    awaited = tuple(name for name, group in demand.groups.items() if group.running < group.target)
+    return tuple([_verdict(member, draft, awaited, member.uid in beyond, now, policy) for member in demand.members])
 
 
-def verdicts(snapshot: Snapshot, members: list[Member], groups: dict[str, Group]) -> tuple[Verdict, ...]:
-    """One verdict per instance, in the order of the snapshot."""
-    rule = snapshot.rule
-    beyond = set(_beyond_largest(rule, groups)) if rule else set()
-    awaited = tuple(name for name, group in groups.items() if group.running < group.target)
-    return tuple([_verdict(member, snapshot, awaited, member.instance.uid in beyond) for member in members])
-
-
-def _beyond_largest(rule: Rule, groups: dict[str, Group]) -> Iterator[str]:
+def _beyond_largest(rule: Rule, draft: Draft) -> Iterator[str]:
     """Uids of the instances that even the largest ratio has no place for: running ones last come, then held ones."""
-    for name, group in groups.items():
+    for name, group in draft.demand.groups.items():
         most = rule.largest.of(name)
         if len(group.members) <= most:
             continue
         running = [m for m in group.members if m.state is State.RUNNING]
         if len(running) - group.paired > most:
-            yield from (m.instance.uid for m in in_order(running)[most + group.paired :])
-        places = max(0, most - group.claimed)
-        if len(group.held) - group.admit > places:
-            held = in_order(m for m in group.held if m.reason is None and m.stays is None)
-            yield from (m.instance.uid for m in held[places:])
+            yield from (m.uid for m in in_order(running)[most + group.paired :])
+        places = max(0, most - draft.places(name).fewest)
+        held = [m for m in group.held if m.uid not in draft.admitted]
+        if len(held) > places:
+            held = in_order(m for m in held if m.uid not in draft.waits)
+            yield from (m.uid for m in held[places:])
 
 
-def _verdict(member: Member, snapshot: Snapshot, awaited: tuple[str, ...], beyond: bool) -> Verdict:
-    instance = member.instance
+def _verdict(
+    member: Member, draft: Draft, awaited: tuple[str, ...], beyond: bool, now: float, policy: Policy
+) -> Verdict:
+    instance, uid = member.instance, member.uid
+    if uid in draft.evicted:
+        return _said(instance, State.TERMINATING, (Reason.PREEMPTED, (draft.evicted[uid],)))
     if member.running and member.state is State.RUNNING and not (beyond or instance.label_problem):
-        return Verdict(instance.uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
-    if member.reason is not None:
-        state, reason = _AFTERWARDS[member.reason], member.reason
-    elif member.stays is not None:
-        words = _why_it_stays(instance, member.stays, snapshot.policy)
-        return Verdict(instance.uid, instance.name, instance.group, member.state, member.stays, (words,))
-    else:
-        state, reason = member.state, _reason(member, snapshot, beyond)
-    about = _about(reason, member, snapshot, awaited) if reason is not Reason.RUNNING else ()
-    return Verdict(instance.uid, instance.name, instance.group, state, reason, about)
+        return Verdict(uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
+    if uid in draft.admitted:
+        why = draft.admitted[uid]
+        return _said(instance, State.HELD if why[0] is Reason.CREATE_REFUSED else State.ADMITTED, why)
+    if uid in draft.revoked:
+        return _said(instance, State.HELD, draft.revoked[uid])
+    if uid in draft.stays:
+        return _said(instance, member.state, (draft.stays[uid][0], (_why_it_stays(instance, policy),)))
+    if member.state is State.HELD and uid in draft.waits:
+        return _said(instance, State.HELD, draft.waits[uid])
+    reason = _reason(member, draft.demand.service, beyond, now)
+    about = _about(reason, member, draft, awaited) if reason is not Reason.RUNNING else ()
+    return Verdict(uid, instance.name, instance.group, member.state, reason, about)
 
 
-def _reason(member: Member, snapshot: Snapshot, beyond: bool) -> Reason:
+def _said(instance: Instance, state: State, why: Why) -> Verdict:
+    return Verdict(instance.uid, instance.name, instance.group, state, *why)
+
+
+def _reason(member: Member, service: Service, beyond: bool, now: float) -> Reason:
     if member.instance.label_problem is Reason.NOT_SERVED:
         return Reason.NOT_SERVED
     if member.state is State.HELD:
-        return _held_reason(member, snapshot, beyond)
+        return _held_reason(member, service, beyond, now)
+    if member.state is State.TERMINATING and member.memory.preempted_for:
+        return Reason.PREEMPTED
     if member.state is State.RUNNING:
         if beyond:
             return Reason.SURPLUS_RUNNING
@@ -75,31 +84,32 @@ def _reason(member: Member, snapshot: Snapshot, beyond: bool) -> Reason:
     return _OF_STATE[member.state]
 
 
-def _held_reason(member: Member, snapshot: Snapshot, beyond: bool) -> Reason:
+def _held_reason(member: Member, service: Service, beyond: bool, now: float) -> Reason:
     """The first that applies: what no pass of time mends, what a person must undo, then what passes by itself."""
-    instance, rule = member.instance, snapshot.rule
+    instance, rule = member.instance, service.rule
     if instance.label_problem:
         return instance.label_problem
-    if not (instance.made_by_us or snapshot.key.rule):
+    if not (instance.made_by_us or service.key.rule):
         return Reason.NOT_SERVED
-    if rule is None and snapshot.key.rule:
-        invalid = snapshot.problem is not None and snapshot.problem.kind is Warning.RULE_INVALID
+    if rule is None and service.key.rule:
+        invalid = service.problem is not None and service.problem.kind is Warning.RULE_INVALID
         return Reason.RULE_INVALID if invalid else Reason.RULE_MISSING
     if rule is not None and instance.group not in rule.groups:
         return Reason.GROUP_UNKNOWN
-    if snapshot.options.paused:
+    if service.options.paused:
         return Reason.PAUSED
-    own = why_not_admissible(member, snapshot.now)
+    own = why_not_admissible(member, now)
     if own is not None:
         return own
     if beyond:
         return Reason.NOT_IN_RATIO
-    return Reason.REVOKEED if member.memory.revoked else Reason.WAITING_FOR_RATIO
+    return Reason.REVOKED if member.memory.revoked else Reason.WAITING_FOR_RATIO
 
 
-def _about(reason: Reason, member: Member, snapshot: Snapshot, awaited: tuple[str, ...]) -> tuple[str, ...]:
-    """What the reason refers to; plan.explain makes a sentence of it."""
-    instance, rule = member.instance, snapshot.rule
+def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...]) -> tuple[str, ...]:
+    """What the reason refers to; decide.explain makes a sentence of it."""
+    instance, service = member.instance, draft.demand.service
+    rule = service.rule
     match reason:
         case Reason.WAITING_FOR_RATIO:
             return awaited
@@ -110,27 +120,29 @@ def _about(reason: Reason, member: Member, snapshot: Snapshot, awaited: tuple[st
         case Reason.NAME_TAKEN:
             return (instance.name_taken,)
         case Reason.CREATE_REFUSED:
-            return (member.memory.refused,)
+            return (draft.of(member.uid).refused,)
         case Reason.JOB_INVALID:
             return instance.faults
-        case Reason.REVOKEED:
-            return (member.memory.revoked,)
+        case Reason.REVOKED:
+            return (draft.of(member.uid).revoked,)
+        case Reason.PREEMPTED:
+            return (member.memory.preempted_for,)
         case Reason.RULE_MISSING | Reason.RULE_INVALID:
-            return (snapshot.problem.message,) if snapshot.problem else ()
+            return (service.problem.message,) if service.problem else ()
         case _:
             return (instance.trouble,) if instance.trouble else ()
 
 
-def notes(snapshot: Snapshot, groups: dict[str, Group], unreachable: int) -> tuple[Note, ...]:
+def notes(service: Service, groups: dict[str, Group], unreachable: int) -> tuple[Note, ...]:
     """The warnings: about the rule, about ratios without enough jobs, about instances of another size."""
-    rule = snapshot.rule
+    rule = service.rule
     found: list[Note] = []
-    if snapshot.problem:
-        found.append(Note(snapshot.problem.kind, snapshot.problem.message))
-    found += [Note(warning, words, each.uid) for each in snapshot.instances for warning, words in each.warnings]
+    if service.problem:
+        found.append(Note(service.problem.kind, service.problem.message))
+    found += [Note(warning, words, each.uid) for each in service.instances for warning, words in each.warnings]
     found += [
         Note(Warning.JOB_INVALID, _fault_words(instance), instance.uid)
-        for instance in snapshot.instances
+        for instance in service.instances
         if instance.faults and instance.pods
     ]
     if rule is None:
@@ -140,18 +152,20 @@ def notes(snapshot: Snapshot, groups: dict[str, Group], unreachable: int) -> tup
     sizes = rule.largest.sizes
     found += [
         Note(Warning.INSTANCE_SIZE_MISMATCH, _size_words(instance, size), instance.uid)
-        for instance in snapshot.instances
+        for instance in service.instances
         if (size := sizes.get(instance.group or "", instance.expected)) != instance.expected
     ]
     return tuple(found)
 
 
-def _why_it_stays(instance: Instance, reason: Reason, policy: Policy) -> str:
+def _why_it_stays(instance: Instance, policy: Policy) -> str:
     budget = instance.budget
-    if reason is Reason.REVOKE_WOULD_COST_RESTARTS and budget is not None:
-        reserve = restart_reserve(budget, policy)
-        return f"{budget.used} of its {budget.limit} restarts are used, {reserve} are kept for faults"
-    return instance.trouble or "its pods do not exist yet: its PodGroup waits in the queue"
+    if instance.unheld:
+        return "nothing would hold its pods again"
+    if budget is None:
+        return "revocations are off"
+    reserve = restart_reserve(budget, policy)
+    return f"{budget.used} of its {budget.limit} restarts are used, {reserve} are kept for faults"
 
 
 def _fault_words(instance: Instance) -> str:

@@ -1,17 +1,17 @@
 """The vocabulary of the decision: frozen values only.
 
-A `Snapshot` goes in, a `Plan` and the next `Memory` come out. All of them serialise with msgspec.json, so a bug
-report, a test fixture and the input of `scaler explain` are the same file. Times are seconds since the epoch.
+A `World` goes in, a `Decision` comes out, with the next `Memory` in it. All of them serialise with msgspec.json, so a
+bug report, a test fixture and the input of `scaler explain` are the same file. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 import msgspec
 
 from scaler.decide.life import Life, LifeAction
-from scaler.decide.nodes import PodRequest, PodRequests
+from scaler.decide.nodes import Nodes, PodRequest, PodRequests
 from scaler.rules.rule import Rule, RuleOptions
 
 
@@ -42,14 +42,15 @@ class Reason(StrEnum):
     MINIMUM_INCOMPLETE = "MinimumIncomplete"
     MINIMUM_TOO_LARGE = "MinimumTooLarge"
     MINIMUM_NOT_SCHEDULED = "MinimumNotScheduled"
-    YIELDS_TO_MINIMUM = "YieldsToMinimum"
+    WAITING_FOR_ROOM = "WaitingForRoom"
     WAITING_FOR_CAPACITY = "WaitingForCapacity"
-    REVOKEED = "Revoked"
+    REVOKED = "Revoked"
     NAME_TAKEN = "NameTaken"
     CREATE_REFUSED = "CreateRefused"
     JOB_INVALID = "JobInvalid"
     PAUSED = "Paused"
     TERMINATING = "Terminating"
+    PREEMPTED = "Preempted"
     # admitted
     WAITING_FOR_SCHEDULER = "WaitingForScheduler"
     STARTING = "Starting"
@@ -166,6 +167,13 @@ class Instance(msgspec.Struct, frozen=True):
     """Instances that its owner is told to have (spec.replicas), those of a rollout's surge left out; 0 = not known."""
     unheld: int = 0
     """Pods that came without our gate: nothing holds them, and what is deleted of them comes again at once."""
+    more_to_come: bool = False
+    """Its owner makes the rest of its pods once the first ones are ready."""
+    newest: float = 0.0
+    """Creation of its newest pod that is not terminating; 0.0 without pods."""
+    ends_by: float = 0.0
+    """When the last of its terminating pods should be gone, its grace period included; 0.0 without any, -1.0 when one
+    of them is on a node that is not Ready: nobody can say then."""
     misplaced: bool = False
     """A released pod of it is in a PodGroup that it shares with other instances: that has to be mended."""
     budget: RestartBudget | None = None
@@ -180,29 +188,96 @@ class Instance(msgspec.Struct, frozen=True):
     """Where its bound pods are: the node's name, and what the pod asks for."""
 
 
+class Turns(IntEnum):
+    """Whether an instance has had its turn without having been bound: then nobody is evicted for it."""
+
+    NONE = 0
+    SINCE_LAST_BIND = 1
+    """No pod of anybody was bound since: the scheduler may have been away."""
+    FOR_GOOD = 2
+
+
 class InstanceMemory(msgspec.Struct, frozen=True):
-    """What must be remembered about an instance between passes, keyed by its uid. Lost at failover, by design."""
+    """What must be remembered about an instance between decisions, by its uid. Lost at failover, by design."""
 
     broken_since: float = 0.0
+    bound_since: float = 0.0
+    """Since when all its pods have been bound and not all run."""
     restarts: int = -1
     """Restart count seen last; -1 = never seen."""
     restarted_at: float = 0.0
     """When an increase of the restart count was first seen."""
+    ran: bool = False
+    """It ran since it was admitted."""
     revoked: str = ""
-    """Held since its admission was taken back; the value says for which group."""
+    """Held since its admission was revoked; the value says for whom."""
     refused: str = ""
     """The API server's words when its creation was refused; "" when it was not."""
     refused_until: float = 0.0
     refused_times: int = 0
     refused_generation: int = 0
-    whole: bool = False
-    """Of one that others make: all its pods were there since its admission, so what is missing now was lost."""
+    preempted_for: str = ""
+    """Evicted; the value names the service that needs its room."""
+    turn_since: float = 0.0
+    """Of a scale-up, or of one that is bound in part: since when it has been in the scheduler's hands."""
+    turn_over: bool = False
+    """It was not bound in its turn: other candidates go first, and what is bound of it is of no use."""
+    turns: Turns = Turns.NONE
+    failures: int = 0
+    """Turns of a scale-up that ended without a bind; since the last bind of anybody: `failures - counted`."""
+    counted: int = 0
+    backoff_until: float = 0.0
+    pardoned: bool = False
+    """A bind of anybody has set its clock back once already."""
+
+
+class ServiceMemory(msgspec.Struct, frozen=True):
+    """What must be remembered about a service, and about its instances."""
+
+    instances: dict[str, InstanceMemory] = {}
+    bound: int = 0
+    """Bound pods at the last look: any rise is progress."""
+    jobs: str = ""
+    """Fingerprint of what is read of its jobs and its rule: a change of it ends backoff."""
+    turn_since: float = 0.0
+    """Since when its minimum has been in the scheduler's hands without progress; 0.0 = it is not."""
+    made: bool | None = None
+    """Whether all chosen instances existed when last looked at in this turn; None = not looked at."""
+    failures: int = 0
+    """Turns of its minimum that ended; since the last bind of anybody: `failures - counted`."""
+    counted: int = 0
+    ended_at: float = 0.0
+    """When a turn of its minimum ended last, without progress since; 0.0 = none."""
+    backoff_until: float = 0.0
+    pardoned: bool = False
+    short_since: float = 0.0
+    """Since when something has been missing that its own running surplus would make room for."""
+    held_since: float = 0.0
+    """Since when its minimum has fitted nowhere; 0.0 = it is not so."""
+    probe_since: float = 0.0
+    """Since when its minimum is tried although it fits nowhere; 0.0 = it is not."""
+    probes: int = 0
+    """How often that was in vain."""
+    victims: tuple[str, ...] = ()
+    """Uids of what was evicted for it and is not gone yet."""
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """The successor of a plan is part of the next snapshot; after a failover it starts empty."""
+    """The successor of a decision is part of the next world; after a failover it starts empty."""
 
-    instances: dict[str, InstanceMemory] = {}
+    services: dict[str, ServiceMemory] = {}
+    """By service, as `str(ServiceKey)`."""
+    last_bind: float = 0.0
+    """`World.last_bind` at the last look."""
+
+
+class Preempt(StrEnum):
+    """Whose scale-ups a minimum may evict."""
+
+    HIGHER_PRIORITY = "higher-priority"
+    """Those of services of a lower priority than its own."""
+    EQUAL_OR_HIGHER = "equal-or-higher"
+    NEVER = "never"
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -210,17 +285,28 @@ class Policy(msgspec.Struct, frozen=True):
 
     broken_grace: float = 60.0
     stable_after: float = 30.0
+    start_timeout: float = 1800.0
+    """How long an instance may be bound without ever running before it is of no use."""
     revoke: bool = True
     restart_reserve: int = -1
-    """Restarts that a taking back never touches; -1 = half the limit, at least 2."""
+    """Restarts that a revocation never touches; -1 = half the limit, at least 2."""
     minimum_timeout: float = 30.0
-    """How long a smallest ratio that fits may stay unbound before it gives its place to others."""
+    """A turn: how long a reservation may make no progress."""
+    backoff: float = 30.0
+    backoff_max: float = 300.0
+    """The pause after a turn, doubled each time up to the longest; that is also the longest turn while the scheduler
+    binds nothing anywhere."""
+    due_back: float = 300.0
+    """How long room of ending pods and of absent nodes counts as to come."""
     fit_patience: float = 60.0
-    """How long one that does not fit is held before it is tried all the same, if room enough is there in all."""
+    """How long a minimum that fits nowhere is held before it is tried all the same."""
     trade_after: float = 90.0
-    """How long something must be missing before a running surplus instance is evicted for it."""
-    max_service_priority: int = 1_000_000_000
-    """The most that the annotation mind-cluster/service-priority is worth."""
+    """How long something must be missing before own running surplus is evicted for it."""
+    preempt: Preempt = Preempt.HIGHER_PRIORITY
+    honour_preemptable: bool = True
+    """Whether the annotation mind-cluster/preemptable: "false" protects a service."""
+    max_service_priority: int | None = None
+    """The most that the annotation mind-cluster/service-priority is worth; None = what the PriorityClass is worth."""
 
 
 class RuleProblem(msgspec.Struct, frozen=True):
@@ -231,21 +317,36 @@ class RuleProblem(msgspec.Struct, frozen=True):
     message: str
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """All that one service's decision depends on: the same snapshot gives the same plan, byte for byte."""
+class Service(msgspec.Struct, frozen=True):
+    """One service as the cluster shows it; unchanged ones are the same object in the next world."""
 
     key: ServiceKey
-    now: float
     instances: tuple[Instance, ...]
     rule: Rule | None = None
     """The rule in force; None when no valid one was ever seen (or key.rule is "")."""
     options: RuleOptions = RuleOptions()
     problem: RuleProblem | None = None
+    assumed: bool = False
+    """Writes for it are under way: its instances are as they will be, and nothing is done to it before it is seen."""
+
+
+class World(msgspec.Struct, frozen=True):
+    """All that a decision depends on: the same world gives the same decision, byte for byte."""
+
+    now: float
+    services: tuple[Service, ...]
+    """Of the controller's scope, at rest or not, sorted by key."""
+    nodes: Nodes | None = None
+    """Made for the pod requests of all services; None where each service decides alone."""
+    alone: str = ""
+    """Why each service decides alone; "" when they do not."""
+    last_bind: float = 0.0
+    """When a pod of anybody was last seen to become bound; 0.0 = never."""
     memory: Memory = Memory()
     policy: Policy = Policy()
     resource_versions: dict[str, str] = {}
     """Resource plural -> the resourceVersion up to which the cache had seen it."""
-    format: int = 1
+    format: int = 2
 
 
 class Admit(msgspec.Struct, frozen=True, tag="Admit", tag_field="action"):
@@ -267,9 +368,11 @@ class Revoke(msgspec.Struct, frozen=True, tag="Revoke", tag_field="action"):
 
 
 class Evict(msgspec.Struct, frozen=True, tag="Evict", tag_field="action"):
-    """Delete all pods of a running surplus instance, so that a missing one of another group can have its nodes."""
+    """Preemption: delete the pods of an instance of which some are bound, so that a missing minimum can start."""
 
     uid: str
+    beneficiary: str
+    """The service that needs the room, as `str(ServiceKey)`."""
 
 
 SlotAction = Admit | Complete | Revoke | Evict
@@ -325,40 +428,35 @@ class Plan(msgspec.Struct, frozen=True):
     verdicts: tuple[Verdict, ...]
     actions: tuple[Action, ...] = ()
     notes: tuple[Note, ...] = ()
+    serves: bool = False
+    """Every group runs at least its minimum."""
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """What the metrics say of one decision."""
+
+    serving: int = 0
+    """Services that run their minimum at least; of those that are weighed against each other."""
+    minimums_waiting: int = 0
+    scale_ups_waiting: int = 0
+    """Instances beyond a minimum that would start if there were room."""
+    in_backoff: int = 0
+    """Services whose minimum was not bound in its turn."""
+    probing: int = 0
+    revoked: int = 0
+    """Admissions that this decision takes back for lack of room or at the end of a turn."""
+    evicted: int = 0
+    idle: dict[str, int] = {}
+    """What the bound pods of services that do not serve hold to no use, by resource."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What to do about every service of a world."""
+
+    plans: tuple[Plan, ...]
+    """In the order of `World.services`; one that is as it was is the same object."""
+    memory: Memory
     recheck_at: float = 0.0
     """When time alone may change the decision; 0.0 = never."""
-
-
-class MinimumMemory(msgspec.Struct, frozen=True):
-    """What the arbiter remembers of a service that does not serve. Forgotten when it serves, lost at failover."""
-
-    admitted_since: float = 0.0
-    """Since when some of its smallest ratio has been admitted and no pod of it bound; 0.0 = it is not so."""
-    failures: int = 0
-    """Times that the scheduler bound none of it in time, since anything changed on the nodes that it may use."""
-    failed_at: float = 0.0
-    """When that happened last; it goes behind all others that did not fail, or not so lately."""
-    retry_at: float = 0.0
-    mark: int = 0
-    """Fingerprint of the nodes that it may use and of what was free on them, when it failed last."""
-    room: tuple[int, ...] = ()
-    """What was free on them in all, when it failed last."""
-    held_since: float = 0.0
-    """Since when it has been held because it does not fit; 0.0 = it is not so."""
-    probe_since: float = 0.0
-    """Since when it is tried although it does not fit; 0.0 = it is not."""
-    probes: int = 0
-    """How often that was in vain."""
-    short_since: float = 0.0
-    """Since when something has been missing that a trade would bring."""
-    evicted: str = ""
-    """Uid of the instance evicted last."""
-    begun: bool = False
-    """Some of it was put into the scheduler's hands, and what is left of it has been reserved ever since."""
-
-
-class ArbiterMemory(msgspec.Struct, frozen=True):
-    """The successor of an arbitration is part of the next one; after a failover it starts empty."""
-
-    minimums: dict[str, MinimumMemory] = {}
-    """By service, as `str(ServiceKey)`."""
+    tally: Tally | None = None
+    """None where each service decides alone."""

@@ -1,1 +1,1 @@
-"""From the cluster to one value: watch events in, a frozen Snapshot out. Decides nothing."""
+"""From the cluster to one value: watch events in, a frozen World out. Decides nothing."""

@@ -14,7 +14,7 @@ from itertools import chain
 import msgspec
 
 from scaler.decide.world import Instance, ServiceKey
-from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices
+from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices, no_clock
 from scaler.observe.config_maps import ConfigMapRecord
 from scaler.observe.faults import FaultData
 from scaler.observe.objects import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
@@ -33,10 +33,12 @@ OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 
 
 class Cache:
-    """The stores, and the indexes between them. `dirty` is called with every service that a change may concern."""
+    """The stores, and the indexes between them. `dirty` is called with every service that a change may concern, `now`
+    gives seconds since the epoch."""
 
-    def __init__(self, dirty: Callable[[ServiceKey], None]) -> None:
+    def __init__(self, dirty: Callable[[ServiceKey], None], now: Callable[[], float] = no_clock) -> None:
         self._dirty = dirty
+        self._now = now
         self.jobs: Store[JobRecord] = Store(self._on_job)
         self.volcano_jobs: Store[JobRecord] = Store(self._on_job)
         self.pods: Store[PodRecord] = Store(self._on_pod)
@@ -48,8 +50,10 @@ class Cache:
         self.faults = FaultData(self._on_faults)
         self.nodes: Store[NodeRecord] = Store(self._on_node)
         self.priorities: Store[PriorityRecord] = Store(self._on_priority)
-        self.capacity = CapacityIndex()
+        self.capacity = CapacityIndex(now)
         """What is free on the nodes."""
+        self.last_bind = 0.0
+        """When a pod of anybody was last seen to become bound; 0.0 = never."""
         self.on_room: Callable[[], None] = lambda: None
         """Called after each event that changed what is free."""
         self.owners = Owners(self._on_owner)
@@ -206,6 +210,8 @@ class Cache:
                 del self._services_by_rule[key.namespace, key.rule]
 
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        if new is not None and new.node and self._is_bind(old, new):
+            self.last_bind = self._now()
         if not _takes_the_same(old, new):
             self.capacity.pod_changed(_load(old), _load(new))
             self._tell_room()
@@ -217,6 +223,12 @@ class Cache:
                 self.mark(uid)
         if (old is not None and old.claim is not None) or (new is not None and new.claim is not None):
             self._on_claim(old, new)
+
+    def _is_bind(self, old: PodRecord | None, new: PodRecord) -> bool:
+        """Whether this pod with a node had none before. What the first list shows may have been there for long."""
+        if old is None or old.uid != new.uid:
+            return self.pods.version > 0
+        return not old.node
 
     def _on_claim(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """A pod that names a rule itself."""
@@ -360,10 +372,10 @@ def _takes_the_same(old: PodRecord | None, new: PodRecord | None) -> bool:
     if old is None or new is None:
         return (old or new).node == ""  # type: ignore[union-attr]  # a change has at least one side
     same = old.node == new.node and old.phase == new.phase
-    return same and old.terminating == new.terminating and old.requests == new.requests
+    return same and old.deletion == new.deletion and old.requests == new.requests
 
 
 def _load(record: PodRecord | None) -> PodLoad | None:
     if record is None or not record.node:
         return None
-    return PodLoad(record.node, record.requests, record.terminating, record.phase in ("Succeeded", "Failed"))
+    return PodLoad(record.node, record.requests, record.deletion, record.phase in ("Succeeded", "Failed"))

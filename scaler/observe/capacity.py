@@ -1,19 +1,31 @@
-"""What is free on the nodes, kept up to date event by event: alike nodes are counted together.
+"""What is free on the nodes, kept up to date event by event: one value for each node.
 
-Every event costs the same whatever the size of the cluster; only a change in what needs can tell nodes apart by looks
-at all nodes once. Holds no pods: what a pod asks for is told again when it goes. Must not raise on anything that a
-node or pod says, and must not decide.
+Every event costs the same whatever the size of the cluster; only a change in what pod requests can tell nodes apart by
+looks at all nodes once. Holds no pods: what a pod asks for is given again when it goes. Must not raise on anything that
+a node or pod says, and must not decide.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from scaler.decide.nodes import NODE_NAME, REPELLING, Capacity, NodeClass, PodRequest, Room, Taint, Terms, terms_of
+from scaler.decide.nodes import (
+    NODE_NAME,
+    REPELLING,
+    Amounts,
+    Node,
+    NodeClass,
+    Nodes,
+    PodRequest,
+    Taint,
+    Terms,
+    terms_of,
+)
 from scaler.workloads.needs import Requests
 
 SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})
@@ -46,7 +58,8 @@ class PodLoad(msgspec.Struct, frozen=True, gc=False):
 
     node: str
     requests: Requests
-    terminating: bool = False
+    deletion: float = 0.0
+    """When it should be gone, its grace period included; 0.0 = it is not terminating."""
     ended: bool = False
     """Phase Succeeded or Failed: it takes nothing any more."""
 
@@ -60,98 +73,100 @@ def faulty_devices(chips: Iterable[str]) -> dict[str, int]:
 class _Home(msgspec.Struct, frozen=True, gc=False):
     """What of a node its pods do not change."""
 
-    kind: NodeClass
-    allocatable: tuple[int, ...]
+    node_class: NodeClass
+    allocatable: Amounts
     have: Mapping[str, int]
     """Allocatable, less faulty devices."""
-    schedulable: bool
+    ready: bool
+    cordoned: bool
     passing: tuple[Taint, ...]
 
 
 class _Entry:
-    """One node and what sits on it. `room` is where it is counted now."""
+    """One node and what sits on it. `node` is the value that was made of it last."""
 
-    __slots__ = ("facts", "home", "leaving", "room", "used")
+    __slots__ = ("ending", "facts", "home", "node", "since", "used")
 
     def __init__(self) -> None:
         self.facts: NodeFacts | None = None
         self.home: _Home | None = None
+        self.since = 0.0
         self.used: dict[str, int] = {}
         """By all bound pods that have not ended, those that are terminating included."""
-        self.leaving: dict[str, int] = {}
-        """By the terminating ones of them."""
-        self.room: Room | None = None
+        self.ending: dict[float, dict[str, int]] = {}
+        """By the terminating ones of them, by when they should be gone."""
+        self.node: Node | None = None
+
+
+def no_clock() -> float:
+    """Where nobody cares since when something is as it is."""
+    return 0.0
 
 
 class CapacityIndex:
-    """Nodes by name and by room. Feed it every node and every pod, of whatever namespace."""
+    """Nodes by name. Feed it every node and every pod, of whatever namespace."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = no_clock) -> None:
+        """`now` gives seconds since the epoch."""
+        self._now = now
         self._entries: dict[str, _Entry] = {}
-        self._needs: frozenset[PodRequest] = frozenset()
+        self._requests: frozenset[PodRequest] = frozenset()
         self._terms = terms_of(())
-        self._kinds: dict[NodeClass, NodeClass] = {}
-        self._rooms: dict[Room, int] = {}
-        self._capacity: Capacity | None = None
+        self._classes: dict[NodeClass, NodeClass] = {}
+        self._names: list[str] = []
+        """Of the nodes that exist, sorted."""
+        self._nodes: Nodes | None = None
         self._overcommitted: dict[str, None] = {}
         self._touched: dict[str, None] = {}
-        """Nodes that are to be counted anew before anybody asks: a burst about one node counts it once."""
+        """Nodes that are to be looked at anew before the next answer: a burst about one node looks at it once."""
 
     def node_changed(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
         """The node has come, has become another, or has gone."""
         facts = new or old
-        if facts is None or old == new:
+        if facts is None:
             return
-        entry = self._entry(facts.name)
+        entry = self._entries.get(facts.name) if new is None else self._entry(facts.name)
+        if entry is None or entry.facts == new:
+            return
+        if new is not None and (entry.facts is None or _schedulable(entry.facts) != _schedulable(new)):
+            entry.since = self._now()
         entry.facts = new
         entry.home = self._home(new) if new is not None else None
         self._touched[facts.name] = None
 
     def pod_changed(self, old: PodLoad | None, new: PodLoad | None) -> None:
-        """The pod has come, has become another, or has gone; `old` is what was told of it last."""
+        """The pod has come, has become another, or has gone; `old` is what was given of it last."""
         if old == new:
             return
-        touched = [load.node for load in (old, new) if load is not None and load.node and not load.ended]
         for load, sign in ((old, -1), (new, 1)):
-            if load is not None and load.node in touched and not load.ended:
+            if load is not None and load.node and not load.ended:
                 self._load(self._entry(load.node), load, sign)
-        self._touched.update(dict.fromkeys(touched))
+                self._touched[load.node] = None
 
-    def capacity(self, needs: Collection[PodRequest]) -> Capacity:
-        """All nodes as far as these needs can tell them apart; the same value as long as nothing changes."""
-        self._recount()
-        wanted = frozenset(needs)
-        if wanted != self._needs:
-            self._needs = wanted
+    def nodes(self, requests: Collection[PodRequest]) -> Nodes:
+        """All nodes as far as these requests can tell them apart; the same value as long as nothing changes."""
+        wanted = requests if isinstance(requests, frozenset) else frozenset(requests)
+        if wanted != self._requests:
+            self._requests = wanted
             self._tell_apart_by(terms_of(wanted))
-        if self._capacity is None:
-            rooms = (msgspec.structs.replace(room, count=count) for room, count in self._rooms.items())
-            self._capacity = Capacity(self._terms.resources, tuple(sorted(rooms)))
-        return self._capacity
-
-    def home(self, node: str) -> Room | None:
-        """The room as one of which this node is counted, by itself; None for a node that is not known."""
-        self._recount()
-        entry = self._entries.get(node)
-        return entry.room if entry is not None else None
+        self._look_anew()
+        if self._nodes is None:
+            found = (self._entries[name].node for name in self._names)
+            self._nodes = Nodes(self._terms.resources, tuple(node for node in found if node is not None))
+        return self._nodes
 
     @property
     def is_stale(self) -> bool:
-        """Whether something may have changed since `capacity` was asked last."""
-        return self._capacity is None or bool(self._touched)
+        """Whether something may have changed since `nodes` was called last."""
+        return self._nodes is None or bool(self._touched)
 
     @property
     def problems(self) -> dict[str, str]:
         """Node name -> what does not add up there, in words."""
-        self._recount()
+        self._look_anew()
         found = {name: "; ".join(_exceeded(self._entries[name])) for name in self._overcommitted}
         unknown = (name for name, entry in self._entries.items() if entry.facts is None)
         return found | dict.fromkeys(unknown, "pods are bound to it, but there is no such node")
-
-    def _recount(self) -> None:
-        touched, self._touched = self._touched, {}
-        for name in touched:
-            self._count(name, self._entries[name])
 
     def _entry(self, name: str) -> _Entry:
         entry = self._entries.get(name)
@@ -163,63 +178,80 @@ class CapacityIndex:
         if terms == self._terms:
             return
         self._terms = terms
-        self._capacity = None
-        self._rooms.clear()
-        self._kinds.clear()
-        for name, entry in self._entries.items():
-            entry.room = None
+        self._nodes = None
+        self._classes.clear()
+        for entry in self._entries.values():
             entry.home = self._home(entry.facts) if entry.facts is not None else None
-            self._count(name, entry)
+        self._touched.update(dict.fromkeys(self._entries))
 
     @staticmethod
     def _load(entry: _Entry, load: PodLoad, sign: int) -> None:
         _add(entry.used, load.requests, sign)
-        if load.terminating:
-            _add(entry.leaving, load.requests, sign)
+        if load.deletion:
+            ending = entry.ending.setdefault(load.deletion, {})
+            _add(ending, load.requests, sign)
+            if not ending:
+                del entry.ending[load.deletion]
 
-    def _count(self, name: str, entry: _Entry) -> None:
-        """Count the node where it belongs now, and forget it when nothing is known of it."""
-        room = self._room(entry.home, entry) if entry.home is not None else None
-        if room is None and not entry.used:
+    def _look_anew(self) -> None:
+        touched, self._touched = self._touched, {}
+        for name in touched:
+            self._look_at(name, self._entries[name])
+
+    def _look_at(self, name: str, entry: _Entry) -> None:
+        """Make the node's value anew unless it is as it was, and forget a node of which nothing is known."""
+        node = self._node(name, entry, entry.home) if entry.home is not None else None
+        if node is None and not entry.used:
             del self._entries[name]
-        if room != entry.room:
-            self._move(entry.room, room)
-            entry.room = room
+        if node != entry.node:
+            self._nodes = None
+            if entry.node is None:
+                insort(self._names, name)
+            elif node is None:
+                self._names.remove(name)
+            entry.node = node
         if _exceeded(entry):
             self._overcommitted[name] = None
         else:
             self._overcommitted.pop(name, None)
 
-    def _move(self, old: Room | None, new: Room | None) -> None:
-        self._capacity = None
-        if old is not None:
-            self._rooms[old] -= 1
-            if not self._rooms[old]:
-                del self._rooms[old]
-        if new is not None:
-            self._rooms[new] = self._rooms.get(new, 0) + 1
-
     def _home(self, facts: NodeFacts) -> _Home:
         passing = tuple(taint for taint in facts.taints if taint.key.startswith(PASSING))
         stays = (taint for taint in facts.taints if taint not in passing)
-        kind = self._terms.kind({**facts.labels, NODE_NAME: facts.name}, stays)
+        node_class = self._terms.node_class({**facts.labels, NODE_NAME: facts.name}, stays)
         return _Home(
-            kind=self._kinds.setdefault(kind, kind),
+            node_class=self._classes.setdefault(node_class, node_class),
             allocatable=self._terms.whole(_when_well(facts)),
             have=_in_order(facts),
-            schedulable=facts.ready and not facts.unschedulable and not facts.unhealthy,
+            ready=facts.ready and not facts.unhealthy,
+            cordoned=facts.unschedulable,
             passing=tuple(sorted({t for t in passing if t.effect in REPELLING and t.key not in SAID_OTHERWISE})),
         )
 
-    def _room(self, home: _Home, entry: _Entry) -> Room:
-        free, due_back = [], []
-        for name, grain in zip(self._terms.resources, self._terms.grains, strict=True):
-            left = home.have.get(name, 0) - entry.used.get(name, 0)
-            soon = (left + entry.leaving.get(name, 0)) // grain * grain
-            now = left // grain * grain if home.schedulable else 0
-            free.append(now)
-            due_back.append(soon - now)
-        return Room(home.kind, home.allocatable, tuple(free), tuple(due_back), home.schedulable, home.passing)
+    def _node(self, name: str, entry: _Entry, home: _Home) -> Node:
+        """Amounts are rounded down to whole grains, which loses nothing, unless amounts are still to be added up."""
+        resources = self._terms.resources
+        left = tuple(home.have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources)
+        if not entry.ending:
+            left = tuple(amount // grain * grain for amount, grain in zip(left, self._terms.grains, strict=True))
+        return Node(
+            name=name,
+            node_class=home.node_class,
+            allocatable=home.allocatable,
+            free=left,
+            ending=tuple(
+                (gone_by, tuple(amounts.get(resource, 0) for resource in resources))
+                for gone_by, amounts in sorted(entry.ending.items())
+            ),
+            ready=home.ready,
+            cordoned=home.cordoned,
+            since=entry.since,
+            passing=home.passing,
+        )
+
+
+def _schedulable(facts: NodeFacts) -> bool:
+    return facts.ready and not facts.unschedulable and not facts.unhealthy
 
 
 def _when_well(facts: NodeFacts) -> Mapping[str, int]:

@@ -1,41 +1,120 @@
-"""A service as it will be once the admissions under way are done: until they have come back, its snapshot is older.
+"""Instances and nodes as they will be once the writes under way are done. Pure; it decides nothing.
 
-Without it the next arbitration would give the room of pods that are being created to somebody else. Decides nothing.
+Until a write has come back through the watch, what the cache shows is older. Without this the next decision would give
+the room of pods that are being created to somebody else, and would not see the room that an eviction is making.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
+from enum import Enum, auto
 
 import msgspec
 
-from scaler.decide.world import Admit, Complete, Instance, Plan, Snapshot
-from scaler.observe.cache import Cache
-from scaler.observe.instances import instance_of
+from scaler.decide.nodes import Amounts, Node, Nodes
+from scaler.decide.world import Admit, Complete, Evict, Instance, Plan, Revoke
+
+GRACE = 30.0
+"""Seconds until an evicted pod is taken to be gone, as long as its deletionTimestamp has not been seen: the default of
+Kubernetes."""
 
 
-def admitted_by(plan: Plan) -> frozenset[str]:
-    """Uids of the instances that get pods, or lose gates, when this plan is acted on."""
-    return frozenset(action.uid for action in plan.actions if isinstance(action, Admit | Complete))
+class Intent(Enum):
+    """What is being done to an instance."""
+
+    ADMIT = auto()
+    REVOKE = auto()
+    EVICT = auto()
 
 
-def as_known_now(cache: Cache, snapshot: Snapshot) -> tuple[Instance, ...]:
-    """The snapshot's instances with what has come of their pods since: some may be bound already."""
-    return tuple(_now(cache, instance) for instance in snapshot.instances)
+_INTENTS: dict[type, Intent] = {
+    Admit: Intent.ADMIT,
+    Complete: Intent.ADMIT,
+    Revoke: Intent.REVOKE,
+    Evict: Intent.EVICT,
+}
 
 
-def foreseen(snapshot: Snapshot, instances: Collection[Instance], admitted: Collection[str]) -> Snapshot:
-    """The snapshot with these instances, of which those that are being admitted have all of their pods, ungated."""
-    after = tuple(_admitted(one, snapshot.now) if one.uid in admitted else one for one in instances)
-    return msgspec.structs.replace(snapshot, instances=after)
+def intents(plan: Plan) -> dict[str, Intent]:
+    """What this plan does to the admission of instances, by uid; what it does for their life is left out."""
+    found = ((action.uid, _INTENTS.get(type(action))) for action in plan.actions)
+    return {uid: intent for uid, intent in found if intent is not None}
 
 
-def _now(cache: Cache, instance: Instance) -> Instance:
-    known = cache.job(instance.uid) is not None or cache.told.membership_of(instance.uid) is not None
-    return instance_of(cache, instance.uid) if known else instance
+def foreseen(instance: Instance, intent: Intent, since: float) -> Instance:
+    """The instance after that; `since` is when it began."""
+    match intent:
+        case Intent.ADMIT:
+            return _admitted(instance, since)
+        case Intent.REVOKE:
+            return _revoked(instance)
+        case Intent.EVICT:
+            return _evicted(instance, since)
 
 
-def _admitted(instance: Instance, now: float) -> Instance:
+def _admitted(instance: Instance, since: float) -> Instance:
+    """With all pods, where they are made here; without gates."""
     return msgspec.structs.replace(
-        instance, pods=instance.expected, gated=0, admitted_at=instance.admitted_at or now, leftovers=True
+        instance,
+        pods=instance.expected if instance.made_by_us else instance.pods,
+        gated=0,
+        admitted_at=instance.admitted_at or since,
+        newest=instance.newest or since,
+        leftovers=instance.leftovers or instance.made_by_us,
     )
+
+
+def _revoked(instance: Instance) -> Instance:
+    """Without its unbound pods, or with gated ones where somebody else makes them again."""
+    if instance.made_by_us:
+        left = instance.admitted_at if instance.bound else 0.0
+        newest = instance.newest if instance.bound else 0.0
+        return msgspec.structs.replace(
+            instance, pods=instance.bound, gated=0, admitted_at=left, newest=newest, leftovers=False
+        )
+    return msgspec.structs.replace(instance, gated=instance.pods - instance.bound)
+
+
+def _evicted(instance: Instance, since: float) -> Instance:
+    """Only terminating; unbound pods vanish at once."""
+    ends_by = instance.ends_by
+    if instance.bound and ends_by >= 0:
+        ends_by = max(ends_by, since + GRACE)
+    return msgspec.structs.replace(
+        instance,
+        pods=0,
+        gated=0,
+        bound=0,
+        running=0,
+        ready=0,
+        ended=0,
+        crashing=0,
+        faulty=0,
+        terminating=instance.terminating + instance.bound,
+        admitted_at=0.0,
+        newest=0.0,
+        ends_by=ends_by,
+        unbound=instance.needs,
+        seats=(),
+    )
+
+
+def with_evictions(nodes: Nodes, evicted: Iterable[tuple[Instance, float]]) -> Nodes:
+    """The nodes with the bound pods of these instances as ending. Each comes with the time from which it is evicted."""
+    added: dict[str, list[tuple[float, Amounts]]] = {}
+    for instance, since in evicted:
+        for name, request in instance.seats:
+            amounts = dict(request.requests)
+            taken = tuple(amounts.get(resource, 0) for resource in nodes.resources)
+            added.setdefault(name, []).append((since + GRACE, taken))
+    return msgspec.structs.replace(
+        nodes, nodes=tuple(_ending(node, added[node.name]) if node.name in added else node for node in nodes.nodes)
+    )
+
+
+def _ending(node: Node, more: list[tuple[float, Amounts]]) -> Node:
+    by_deadline = dict(node.ending)
+    for gone_by, amounts in more:
+        known = by_deadline.get(gone_by)
+        by_deadline[gone_by] = amounts if known is None else tuple(map(sum, zip(known, amounts, strict=True)))
+    return msgspec.structs.replace(node, ending=tuple(sorted(by_deadline.items())))

@@ -20,6 +20,7 @@ from scaler.observe.ranktables import table_of
 from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
+from scaler.workloads.run_policy import refusal
 
 VOLCANOS_OWN = "podgroup-"
 """How the names of PodGroups begin that Volcano makes for pods without one."""
@@ -70,6 +71,7 @@ def _of_job(cache: Cache, record: JobRecord) -> Instance:
         label_problem=job.label_problem,
         trouble=job.ending or next(_troubles(job.pods, pods, faulty), ""),
         made_by_us=ours,
+        ends_by=_ends_by(cache, pods),
         **_counts(pods, faulty),
         **_asked_by_job(cache, record, owned),
         **(_ours(cache, record, pods, faulty) if ours else _others(cache, record, pods)),
@@ -98,11 +100,19 @@ def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> dict[
     job = record.job
     used = max((pod.version for pod in pods), default=0) if record.kind == "AscendJob" else job.restarts
     return {
-        "faults": job.faults if record.kind != "AscendJob" else (),
+        "faults": _faults_with_operator(record, pods),
         "budget": RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
         "unheld": len(_ungated(cache, _present(pods))),
         "warnings": tuple(_unheld(cache, record, pods)),
     }
+
+
+def _faults_with_operator(record: JobRecord, pods: Sequence[PodRecord]) -> tuple[str, ...]:
+    """The operator's own words when it has refused the job; as long as there are no pods, what it will refuse."""
+    refused = refusal(record.object) if record.kind == "AscendJob" else ""
+    if refused:
+        return (f"Ascend Operator has refused it ({refused}); delete the job and create it again",)
+    return record.job.faults if record.kind != "AscendJob" or not pods else ()
 
 
 def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
@@ -200,6 +210,8 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         wanted=cache.owners.wanted(place.maker) if place.maker else 0,
         unheld=len(_ungated(cache, present)),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
+        more_to_come=len(present) < size and _waits_for_leader(facts, place.name, present),
+        ends_by=_ends_by(cache, pods),
         **_counts(pods, faulty),
     )
 
@@ -223,6 +235,13 @@ def starts_with_leader(cache: Cache, uid: str) -> bool:
     """Whether the other pods of this instance are made only when its leader is ready."""
     membership = cache.told.membership_of(uid)
     return membership is not None and any(facts.leader_first for facts in _asked(cache, membership))
+
+
+def _waits_for_leader(facts: Sequence[OwnerFacts], leader: str, present: Sequence[PodRecord]) -> bool:
+    """Whether the owner makes the other pods only when the leader is ready, and that is not so yet."""
+    if not any(found.leader_first for found in facts):
+        return False
+    return not any(pod.ready for pod in present if pod.name == leader)
 
 
 def _size_unknown(membership: Membership) -> str:
@@ -307,7 +326,22 @@ def _counts(pods: Sequence[PodRecord], faulty: Collection[str]) -> dict[str, Any
         "faulty": len(faulty),
         "restarts": sum(pod.restarts for pod in present),
         "admitted_at": min((pod.created for pod in present), default=0.0),
+        "newest": max((pod.created for pod in present), default=0.0),
     }
+
+
+def _ends_by(cache: Cache, pods: Sequence[PodRecord]) -> float:
+    """When the last of the terminating pods should be gone; -1.0 when one is on a node whose kubelet cannot end it."""
+    ending = [pod for pod in pods if pod.terminating]
+    if any(_is_lost(cache, pod.node) for pod in ending if pod.node):
+        return -1.0
+    return max((pod.deletion for pod in ending), default=0.0)
+
+
+def _is_lost(cache: Cache, node: str) -> bool:
+    """Whether this node is missing or not Ready."""
+    known = cache.nodes.get("", node)
+    return cache.sees_nodes and (known is None or not known.ready)
 
 
 def _present(pods: Sequence[PodRecord]) -> list[PodRecord]:
@@ -323,8 +357,7 @@ def _fault(cache: Cache, pod: PodRecord) -> str:
     """Why this pod sits on something faulty, in words; "" when it does not, or sits nowhere yet."""
     if not pod.node:
         return ""
-    node = cache.nodes.get("", pod.node)
-    if cache.sees_nodes and (node is None or not node.ready):
+    if _is_lost(cache, pod.node):
         return f"is on node {pod.node}, which is missing or not Ready"
     if pod.devices is not None and pod.devices.separated:
         return "is given up by MindCluster (label fault-type=Separate)"

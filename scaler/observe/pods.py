@@ -122,6 +122,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     ready: bool
     crashing: bool
     restarts: int
+    deletion: float = 0.0
+    """When it should be gone, its grace period included; 0.0 = it is not terminating."""
     version: int = 0
     """The round of its job that it belongs to."""
     exit_code: int = -1
@@ -157,6 +159,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         created=seconds_of(meta.creation_timestamp),
         gated=bool(gates) and any(gate.name == GATE for gate in gates),
         terminating=meta.deletion_timestamp is not None,
+        deletion=_deletion(meta.deletion_timestamp),
         ready=ready,
         crashing=crashing,
         restarts=restarts,
@@ -167,6 +170,11 @@ def pod_record(pod: PodObject) -> PodRecord:
         devices=_devices(pod) if owner_uid or claim is not None else None,
         claim=claim,
     )
+
+
+def _deletion(timestamp: str | None) -> float:
+    """The API server's deletionTimestamp includes the grace period. One that cannot be read is long over."""
+    return 0.0 if timestamp is None else seconds_of(timestamp) or 1.0
 
 
 def _conditions(conditions: Sequence[Condition]) -> tuple[bool, bool]:

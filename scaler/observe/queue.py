@@ -47,6 +47,10 @@ class WorkQueue(Generic[K]):
         """Whether nothing is known to be done for `key`, neither now nor once a backoff is over."""
         return key not in self._dirty and key not in self._processing and key not in self._failures
 
+    def is_dirty(self, key: K) -> bool:
+        """Whether something has happened to `key` since it was taken last."""
+        return key in self._dirty
+
     def add(self, key: K) -> None:
         """Look at `key` again: in the next pass, or once more after the pass that processes it now."""
         self._dirty.add(key)
@@ -105,6 +109,10 @@ class WorkQueue(Generic[K]):
         self._processing.update(keys)
         for key in keys:
             self._due.pop(key, None)
+
+    def hold(self, key: K) -> None:
+        """Process `key` although it was not taken: it is not given out before `done`."""
+        self._processing.add(key)
 
     def done(self, key: K) -> None:
         """Processing of `key` has ended; if it was dirtied meanwhile it comes once more."""

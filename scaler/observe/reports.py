@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scaler.decide.world import Plan, Snapshot
+from scaler.decide.world import Plan, Service
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
 from scaler.observe.cache import Cache
 from scaler.observe.objects import JobRecord
@@ -13,32 +13,32 @@ from scaler.report.values import ReplicaCounts, ServiceReport, Subject
 from scaler.rules.jobspec import LEADER, WORKER
 
 
-def report_of(cache: Cache, snapshot: Snapshot, plan: Plan, *, alone: str = "") -> ServiceReport:
+def report_of(cache: Cache, service: Service, plan: Plan, *, alone: str = "") -> ServiceReport:
     """What was decided about one service, with the objects that it was decided about. `alone`: why no service is
     weighed against others now."""
-    jobs = cache.jobs_of(snapshot.key)
-    rule = cache.rules.in_force(snapshot.key.namespace, snapshot.key.rule) if snapshot.key.rule else None
-    ours = {instance.uid for instance in snapshot.instances if instance.made_by_us}
+    jobs = cache.jobs_of(service.key)
+    rule = cache.rules.in_force(service.key.namespace, service.key.rule) if service.key.rule else None
+    ours = {instance.uid for instance in service.instances if instance.made_by_us}
     return ServiceReport(
-        snapshot=snapshot,
+        service=service,
         plan=plan,
         jobs={job.uid: job.object for job in jobs if job.uid in ours},
         subjects={
             instance.uid: subject
-            for instance in snapshot.instances
+            for instance in service.instances
             if not instance.made_by_us and (subject := _subject(cache, instance.uid)) is not None
         },
         replicas={job.uid: _replicas(job, cache.pods_of(job.uid)) for job in jobs if job.uid in ours},
         rule_uid=rule.uid if rule else "",
         last_valid=rule.last_valid if rule else None,
-        alone=alone or _why_alone(snapshot),
+        alone=alone or _why_alone(service),
     )
 
 
-def _why_alone(snapshot: Snapshot) -> str:
-    if snapshot.rule is None:
+def _why_alone(service: Service) -> str:
+    if service.rule is None:
         return "no rule in force"
-    return "" if snapshot.options.arbitration else 'annotation mind-cluster/arbitration: "off"'
+    return "" if service.options.arbitration else 'annotation mind-cluster/arbitration: "off"'
 
 
 def _subject(cache: Cache, uid: str) -> Subject | None:

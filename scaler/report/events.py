@@ -1,7 +1,7 @@
 """Kubernetes Events about jobs and rules: when one is due and what it says. Pure but for two small memories.
 
-Reasons are exactly the names of plan.model.Reason and plan.model.Warning. An event's name derives from what it says,
-so that a repetition, also by the next leader, finds the first one and counts it up. Must not write anything.
+Reasons are exactly the names of decide.world.Reason and Warning. An event's name derives from what it says, so that a
+repetition, also by the next leader, finds the first one and counts it up. Must not write anything.
 """
 
 from __future__ import annotations

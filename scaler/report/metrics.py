@@ -14,7 +14,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 
-from scaler.decide import arbiter
+from scaler.decide import world
 from scaler.decide.world import Evict, Plan, Revoke, ServiceKey
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -88,8 +88,13 @@ class Metrics:
             "scaler_services_weighed", "Services and instances by what the arbitration said.", ["what"],
             registry=registry,
         )  # fmt: skip
-        self._taken_back = Counter("scaler_taken_back", "Admissions taken back for others.", registry=registry)
-        self._evicted = Counter("scaler_trades", "Running instances evicted by a trade.", registry=registry)
+        self._revocations = Counter(
+            "scaler_revocations", "Admissions that were revoked, for whatever reason.", registry=registry
+        )
+        self._preemptions = Counter(
+            "scaler_preemptions", "Instances evicted so that a missing one can start.", ["beneficiary"],
+            registry=registry,
+        )  # fmt: skip
         self._idle = Gauge(
             "scaler_idle", "Held to no use by services that do not serve.", ["resource"], registry=registry
         )
@@ -99,19 +104,21 @@ class Metrics:
         self._totals: Tally[tuple[str, ...]] = Tally()
         for answer in ("yes", "no"):
             self._publish(("complete", answer))
+        for beneficiary in ("self", "other"):
+            self._child(self._preemptions, beneficiary)
 
-    def planned(self, plan: Plan, *, alone: Plan | None = None, rule_problem: bool = False) -> None:
-        """Count a plan that is acted on: gauges by difference to the service's plan before, counters by its actions.
+    def planned(self, plan: Plan, *, rule_problem: bool = False) -> None:
+        """Show what a service's plan says, in place of what its plan before said."""
+        self._share(plan.key, _Share.of(plan, rule_problem))
 
-        `alone`: what the service would have done alone; an arbitration may come to the same more often than it is done.
-        """
+    def acted_on(self, plan: Plan) -> None:
+        """Count the actions of a plan that is being carried out."""
         for action in plan.actions:
             self._count(self._actions, type(action).__name__)
-        self._evicted.inc(sum(isinstance(action, Evict) for action in plan.actions))
-        if alone is not None and alone is not plan:
-            own = {action.uid for action in alone.actions}
-            self._taken_back.inc(sum(isinstance(action, Revoke) and action.uid not in own for action in plan.actions))
-        self._share(plan.key, _Share.of(plan, rule_problem))
+            if isinstance(action, Revoke):
+                self._revocations.inc()
+            elif isinstance(action, Evict):
+                self._count(self._preemptions, "self" if action.beneficiary == str(plan.key) else "other")
 
     def service_gone(self, key: ServiceKey) -> None:
         """Take a service that has no jobs any more out of the gauges."""
@@ -130,11 +137,11 @@ class Metrics:
         """`way`: policy, webhook."""
         self._gate_ways.labels(way).set(set_up)
 
-    def arbitrated(self, tally: arbiter.Tally | None) -> None:
+    def arbitrated(self, tally: world.Tally | None) -> None:
         """What came of weighing all services against each other; None = each has decided alone."""
         self.arbitration.set(tally is not None)
-        tally = tally or arbiter.Tally()
-        for name in ("serving", "minimums_waiting", "climbs_yielding", "minimums_not_scheduled", "probing"):
+        tally = tally or world.Tally()
+        for name in ("serving", "minimums_waiting", "scale_ups_waiting", "in_backoff", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
         for resource in self._idle_resources | tally.idle.keys():
             self._idle.labels(resource).set(tally.idle.get(resource, 0))

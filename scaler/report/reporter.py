@@ -218,8 +218,8 @@ class Reporter:
 
     def _forget_instances(self, before: ServiceReport | None, after: ServiceReport | None) -> None:
         """A service may end late, when it has been waiting for its own writes: what has moved on by then stays."""
-        kept = {instance.uid for instance in after.snapshot.instances} if after else set()
-        for instance in before.snapshot.instances if before else ():
+        kept = {instance.uid for instance in after.service.instances} if after else set()
+        for instance in before.service.instances if before else ():
             told = self._jobs.get(instance.uid)
             moved_on = before is not None and told is not None and told[0].plan.key != before.plan.key
             if instance.uid not in kept and not moved_on:
@@ -275,7 +275,7 @@ class Reporter:
             self._remember(job, after)
 
     def _told(self, report: ServiceReport, verdict: Verdict) -> Told:
-        instance = next(found for found in report.snapshot.instances if found.uid == verdict.uid)
+        instance = next(found for found in report.service.instances if found.uid == verdict.uid)
         return Told(instance, verdict, self._words(verdict, report.plan), report.replicas.get(verdict.uid))
 
     async def _write_event(self, number: str) -> None:
@@ -349,9 +349,9 @@ def _metadata(obj: Object, key: str) -> str:
 
 def _stated(report: ServiceReport) -> tuple[object, ...]:
     """What the two ConfigMaps of a rule depend on."""
-    plan, snapshot = report.plan, report.snapshot
+    plan, service = report.plan, report.service
     decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
-    return (*decided, snapshot.rule, snapshot.problem, snapshot.options.paused, report.last_valid, report.alone)
+    return (*decided, service.rule, service.problem, service.options.paused, report.last_valid, report.alone)
 
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:

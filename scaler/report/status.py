@@ -60,20 +60,20 @@ def status_document(reports: Sequence[ServiceReport], words: Words) -> dict[str,
 
 
 def _rule(report: ServiceReport) -> dict[str, Any]:
-    problem, last_valid = report.snapshot.problem, report.last_valid
+    problem, last_valid = report.service.problem, report.last_valid
     return {
         "namespace": report.rule.namespace,
         "name": report.rule.name,
-        "in_force": last_valid.sha256 if last_valid and report.snapshot.rule else None,
+        "in_force": last_valid.sha256 if last_valid and report.service.rule else None,
         "problem": {"kind": problem.kind.value, "message": problem.message[:_MAX_WORDS]} if problem else None,
-        "paused": report.snapshot.options.paused,
-        "ratios": len(report.snapshot.rule.ratios) if report.snapshot.rule else 0,
+        "paused": report.service.options.paused,
+        "ratios": len(report.service.rule.ratios) if report.service.rule else 0,
     }
 
 
 def _service(report: ServiceReport, words: Words) -> dict[str, Any]:
     plan, current = report.plan, current_ratio(report)
-    kinds = {instance.uid: instance.kind for instance in report.snapshot.instances}
+    kinds = {instance.uid: instance.kind for instance in report.service.instances}
     return {
         "job_id": plan.key.job_id,
         "serves": current is not None,
@@ -92,7 +92,7 @@ def _service(report: ServiceReport, words: Words) -> dict[str, Any]:
 def current_ratio(report: ServiceReport) -> dict[str, Any] | None:
     """The largest ratio of which every group runs what it names; None while not even the smallest does."""
     groups = report.plan.groups
-    for index, ratio in enumerate(report.snapshot.rule.ratios if report.snapshot.rule else ()):
+    for index, ratio in enumerate(report.service.rule.ratios if report.service.rule else ()):
         if all(number <= (groups[name].running if name in groups else 0) for name, number in ratio.counts.items()):
             return _ratio(index, ratio.counts, report.plan)
     return None

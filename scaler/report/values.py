@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from scaler.decide.world import Plan, Snapshot, Verdict
+from scaler.decide.world import Plan, Service, Verdict
 from scaler.kube.api import Object, PatchType, Resource
 from scaler.report.last_valid import LastValid
 
@@ -43,7 +43,7 @@ class Subject(NamedTuple):
 class ServiceReport(msgspec.Struct, frozen=True):
     """One service after one pass. Objects are read, never changed."""
 
-    snapshot: Snapshot
+    service: Service
     plan: Plan
     jobs: Mapping[str, Object] = {}
     """Owner uid -> AscendJob as the cache has it, where its status is ours to write."""
@@ -64,7 +64,7 @@ class ServiceReport(msgspec.Struct, frozen=True):
 
 
 class Words(Protocol):
-    """Puts a verdict into one sentence for people (plan.explain.words)."""
+    """Puts a verdict into one sentence for people (decide.explain.words)."""
 
     def __call__(self, verdict: Verdict, plan: Plan, /) -> str: ...
 

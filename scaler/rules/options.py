@@ -30,6 +30,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "trade": ("trade", Trade, '"when-not-serving", "always" or "off"'),
     "arbitration": ("arbitration", _switch, '"on" or "off"'),
     "service-priority": ("service_priority", _integer, 'an integer in quotes, for instance "100"'),
+    "preemptable": ("preemptable", _switch, '"true" or "false"'),
 }
 
 

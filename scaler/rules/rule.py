@@ -61,3 +61,4 @@ class RuleOptions(msgspec.Struct, frozen=True):
     trade: Trade = Trade.WHEN_NOT_SERVING
     arbitration: bool = True
     service_priority: int | None = None
+    preemptable: bool = True

@@ -1,10 +1,11 @@
-"""Health, readiness, metrics and recorded snapshots over HTTP: GET only, no request bodies, nothing secret.
+"""Health, readiness, metrics and what was decided on last, over HTTP: GET only, no request bodies, nothing secret.
 
     /healthz                                the loops of this process turn
     /readyz                                 caches are synced, or what is missing; a standby is ready
     /metrics                                Prometheus
     /snapshots                              the services decided about, one line each
-    /snapshots/{namespace}/{rule}/{jobID}   the snapshot of the last decision, for `scaler explain --snapshot`
+    /snapshots/world                        all that the last decision depended on, for `scaler explain --world`
+    /snapshots/{namespace}/{rule}/{jobID}   the same for a service that is in it: it depends on all others as well
 
 Must not change anything: whoever reaches the port can only read. An empty rule or jobID is written `-`.
 """
@@ -12,7 +13,7 @@ Must not change anything: whoever reaches the port can only read. An empty rule 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -20,9 +21,8 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from scaler.decide.world import Plan, ServiceKey, Snapshot
+from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import CONTENT_TYPE, Metrics
-from scaler.report.recorded import recorded
 from scaler.serve.health import HealthState
 
 _DEADLINE = 10.0
@@ -40,13 +40,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ServeState(NamedTuple):
-    """What is served. The last two are the controller's own mappings, read at each request."""
+    """What is served; `world` is called at each request and gives None before the first decision."""
 
     health: HealthState
     metrics: Metrics
-    snapshots: Mapping[ServiceKey, Snapshot]
-    together: Mapping[ServiceKey, Plan] = {}
-    """What came of each snapshot when all services were weighed against each other."""
+    world: Callable[[], World | None]
 
 
 @asynccontextmanager
@@ -73,6 +71,7 @@ def application(state: ServeState) -> web.Application:
         ("/readyz", _readyz),
         ("/metrics", _metrics),
         ("/snapshots", _snapshots),
+        ("/snapshots/world", _world),
         ("/snapshots/{namespace}/{rule}/{job_id}", _snapshot),
     ):
         app.router.add_get(path, _with_state(handler, state))
@@ -118,17 +117,24 @@ def _metrics(state: ServeState, _: web.Request) -> web.Response:
 
 
 def _snapshots(state: ServeState, _: web.Request) -> web.Response:
-    return _text("".join(f"{key}\n" for key in sorted(state.snapshots)), 200)
+    world = state.world()
+    return _text("".join(f"{service.key}\n" for service in world.services) if world is not None else "", 200)
+
+
+def _world(state: ServeState, _: web.Request) -> web.Response:
+    world = state.world()
+    if world is None:
+        return _text("404 nothing was decided yet\n", 404)
+    return web.Response(body=msgspec.json.encode(world), content_type="application/json")
 
 
 def _snapshot(state: ServeState, request: web.Request) -> web.Response:
     namespace, rule, job_id = (request.match_info[part] for part in ("namespace", "rule", "job_id"))
     key = ServiceKey(namespace, "" if rule == "-" else rule, "" if job_id == "-" else job_id)
-    snapshot = state.snapshots.get(key)
-    if snapshot is None:
+    world = state.world()
+    if world is None or all(service.key != key for service in world.services):
         return _text("404 no such service; /snapshots lists them\n", 404)
-    body = msgspec.json.encode(recorded(snapshot, state.together.get(key)))
-    return web.Response(body=body, content_type="application/json")
+    return _world(state, request)
 
 
 def _text(text: str, status: int) -> web.Response:

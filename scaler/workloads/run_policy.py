@@ -57,6 +57,17 @@ def final_condition(obj: Object) -> Mapping[str, Any] | None:
     return None
 
 
+def refusal(obj: Object) -> str:
+    """Why Ascend Operator could not read the job, in its own words; "" when it could. The operator looks no more at a
+    job that it has refused, whatever is edited."""
+    conditions = _mapping(obj.get("status")).get("conditions")
+    for condition in map(_mapping, conditions if isinstance(conditions, list) else ()):
+        failed = condition.get("type") == "Failed" and condition.get("status") == "True"
+        if failed and condition.get("reason") == NOT_FOR_GOOD:
+            return _text(condition.get("message")).rstrip(".") or NOT_FOR_GOOD
+    return ""
+
+
 def has_failed(obj: Object) -> bool:
     """Whether it has failed for good."""
     return (final_condition(obj) or {}).get("type") == "Failed"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
-from scaler.decide.planner import plan
 from scaler.decide.world import Instance, Memory
-from tests.builders import NOW, rule, snapshot
+from tests.builders import NOW, service, world
 from tests.decide.cluster import apply
 
 Fleet = tuple[Instance, ...]
@@ -57,10 +57,11 @@ def roll(make: Maker, fleet: Fleet, *, target: int, nodes: int) -> list[Fleet]:
     """Maker, scaler and scheduler take turns until nothing moves; every fleet on the way, the last one at rest."""
     memory, way = Memory(), [fleet]
     for _ in range(100):
-        seen = snapshot(rule(f"{target}P"), make(fleet), memory=memory)
-        made, memory = plan(seen)
+        seen = world(service(f"{target}P", make(fleet)), memory=memory)
+        made = decide(seen)
+        memory = made.memory
         assert violations(seen, made) == ()
-        fleet = schedule(apply(seen, made).instances, nodes)
+        fleet = schedule(apply(seen, made).services[0].instances, nodes)
         if fleet == way[-1]:
             return way
         way.append(fleet)

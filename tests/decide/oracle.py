@@ -1,6 +1,7 @@
-"""A second opinion on the decision, from the contract alone: slow, declarative, no code shared with the planner.
+"""A second opinion on the decision about one service whose nodes are not known, from the contract alone: slow,
+declarative, no code shared with the decision.
 
-Each function is a sentence of the contract, so where planner and oracle differ the sentence says who is wrong.
+Each function is a sentence of the contract, so where decision and oracle differ the sentence says who is wrong.
 """
 
 from __future__ import annotations
@@ -9,15 +10,45 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from scaler.decide.world import Instance, InstanceMemory, Reason, Snapshot, State, Warning
+from scaler.decide.world import (
+    Instance,
+    InstanceMemory,
+    Policy,
+    Reason,
+    Service,
+    ServiceMemory,
+    State,
+    Turns,
+    Warning,
+    World,
+)
 from scaler.rules.rule import CountsFrom, Rule
+
+
+class Seen(NamedTuple):
+    """The one service of a world, and what the decision about it depends on."""
+
+    service: Service
+    memory: ServiceMemory
+    now: float
+    policy: Policy
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        return self.service.instances
+
+    @property
+    def rule(self) -> Rule | None:
+        return self.service.rule
 
 
 @dataclass(frozen=True)
 class Judgement:
     target_index: int = -1
     complete: bool = False
+    serves: bool = False
     states: dict[str, State] = field(default_factory=dict)
     admit: frozenset[str] = frozenset()
     complete_pods: frozenset[str] = frozenset()
@@ -33,117 +64,145 @@ class Judgement:
     """Per group: running and in flight."""
 
 
-def judge(snapshot: Snapshot) -> Judgement:
-    states = {one.uid: state(one, snapshot) for one in snapshot.instances}
-    held = [one for one in snapshot.instances if states[one.uid] is State.HELD]
-    if not snapshot.key.rule:
-        return without_rule(snapshot, states)
-    if snapshot.rule is None:
-        return Judgement(states=states, held={one.uid: barred(one, snapshot) or Reason.RULE_MISSING for one in held})
-    named = (one.group for one in snapshot.instances if one.group is not None)
-    groups = sorted({*named, *snapshot.rule.groups})
-    run = {group: members(snapshot, group, counts_as_running) for group in groups}
-    placed = {group: run[group] + members(snapshot, group, is_in_flight) for group in groups}
-    live = {group: len(members(snapshot, group, is_live)) - passing(snapshot, group) for group in groups}
-    index, complete = target_of(snapshot.rule, {group: len(run[group]) for group in groups}, live)
-    if snapshot.options.paused:
-        return Judgement(
-            index, complete, states, held={one.uid: barred(one, snapshot) or Reason.PAUSED for one in held}
-        )
-    target = {group: snapshot.rule.ratios[index].counts.get(group, 0) for group in groups}
-    occupied = {group: counted(placed[group], target[group], snapshot) for group in groups}
+def judge(world: World) -> Judgement:
+    (service,) = world.services
+    memory = world.memory.services.get(str(service.key), ServiceMemory())
+    seen = Seen(service, memory, world.now, world.policy)
+    states = {one.uid: state(one, seen) for one in seen.instances}
+    if not service.key.rule:
+        return without_rule(seen, states)
+    if seen.rule is None:
+        held = [one for one in seen.instances if states[one.uid] is State.HELD]
+        return Judgement(states=states, held={one.uid: barred(one, seen) or Reason.RULE_MISSING for one in held})
+    return with_rule(seen, states)
+
+
+def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
+    rule = seen.rule
+    assert rule is not None
+    held = [one for one in seen.instances if states[one.uid] is State.HELD]
+    named = (one.group for one in seen.instances if one.group is not None)
+    groups = sorted({*named, *rule.groups})
+    run = {group: members(seen, group, counts_as_running) for group in groups}
+    placed = {group: run[group] + members(seen, group, is_in_flight) for group in groups}
+    live = {group: len(members(seen, group, is_live)) - passing(seen, group) for group in groups}
+    index, complete = target_of(rule, {group: len(run[group]) for group in groups}, live)
+    target = {group: rule.ratios[index].counts.get(group, 0) for group in groups}
+    occupied = {group: counted(placed[group], target[group], seen) for group in groups}
     running = {group: min(len(run[group]), occupied[group]) for group in groups}
-    missing = snapshot.policy.revoke and any(running[group] < target[group] for group in groups)
-    healed = {group: heal(snapshot, group, placed[group], target[group]) for group in groups}
-    seated = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, snapshot)] for group in groups}
-    given = {group: give_places(held, group, snapshot, seated[group], target[group]) for group in groups}
+    counts = {group: (running[group], occupied[group] - running[group]) for group in groups}
+    serves = all(running[group] >= number for group, number in rule.ratios[-1].counts.items())
+    if seen.service.options.paused:
+        reasons = {one.uid: barred(one, seen) or Reason.PAUSED for one in held}
+        return Judgement(index, complete, serves, states, held=reasons, counts=counts)
+    largest = {group: reachable(rule, live).get(group, 0) for group in groups}
+    healed = {group: heal(seen, group, placed[group], target[group]) for group in groups}
+    seated = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)] for group in groups}
+    given = {group: give_places(held, group, seen, seated[group], target[group]) for group in groups}
     chosen = [one for group in groups for one in given[group]]
-    admit = frozenset(one.uid for one in chosen if is_ready_to_go(one))
-    awaited = frozenset(one.uid for one in chosen) - admit
-    back = [surplus(snapshot, group, placed[group], target[group], missing=missing) for group in groups]
+    ready = [one for one in chosen if is_ready_to_go(one)]
+    admit = frozenset(one.uid for one in tried_first(ready, seen, serves=serves))
+    back = [beyond(seen, group, placed[group], target[group], largest[group]) for group in groups]
+    going = [one for group in back for one in group] if seen.policy.revoke else []
+    reasons = {
+        one.uid: Reason.WAITING_FOR_SCHEDULER
+        if one in chosen and not is_ready_to_go(one)
+        else barred(one, seen) or waiting(one, seen, seated, held, given)
+        for one in held
+        if one.uid not in admit
+    }
+    if seen.service.assumed:
+        return Judgement(index, complete, serves, states, held={}, counts=counts)
     return Judgement(
         index,
         complete,
+        serves,
         states,
         admit=admit,
         complete_pods=frozenset(one.uid for group in groups for one in healed[group]),
-        revoke=frozenset(one.uid for going in back for one in going if affordable(one, snapshot)),
-        unaffordable=frozenset(one.uid for going in back for one in going if not affordable(one, snapshot)),
+        revoke=frozenset(one.uid for one in going if affordable(one, seen)),
+        unaffordable=frozenset(one.uid for one in going if not affordable(one, seen)),
         tidy=frozenset(
             one.uid
             for one in held
             if one.leftovers and one.made_by_us and one.uid not in admit and not one.label_problem
         ),
-        held={
-            one.uid: Reason.WAITING_FOR_SCHEDULER
-            if one.uid in awaited
-            else barred(one, snapshot) or waiting(one, snapshot, seated, held, given)
-            for one in held
-            if one.uid not in admit
-        },
-        counts={group: (running[group], occupied[group] - running[group]) for group in groups},
+        held=reasons,
+        counts=counts,
     )
 
 
-def members(snapshot: Snapshot, group: str, what: Callable[[Instance, Snapshot], bool]) -> list[Instance]:
-    return [one for one in snapshot.instances if one.group == group and not one.label_problem and what(one, snapshot)]
+def reachable(rule: Rule, live: dict[str, int]) -> dict[str, int]:
+    """The largest ratio that has enough live instances; the last one if none has."""
+    attainable = [ratio for ratio in rule.ratios if all(n <= live.get(g, 0) for g, n in ratio.counts.items())]
+    return (attainable or [rule.ratios[-1]])[0].counts
 
 
-def is_passing(one: Instance, snapshot: Snapshot) -> bool:
-    return one.outdated and one.owner != "" and counts_as_running(one, snapshot)
+def tried_first(ready: list[Instance], seen: Seen, *, serves: bool) -> list[Instance]:
+    """An instance whose creation was refused is tried again alone: its partners go when it has pods."""
+    refused = [one for one in ready if remembered(one, seen).refused and one.made_by_us]
+    if refused and not serves:
+        return refused[:1]
+    return ready
 
 
-def pairs(placed: list[Instance], snapshot: Snapshot) -> int:
+def members(seen: Seen, group: str, what: Callable[[Instance, Seen], bool]) -> list[Instance]:
+    return [one for one in seen.instances if one.group == group and not one.label_problem and what(one, seen)]
+
+
+def is_passing(one: Instance, seen: Seen) -> bool:
+    return one.outdated and one.owner != "" and counts_as_running(one, seen)
+
+
+def pairs(placed: list[Instance], seen: Seen) -> int:
     """How many of the newest can stand beside a running outdated one of their owner, one beside each."""
-    outdated = Counter(one.owner for one in placed if is_passing(one, snapshot))
+    outdated = Counter(one.owner for one in placed if is_passing(one, seen))
     newest = Counter(one.owner for one in placed if not one.outdated)
     return (outdated & newest).total()
 
 
-def counted(placed: list[Instance], target: int, snapshot: Snapshot) -> int:
+def counted(placed: list[Instance], target: int, seen: Seen) -> int:
     """A pair counts once, as far as that keeps the group within its target."""
-    return sorted((len(placed) - pairs(placed, snapshot), target, len(placed)))[1]
+    return sorted((len(placed) - pairs(placed, seen), target, len(placed)))[1]
 
 
-def passing(snapshot: Snapshot, group: str) -> int:
+def passing(seen: Seen, group: str) -> int:
     """Live instances beyond what owners in the middle of a rollout are told to have; without that, one of each pair."""
-    alive = members(snapshot, group, is_live)
-    makers = {one.owner for one in members(snapshot, group, is_passing)}
-    return sum(of_one_maker(snapshot, group, [one for one in alive if one.owner == maker], maker) for maker in makers)
+    alive = members(seen, group, is_live)
+    makers = {one.owner for one in members(seen, group, is_passing)}
+    return sum(of_one_maker(seen, group, [one for one in alive if one.owner == maker], maker) for maker in makers)
 
 
-def of_one_maker(snapshot: Snapshot, group: str, alive: list[Instance], maker: str) -> int:
-    outdated = sum(one.owner == maker for one in members(snapshot, group, is_passing))
-    wanted = max(one.wanted for one in members(snapshot, group, lambda one, _: one.owner == maker))
+def of_one_maker(seen: Seen, group: str, alive: list[Instance], maker: str) -> int:
+    outdated = sum(one.owner == maker for one in members(seen, group, is_passing))
+    wanted = max(one.wanted for one in members(seen, group, lambda one, _: one.owner == maker))
     return min(outdated, sum(not one.outdated for one in alive), max(0, len(alive) - wanted))
 
 
-def may_join(one: Instance, placed: list[Instance], target: int, snapshot: Snapshot) -> bool:
+def may_join(one: Instance, placed: list[Instance], target: int, seen: Seen) -> bool:
     """Within the target, or beside a running outdated one of its owner and within it when those are gone."""
     after = [*placed, one]
-    partners = not one.outdated and any(is_passing(other, snapshot) and other.owner == one.owner for other in placed)
-    slots = len(after) - pairs(after, snapshot)
-    left = [other for other in after if not is_passing(other, snapshot)]
+    partners = not one.outdated and any(is_passing(other, seen) and other.owner == one.owner for other in placed)
+    slots = len(after) - pairs(after, seen)
+    left = [other for other in after if not is_passing(other, seen)]
     if partners:
-        return len(left) <= target and slots <= max(target, len(placed) - pairs(placed, snapshot))
+        return len(left) <= target and slots <= max(target, len(placed) - pairs(placed, seen))
     return len(after) <= target
 
 
-def may_stay(one: Instance, placed: list[Instance], target: int, snapshot: Snapshot) -> bool:
+def may_stay(one: Instance, placed: list[Instance], target: int, seen: Seen) -> bool:
     """Within the target, a pair once; or beside a running outdated one, so that nothing would be gained without it."""
-    slots = len(placed) - pairs(placed, snapshot)
+    slots = len(placed) - pairs(placed, seen)
     without = [other for other in placed if other is not one]
-    return slots <= target or slots == len(without) - pairs(without, snapshot)
+    return slots <= target or slots == len(without) - pairs(without, seen)
 
 
-def give_places(
-    held: list[Instance], group: str, snapshot: Snapshot, placed: list[Instance], target: int
-) -> list[Instance]:
+def give_places(held: list[Instance], group: str, seen: Seen, placed: list[Instance], target: int) -> list[Instance]:
     """In order, those that can go at once first; a held one whose pods are yet to come keeps what is left."""
-    queue = oldest(held, group, snapshot)
+    queue = oldest(held, group, seen)
     given: list[Instance] = []
     for one in [*filter(is_ready_to_go, queue), *(one for one in queue if not is_ready_to_go(one))]:
-        if may_join(one, [*placed, *given], target, snapshot):
+        if may_join(one, [*placed, *given], target, seen):
             given.append(one)
     return given
 
@@ -152,26 +211,26 @@ def is_ready_to_go(one: Instance) -> bool:
     return one.made_by_us or one.gated > 0
 
 
-def affordable(one: Instance, snapshot: Snapshot) -> bool:
+def affordable(one: Instance, seen: Seen) -> bool:
     if one.budget is None:
         return True
     half = max(one.budget.limit / 2, 2)
-    reserve = half if snapshot.policy.restart_reserve == -1 else snapshot.policy.restart_reserve
+    reserve = half if seen.policy.restart_reserve == -1 else seen.policy.restart_reserve
     return one.budget.limit - one.budget.used > reserve
 
 
-def without_rule(snapshot: Snapshot, states: dict[str, State]) -> Judgement:
+def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     """Jobs that name no rule have nothing to wait for: ours are created whole at once, and healed like any other."""
     barriers = {
-        one.uid: barred(one, snapshot) if one.made_by_us else one.label_problem or Reason.NOT_SERVED
-        for one in snapshot.instances
+        one.uid: barred(one, seen) if one.made_by_us else one.label_problem or Reason.NOT_SERVED
+        for one in seen.instances
         if states[one.uid] is State.HELD
     }
     return Judgement(
         complete=True,
         states=states,
         admit=frozenset(uid for uid, barrier in barriers.items() if barrier is None),
-        complete_pods=frozenset(one.uid for one in snapshot.instances if one.made_by_us and is_partial(one, snapshot)),
+        complete_pods=frozenset(one.uid for one in seen.instances if one.made_by_us and is_partial(one, seen)),
         held={uid: barrier for uid, barrier in barriers.items() if barrier is not None},
     )
 
@@ -187,20 +246,18 @@ def target_of(rule: Rule, running: dict[str, int], live: dict[str, int]) -> tupl
     return (max(unsatisfied), False) if unsatisfied else (min(attainable), True)
 
 
-def state(one: Instance, snapshot: Snapshot) -> State:
-    return next(state for state, holds in STATES.items() if holds(one, snapshot))
+def state(one: Instance, seen: Seen) -> State:
+    return next(state for state, holds in STATES.items() if holds(one, seen))
 
 
-def restarted_lately(one: Instance, snapshot: Snapshot) -> bool:
-    memory = remembered(one, snapshot)
+def restarted_lately(one: Instance, seen: Seen) -> bool:
+    memory = remembered(one, seen)
     seen_before = memory.restarts >= 0 and one.restarts > memory.restarts
-    return seen_before or (
-        memory.restarted_at > 0 and snapshot.now - memory.restarted_at < snapshot.policy.stable_after
-    )
+    return seen_before or (memory.restarted_at > 0 and seen.now - memory.restarted_at < seen.policy.stable_after)
 
 
-def troubled(one: Instance, snapshot: Snapshot) -> bool:
-    return bool(one.crashing or one.faulty or one.ended or one.terminating) or restarted_lately(one, snapshot)
+def troubled(one: Instance, seen: Seen) -> bool:
+    return bool(one.crashing or one.faulty or one.ended or one.terminating) or restarted_lately(one, seen)
 
 
 STATES = {
@@ -208,51 +265,61 @@ STATES = {
     State.TERMINATING: lambda one, _: one.owner_deleting or (one.pods == 0 and one.terminating > 0),
     State.HELD: lambda one, _: one.pods == one.gated,
     State.RUNNING: lambda one, s: one.pods == one.running == one.expected and not troubled(one, s),
-    State.BROKEN: lambda one, s: one.bound > 0 and (lost_some(one, s) or troubled(one, s)),
+    State.BROKEN: lambda one, s: one.bound > 0 and (lost_some(one, s) or troubled(one, s) or never_ran(one, s)),
     State.STARTING: lambda one, _: one.pods == one.bound == one.expected,
     State.ADMITTED: lambda *_: True,
 }
 
 
-def lost_some(one: Instance, snapshot: Snapshot) -> bool:
-    """Others may make the rest later: only what was there once is lost."""
-    return one.pods < one.expected and (one.made_by_us or remembered(one, snapshot).whole)
+def lost_some(one: Instance, seen: Seen) -> bool:
+    """Others may take their time to make the rest, counted from the newest pod; some wait for the first to be ready."""
+    if one.pods >= one.expected:
+        return False
+    in_time = one.more_to_come or seen.now - one.newest < seen.policy.minimum_timeout
+    return one.made_by_us or not in_time
 
 
-def remembered(one: Instance, snapshot: Snapshot) -> InstanceMemory:
-    return snapshot.memory.instances.get(one.uid, InstanceMemory())
+def never_ran(one: Instance, seen: Seen) -> bool:
+    """It has been bound for the start timeout, as far as we saw it."""
+    since = remembered(one, seen).bound_since
+    whole = one.bound == one.pods == one.expected or (one.more_to_come and one.bound == one.pods)
+    return whole and one.bound > one.running and since > 0 and seen.now - since >= seen.policy.start_timeout
 
 
-def counts_as_running(one: Instance, snapshot: Snapshot) -> bool:
-    found = state(one, snapshot)
-    if snapshot.options.counts_from is CountsFrom.BOUND:
+def remembered(one: Instance, seen: Seen) -> InstanceMemory:
+    return seen.memory.instances.get(one.uid, InstanceMemory())
+
+
+def counts_as_running(one: Instance, seen: Seen) -> bool:
+    found = state(one, seen)
+    if seen.service.options.counts_from is CountsFrom.BOUND:
         return found in (State.RUNNING, State.STARTING)
-    ready = one.ready >= one.expected or snapshot.options.counts_from is not CountsFrom.READY
+    ready = one.ready >= one.expected or seen.service.options.counts_from is not CountsFrom.READY
     return found is State.RUNNING and ready
 
 
-def is_in_flight(one: Instance, snapshot: Snapshot) -> bool:
-    found = state(one, snapshot)
-    since = remembered(one, snapshot).broken_since or snapshot.now
-    in_grace = found is State.BROKEN and snapshot.now - since < snapshot.policy.broken_grace
+def is_in_flight(one: Instance, seen: Seen) -> bool:
+    found = state(one, seen)
+    since = remembered(one, seen).broken_since or seen.now
+    in_grace = found is State.BROKEN and seen.now - since < seen.policy.broken_grace
     occupies = in_grace or found in (State.ADMITTED, State.STARTING, State.RUNNING)
-    return occupies and not counts_as_running(one, snapshot)
+    return occupies and not counts_as_running(one, seen)
 
 
-def is_live(one: Instance, _: Snapshot) -> bool:
+def is_live(one: Instance, _: Seen) -> bool:
     return not one.owner_deleting and not one.owner_finished
 
 
-def barred(one: Instance, snapshot: Snapshot) -> Reason | None:
+def barred(one: Instance, seen: Seen) -> Reason | None:
     """What keeps this instance from being admitted whatever the counts are."""
-    problem = snapshot.problem.kind if snapshot.problem else Warning.RULE_MISSING
-    memory = remembered(one, snapshot)
-    refused = memory.refused and snapshot.now < memory.refused_until and one.generation == memory.refused_generation
+    problem = seen.service.problem.kind if seen.service.problem else Warning.RULE_MISSING
+    memory = remembered(one, seen)
+    refused = memory.refused and seen.now < memory.refused_until and one.generation == memory.refused_generation
     causes = {
         one.label_problem: one.label_problem is not None,
-        Reason(problem.value): snapshot.rule is None and snapshot.key.rule != "",
-        Reason.GROUP_UNKNOWN: snapshot.rule is not None and one.group not in snapshot.rule.groups,
-        Reason.PAUSED: snapshot.options.paused and snapshot.rule is not None,
+        Reason(problem.value): seen.rule is None and seen.service.key.rule != "",
+        Reason.GROUP_UNKNOWN: seen.rule is not None and one.group not in seen.rule.groups,
+        Reason.PAUSED: seen.service.options.paused and seen.rule is not None,
         Reason.JOB_INVALID: bool(one.faults),
         Reason.NAME_TAKEN: bool(one.name_taken),
         Reason.CREATE_REFUSED: bool(refused),
@@ -262,38 +329,38 @@ def barred(one: Instance, snapshot: Snapshot) -> Reason | None:
 
 def waiting(
     one: Instance,
-    snapshot: Snapshot,
+    seen: Seen,
     seated: dict[str, list[Instance]],
     held: list[Instance],
     given: dict[str, list[Instance]],
 ) -> Reason:
     """Above the largest ratio, counting those before it in the queue; else it waits for its turn."""
-    assert snapshot.rule is not None
+    assert seen.rule is not None
     group = one.group or ""
     places = [*seated[group], *given[group]]
-    queue = [other for other in oldest(held, group, snapshot) if other not in given[group]]
-    if len(places) - pairs(places, snapshot) + queue.index(one) >= snapshot.rule.ratios[0].counts.get(group, 0):
+    queue = [other for other in oldest(held, group, seen) if other not in given[group]]
+    if len(places) - pairs(places, seen) + queue.index(one) >= seen.rule.ratios[0].counts.get(group, 0):
         return Reason.NOT_IN_RATIO
-    return Reason.REVOKEED if remembered(one, snapshot).revoked else Reason.WAITING_FOR_RATIO
+    return Reason.REVOKED if remembered(one, seen).revoked else Reason.WAITING_FOR_RATIO
 
 
-def heal(snapshot: Snapshot, group: str, placed: list[Instance], target: int) -> list[Instance]:
+def heal(seen: Seen, group: str, placed: list[Instance], target: int) -> list[Instance]:
     """Missing members come back while running + in flight stays within the target, counting the instance itself."""
     healed: list[Instance] = []
-    for one in sorted((one for one in snapshot.instances if one.group == group), key=age):
-        seated = [*placed, *(other for other in healed if has_no_slot(other, snapshot))]
-        joins = has_no_slot(one, snapshot)
-        may = may_join(one, seated, target, snapshot) if joins else may_stay(one, seated, target, snapshot)
-        if may and is_partial(one, snapshot):
+    for one in sorted((one for one in seen.instances if one.group == group), key=age):
+        seated = [*placed, *(other for other in healed if has_no_slot(other, seen))]
+        joins = has_no_slot(one, seen)
+        may = may_join(one, seated, target, seen) if joins else may_stay(one, seated, target, seen)
+        if may and is_partial(one, seen):
             healed.append(one)
     return healed
 
 
-def has_no_slot(one: Instance, snapshot: Snapshot) -> bool:
-    return not is_in_flight(one, snapshot) and not counts_as_running(one, snapshot)
+def has_no_slot(one: Instance, seen: Seen) -> bool:
+    return not is_in_flight(one, seen) and not counts_as_running(one, seen)
 
 
-def is_partial(one: Instance, snapshot: Snapshot) -> bool:
+def is_partial(one: Instance, seen: Seen) -> bool:
     """It has live pods, and lacks members or what belongs to them (those still terminating are not missing yet). What
     others make can only be released."""
     lacks = (
@@ -301,25 +368,27 @@ def is_partial(one: Instance, snapshot: Snapshot) -> bool:
         or one.misplaced
         or (one.made_by_us and (one.stripped or one.pods + one.terminating < one.expected))
     )
-    alive = state(one, snapshot) not in (State.HELD, State.TERMINATING, State.FINISHED)
+    alive = state(one, seen) not in (State.HELD, State.TERMINATING, State.FINISHED)
     return lacks and alive and not one.label_problem and not one.faults
 
 
-def surplus(snapshot: Snapshot, group: str, placed: list[Instance], target: int, *, missing: bool) -> list[Instance]:
-    """Unbound surplus goes, newest first, when something is missing; half-made surplus goes always (S2). Those that
-    cannot pay for it only say so, where the others are not enough; one of a pair makes no room."""
+def beyond(seen: Seen, group: str, placed: list[Instance], target: int, largest: int) -> list[Instance]:
+    """Unbound instances beyond the largest ratio go, newest first; half-made ones above the target as well (S2). Those
+    that cannot pay for it only say so, where the others are not enough; one of a pair makes no room. What nothing holds
+    would come again."""
     unbound = [
         one
-        for one in snapshot.instances
-        if one.group == group and not one.label_problem and state(one, snapshot) is State.ADMITTED and one.bound == 0
+        for one in seen.instances
+        if one.group == group and not one.label_problem and state(one, seen) is State.ADMITTED and one.bound == 0
     ]
     newest = sorted(unbound, key=lambda one: (one.admitted_at, age(one)), reverse=True)
     going: list[Instance] = []
-    for one in sorted(newest, key=lambda one: not affordable(one, snapshot)):
+    for one in sorted(newest, key=lambda one: not affordable(one, seen)):
         before = [other for other in placed if other not in going]
         after = [other for other in before if other is not one]
-        slots = len(before) - pairs(before, snapshot)
-        if slots > target and len(after) - pairs(after, snapshot) < slots and (missing or is_partial(one, snapshot)):
+        slots = len(before) - pairs(before, seen)
+        most = target if is_partial(one, seen) else largest
+        if slots > most and len(after) - pairs(after, seen) < slots and not one.unheld:
             going.append(one)
     return going
 
@@ -334,5 +403,7 @@ def age(one: Instance) -> tuple[object, ...]:
     )
 
 
-def oldest(held: list[Instance], group: str, snapshot: Snapshot) -> list[Instance]:
-    return [one for one in sorted(held, key=age) if one.group == group and not barred(one, snapshot)]
+def oldest(held: list[Instance], group: str, seen: Seen) -> list[Instance]:
+    """Those that have not had their turn go first."""
+    queue = [one for one in sorted(held, key=age) if one.group == group and not barred(one, seen)]
+    return sorted(queue, key=lambda one: remembered(one, seen).turns is not Turns.NONE)

@@ -1,4 +1,4 @@
-"""Bare counts get the same answer as instances: the arithmetic of `scaler plan` is the planner's."""
+"""Bare counts get the same answer as instances: the arithmetic of `scaler plan` is the decision's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.decide.counts import Case, Decision, decide, unknown_groups
-from scaler.decide.planner import plan
-from scaler.decide.world import Snapshot, State
+from scaler.decide.world import Service, State
 from scaler.rules.rule import Rule, RuleOptions
-from tests.builders import instance, rule, snapshot
+from tests.builders import instance, plan, rule, service
 from tests.strategies import rules
 
 numbers = st.dictionaries(st.sampled_from(("group0", "group1", "group2")), st.integers(0, 5))
@@ -20,12 +19,12 @@ numbers = st.dictionaries(st.sampled_from(("group0", "group1", "group2")), st.in
 
 @settings(max_examples=600, deadline=None)
 @given(rules(), numbers, numbers, numbers, st.booleans())
-def test_counts_are_decided_as_the_planner_decides_instances(
+def test_counts_are_decided_as_instances_are(
     rule: Rule, running: dict[str, int], in_flight: dict[str, int], held: dict[str, int], paused: bool
 ) -> None:
     within = [{name: n for name, n in counts.items() if name in rule.groups} for counts in (running, in_flight, held)]
     case = Case(*within)
-    assert comparable(decide(rule, case, paused=paused)) == planned(as_snapshot(rule, case, paused))
+    assert comparable(decide(rule, case, paused=paused)) == planned(as_service(rule, case, paused))
 
 
 def comparable(decision: Decision) -> object:
@@ -36,7 +35,7 @@ def comparable(decision: Decision) -> object:
     return decision.target.index, decision.target.counts, decision.complete, groups
 
 
-def as_snapshot(rule: Rule, case: Case, paused: bool) -> Snapshot:
+def as_service(rule: Rule, case: Case, paused: bool) -> Service:
     counts = {State.RUNNING: case.running, State.ADMITTED: case.in_flight, State.HELD: case.held}
     found = tuple(
         instance(f"{state}-{name}-{number}", state, group=name)
@@ -44,12 +43,12 @@ def as_snapshot(rule: Rule, case: Case, paused: bool) -> Snapshot:
         for name, most in numbers.items()
         for number in range(most)
     )
-    return snapshot(rule, found, options=RuleOptions(paused=paused))
+    return service(rule, found, options=RuleOptions(paused=paused))
 
 
-def planned(snapshot: Snapshot) -> object:
-    made, _ = plan(snapshot)
-    was_held = {one.uid for one in snapshot.instances if not one.pods}
+def planned(seen: Service) -> object:
+    made = plan(seen)
+    was_held = {one.uid for one in seen.instances if not one.pods}
     kept = [one for one in made.verdicts if one.state is State.HELD and one.uid in was_held]
     groups = {
         name: (

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide.planner import plan
-from scaler.decide.world import Admit, Snapshot
+from scaler.decide.world import Admit, Service
 from scaler.rules.rule import Rule
-from tests.builders import instance, rule, snapshot
+from tests.builders import instance, plan, rule, service
 from tests.strategies import rules
 
 
@@ -33,15 +32,14 @@ def may_start(rule: Rule, running: dict[str, int], group: str) -> bool:
     return False  # "arrived"
 
 
-def admitted_groups(snapshot: Snapshot) -> set[str | None]:
-    groups = {one.uid: one.group for one in snapshot.instances}
-    made, _ = plan(snapshot)
-    return {groups[action.uid] for action in made.actions if isinstance(action, Admit)}
+def admitted_groups(seen: Service) -> set[str | None]:
+    groups = {one.uid: one.group for one in seen.instances}
+    return {groups[action.uid] for action in plan(seen).actions if isinstance(action, Admit)}
 
 
-def all_jobs_live(rule: Rule, running: dict[str, int]) -> Snapshot:
+def all_jobs_live(rule: Rule, running: dict[str, int]) -> Service:
     """As many held jobs beside the running ones as the largest ratio needs, and one spare."""
-    return snapshot(
+    return service(
         rule,
         tuple(
             instance(f"{group}-{number}", "Running" if number < running.get(group, 0) else "Held", group=group)

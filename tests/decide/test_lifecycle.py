@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide import lifecycle
+from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
 from scaler.decide.life import CleanPods, Expire, FailedPod, Finish, Life, Outcome, Record, Remove, Resize, RunPolicy
 from scaler.decide.lifecycle import next_step, recheck_at
-from scaler.decide.planner import plan
 from scaler.decide.world import Instance, Reason, ServiceKey, State
-from tests.builders import NOW, instance, rule, snapshot
+from tests.builders import NOW, instance, plan, service, world
 
 CRASHED = FailedPod("p0-master-0", 3)
 
@@ -42,10 +42,10 @@ def test_the_count_of_ascend_operator_is_carried_on() -> None:
     assert next_step(living(version=4), NOW) == Record("uid-p0", 5)
 
 
-@pytest.mark.parametrize("service", [{"rule": rule("1P")}, {"rule": None, "key": ServiceKey("default", "", "mindie")}])
-def test_an_instance_with_a_step_to_take_gets_back_what_it_lacks_after_that(service: dict[str, Any]) -> None:
+@pytest.mark.parametrize("of", [{"ratios": "1P"}, {"ratios": None, "key": ServiceKey("default", "", "mindie")}])
+def test_an_instance_with_a_step_to_take_gets_back_what_it_lacks_after_that(of: dict[str, Any]) -> None:
     lacks_its_pod_group = instance("p0", State.RUNNING, life=Life(version=0), stripped=True)
-    made, _ = plan(snapshot(instances=(lacks_its_pod_group,), **service))
+    made = plan(service(found=[lacks_its_pod_group], **of))
     assert made.actions == (Record("uid-p0", 1),)
 
 
@@ -168,9 +168,10 @@ def test_no_step_touches_what_runs_or_is_not_ours(
 ) -> None:
     faults = ("InvalidSpecs: words",) if spoilt else ()
     one = instance("p0", state, life=life, faults=faults, label_problem=problem, owner_deleting=going)
-    seen = snapshot(rule("1P"), (one,))
-    made, _ = plan(seen)
-    assert violations(seen, made) == ()
+    seen = world(service("1P", [one]))
+    decided = decide(seen)
+    assert violations(seen, decided) == ()
+    (made,) = decided.plans
     steps = [action for action in made.actions if action == next_step(one, NOW)]
     if problem or going or (spoilt and not one.owner_finished):
         assert steps == []

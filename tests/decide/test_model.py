@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import pytest
 
+from scaler.decide.decide import decide as decided
 from scaler.decide.invariants import violations
-from scaler.decide.planner import plan
 from scaler.decide.world import Admit, Instance, Revoke, State
 from scaler.rules.rule import Rule
-from tests.builders import instance, rule, snapshot
+from tests.builders import instance, rule, service, world
 from tests.decide.walk import ends
 
 
@@ -53,32 +53,33 @@ class Group(NamedTuple):
         return self.starting + self.running + self.broken + self.terminating
 
 
-World = tuple[Group, ...]
+Fleet = tuple[Group, ...]
 Moves = tuple[tuple[int, int], ...]
 """Per group: how many to admit, and how many to revoke."""
 
 
 class Node(NamedTuple):
-    """A world, and the decision that the controller has in hand, made on this world or on an older one."""
+    """A fleet, and the decision that the controller has in hand, made on this fleet or on an older one."""
 
-    world: World
+    fleet: Fleet
     moves: Moves | None = None
 
 
 @cache
-def decide(ladder: str, world: World) -> Moves:
+def decide(ladder: str, fleet: Fleet) -> Moves:
     found = tuple(
         instance(f"{name}-{state}-{number}", state, group=name)
-        for name, group in zip(rule(ladder).groups, world, strict=True)
+        for name, group in zip(rule(ladder).groups, fleet, strict=True)
         for state, most in zip(STATES, group, strict=True)
         for number in range(most)
     )
-    seen = snapshot(rule(ladder), found)
-    made, _ = plan(seen)
+    seen = world(service(ladder, found))
+    made = decided(seen)
     assert violations(seen, made) == ()
     by_uid = {one.uid: one for one in found}
     counted = {
-        action: [by_uid[one.uid] for one in made.actions if isinstance(one, action)] for action in (Admit, Revoke)
+        action: [by_uid[one.uid] for one in made.plans[0].actions if isinstance(one, action)]
+        for action in (Admit, Revoke)
     }
     return tuple((_in(counted[Admit], name), _in(counted[Revoke], name)) for name in rule(ladder).groups)
 
@@ -87,39 +88,39 @@ def _in(instances: list[Instance], group: str) -> int:
     return sum(one.group == group for one in instances)
 
 
-def act(world: World, moves: Moves) -> World:
+def act(fleet: Fleet, moves: Moves) -> Fleet:
     """What is still possible of the decision: uid preconditions let the rest fail."""
     return tuple(
         group._replace(
             held=group.held - min(admit, group.held) + min(revoke, group.admitted),
             admitted=group.admitted + min(admit, group.held) - min(revoke, group.admitted),
         )
-        for group, (admit, revoke) in zip(world, moves, strict=True)
+        for group, (admit, revoke) in zip(fleet, moves, strict=True)
     )
 
 
 def steps(ladder: str, node: Node, capacity: int) -> Iterator[Node]:
-    world, moves = node
+    fleet, moves = node
     if moves is not None:
-        yield Node(act(world, moves))
-    elif any(map(any, decide(ladder, world))):
-        yield Node(world, decide(ladder, world))
-    for index, group in enumerate(world):
-        if group.admitted and sum(other.nodes for other in world) < capacity:
-            yield Node(_put(world, index, admitted=group.admitted - 1, starting=group.starting + 1), moves)
+        yield Node(act(fleet, moves))
+    elif any(map(any, decide(ladder, fleet))):
+        yield Node(fleet, decide(ladder, fleet))
+    for index, group in enumerate(fleet):
+        if group.admitted and sum(other.nodes for other in fleet) < capacity:
+            yield Node(_put(fleet, index, admitted=group.admitted - 1, starting=group.starting + 1), moves)
         if group.starting:
-            yield Node(_put(world, index, starting=group.starting - 1, running=group.running + 1), moves)
+            yield Node(_put(fleet, index, starting=group.starting - 1, running=group.running + 1), moves)
         if group.broken:
-            yield Node(_put(world, index, broken=group.broken - 1, terminating=group.terminating + 1), moves)
+            yield Node(_put(fleet, index, broken=group.broken - 1, terminating=group.terminating + 1), moves)
         if group.terminating:
-            yield Node(_put(world, index, terminating=group.terminating - 1, held=group.held + 1), moves)
+            yield Node(_put(fleet, index, terminating=group.terminating - 1, held=group.held + 1), moves)
 
 
-def _put(world: World, index: int, **counts: int) -> World:
-    return (*world[:index], world[index]._replace(**counts), *world[index + 1 :])
+def _put(fleet: Fleet, index: int, **counts: int) -> Fleet:
+    return (*fleet[:index], fleet[index]._replace(**counts), *fleet[index + 1 :])
 
 
-def every_world(ladder: Rule, spares: int) -> Iterator[World]:
+def every_world(ladder: Rule, spares: int) -> Iterator[Fleet]:
     """All ways to spread the jobs over the states: as many as the largest ratio asks for, and spares of one group."""
     jobs = [ladder.largest.of(name) + (spares if index == 0 else 0) for index, name in enumerate(ladder.groups)]
     return itertools.product(*(list(_spread(max(0, number))) for number in jobs))
@@ -131,25 +132,25 @@ def _spread(jobs: int) -> Iterator[Group]:
             yield Group(jobs - sum(counts), *counts)
 
 
-def walk(ladder: str, capacity: int, spares: int = 0) -> list[World]:
+def walk(ladder: str, capacity: int, spares: int = 0) -> list[Fleet]:
     """The worlds where nothing can happen any more; fails on an endless walk."""
     worlds = every_world(rule(ladder), spares)
-    starts = (Node(world) for world in worlds if sum(group.nodes for group in world) <= capacity)
-    return [node.world for node in ends(starts, lambda node: steps(ladder, node, capacity))]
+    starts = (Node(fleet) for fleet in worlds if sum(group.nodes for group in fleet) <= capacity)
+    return [node.fleet for node in ends(starts, lambda node: steps(ladder, node, capacity))]
 
 
-def satisfied(ladder: Rule, world: World, index: int) -> bool:
+def satisfied(ladder: Rule, fleet: Fleet, index: int) -> bool:
     counts = ladder.ratios[index].counts
-    return all(group.running >= counts.get(name, 0) for name, group in zip(ladder.groups, world, strict=True))
+    return all(group.running >= counts.get(name, 0) for name, group in zip(ladder.groups, fleet, strict=True))
 
 
-def best(ladder: Rule, world: World, capacity: int, *, bound_stays: bool) -> int | None:
+def best(ladder: Rule, fleet: Fleet, capacity: int, *, bound_stays: bool) -> int | None:
     """The largest ratio that jobs and nodes allow, beside what is bound already or as if everything could be moved."""
     for index, ratio in enumerate(ladder.ratios):
         wanted = [ratio.of(name) for name in ladder.groups]
         if bound_stays:
-            wanted = [max(number, group.running) for number, group in zip(wanted, world, strict=True)]
-        live = all(ratio.of(name) <= sum(group) for name, group in zip(ladder.groups, world, strict=True))
+            wanted = [max(number, group.running) for number, group in zip(wanted, fleet, strict=True)]
+        live = all(ratio.of(name) <= sum(group) for name, group in zip(ladder.groups, fleet, strict=True))
         if live and sum(wanted) <= capacity:
             return index
     return None
@@ -160,21 +161,21 @@ def best(ladder: Rule, world: World, capacity: int, *, bound_stays: bool) -> int
 def test_every_walk_ends_at_the_largest_ratio_that_can_be_had_without_a_trade(ladder: str, spares: int) -> None:
     jobs = rule(ladder)
     for capacity in range(sum(jobs.largest.counts.values()) + 2):
-        for world in walk(ladder, capacity, spares):
-            reachable = best(jobs, world, capacity, bound_stays=True)
-            assert reachable is None or satisfied(jobs, world, reachable), (world, capacity)
-            ideal = best(jobs, world, capacity, bound_stays=False)
-            if ideal is not None and not satisfied(jobs, world, ideal):
-                surplus = [g.running > jobs.ratios[ideal].of(n) for n, g in zip(jobs.groups, world, strict=True)]
-                assert any(surplus), (world, capacity)
+        for fleet in walk(ladder, capacity, spares):
+            reachable = best(jobs, fleet, capacity, bound_stays=True)
+            assert reachable is None or satisfied(jobs, fleet, reachable), (fleet, capacity)
+            ideal = best(jobs, fleet, capacity, bound_stays=False)
+            if ideal is not None and not satisfied(jobs, fleet, ideal):
+                surplus = [g.running > jobs.ratios[ideal].of(n) for n, g in zip(jobs.groups, fleet, strict=True)]
+                assert any(surplus), (fleet, capacity)
 
 
 def test_two_prefill_without_a_decode_and_without_a_node_need_the_trade() -> None:
-    stuck = [world for world in walk("2P1D > 1P1D", capacity=2) if not satisfied(rule("2P1D > 1P1D"), world, 1)]
-    assert {tuple(group.running for group in world) for world in stuck} == {(2, 0)}
-    assert {tuple(group.admitted for group in world) for world in stuck} == {(0, 1)}
+    stuck = [fleet for fleet in walk("2P1D > 1P1D", capacity=2) if not satisfied(rule("2P1D > 1P1D"), fleet, 1)]
+    assert {tuple(group.running for group in fleet) for fleet in stuck} == {(2, 0)}
+    assert {tuple(group.admitted for group in fleet) for fleet in stuck} == {(0, 1)}
 
 
 def test_a_third_node_is_all_that_those_two_prefill_lack() -> None:
     quiet = walk("2P1D > 1P1D", capacity=3)
-    assert {tuple(group.running for group in world) for world in quiet} == {(2, 1)}
+    assert {tuple(group.running for group in fleet) for fleet in quiet} == {(2, 1)}

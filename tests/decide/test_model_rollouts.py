@@ -16,10 +16,10 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from scaler.decide.decide import decide as decided
 from scaler.decide.invariants import violations
-from scaler.decide.planner import plan
 from scaler.decide.world import Admit, Instance, Revoke
-from tests.builders import NOW, instance, rule, snapshot
+from tests.builders import NOW, instance, service, world
 from tests.decide.makers import pod, start
 from tests.decide.walk import ends
 
@@ -76,10 +76,11 @@ def cases(replicas: int) -> Iterator[Case]:
 def decide(old: Pods, new: Pods, replicas: int, target: int, missing: bool) -> tuple[Moves, Moves]:
     found = [*_instances(old, replicas, outdated=True), *_instances(new, replicas, outdated=False)]
     others = (instance("d0", "Terminating"),) if missing else ()
-    seen = snapshot(rule(f"{target}P1D" if missing else f"{target}P"), (*found, *others))
-    made, _ = plan(seen)
+    seen = world(service(f"{target}P1D" if missing else f"{target}P", (*found, *others)))
+    made = decided(seen)
     assert violations(seen, made) == ()
-    chosen = {kind: {one.uid for one in made.actions if isinstance(one, kind)} for kind in (Admit, Revoke)}
+    actions = made.plans[0].actions
+    chosen = {kind: {one.uid for one in actions if isinstance(one, kind)} for kind in (Admit, Revoke)}
     return (_moves(found, chosen, outdated=True), _moves(found, chosen, outdated=False))
 
 

@@ -1,9 +1,9 @@
-"""Promises on the board: against trying every node for every pod, and the words for what is missing."""
+"""Reservations: against trying every node for every pod, and the words for what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations, product
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import msgspec
 import pytest
@@ -11,21 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.decide.nodes import (
-    Capacity,
+    Amounts,
+    Node,
     NodeClass,
+    Nodes,
     PodRequest,
     PodRequests,
     Requirement,
-    Room,
     Taint,
     Toleration,
     Where,
     joined,
-    terms_of,
 )
-from scaler.decide.room.placement import Board, emptied
-from scaler.decide.room.promises import Placement
-from scaler.decide.room.shortage import Shortage
+from scaler.decide.placement import Placement, PlacementCache, Reservation, Room, emptied
+from scaler.decide.shortage import Shortage
 
 NPU = "huawei.com/Ascend910"
 A, B = NodeClass((("kind", "a"),)), NodeClass((("kind", "b"),))
@@ -34,273 +33,497 @@ ON_A, ON_B = Where((("kind", "a"),)), Where((("kind", "b"),))
 RESOURCES = (NPU, "cpu", "pods")
 
 
-def need(npus: int, where: Where = ANYWHERE, *, cpu: int = 0) -> PodRequest:
+def ask(npus: int, where: Where = ANYWHERE, *, cpu: int = 0) -> PodRequest:
     asked = ((NPU, npus), ("cpu", cpu), ("pods", 1))
     return PodRequest(tuple((name, amount) for name, amount in asked if amount), where)
 
 
-def nodes(kind: NodeClass, free: int, count: int = 1, *, cpu: int = 100, **more: object) -> Room:
-    return msgspec.structs.replace(Room(kind, (8, 100, 10), (free, cpu, 10), (0, 0, 0), count=count), **more)
+def node(kind: NodeClass, free: int, *, cpu: int = 100, **more: object) -> Node:
+    return msgspec.structs.replace(Node("", kind, (8, 100, 10), (free, cpu, 10)), **more)
 
 
-def board(*rooms: Room, due_back: bool = False) -> Board:
-    return Board(Capacity(RESOURCES, rooms), due_back=due_back)
+def nodes(*some: Node) -> Nodes:
+    named = (msgspec.structs.replace(each, name=f"n{number:03}") for number, each in enumerate(some))
+    return Nodes(RESOURCES, tuple(named))
 
 
-def fits(of: Board, *needs: PodRequest) -> bool:
-    return of.fits(joined(*(((one, 1),) for one in needs))) is None
+def placement(*some: Node, now: float = 0.0, due_back: float = 0.0) -> Placement:
+    return Placement(nodes(*some), now=now, due_back=due_back)
 
 
-# What follows is written a second time, slowly: a node is a list of what is free on it, a seating is one node per pod.
+def fits(of: Placement, *requests: PodRequest, room: Room = Room.FREE) -> bool:
+    return of.fits(joined(*(((one, 1),) for one in requests)), room) is None
 
 
-def tried(rooms: Sequence[Room], pods: Sequence[PodRequest]) -> bool:
-    """Some choice of a node for every pod exceeds no node."""
-    free = [(room.kind, list(room.free)) for room in rooms for _ in range(room.count)]
-    return _tried(free, list(pods))
+def reserved(of: Placement, *pods: tuple[PodRequest, int], room: Room = Room.FREE) -> Reservation:
+    found = of.reserve(pods, room)
+    assert isinstance(found, Reservation), found
+    return found
 
 
-def _tried(free: list[tuple[NodeClass, list[int]]], pods: list[PodRequest]) -> bool:
+# What follows is written a second time, slowly: a node has a list of what is left for each room, and pods are tried on
+# every node.
+
+Pod = tuple[PodRequest, Room]
+Left = list[list[int]]
+
+
+def plus(some: Sequence[int], more: Sequence[int]) -> list[int]:
+    return [one + other for one, other in zip(some, more, strict=True)]
+
+
+def levels(of: Node, now: float, due_back: float, granted: Sequence[PodRequest] = ()) -> Left:
+    free, none = list(of.free), [0, 0, 0]
+    if of.schedulable:
+        freed = free
+        for pod in granted:
+            freed = plus(freed, [dict(pod.requests).get(name, 0) for name in RESOURCES])
+        to_come = freed
+        for deadline, amounts in of.ending:
+            if deadline + due_back > now:
+                to_come = plus(to_come, amounts)
+        return [list(free), list(freed), list(to_come), list(to_come)]
+    for _, amounts in of.ending:
+        free = plus(free, amounts)
+    return [list(none), list(none), list(none), free if now < of.since + due_back else list(none)]
+
+
+def allowed(of: Node, pod: PodRequest) -> bool:
+    tolerated = {one.key for one in pod.where.tolerations}
+    repelled = any(taint.key not in tolerated for taint in of.passing)
+    return not repelled and all(pair in of.node_class.labels for pair in pod.where.selector)
+
+
+def sits(left: Left, pod: Pod) -> Left | None:
+    """What is left with the pod; None when it has no room."""
+    amounts = [dict(pod[0].requests).get(name, 0) for name in RESOURCES]
+    result = [plus(one, [-a for a in amounts]) if at >= pod[1] else one for at, one in enumerate(left)]
+    enough = all(one[i] >= 0 for one in result[pod[1] :] for i, a in enumerate(amounts) if a)
+    return result if enough else None
+
+
+def seatings(some: Sequence[Node], left: list[Left], pods: Sequence[Pod]) -> Iterator[list[Left]]:
+    """Every way to put all pods on nodes, as what is left then."""
     if not pods:
-        return True
-    for kind, amounts in free:
-        if _sits(amounts, kind, pods[0], -1):
-            found = _tried(free, pods[1:])
-            _sits(amounts, kind, pods[0], 1)
-            if found:
-                return True
-    return False
+        yield left
+        return
+    tried = []
+    for at, each in enumerate(some):
+        mark = (each.node_class, each.passing, left[at])
+        after = sits(left[at], pods[0]) if mark not in tried and allowed(each, pods[0][0]) else None
+        tried.append(mark)
+        if after is not None:
+            yield from seatings(some, [*left[:at], after, *left[at + 1 :]], pods[1:])
 
 
-def _sits(amounts: list[int], kind: NodeClass, pod: PodRequest, sign: int) -> bool:
-    if any(pair not in kind.labels for pair in pod.where.selector):
-        return False
-    asked = {RESOURCES.index(name): amount for name, amount in pod.requests}
-    if sign < 0 and any(amounts[index] < amount for index, amount in asked.items()):
-        return False
-    for index, amount in asked.items():
-        amounts[index] += sign * amount
-    return True
+def possible(some: Sequence[Node], left: list[Left], pods: Sequence[Pod]) -> bool:
+    return (
+        next(
+            seatings(
+                some,
+                left,
+                sorted(
+                    pods,
+                    key=lambda pod: (-len(pod[0].where.selector), pod),
+                ),
+            ),
+            None,
+        )
+        is not None
+    )
 
 
-def spoilt(rooms: Sequence[Room], pods: Sequence[PodRequest], rest: Sequence[PodRequest]) -> bool:
-    """Some choice of nodes for `pods`, made by a scheduler that knows nothing of the rest, leaves no room for it."""
-    single = [msgspec.structs.replace(room, count=1) for room in rooms for _ in range(room.count)]
-    for choice in product(range(len(single)), repeat=len(pods)):
-        free = [(room.kind, list(room.free)) for room in single]
-        seated = all(_sits(free[at][1], free[at][0], pod, -1) for at, pod in zip(choice, pods, strict=True))
-        if seated and not _tried(free, list(rest)):
+def one_by_one(pods: PodRequests, room: Room = Room.FREE) -> list[Pod]:
+    return [(pod, room) for pod, count in pods for _ in range(count)]
+
+
+def spoilt(some: Sequence[Node], hands: Sequence[Pod], rest: Sequence[Pod]) -> bool:
+    """Some of the pods in hands can be put where the others find no room any more."""
+    left = [levels(each, 0.0, 0.0) for each in some]
+    for chosen in product((False, True), repeat=len(hands)):
+        put = [pod for pod, taken in zip(hands, chosen, strict=True) if taken]
+        others = [*rest, *(pod for pod, taken in zip(hands, chosen, strict=True) if not taken)]
+        if any(not possible(some, after, others) for after in seatings(some, left, put)):
             return True
     return False
 
 
-def pods_of(placements: Sequence[Placement]) -> list[PodRequest]:
-    return [one for placement in placements for one, count in placement.needs for _ in range(count)]
-
-
-rooms_strategy = st.lists(
-    st.builds(
-        nodes, st.sampled_from([A, B]), st.integers(0, 4), st.integers(1, 2), cpu=st.sampled_from([-1, 2, 3, 100])
-    ),
-    min_size=1,
-    max_size=4,
-)
+classes = st.sampled_from([A, B])
+node_strategy = st.builds(node, classes, st.integers(0, 4), cpu=st.sampled_from([-1, 2, 3, 100]))
+nodes_strategy = st.lists(node_strategy, min_size=1, max_size=6)
 where_strategy = st.sampled_from([ANYWHERE, ON_A, ON_B])
-need_strategy = st.builds(need, st.integers(1, 3), where_strategy, cpu=st.sampled_from([0, 1, 2]))
-needs_strategy = st.lists(st.tuples(need_strategy, st.integers(1, 2)), min_size=1, max_size=2).map(
+ask_strategy = st.builds(ask, st.integers(1, 3), where_strategy, cpu=st.sampled_from([0, 1, 2]))
+pods_strategy = st.lists(st.tuples(ask_strategy, st.integers(1, 2)), min_size=1, max_size=2).map(
     lambda parts: joined(tuple(parts))
 )
-steps_strategy = st.lists(st.tuples(needs_strategy, st.integers(0, 5)), min_size=1, max_size=5)
+steps_strategy = st.lists(st.tuples(pods_strategy, st.integers(0, 5)), min_size=1, max_size=5)
 
 
 @settings(max_examples=300, deadline=None)
-@given(rooms_strategy, steps_strategy)
-def test_something_is_promised_exactly_when_all_promises_can_be_kept_together(
-    rooms: list[Room], steps: list[tuple[PodRequests, int]]
+@given(nodes_strategy, steps_strategy)
+def test_something_is_reserved_exactly_when_all_reservations_can_be_kept_together(
+    some: list[Node], steps: list[tuple[PodRequests, int]]
 ) -> None:
-    of, kept = board(*rooms), list[Placement]()
-    for needs, given_back in steps:
-        if given_back < len(kept):
-            of.give_back(kept.pop(given_back))
-        pods = [one for one, count in needs for _ in range(count)]
-        found = of.place(needs)
-        assert isinstance(found, Placement) == tried(rooms, [*pods_of(kept), *pods]), found
-        if isinstance(found, Placement):
+    of, kept = placement(*some), list[Reservation]()
+    left = [levels(each, 0.0, 0.0) for each in some]
+    for pods, cancelled in steps:
+        if cancelled < len(kept):
+            of.cancel(kept.pop(cancelled))
+        everything = [pod for part in [*(one.pods for one in kept), pods] for pod in one_by_one(part)]
+        found = of.reserve(pods)
+        assert isinstance(found, Reservation) == possible(some, left, everything), found
+        if isinstance(found, Reservation):
             kept.append(found)
         else:
             assert not found.undecided
 
 
-@settings(max_examples=300, deadline=None)
-@given(rooms_strategy, st.lists(needs_strategy, min_size=1, max_size=3))
-def test_what_is_given_back_leaves_no_trace(rooms: list[Room], asked: list[PodRequests]) -> None:
-    of = board(*rooms)
-    first = [of.fits(needs) for needs in asked]
-    promised = [of.place(needs) for needs in asked]
-    for found in promised:
-        if isinstance(found, Placement):
-            of.give_back(found)
-            of.give_back(found)
-    assert [of.fits(needs) for needs in asked] == first
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    st.lists(st.builds(nodes, st.sampled_from([A, B]), st.integers(0, 4), st.integers(1, 2)), min_size=1, max_size=3),
-    st.lists(st.tuples(st.builds(need, st.integers(1, 3), where_strategy), st.integers(1, 2)), min_size=1, max_size=3),
+PRESSURE = Taint("node.kubernetes.io/memory-pressure")
+PATIENT = Where(tolerations=(Toleration(PRESSURE.key, "Exists"),))
+ending_strategy = st.lists(
+    st.tuples(st.sampled_from([1.0, 7.0]), st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1))),
+    max_size=2,
+).map(tuple)
+any_node_strategy = st.builds(
+    node,
+    classes,
+    st.integers(-1, 4),
+    cpu=st.sampled_from([-1, 2, 3, 100]),
+    ending=ending_strategy,
+    ready=st.sampled_from([True, True, False]),
+    cordoned=st.sampled_from([False, False, True]),
+    since=st.sampled_from([1.0, 7.0]),
+    passing=st.sampled_from([(), (), (PRESSURE,)]),
 )
-def test_promised_pods_disturb_exactly_when_nodes_that_they_may_get_spoil_another_promise(
-    rooms: list[Room], asked: list[tuple[PodRequest, int]]
+any_ask_strategy = st.builds(ask, st.integers(1, 3), st.sampled_from([ANYWHERE, ON_A, PATIENT]), cpu=st.integers(0, 1))
+any_pods_strategy = st.lists(st.tuples(any_ask_strategy, st.integers(1, 2)), min_size=1, max_size=2).map(
+    lambda parts: joined(tuple(parts))
+)
+any_steps_strategy = st.lists(
+    st.tuples(any_pods_strategy, st.sampled_from(Room), st.integers(0, 5)), min_size=1, max_size=4
+)
+grants_strategy = st.lists(st.tuples(st.integers(0, 4), any_ask_strategy), max_size=2)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(any_node_strategy, min_size=1, max_size=5), any_steps_strategy, grants_strategy, grants_strategy)
+def test_each_sort_of_room_is_reserved_exactly_when_all_reservations_can_be_kept_together(
+    some: list[Node],
+    steps: list[tuple[PodRequests, Room, int]],
+    granted: list[tuple[int, PodRequest]],
+    withdrawn: list[tuple[int, PodRequest]],
 ) -> None:
-    of = board(*rooms)
-    found = [of.place(((one, count),)) for one, count in asked]
-    kept = [placement for placement in found if isinstance(placement, Placement)]
-    for size in (1, 2):
-        for chosen in combinations(kept, size):
-            rest = pods_of([other for other in kept if other not in chosen])
-            part = joined(*(placement.needs for placement in chosen))
-            assert of.disturbs(part) == spoilt(rooms, pods_of(chosen), rest)
+    of, kept = placement(*some, now=10.0, due_back=5.0), list[Reservation]()
+    of.fits(*steps[0][:2])
+    of.grant([(f"n{at:03}", pod) for at, pod in [*granted, *withdrawn]])
+    of.withdraw([(f"n{at:03}", pod) for at, pod in withdrawn])
+    left = [levels(each, 10.0, 5.0, [pod for at, pod in granted if at == number]) for number, each in enumerate(some)]
+    for pods, room, cancelled in steps:
+        if cancelled < len(kept):
+            of.cancel(kept.pop(cancelled))
+        everything = [pod for one in kept for pod in one_by_one(one.pods, one.room)] + one_by_one(pods, room)
+        found = of.reserve(pods, room)
+        wanted = possible(some, left, everything)
+        if isinstance(found, Reservation):
+            assert wanted
+            kept.append(found)
+        else:
+            assert not wanted
+            assert not found.undecided
 
 
 @settings(max_examples=200, deadline=None)
-@given(rooms_strategy, needs_strategy)
-def test_what_fits_fits_by_sums_as_well(rooms: list[Room], needs: PodRequests) -> None:
-    of = board(*rooms)
-    if of.fits(needs) is None:
-        assert of.sums_suffice(needs)
+@given(st.lists(any_node_strategy, min_size=1, max_size=5), any_steps_strategy)
+def test_what_is_cancelled_leaves_no_trace(some: list[Node], steps: list[tuple[PodRequests, Room, int]]) -> None:
+    of = placement(*some, now=10.0, due_back=5.0)
+    first = [of.fits(pods, room) for pods, room, _ in steps]
+    found = [of.reserve(pods, room) for pods, room, _ in steps]
+    for each in found:
+        if isinstance(each, Reservation):
+            of.cancel(each)
+            of.cancel(each)
+    assert [of.fits(pods, room) for pods, room, _ in steps] == first
 
 
-def test_sums_are_taken_for_every_set_of_kinds() -> None:
-    of = board(nodes(A, 4, 2), nodes(B, 8, 2))
-    assert of.fits(((need(8, ON_A), 1),)) is not None
-    assert of.sums_suffice(((need(8, ON_A), 1),))
-    assert not of.sums_suffice(((need(8, ON_A), 2),))
-    assert of.sums_suffice(((need(8, ON_A), 1), (need(8), 2)))
-    assert not of.sums_suffice(((need(8, ON_A), 1), (need(8), 3)))
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(any_node_strategy, min_size=8, max_size=20),
+    st.lists(st.tuples(st.integers(0, 19), any_node_strategy), max_size=3),
+    any_steps_strategy,
+)
+def test_a_cache_changes_no_answer(
+    some: list[Node], changes: list[tuple[int, Node]], steps: list[tuple[PodRequests, Room, int]]
+) -> None:
+    cache, before = PlacementCache(), nodes(*some)
+    now = list(before.nodes)
+    for at, changed in changes:
+        old = now[at % len(now)]
+        same = {"name": old.name, "node_class": old.node_class, "passing": old.passing}
+        now[at % len(now)] = msgspec.structs.replace(changed, **(same if at % 4 else {"name": old.name}))
+    after = Nodes(RESOURCES, tuple(now))
+    old = played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps)
+    assert played(Placement(after, now=10.0, due_back=5.0, cache=cache), steps) == played(
+        Placement(after, now=10.0, due_back=5.0), steps
+    )
+    assert played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps) == old
 
 
-def test_a_flexible_promise_makes_way_for_a_restricted_need() -> None:
-    of = board(nodes(A, 8), nodes(B, 8))
-    assert isinstance(of.place(((need(8), 1),)), Placement)
-    assert isinstance(of.place(((need(8, ON_A), 1),)), Placement)
-    assert not fits(of, need(1))
+def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> list[object]:
+    seen = list[object]()
+    for pods, room, _ in steps:
+        seen += [of.breadth(pods), of.sums_suffice(pods), of.fits(pods, room)]
+        found = of.reserve(pods, room)
+        seen.append((found.nodes, found.waits_for) if isinstance(found, Reservation) else found)
+        seen += [of.spoils(pods, [earlier for earlier, _, _ in steps])]
+    return seen
 
 
-def crowded() -> Board:
-    """Two promises; another of two NPUs fits only when both change places."""
-    of = board(nodes(A, 4), nodes(A, 3))
-    assert all(isinstance(of.place(((need(npus), 1),)), Placement) for npus in (2, 3))
+hands_strategy = st.lists(
+    st.tuples(
+        st.builds(ask, st.integers(1, 3), where_strategy, cpu=st.integers(0, 2)), st.integers(1, 2), st.booleans()
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(nodes_strategy, hands_strategy)
+def test_what_is_said_to_spoil_nothing_spoils_nothing(
+    some: list[Node], asked: list[tuple[PodRequest, int, bool]]
+) -> None:
+    of = placement(*some)
+    hands, rest = list[PodRequests](), list[Pod]()
+    for pod, count, in_hands in asked:
+        pods = ((pod, count),)
+        if isinstance(of.reserve(pods), Reservation):
+            if in_hands:
+                hands.append(pods)
+            else:
+                rest += one_by_one(pods)
+    for at, pods in enumerate(hands):
+        if not of.spoils(pods, [*hands[:at], *hands[at + 1 :]]):
+            assert not spoilt(some, [pod for part in hands for pod in one_by_one(part)], rest)
+
+
+@settings(max_examples=200, deadline=None)
+@given(nodes_strategy, pods_strategy)
+def test_what_fits_fits_by_sums_as_well(some: list[Node], pods: PodRequests) -> None:
+    of = placement(*some)
+    if of.fits(pods) is None:
+        assert of.sums_suffice(pods)
+
+
+def test_pods_of_one_kind_spoil_nothing() -> None:
+    of = placement(*[node(A, 8)] * 3)
+    for _ in range(3):
+        reserved(of, (ask(8), 1))
+    assert not of.spoils(((ask(8), 1),), [((ask(8), 1),)])
+
+
+def test_pods_of_mixed_sizes_spoil_nothing_where_there_is_a_node_for_each() -> None:
+    of = placement(*[node(A, 8)] * 200)
+    mixed = [((ask(size, cpu=size), 5),) for size in range(1, 9)] * 5
+    for pods in mixed:
+        reserved(of, *pods)
+    assert not of.spoils(mixed[0], mixed[1:20])
+    assert not of.spoils(mixed[7], mixed[8:])
+
+
+def test_restricted_pods_in_hands_spoil_no_flexible_ones_that_fit_after_them() -> None:
+    of = placement(node(A, 8), node(A, 8), node(B, 8), node(B, 8))
+    reserved(of, (ask(8), 2))
+    reserved(of, (ask(8, ON_A), 2))
+    assert not of.spoils(((ask(8, ON_A), 1),), [((ask(8, ON_A), 1),)])
+    assert of.spoils(((ask(8), 2),), [])
+
+
+def test_pods_that_take_what_nobody_is_short_of_spoil_nothing() -> None:
+    of = placement(*[node(A, 8)] * 4)
+    reserved(of, (ask(8, cpu=10), 4))
+    reserved(of, (ask(0, cpu=5), 6))
+    assert not of.spoils(((ask(0, cpu=5), 2),), [((ask(0, cpu=5), 4),)])
+    reserved(of, (ask(0, cpu=20), 5))
+    assert of.spoils(((ask(0, cpu=20), 5),), [])
+
+
+def test_sums_are_taken_for_every_set_of_candidate_nodes() -> None:
+    of = placement(node(A, 4), node(A, 4), node(B, 8), node(B, 8))
+    assert of.fits(((ask(8, ON_A), 1),)) is not None
+    assert of.sums_suffice(((ask(8, ON_A), 1),))
+    assert not of.sums_suffice(((ask(8, ON_A), 2),))
+    assert of.sums_suffice(((ask(8, ON_A), 1), (ask(8), 2)))
+    assert not of.sums_suffice(((ask(8, ON_A), 1), (ask(8), 3)))
+
+
+def test_a_flexible_reservation_makes_way_for_a_restricted_request() -> None:
+    of = placement(node(A, 8), node(B, 8))
+    flexible = reserved(of, (ask(8), 1))
+    assert flexible.nodes == ("n000",)
+    assert reserved(of, (ask(8, ON_A), 1)).nodes == ("n000",)
+    assert flexible.nodes == ("n001",)
+    assert not fits(of, ask(1))
+
+
+def crowded() -> Placement:
+    """Two reservations; another of two NPUs fits only when both change places."""
+    of = placement(node(A, 4), node(A, 3))
+    for npus in (2, 3):
+        reserved(of, (ask(npus), 1))
     return of
 
 
-def test_promises_change_places_where_something_fits_only_so() -> None:
-    assert fits(crowded(), need(2))
+def test_reservations_change_places_where_something_fits_only_so() -> None:
+    assert fits(crowded(), ask(2))
 
 
-def test_a_board_that_has_spent_its_effort_says_so_and_keeps_what_it_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.decide.room.promises.EFFORT", 0)
+def test_a_placement_that_has_spent_its_effort_says_so_and_keeps_what_is_reserved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("scaler.decide.placement.EFFORT", 0)
     of = crowded()
-    found = of.fits(((need(2), 1),))
-    assert str(found).endswith(", 0 there; not every placement was tried")
-    assert of.disturbs(((need(2), 1),))
-    assert fits(of, need(1), need(1))
+    assert str(of.fits(((ask(2), 1),))).endswith(", 0 there; not every placement was tried")
+    assert fits(of, ask(1), ask(1))
 
 
 def test_a_search_that_is_given_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.decide.room.placement.STEPS", 2)
-    asked = ((need(2), 2), (need(3), 2))
-    found = board(nodes(A, 4), nodes(A, 3), nodes(A, 2)).fits(asked)
+    monkeypatch.setattr("scaler.decide.placement.STEPS", 2)
+    found = placement(node(A, 5), node(A, 4)).fits(((ask(2), 3), (ask(3), 1)))
     assert str(found).endswith("no placement holds all of it; not every placement was tried")
+
+
+def test_a_long_chain_of_reservations_moves_for_one_pod() -> None:
+    kinds = [NodeClass((("kind", str(number)),)) for number in range(30)]
+    of = placement(*[node(kind, 8) for kind in kinds])
+    for number in range(29):
+        term = (Requirement("kind", "In", (str(number), str(number + 1))),)
+        reserved(of, (ask(8, Where(affinity=(term,))), 1))
+    reserved(of, (ask(8, Where((("kind", "0"),))), 1))
+
+
+def test_room_to_come_is_not_taken_from_what_is_free() -> None:
+    of = placement(node(A, 4, ending=((1.0, (8, 0, 0)),)), node(B, 0), due_back=5.0)
+    first = reserved(of, (ask(8), 1), room=Room.TO_COME)
+    assert (first.nodes, first.waits_for) == (("n000",), ("n000",))
+    assert fits(of, ask(4))
+    second = reserved(of, (ask(4), 1), room=Room.TO_COME)
+    assert second.waits_for == ()
+    assert not fits(of, ask(4))
+    of.cancel(second)
+    assert fits(of, ask(4))
+
+
+def test_room_counts_as_to_come_until_it_is_overdue() -> None:
+    some = (
+        node(A, 0, ending=((10.0, (4, 0, 0)), (2.0, (4, 0, 0)))),
+        node(B, 4, ready=False, since=10.0, ending=((2.0, (4, 0, 0)),)),
+        node(B, 8, cordoned=True, since=2.0),
+    )
+    of = placement(*some, now=12.0, due_back=5.0)
+    assert not fits(of, ask(1))
+    assert fits(of, ask(4), room=Room.TO_COME)
+    assert not fits(of, ask(4), ask(1), room=Room.TO_COME)
+    assert fits(of, ask(4), ask(8), room=Room.AWAY)
+    assert not fits(of, ask(4), ask(8), ask(1), room=Room.AWAY)
+    assert placement(*some, now=15.0, due_back=5.0).fits(((ask(1), 1),), Room.AWAY) is not None
+
+
+def test_granted_room_counts_until_it_is_withdrawn() -> None:
+    of = placement(node(A, 0), node(A, 0, cordoned=True))
+    victims = [("n000", ask(8)), ("n001", ask(8)), ("unknown", ask(8))]
+    assert not fits(of, ask(8), room=Room.FREED)
+    of.grant(victims)
+    assert not fits(of, ask(8))
+    assert reserved(of, (ask(8), 1), room=Room.FREED).waits_for == ("n000",)
+    of = placement(node(A, 0))
+    of.grant(victims)
+    of.withdraw(victims)
+    assert not fits(of, ask(8), room=Room.FREED)
+
+
+def test_a_passing_taint_repels_who_does_not_tolerate_it() -> None:
+    of = placement(node(A, 8, passing=(PRESSURE,)))
+    assert not fits(of, ask(8))
+    assert fits(of, ask(8, PATIENT))
+    assert of.node_classes(((ask(8), 1),)) == {A}
+
+
+def test_node_classes_are_a_static_fact() -> None:
+    of = placement(node(A, 0), node(B, 8, ready=False))
+    assert of.node_classes(((ask(1), 1),)) == {A, B}
+    assert of.node_classes(((ask(1, ON_A), 1), (ask(1, ON_B), 1))) == {A, B}
+    assert of.node_classes(((ask(1, ON_A), 1),)) == {A}
+
+
+def test_breadth_is_that_of_the_most_restricted_pod() -> None:
+    of = placement(node(A, 8), node(A, 4), node(B, 8))
+    assert of.breadth(((ask(4), 1), (ask(8), 1))) == 2
+    assert of.breadth(((ask(4), 1), (ask(8, ON_A), 1))) == 1
+    reserved(of, (ask(8, ON_A), 1))
+    assert of.breadth(((ask(4), 1), (ask(8), 1))) == 1
+
+
+def test_what_would_never_fit_is_known_from_empty_nodes() -> None:
+    of = emptied(nodes(node(A, -3, ready=False), node(A, -3, passing=(PRESSURE,))))
+    assert of.fits(((ask(8), 2),)) is None
+    assert of.fits(((ask(8), 3),)) is not None
+    assert of.fits(((ask(9), 1),)) is not None
 
 
 def test_a_shortage_names_the_resource_the_nodes_and_how_many_there_are() -> None:
     where = Where((("accelerator-type", "module-910b-8"),))
     kind = NodeClass(where.selector)
-    found = board(nodes(kind, 8), nodes(kind, 4)).fits(((need(8, where), 2),))
+    found = placement(node(kind, 8), node(kind, 4)).fits(((ask(8, where), 2),))
     assert str(found) == "needs 2 nodes with 8 free huawei.com/Ascend910 (accelerator-type=module-910b-8), 1 there"
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("pods", "words"),
     [
-        (((need(8, cpu=64_500), 1),), "needs 1 node with 64.5 free cpu, 0 there"),
-        (((need(4), 3),), "needs room for 3 times 4 free huawei.com/Ascend910, 2 there"),
+        (((ask(8, cpu=64_500), 1),), "needs 1 node with 64.5 free cpu, 0 there"),
+        (((ask(4), 3),), "needs room for 3 times 4 free huawei.com/Ascend910, 2 there"),
         (((PodRequest((("pods", 1),)), 12),), "needs room for 12 more pods, 10 there"),
         (
             ((PodRequest((("example.com/gpu", 1), ("pods", 1))), 1),),
             "needs 1 node with 1 free example.com/gpu, 0 there",
         ),
         (
-            ((need(5), 1), (need(6), 1)),
+            ((ask(5), 1), (ask(6), 1)),
             "needs 1 node with 5 free huawei.com/Ascend910 and more beside it, no placement holds all of it",
         ),
     ],
 )
-def test_the_words_of_other_shortages(asked: PodRequests, words: str) -> None:
-    assert str(board(nodes(A, 8, cpu=50)).fits(asked)) == words
+def test_the_words_of_other_shortages(pods: PodRequests, words: str) -> None:
+    assert str(placement(node(A, 8, cpu=50)).fits(pods)) == words
 
 
 def test_affinity_is_named_in_a_shortage() -> None:
     term = (Requirement("pool", "In", ("x", "y")), Requirement("old", "DoesNotExist"))
-    found = board().fits(((need(8, Where(affinity=(term,))), 1),))
+    found = placement().fits(((ask(8, Where(affinity=(term,))), 1),))
     assert "(pool In x, y and old DoesNotExist)" in str(found)
 
 
-def test_room_that_comes_back_counts_only_where_asked_for() -> None:
-    rooms = (
-        nodes(A, 0, due_back=(4, 0, 0)),
-        nodes(A, 4, due_back=(4, 0, 0)),
-        nodes(B, 8, schedulable=False, due_back=(8, 100, 10)),
-    )
-    assert not fits(board(*rooms), need(8))
-    assert fits(board(*rooms, due_back=True), need(8), need(8), need(4))
-    assert not fits(board(*rooms, due_back=True), need(8), need(8), need(5))
-
-
-def test_a_passing_taint_repels_until_it_passes_and_only_who_does_not_tolerate_it() -> None:
-    pressure = Taint("node.kubernetes.io/memory-pressure")
-    patient = Where(tolerations=(Toleration(pressure.key, "Exists"),))
-    room = nodes(A, 8, passing=(pressure,))
-    assert not fits(board(room), need(8))
-    assert fits(board(room), need(8, patient))
-    assert fits(board(room, due_back=True), need(8))
-
-
-def test_candidates_are_a_static_fact() -> None:
-    of = board(nodes(A, 0), nodes(B, 8, schedulable=False))
-    assert of.candidates(((need(1), 1),)) == {A, B}
-    assert of.candidates(((need(1, ON_A), 1), (need(1, ON_B), 1))) == {A, B}
-    assert of.candidates(((need(1, ON_A), 1),)) == {A}
-
-
-def test_what_would_never_fit_is_known_from_empty_nodes() -> None:
-    of = emptied(Capacity(RESOURCES, (nodes(A, -3, 2),)))
-    assert of.fits(((need(8), 2),)) is None
-    assert of.fits(((need(8), 3),)) is not None
-    assert of.fits(((need(9), 1),)) is not None
-
-
-def test_needs_meet_where_a_node_has_room_for_either() -> None:
-    of = board(nodes(A, 8), nodes(B, 4))
-    assert of.contended(((need(8), 1),), ((need(2), 1),))
-    assert not of.contended(((need(8), 1),), ((need(2, ON_B), 1),))
-    assert not of.contended(((need(9), 1),), ((need(2), 1),))
-
-
 def test_absurd_numbers_of_pods_are_short_at_once() -> None:
-    found = board(nodes(A, 8)).fits(((need(1), 10**12),))
+    found = placement(node(A, 8)).fits(((ask(1), 10**12),))
     assert isinstance(found, Shortage)
-    assert (found.wanted, found.there) == (10**12, 8)
+    assert (found.wanted, found.there, found.undecided) == (10**12, 8, False)
 
 
 def test_more_pods_than_are_ever_placed_count_as_finding_no_place() -> None:
-    huge = Room(A, (1 << 40, 0, 1 << 40), (1 << 40, 0, 1 << 40))
-    found = board(huge).fits(((need(1), 20_000),))
+    huge: Amounts = (1 << 40, 0, 1 << 40)
+    found = Placement(Nodes(RESOURCES, (Node("huge", A, huge, huge),))).fits(((ask(1), 20_000),))
     assert isinstance(found, Shortage)
     assert found.undecided
 
 
-def test_needs_of_nothing_always_fit() -> None:
-    assert board().fits(()) is None
-    assert board().fits(((need(1), 0),)) is None
-    assert terms_of([]).resources == ("pods",)
+def test_requests_for_nothing_are_no_mistake() -> None:
+    assert placement().fits(()) is None
+    assert placement().fits(((ask(1), 0),)) is None
+    assert placement(node(A, 8)).fits(((PodRequest(()), 1),)) is not None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(any_node_strategy, min_size=1, max_size=5), any_steps_strategy)
+def test_the_same_calls_give_the_same_answers(some: list[Node], steps: list[tuple[PodRequests, Room, int]]) -> None:
+    once, again = (placement(*some, now=10.0, due_back=5.0) for _ in range(2))
+    assert played(once, steps) == played(again, steps)

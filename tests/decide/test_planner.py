@@ -1,4 +1,4 @@
-"""The planner against the oracle, the invariants of every plan, and planning to a fixpoint."""
+"""One service's decision against the oracle, the invariants of every decision, and deciding to a fixpoint."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
-from scaler.decide.planner import plan
-from scaler.decide.world import Admit, Complete, Plan, Reason, Revoke, Snapshot
-from tests.builders import service
+from scaler.decide.world import Admit, Complete, Memory, Plan, Reason, Revoke, ServiceMemory, World
+from tests.builders import plan, service
 from tests.decide.cluster import settle
 from tests.decide.oracle import judge
-from tests.strategies import snapshots
+from tests.strategies import worlds
 
 MANY = settings(max_examples=100, deadline=None)
 
@@ -24,13 +24,13 @@ def uids(plan: Plan, action: type) -> frozenset[str]:
 
 
 @MANY
-@given(snapshots())
-def test_planner_and_oracle_agree(snapshot: Snapshot) -> None:
-    made, _ = plan(snapshot)
-    judged = judge(snapshot)
+@given(worlds())
+def test_decision_and_oracle_agree(world: World) -> None:
+    (made,) = decide(world).plans
+    judged = judge(world)
     states = {one.uid: one.state for one in made.verdicts}
     moved = uids(made, Admit) | uids(made, Revoke)
-    assert (made.target_index, made.complete) == (judged.target_index, judged.complete)
+    assert (made.target_index, made.complete, made.serves) == (judged.target_index, judged.complete, judged.serves)
     assert {uid: state for uid, state in states.items() if uid not in moved} == {
         uid: state for uid, state in judged.states.items() if uid not in moved
     }
@@ -46,65 +46,70 @@ def test_planner_and_oracle_agree(snapshot: Snapshot) -> None:
 
 
 @MANY
-@given(snapshots())
-def test_no_plan_breaks_an_invariant(snapshot: Snapshot) -> None:
-    made, _ = plan(snapshot)
-    assert violations(snapshot, made) == ()
+@given(worlds())
+def test_no_decision_breaks_an_invariant(world: World) -> None:
+    assert violations(world, decide(world)) == ()
 
 
 @MANY
-@given(snapshots(), st.integers(0, 9))
-def test_plan_does_not_depend_on_the_order_of_its_input(snapshot: Snapshot, seed: int) -> None:
-    shuffled = shuffle(snapshot, random.Random(seed))
-    first, first_memory = plan(snapshot)
-    second, second_memory = plan(shuffled)
-    assert first.target == second.target
-    assert set(first.actions) == set(second.actions)
-    assert sorted(first.verdicts, key=lambda one: one.uid) == sorted(second.verdicts, key=lambda one: one.uid)
-    assert first_memory == second_memory
+@given(worlds(), st.integers(0, 9))
+def test_the_decision_does_not_depend_on_the_order_of_its_input(world: World, seed: int) -> None:
+    first, second = decide(world), decide(shuffle(world, random.Random(seed)))
+    assert first.plans[0].target == second.plans[0].target
+    assert set(first.plans[0].actions) == set(second.plans[0].actions)
+    by_uid = [sorted(made.plans[0].verdicts, key=lambda one: one.uid) for made in (first, second)]
+    assert by_uid[0] == by_uid[1]
+    assert first.memory == second.memory
 
 
 @MANY
-@given(snapshots())
-def test_a_recorded_snapshot_replays_byte_for_byte(snapshot: Snapshot) -> None:
-    replayed = msgspec.json.decode(msgspec.json.encode(snapshot), type=Snapshot)
-    assert msgspec.json.encode(plan(replayed)) == msgspec.json.encode(plan(snapshot))
+@given(worlds())
+def test_a_recorded_world_replays_byte_for_byte(world: World) -> None:
+    replayed = msgspec.json.decode(msgspec.json.encode(world), type=World)
+    assert msgspec.json.encode(decide(replayed)) == msgspec.json.encode(decide(world))
 
 
 @MANY
-@given(snapshots())
-def test_planning_again_after_the_plan_took_effect_ends_within_three_passes(snapshot: Snapshot) -> None:
-    assert settle(snapshot).passes <= 3
+@given(worlds())
+def test_deciding_again_after_it_took_effect_ends_within_three_passes(world: World) -> None:
+    assert settle(world).passes <= 3
 
 
 @MANY
-@given(snapshots())
-def test_nothing_is_admitted_and_revoked_in_turns(snapshot: Snapshot) -> None:
-    history = settle(snapshot).history
-    admitted = [one.uid for made in history for one in made.actions if isinstance(one, Admit)]
+@given(worlds())
+def test_nothing_is_admitted_and_revoked_in_turns(world: World) -> None:
+    history = settle(world).history
+    admitted = [one.uid for made in history for one in made.plans[0].actions if isinstance(one, Admit)]
     assert len(admitted) == len(set(admitted))
 
 
 @MANY
-@given(snapshots(), st.floats(0, 0.999))
-def test_time_alone_changes_nothing_before_the_recheck(snapshot: Snapshot, share: float) -> None:
-    made, memory = plan(snapshot)
-    wait = made.recheck_at - snapshot.now if made.recheck_at else 1e6
-    later, _ = plan(msgspec.structs.replace(snapshot, memory=memory, now=snapshot.now + share * wait))
-    assert (later.target, later.actions) == (made.target, made.actions)
-    assert later.verdicts == made.verdicts
+@given(worlds(), st.floats(0, 0.999))
+def test_time_alone_changes_nothing_before_the_recheck(world: World, share: float) -> None:
+    first = decide(world)
+    wait = first.recheck_at - world.now if first.recheck_at else 1e6
+    later = decide(msgspec.structs.replace(world, memory=first.memory, now=world.now + share * wait))
+    (made,), (after,) = first.plans, later.plans
+    assert (after.target, after.actions) == (made.target, made.actions)
+    assert after.verdicts == made.verdicts
 
 
-def shuffle(snapshot: Snapshot, chance: random.Random) -> Snapshot:
-    """The same snapshot with its instances and its memory in another order."""
-    found = chance.sample(snapshot.instances, len(snapshot.instances))
-    memory = dict(chance.sample(list(snapshot.memory.instances.items()), len(snapshot.memory.instances)))
+def shuffle(world: World, chance: random.Random) -> World:
+    """The same world with its instances and its memory in another order."""
+    (seen,) = world.services
+    found = chance.sample(seen.instances, len(seen.instances))
+    memory = Memory({name: _shuffled(one, chance) for name, one in world.memory.services.items()})
     return msgspec.structs.replace(
-        snapshot, instances=tuple(found), memory=msgspec.structs.replace(snapshot.memory, instances=memory)
+        world, services=(msgspec.structs.replace(seen, instances=tuple(found)),), memory=memory
     )
 
 
+def _shuffled(memory: ServiceMemory, chance: random.Random) -> ServiceMemory:
+    instances = dict(chance.sample(list(memory.instances.items()), len(memory.instances)))
+    return msgspec.structs.replace(memory, instances=instances)
+
+
 def test_without_a_valid_rule_every_instance_says_so_and_nothing_moves() -> None:
-    made, _ = plan(msgspec.structs.replace(service("1P", "p0 Held, p1 Running"), rule=None))
+    made = plan(service(None, "p0 Held, p1 Running"))
     assert made.actions == ()
     assert [one.reason for one in made.verdicts] == [Reason.RULE_MISSING, Reason.RUNNING]

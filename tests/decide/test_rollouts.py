@@ -9,9 +9,8 @@ import itertools
 
 import pytest
 
-from scaler.decide.planner import plan
 from scaler.decide.world import Admit, Complete, GroupPlan, Plan, Revoke
-from tests.builders import others, rolling, rule, snapshot
+from tests.builders import others, plan, rolling, service
 from tests.decide.makers import Fleet, deployment, is_up, leader_worker_set, outdated, roll
 
 SIZES = [(replicas, held) for replicas in range(1, 7) for held in range(replicas)]
@@ -94,7 +93,7 @@ def test_on_full_nodes_a_leader_worker_set_needs_every_group_to_run(replicas: in
 
 
 def decided(ratios: str, text: str, **changes: object) -> Plan:
-    return plan(snapshot(rule(ratios), rolling(text, **changes)))[0]
+    return plan(service(ratios, rolling(text, **changes)))
 
 
 def counts(group: GroupPlan) -> tuple[int, int, int]:
@@ -148,15 +147,15 @@ def test_outdated_held_instances_come_last() -> None:
 
 def test_another_owners_instance_is_no_partner() -> None:
     found = (*rolling("p0 Running old"), others("p1", owner="somebody else"))
-    assert plan(snapshot(rule("1P"), found))[0].actions == ()
+    assert plan(service("1P", found)).actions == ()
 
 
 def test_one_of_a_pair_is_not_taken_back_since_nobody_would_gain_by_it() -> None:
     found = (*rolling("p0 Running old, p1 Running old, p2 Admitted new"), others("d0", "Terminating"))
-    made, _ = plan(snapshot(rule("1P1D"), found))
+    made = plan(service("1P1D", found))
     assert actions(made, Revoke) == []
 
 
 def test_a_partner_that_is_half_released_is_released_whole() -> None:
     fleet = (*rolling("p0 Running old, p1 Running old"), *rolling("p2 Admitted new", gated=1))
-    assert actions(plan(snapshot(rule("1P"), fleet))[0], Complete) == ["p2"]
+    assert actions(plan(service("1P", fleet)), Complete) == ["p2"]

@@ -134,3 +134,16 @@ def test_no_key_is_lost_and_none_is_taken_while_it_is_processed(steps: list[tupl
         assert consumer.cancelled()
 
     run(main())
+
+
+def test_a_key_that_is_held_is_not_given_out_before_it_is_done() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.hold("a")
+        queue.add("a")
+        queue.add("b")
+        assert (await queue.take(), queue.is_dirty("a"), queue.is_dirty("b")) == (["b"], True, False)
+        queue.done("a")
+        assert await queue.take() == ["a"]
+
+    run(main())

@@ -6,12 +6,11 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from scaler.decide.planner import plan
-from scaler.decide.world import Snapshot
+from scaler.decide.world import Service
 from scaler.kube.api import Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from scaler.report.values import ServiceReport
-from tests.builders import service
+from tests.builders import plan, service
 
 
 class FakeStore:
@@ -122,6 +121,7 @@ def report(ratios: str, instances: str, **changes: Any) -> ServiceReport:
     return report_of(service(ratios, instances), **changes)
 
 
-def report_of(snapshot: Snapshot, **changes: Any) -> ServiceReport:
-    jobs = {instance.uid: job(instance.name) for instance in snapshot.instances}
-    return ServiceReport(**{"snapshot": snapshot, "plan": plan(snapshot)[0], "jobs": jobs, **changes})
+def report_of(service: Service, **changes: Any) -> ServiceReport:
+    jobs = {instance.uid: job(instance.name) for instance in service.instances}
+    plans = {} if "plan" in changes else {"plan": plan(service)}
+    return ServiceReport(**{"service": service, "jobs": jobs, **plans, **changes})

@@ -9,12 +9,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.arbiter import Tally
-from scaler.decide.minimums.rulings import Fate, applied
-from scaler.decide.planner import plan
-from scaler.decide.world import Reason, ServiceKey, State
+from scaler.decide.world import Evict, Revoke, ServiceKey, State, Tally
 from scaler.report.metrics import Metrics
-from tests.builders import service
+from tests.builders import KEY, plan, service
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/metrics.md"
 
@@ -25,40 +22,41 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def test_a_plan_is_counted_by_state_and_reason() -> None:
     metrics = Metrics()
-    metrics.planned(plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held"))[0])
+    made = plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held"))
+    metrics.planned(made)
+    metrics.acted_on(made)
     assert value(metrics, "scaler_instances", state="Held", reason="WaitingForRatio") == 1
     assert value(metrics, "scaler_services", complete="no") == 1
     assert value(metrics, "scaler_actions_total", action="Admit") == 1
 
 
 def test_a_rule_problem_is_counted_while_it_lasts() -> None:
-    metrics, made = Metrics(), plan(service("1P", "p0 Running"))[0]
+    metrics, made = Metrics(), plan(service("1P", "p0 Running"))
     metrics.planned(made, rule_problem=True)
     assert value(metrics, "scaler_services_with_rule_problem") == 1
     metrics.planned(made)
     assert value(metrics, "scaler_services_with_rule_problem") == 0
 
 
-def test_what_is_taken_back_for_others_and_evicted_is_counted_when_it_is_done() -> None:
-    metrics, snapshot = Metrics(), service("2P1D > 1P1D", "p0 Admitted, p1 Admitted, d0 Held")
-    alone = plan(snapshot)[0]
-    why = Reason.MINIMUM_DOES_NOT_FIT, ()
-    made = applied(
-        snapshot, alone, {"uid-d0": (Fate.HELD, why), "uid-p0": (Fate.TAKEN_BACK, why), "uid-p9": (Fate.EVICTED, why)}
-    )
-    metrics.arbitrated(Tally(taken_back=7, evicted=7))
-    assert (value(metrics, "scaler_taken_back_total"), value(metrics, "scaler_trades_total")) == (0, 0)
-    metrics.planned(made, alone=alone)
-    assert (value(metrics, "scaler_taken_back_total"), value(metrics, "scaler_trades_total")) == (1, 1)
-    metrics.planned(alone, alone=alone)
-    assert value(metrics, "scaler_taken_back_total") == 1
+def test_revocations_and_preemptions_are_counted_when_they_are_carried_out() -> None:
+    metrics, made = Metrics(), plan(service("2P1D > 1P1D", "p0 Held, d0 Held"))
+    actions = (Revoke("a"), Evict("b", str(KEY)), Evict("c", "default/rule/other"), Evict("d", "default/rule/other"))
+    doing = msgspec.structs.replace(made, actions=actions)
+    metrics.planned(doing)
+    assert value(metrics, "scaler_preemptions_total", beneficiary="other") == 0
+    metrics.acted_on(doing)
+    assert value(metrics, "scaler_revocations_total") == 1
+    assert value(metrics, "scaler_preemptions_total", beneficiary="self") == 1
+    assert value(metrics, "scaler_preemptions_total", beneficiary="other") == 2
+    assert value(metrics, "scaler_actions_total", action="Evict") == 3
 
 
 def test_the_gauges_of_the_arbitration_are_those_of_the_last_one() -> None:
     metrics = Metrics()
-    metrics.arbitrated(Tally(serving=3, minimums_waiting=2, idle={"huawei.com/Ascend910": 8}))
+    metrics.arbitrated(Tally(serving=3, minimums_waiting=2, in_backoff=1, idle={"huawei.com/Ascend910": 8}))
     assert value(metrics, "scaler_arbitration") == 1
     assert value(metrics, "scaler_services_weighed", what="serving") == 3
+    assert value(metrics, "scaler_services_weighed", what="in_backoff") == 1
     assert value(metrics, "scaler_idle", resource="huawei.com/Ascend910") == 8
     metrics.arbitrated(None)
     assert value(metrics, "scaler_arbitration") == 0
@@ -75,7 +73,7 @@ def test_gauges_always_are_the_sum_over_the_newest_plans(history: list[tuple[int
     newest = {}
     for number, states in history:
         text = ", ".join(f"p{n} {state}" for n, state in enumerate(states))
-        made = msgspec.structs.replace(plan(service("2P", text))[0], key=ServiceKey("a", "b", str(number)))
+        made = msgspec.structs.replace(plan(service("2P", text)), key=ServiceKey("a", "b", str(number)))
         metrics.planned(made)
         newest[made.key] = made
     for made in newest.values():
@@ -92,7 +90,7 @@ def test_gauges_always_are_the_sum_over_the_newest_plans(history: list[tuple[int
 
 def test_ten_thousand_services_give_the_same_series_as_one() -> None:
     one, many = Metrics(), Metrics()
-    made = plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held"))[0]
+    made = plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held"))
     one.planned(made)
     for number in range(1000):
         many.planned(msgspec.structs.replace(made, key=ServiceKey("ns", f"rule-{number}", "mindie")))

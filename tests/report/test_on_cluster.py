@@ -23,7 +23,7 @@ from scaler.settings import Settings
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests import jobs
-from tests.builders import NOW, instance, rule, snapshot
+from tests.builders import NOW, instance, service
 from tests.report.fakes import report_of
 
 HELD, RUNS = "p0 Held, p1 Held, d0 Held", "p0 Running, p1 Held, d0 Running"
@@ -34,7 +34,7 @@ def report(cluster: SimCluster, states: str, rule_name: str = "rule") -> Service
     found = {job["metadata"]["name"]: job for job in cluster.peek(ASCEND_JOBS)}
     parts = [part.split() for part in states.split(",")]
     members = tuple(instance(name, state, uid=found[name]["metadata"]["uid"]) for name, state in parts)
-    taken = snapshot(rule("2P1D > 1P1D"), members, key=ServiceKey(jobs.NAMESPACE, rule_name, "mindie"))
+    taken = service("2P1D > 1P1D", members, key=ServiceKey(jobs.NAMESPACE, rule_name, "mindie"))
     shown = {job["metadata"]["uid"]: job for job in found.values()}
     return report_of(taken, jobs=shown, last_valid=LastValid("{}"))
 

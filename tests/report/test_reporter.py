@@ -21,7 +21,7 @@ from scaler.report.reporter import Reporter
 from scaler.report.values import RuleKey, ServiceReport
 from scaler.settings import Settings
 from scaler.sim.loop import run
-from tests.builders import NOW, instance, rule, service, snapshot
+from tests.builders import NOW, instance, service
 from tests.report.fakes import FakeStore, job, report, report_of
 
 RULE = RuleKey("default", "rule")
@@ -238,7 +238,7 @@ def test_the_last_valid_rule_is_kept_and_follows_the_rule() -> None:
 
 def test_without_a_valid_rule_none_is_kept() -> None:
     store = cluster()
-    play(store, notes(report_of(snapshot(None, (instance("p0"),)))))
+    play(store, notes(report_of(service(None, (instance("p0"),)))))
     assert STATUS in store
     assert LAST_VALID not in store
 
@@ -335,14 +335,14 @@ def test_training_jobs_hear_nothing_from_us() -> None:
     store = cluster("p0")
     training = job("p0")
     training["metadata"]["labels"] = {"framework": "pytorch"}
-    alone = snapshot(None, (instance("p0", label_problem=Reason.NOT_SERVED),), key=ServiceKey("default", "", ""))
+    alone = service(None, (instance("p0", label_problem=Reason.NOT_SERVED),), key=ServiceKey("default", "", ""))
     play(store, notes(report_of(alone, jobs={"uid-p0": training})))
     assert store.log == []
 
 
 def test_a_service_without_a_rule_gets_conditions_and_events_but_no_status() -> None:
     store = cluster("p0")
-    alone = snapshot(None, (instance("p0", group=None),), key=ServiceKey("default", "", "mindie"))
+    alone = service(None, (instance("p0", group=None),), key=ServiceKey("default", "", "mindie"))
     play(store, notes(report_of(alone)))
     assert store.names("configmaps") == []
     assert states(store) == {"p0": "Created"}
@@ -350,7 +350,7 @@ def test_a_service_without_a_rule_gets_conditions_and_events_but_no_status() -> 
 
 def test_a_flapping_job_cannot_flood_the_cluster_with_events() -> None:
     store, metrics = cluster("p0"), Metrics()
-    broken = [report_of(snapshot(rule("1P"), (instance("p0", "Broken", trouble=f"exit code {n}"),))) for n in range(60)]
+    broken = [report_of(service("1P", (instance("p0", "Broken", trouble=f"exit code {n}"),))) for n in range(60)]
     running = report("1P", "p0 Running")
     play(store, notes(*[moment for each in broken for moment in (each, running)], pause=0.5), metrics)
     assert len(events(store)) <= 27

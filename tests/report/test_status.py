@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide import explain
-from scaler.decide.planner import plan
 from scaler.decide.world import RuleProblem, ServiceKey, Warning
 from scaler.kube.api import Object
 from scaler.report import status
@@ -21,7 +20,7 @@ from scaler.report.objects import MANAGED_BY_LABEL, RULE_LABEL, is_ours, last_va
 from scaler.report.status import status_config_map, status_document
 from scaler.report.values import ServiceReport
 from scaler.rules.rule import Ratio, Rule, RuleOptions
-from tests.builders import instance, rolling, rule, service, snapshot
+from tests.builders import NOW, instance, plan, rolling, service
 from tests.report.fakes import report, report_of
 
 
@@ -65,13 +64,13 @@ def test_it_says_who_decides_alone_and_why() -> None:
 
 
 def test_a_pair_of_revisions_counts_once_and_is_seen() -> None:
-    pair = report_of(snapshot(rule("1P1D"), rolling("p0 Running old, p1 Running new, d0 Running new")))
+    pair = report_of(service("1P1D", rolling("p0 Running old, p1 Running new, d0 Running new")))
     assert document(pair)["services"][0]["groups"]["group0"]["paired"] == 1
     assert "  group0  1       1 (1 in a pair)  0          0\n" in text(pair)
 
 
 def test_every_instance_has_its_kind() -> None:
-    other = report_of(snapshot(rule("1P1D"), (instance("p0"), instance("d0", kind="LeaderWorkerSet"))))
+    other = report_of(service("1P1D", (instance("p0"), instance("d0", kind="LeaderWorkerSet"))))
     assert [found["kind"] for found in document(other)["services"][0]["instances"]] == ["AscendJob", "LeaderWorkerSet"]
 
 
@@ -115,7 +114,7 @@ def test_a_problem_of_the_rule_is_said_with_what_stays_in_force() -> None:
         "! RuleInvalid: line 3: no comma",
     ]
     assert text(report_of(broken)).count("RuleInvalid") == 1
-    never = snapshot(None, (instance("p0"),), problem=problem)
+    never = service(None, (instance("p0"),), problem=problem)
     assert text(report_of(never)).startswith("rule default/rule: no valid one was ever seen, nothing is admitted\n")
 
 
@@ -126,15 +125,15 @@ def test_a_paused_rule_says_so_at_the_top() -> None:
 
 
 def test_warnings_name_their_instance() -> None:
-    odd = snapshot(rule("1P1D"), (instance("p0", expected=3),))
+    odd = service("1P1D", (instance("p0", expected=3),))
     (found,) = document(report_of(odd))["services"]
     assert ("InstanceSizeMismatch", "p0") in [(w["warning"], w["instance"]) for w in found["warnings"]]
 
 
 def test_it_rests_while_only_time_and_versions_move() -> None:
-    before = service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
-    after = msgspec.structs.replace(before, now=before.now + 3600, resource_versions={"pods": "9"})
-    assert config_map(report_of(before)) == config_map(report_of(after))
+    seen = service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
+    later = plan(seen, now=NOW + 600, resource_versions={"pods": "9"})
+    assert config_map(report_of(seen)) == config_map(report_of(seen, plan=later))
 
 
 def test_it_belongs_to_us_and_names_its_rule() -> None:
@@ -165,7 +164,7 @@ def test_rules_with_similar_names_have_different_objects() -> None:
 
 
 def many(number: int) -> ServiceReport:
-    taken = snapshot(rule("1P1D"), tuple(instance(f"p{n}", "Running" if n % 2 else "Held") for n in range(number)))
+    taken = service("1P1D", tuple(instance(f"p{n}", "Running" if n % 2 else "Held") for n in range(number)))
     return report_of(taken)
 
 
@@ -182,7 +181,7 @@ def test_what_does_not_fit_is_left_out_and_counted_running_instances_first(monke
 
 def test_thousands_of_services_fit_too() -> None:
     one = service("1P1D", "p0 Held, d0 Held")
-    made = plan(one)[0]
+    made = plan(one)
     keys = [ServiceKey("default", "rule", f"service-{n:05}") for n in range(4000)]
     services = [
         ServiceReport(msgspec.structs.replace(one, key=key), msgspec.structs.replace(made, key=key)) for key in keys
@@ -198,7 +197,7 @@ def test_thousands_of_groups_fit_too_those_with_jobs_first(letter: str) -> None:
     names = [f"{number}{letter * 90}" for number in range(10_000)]
     counts = dict.fromkeys(names, 1)
     running = tuple(instance(name, "Running", group=name) for name in names[-3:])
-    made = report_of(snapshot(Rule((Ratio(counts, counts),)), running))
+    made = report_of(service(Rule((Ratio(counts, counts),)), running))
     found = config_map(made)
     assert sum(len(value.encode()) for value in found["data"].values()) <= status.MAX_BYTES
     read = json.loads(found["data"]["status.json"])

@@ -10,21 +10,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
-from scaler.decide.planner import plan
-from scaler.decide.world import ServiceKey, Snapshot
+from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import Metrics
-from scaler.report.recorded import Recorded, recorded
 from scaler.serve.health import HealthState
 from scaler.serve.http import ServeState, serve
-from tests.builders import service
+from tests.builders import service, world
 
-SNAPSHOT = service("2P1D > 1P1D", "p0 Running, d0 Held")
+ALONE = service(None, "p0 Running", key=ServiceKey("default", "", "mindie"))
+WORLD = world(service("2P1D > 1P1D", "p0 Running, d0 Held"), ALONE)
 
 
 @pytest.fixture
 async def state() -> ServeState:
-    alone = ServiceKey("default", "", "mindie")
-    return ServeState(HealthState(Clock(0)), Metrics(), {SNAPSHOT.key: SNAPSHOT, alone: SNAPSHOT})
+    return ServeState(HealthState(Clock(0)), Metrics(), lambda: WORLD)
 
 
 @pytest.fixture
@@ -68,19 +66,19 @@ async def test_metrics_are_in_the_text_format(client: aiohttp.ClientSession, sta
         assert "scaler_passes_total 1.0" in await answer.text()
 
 
-async def test_snapshots_are_listed_and_each_can_be_replayed(client: aiohttp.ClientSession) -> None:
+async def test_services_are_listed_and_all_that_was_decided_on_can_be_replayed(client: aiohttp.ClientSession) -> None:
     async with client.get("/snapshots") as answer:
         assert (await answer.text()).splitlines() == ["default/-/mindie", "default/rule/mindie"]
-    for path in ("default/-/mindie", "default/rule/mindie"):
+    for path in ("world", "default/-/mindie", "default/rule/mindie"):
         async with client.get(f"/snapshots/{path}") as answer:
-            assert msgspec.json.decode(await answer.read(), type=Snapshot) == SNAPSHOT
+            assert msgspec.json.decode(await answer.read(), type=World) == WORLD
 
 
-async def test_what_came_of_a_snapshot_together_with_others_is_beside_it(state: ServeState) -> None:
-    made = plan(SNAPSHOT)[0]
-    _, text = await fetched(state._replace(together={SNAPSHOT.key: made}), "/snapshots/default/rule/mindie")
-    assert msgspec.json.decode(text, type=Recorded) == recorded(SNAPSHOT, made)
-    assert msgspec.json.decode(text, type=Snapshot) == SNAPSHOT
+async def test_before_the_first_decision_there_is_nothing_to_replay(state: ServeState) -> None:
+    early = state._replace(world=lambda: None)
+    assert await fetched(early, "/snapshots") == (200, "")
+    assert await fetched(early, "/snapshots/world") == (404, "404 nothing was decided yet\n")
+    assert (await fetched(early, "/snapshots/default/rule/mindie"))[0] == 404
 
 
 async def test_an_unknown_service_says_where_to_look(client: aiohttp.ClientSession) -> None:
@@ -109,7 +107,7 @@ async def test_every_answer_has_safe_headers(client: aiohttp.ClientSession, path
 
 async def test_a_bug_shows_in_the_log_and_not_on_the_wire(state: ServeState) -> None:
     with capture_logs() as lines:
-        broken = state._replace(snapshots=None)  # type: ignore[arg-type]
+        broken = state._replace(world=None)  # type: ignore[arg-type]
         assert await fetched(broken, "/snapshots") == (500, "500 internal error\n")
     assert [line["event"] for line in lines] == ["request failed"]
 

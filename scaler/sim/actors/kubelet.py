@@ -16,6 +16,7 @@ from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import host_address, pod_address
+from scaler.sim.actors.curses import LOOK_AGAIN, Cursed, Never, nobody
 from scaler.sim.actors.mirror import Mirror
 
 _RETRY = 1.0  # seconds after a failed write
@@ -37,11 +38,15 @@ class KubeletTimings(msgspec.Struct, frozen=True):
 class Kubelet:
     """Follows pods and nodes. The same seed draws the same durations for the same pods."""
 
-    def __init__(self, api: KubeApi, clock: Clock, *, timings: KubeletTimings | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, timings: KubeletTimings | None = None, seed: int = 0,
+        cursed: Cursed = nobody,
+    ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
         self._timings = timings or KubeletTimings()
         self._seed = seed
+        self._cursed = cursed
         self._mirror = Mirror(api, PODS, NODES)
         self._since: dict[tuple[str, str], float] = {}
         """When a pod (uid) was first seen at a stage: bound, running, stopping, crashed."""
@@ -68,6 +73,8 @@ class Kubelet:
         stage, delay = self._next(pod)
         if not stage:
             return None
+        if self._withheld(pod, stage):
+            return LOOK_AGAIN
         remaining = self._since.setdefault((objects.uid(pod), stage), self._clock.now()) + delay - self._clock.now()
         if remaining > 0:
             return remaining
@@ -92,6 +99,10 @@ class Kubelet:
         if not pod_ready(pod):
             return f"running {restarts(pod)}", self._draw(pod, self._timings.ready)
         return "", 0.0
+
+    def _withheld(self, pod: Object, stage: str) -> bool:
+        never = {"stopping": Never.ENDING, "bound": Never.RUNNING}.get(stage)
+        return never is not None and self._cursed(never, pod)
 
     def _draw(self, pod: Object, bounds: tuple[float, float]) -> float:
         key = zlib.crc32(f"{objects.namespace(pod)}/{objects.name(pod)}/{bounds}".encode())

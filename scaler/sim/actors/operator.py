@@ -20,6 +20,7 @@ from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, Not
 from scaler.rules.jobspec import CONTAINER, read_replicas
 from scaler.sim.actors import objects
 from scaler.sim.actors import operator_status as status
+from scaler.sim.actors.curses import LOOK_AGAIN, Cursed, Never, nobody
 from scaler.sim.actors.mindie import GROUP_LABEL, RULE_KEY, RULE_LABEL
 from scaler.sim.actors.mirror import Key, Mirror, key_of
 from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create
@@ -39,12 +40,16 @@ class _RefusedError(Exception):
 
 
 class AscendOperator:
-    """One process of it. `crashes`: end with OperatorCrashError where the original does; else that is a refusal."""
+    """One process of it. `crashes`: end with OperatorCrashError where the original does; else that is a refusal.
 
-    def __init__(self, api: KubeApi, clock: Clock, *, crashes: bool = False) -> None:
+    A job that is `cursed` to be never made is never looked at.
+    """
+
+    def __init__(self, api: KubeApi, clock: Clock, *, crashes: bool = False, cursed: Cursed = nobody) -> None:
         self._api = api
         self._clock = clock
         self._crashes = crashes
+        self._cursed = cursed
         self._mirror = Mirror(api, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DEPLOYMENTS)
         self._tables = OperatorTables(api, clock)
         self._retries = Retries()
@@ -110,6 +115,9 @@ class AscendOperator:
         job = self._mirror.get(ASCEND_JOBS, *key)
         if job is None:
             self._looked_at.pop(key, None)
+            return
+        if self._cursed(Never.MADE, job):
+            self._due[key] = now + LOOK_AGAIN
             return
         try:
             await self._reconcile(job)

@@ -30,6 +30,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
+from scaler.sim.actors.curses import Cursed, Never, nobody
 from scaler.sim.actors.mirror import Mirror, key_of
 from scaler.sim.actors.placement import Room
 from scaler.sim.apiserver.kinds import BINDINGS
@@ -88,7 +89,7 @@ class GangScheduler:
 
     def __init__(
         self, api: KubeApi, clock: Clock, *, period: float = 1.0, gangs: bool = True, force_enqueue: bool = True,
-        seed: int = 0,
+        seed: int = 0, cursed: Cursed = nobody,
     ) -> None:  # fmt: skip
         self._seed = seed
         self._tie = random.Random(f"scheduler-{seed}") if seed else None  # noqa: S311 - for order, not for secrets
@@ -97,12 +98,25 @@ class GangScheduler:
         self._period = period
         self._by_group = gangs
         self._force_enqueue = force_enqueue
+        self._cursed = cursed
+        self._withheld = False
+        """A curse kept something back in this session."""
+        self._at_work = asyncio.Event()
+        self._at_work.set()
         self._kept: dict[str, float] = {}
         """What PodGroups in the queue keep free in this session, by resource."""
         known = (POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS) if gangs else ()
         self._mirror = Mirror(api, PODS, NODES, *known)
         self._assumed: dict[str, str] = {}
         """Pod uid -> node of bindings that the mirror has not shown yet."""
+
+    def stop(self) -> None:
+        """No more sessions until `resume`; the present one comes to its end."""
+        self._at_work.clear()
+
+    def resume(self) -> None:
+        """Go on; what changed meanwhile is seen at once."""
+        self._at_work.set()
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -114,6 +128,7 @@ class GangScheduler:
         retry = False
         while True:
             await self._mirror.wait(self._period if retry else None)
+            await self._at_work.wait()
             if self._mirror.synced:
                 retry = not await self._session()
             await asyncio.sleep(self._period)
@@ -122,7 +137,7 @@ class GangScheduler:
         """One session; False when a write failed and the next one must not wait for a change."""
         pods = self._pods()
         room = Room(self._mirror.all(NODES), pods, tie=self._tie)
-        good = True
+        good, self._withheld = True, False
         gangs = self._gangs(pods)
         self._kept = _kept(gangs) if not self._force_enqueue else {}
         for gang in gangs:
@@ -131,7 +146,7 @@ class GangScheduler:
             bound = await self._bind(gang, seats)
             good &= bound == len(seats)
             good &= await self._write_phase(gang, self._closing_phase(gang, phase, bound))
-        return good
+        return good and not self._withheld
 
     def _pods(self) -> list[Object]:
         """All pods, with the bindings of earlier sessions in place even where the watch lags behind."""
@@ -188,7 +203,9 @@ class GangScheduler:
         if gang.group is None:
             return "Inqueue"
         phase = _phase(gang.group)
-        if phase != "Pending" or not _devices_idle(gang.group, room, self._kept):
+        if phase != "Pending" or self._withholds(Never.ENQUEUED, gang.group):
+            return phase
+        if not _devices_idle(gang.group, room, self._kept):
             return phase
         if not self._force_enqueue:
             self._kept = _sum(self._kept, gang.keeps)
@@ -199,7 +216,16 @@ class GangScheduler:
         if phase == "Completed" or not gang.complete or not gang.unbound:
             return {}
         seated = len(gang.pods) - len(gang.unbound)
-        return room.place(sorted(gang.unbound, key=key_of), gang.needed - seated)
+        pods = [pod for pod in sorted(gang.unbound, key=key_of) if not self._withholds(Never.BOUND, pod)]
+        halves = [pod for pod in pods if self._withholds(Never.HALF_BOUND, pod)]
+        if halves:
+            return {} if seated else room.place(halves[:1], 1)
+        return room.place(pods, gang.needed - seated) if pods else {}
+
+    def _withholds(self, never: Never, obj: Object) -> bool:
+        cursed = self._cursed(never, obj)
+        self._withheld |= cursed
+        return cursed
 
     def _closing_phase(self, gang: Gang, phase: str, bound: int) -> str:
         closing = gang.phase(bound)

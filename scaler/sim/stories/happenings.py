@@ -31,6 +31,7 @@ from scaler.sim.stories.scenario import (
     PatchEvent,
     PodExit,
     RuleEvent,
+    SchedulerEvent,
 )
 
 _FATES = {
@@ -44,6 +45,9 @@ _STEERING = {
     ControllerEvent.START: "starts",
     ControllerEvent.RESTART: "dies and starts again",
 }
+
+
+_TURNS = {SchedulerEvent.STOPPED: "stops", SchedulerEvent.RUNNING: "goes on"}
 
 
 class EventError(Exception):
@@ -67,7 +71,8 @@ def node_specs(groups: Sequence[NodeGroup]) -> dict[str, NodeSpec]:
 class Happenings:
     """`steer` stops and starts the controller; `controller_api` is the view of the API that faults can spoil.
 
-    `announce` is told in words what happens next, so that the timeline shows causes before effects.
+    `schedule` stops and resumes the scheduler. `announce` is told in words what happens next, so that the timeline
+    shows causes before effects.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class Happenings:
         *,
         controller_api: FlakyApi,
         steer: Callable[[ControllerEvent], Awaitable[None]],
+        schedule: Callable[[SchedulerEvent], None],
         announce: Callable[[str], None],
     ) -> None:
         self._api = api
@@ -85,6 +91,7 @@ class Happenings:
         self._specs = specs
         self._controller_api = controller_api
         self._steer = steer
+        self._schedule = schedule
         self._announce = announce
 
     async def perform(self, event: Event) -> None:
@@ -107,16 +114,26 @@ class Happenings:
             case Event(pod_exit=PodExit() as pod_exit):
                 await self._pod_exit(pod_exit)
             case _:
-                await self._befall_the_scaler(event)
+                await self._befall_a_process(event)
 
-    async def _befall_the_scaler(self, event: Event) -> None:
+    async def _befall_a_process(self, event: Event) -> None:
         match event:
             case Event(controller=ControllerEvent() as what):
                 await self._controller(what)
+            case Event(scheduler=SchedulerEvent() as turn):
+                self._announce(f"the scheduler: {_TURNS[turn]}")
+                self._schedule(turn)
+            case Event(mark=str() as words):
+                self._announce(words)
             case Event(api_fault=ApiFault() as trouble):
                 self._api_fault(trouble)
             case _:
                 raise EventError("the event has no action")
+
+    async def delete_all(self, objs: Sequence[Object]) -> None:
+        """Delete what manifests contain, in their order."""
+        for obj in objs:
+            await delete(self._api, obj)
 
     async def apply_all(self, objs: Sequence[Object]) -> list[str]:
         """Apply manifests in order; the names of what was skipped."""
@@ -174,8 +191,7 @@ class Happenings:
 
     async def _delete_file(self, path: Path) -> None:
         self._announce(f"kubectl delete -f {path.name}")
-        for obj in read_manifests(path):
-            await delete(self._api, obj)
+        await self.delete_all(read_manifests(path))
 
     async def _rule(self, rule: RuleEvent) -> None:
         try:

@@ -6,8 +6,9 @@ what the objects mean. Kinds that the scaler has no business with are left out a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -29,6 +30,7 @@ KINDS: dict[str, Resource] = {
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The same language either way; the one in C is ten times as fast and not in every build."""
 
+_AS_IT_IS: Mapping[str, str] = MappingProxyType({})
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -43,14 +45,20 @@ def files_of(path: Path) -> list[Path]:
     return [path]
 
 
-def read_manifests(path: Path) -> list[Object]:
-    """Every object in a file or folder, in order, without nulls and status. Raises ManifestError."""
-    return [obj for file in files_of(path) for obj in _read_file(file)]
+def read_manifests(path: Path, replace: Mapping[str, str] = _AS_IT_IS) -> list[Object]:
+    """Every object in a file or folder, in order, without nulls and status. Raises ManifestError.
+
+    `replace`: texts to replace in the files before they are read as YAML.
+    """
+    return [obj for file in files_of(path) for obj in _read_file(file, replace)]
 
 
-def _read_file(path: Path) -> Iterable[Object]:
+def _read_file(path: Path, replace: Mapping[str, str]) -> Iterable[Object]:
     try:
-        documents = list(yaml.load_all(path.read_text(encoding="utf-8-sig"), Loader=_LOADER))
+        text = path.read_text(encoding="utf-8-sig")
+        for before, after in replace.items():
+            text = text.replace(before, after)
+        documents = list(yaml.load_all(text, Loader=_LOADER))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ManifestError(f"{path}: {' '.join(str(error).split())}") from None
     for number, document in enumerate(documents, start=1):

@@ -6,13 +6,15 @@ One seed gives one history. Must not: touch files (scaler.commands does) or impo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import structlog
 
 from scaler.app import run_controller
 from scaler.clock import Clock
-from scaler.decide.world import Plan, Snapshot
+from scaler.controller import Observer
+from scaler.decide.world import Decision
+from scaler.decide.world import World as Seen
 from scaler.kube.api import KubeApi
 from scaler.settings import Mode, Settings
 from scaler.sim import loop
@@ -20,7 +22,7 @@ from scaler.sim.actors.lws_webhook import label_member
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Moment, Timeline
-from scaler.sim.stories.world import Observer, RunController, World
+from scaler.sim.stories.world import RunController, World
 from scaler.sim.webhooks import webhooks
 
 START = 1_790_000_000.0
@@ -38,7 +40,7 @@ def play(
     *,
     seed: int,
     listener: Callable[[Moment], None] | None = None,
-    record: Callable[[Snapshot, Plan], None] | None = None,
+    record: Observer | None = None,
 ) -> Timeline:
     """Run the scenario to its end. `listener` hears every moment as it happens, `record` every decision."""
     timeline = Timeline(listener)
@@ -46,33 +48,37 @@ def play(
     return timeline
 
 
-async def play_on(
-    timeline: Timeline, scenario: Scenario, *, seed: int, record: Callable[[Snapshot, Plan], None] | None = None
-) -> None:
+async def play_on(timeline: Timeline, scenario: Scenario, *, seed: int, record: Observer | None = None) -> None:
     """The same inside a running virtual loop; `timeline` grows meanwhile."""
     clock = Clock(START)
     cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
-    mode = Mode.GATES if scenario.ascend_operator else Mode.CREATE
-    controller = real_controller(seed, record, mode=mode, arbitration=scenario.arbitration)
+    controller = real_controller(seed, record, settings=settings_of(scenario))
     await World(cluster, clock, scenario, controller=controller, timeline=timeline, seed=seed).play()
+
+
+def settings_of(scenario: Scenario) -> Settings:
+    """The settings of the scenario's controller: what it says, else as for every simulation, else as delivered."""
+    given = {name: getattr(scenario.settings, name) for name in scenario.settings.model_fields_set}
+    mode = Mode.GATES if scenario.ascend_operator else Mode.CREATE
+    both = scenario.arbitration and scenario.settings.arbitration
+    return SIMULATED.model_copy(update={"mode": mode, **given, "arbitration": both})
 
 
 def real_controller(
     seed: int,
-    record: Callable[[Snapshot, Plan], None] | None = None,
+    record: Observer | None = None,
     *,
-    mode: Mode = Mode.CREATE,
-    arbitration: bool = True,
+    settings: Settings = SIMULATED,
+    **more: object,
 ) -> RunController:
-    """The controller as `scaler run` builds it, without leader election and health server."""
-    settings = SIMULATED.model_copy(update={"mode": mode, "arbitration": arbitration})
+    """The controller as `scaler run` builds it; `more` are settings in place of those."""
+    settings = settings.model_copy(update=more)
 
     async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
-        def observer(decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
-            observe(decisions)
+        def observer(world: Seen, decision: Decision) -> None:
+            observe(world, decision)
             if record is not None:
-                for snapshot, plan in decisions:
-                    record(snapshot, plan)
+                record(world, decision)
 
         await run_controller(api, settings, clock, observer=observer, seed=seed)
 

@@ -1,4 +1,4 @@
-"""A simulation's outcome as text and JSON, and its decisions as snapshot files.
+"""A simulation's outcome as text and JSON, and what was decided on as files.
 
 Must not: run or judge anything.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import Plan, Snapshot
+from scaler.decide.world import Decision, World
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
 from scaler.sim.stories.verdicts import Verdict
 
@@ -66,15 +66,14 @@ def _sample(sample: Sample) -> dict[str, Any]:
     return {**msgspec.to_builtins(sample), "running": sample.running}
 
 
-class SnapshotFiles:
-    """Writes one file per decision into a folder, numbered in order, for `scaler explain --snapshot`."""
+class WorldFiles:
+    """Writes one file per decision into a folder, numbered in order, for `scaler explain --world`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._number = 0
 
-    def __call__(self, snapshot: Snapshot, _: Plan) -> None:
+    def __call__(self, world: World, _: Decision) -> None:
         self._number += 1
-        name = f"{self._number:05d}-{str(snapshot.key).replace('/', '_')}.json"
-        (self._folder / name).write_bytes(msgspec.json.encode(snapshot) + b"\n")
+        (self._folder / f"{self._number:05d}.json").write_bytes(msgspec.json.encode(world) + b"\n")

@@ -6,21 +6,55 @@ Must not: influence anything; it only reads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import defaultdict
 
 import msgspec
 
 from scaler.clock import Clock
 from scaler.decide import explain
 from scaler.decide.invariants import violations
-from scaler.decide.world import Plan, Snapshot
-from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi
+from scaler.decide.world import Decision, Plan, ServiceKey, World
+from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.stories.census import census, service_of
+from scaler.sim.stories.claims import claim_of
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
 
 _MAX_FAILURES = 20
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """How a pod of a service was."""
+
+    service: str
+    instance: str
+    bound: bool
+    waiting: bool
+    """For the scheduler: without a node, and not held."""
+    going: bool
+
+
+class _Losses(msgspec.Struct):
+    """What a service lost between two looks."""
+
+    gone: int = 0
+    evicted: int = 0
+    revoked: set[str] = set()
+
+    def count(self, before: _Seen, *, gone: bool, going: bool) -> None:
+        """`going`: it is on its way, or gone."""
+        self.gone += gone
+        if going and not before.going:
+            self.evicted += before.bound
+            if before.waiting:
+                self.revoked.add(before.instance)
+
+
+def _seen(pod: Object, service: str, instance: str) -> _Seen:
+    bound = bool(objects.node_of(pod))
+    waiting = not bound and not objects.gated(pod) and not objects.ended(pod)
+    return _Seen(service, instance, bound, waiting, objects.terminating(pod))
 
 
 class Recorder:
@@ -31,9 +65,11 @@ class Recorder:
         self._timeline = timeline
         self._mirror = Mirror(api, PODS, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, NODES)
         self._start = 0.0
-        self._owned: dict[str, str] = {}
-        """Pod uid -> service, of every pod that is there."""
+        self._owned: dict[str, _Seen] = {}
+        """Pod uid -> how it was last seen, of every pod that is there and belongs to a service."""
         self._notes: dict[str, tuple[str, ...]] = {}
+        self._plans: dict[ServiceKey, Plan] = {}
+        """What was said last of each service."""
         self._failures = 0
         self._counted = -1
 
@@ -65,45 +101,53 @@ class Recorder:
             return
         self._counted = self._mirror.revision
         jobs = [*self._mirror.all(ASCEND_JOBS), *self._mirror.all(VOLCANO_JOBS)]
-        lost = self._count_lost_pods({objects.uid(job): service_of(job) for job in jobs})
+        losses = self._count_losses({objects.uid(job): service_of(job) for job in jobs})
         sizes = {
             objects.uid(found): int(objects.spec(found).get("replicas", 1)) for found in self._mirror.all(STATEFUL_SETS)
         }
         found = census(jobs, self._mirror.all(PODS), self._mirror.all(NODES), sizes)
         for service in sorted({*found, *self._timeline.samples}):
-            last = self._timeline.last(service)
-            deleted = last.pods_deleted + lost.get(service, 0)
-            views = tuple(found.get(service, ()))
-            self._timeline.add(
-                service, msgspec.structs.replace(last, at=self.elapsed, instances=views, pods_deleted=deleted)
-            )
+            last, lost = self._timeline.last(service), losses.get(service, _Losses())
+            sample = msgspec.structs.replace(
+                last, at=self.elapsed, instances=tuple(found.get(service, ())),
+                pods_deleted=last.pods_deleted + lost.gone,
+                revocations=last.revocations + len(lost.revoked),
+                evictions=last.evictions + lost.evicted,
+            )  # fmt: skip
+            self._timeline.add(service, sample)
 
-    def _count_lost_pods(self, services: dict[str, str]) -> dict[str, int]:
-        """Pods that are gone since the last look, per service."""
+    def _count_losses(self, services: dict[str, str]) -> dict[str, _Losses]:
+        """Since the last look, per service."""
         present = {objects.uid(pod): pod for pod in self._mirror.all(PODS)}
-        lost: dict[str, int] = {}
-        for uid, service in self._owned.items():
-            if uid not in present:
-                lost[service] = lost.get(service, 0) + 1
-        kept = {uid: service for uid, service in self._owned.items() if uid in present}
-        of = {uid: services.get(objects.owner_uid(pod)) or service_of(pod) for uid, pod in present.items()}
-        self._owned = {uid: service for uid, service in of.items() if service} | kept
-        return lost
+        losses: defaultdict[str, _Losses] = defaultdict(_Losses)
+        for uid, before in self._owned.items():
+            pod = present.get(uid)
+            losses[before.service].count(before, gone=pod is None, going=pod is None or objects.terminating(pod))
+        seen = {}
+        for uid, pod in present.items():
+            known = self._owned.get(uid)
+            owner = objects.owner_uid(pod)
+            service = known.service if known else services.get(owner) or service_of(pod)
+            if service:
+                seen[uid] = _seen(pod, service, owner if owner in services else claim_of(pod, {}).instance)
+        self._owned = seen
+        return losses
 
-    def observe(self, decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
+    def observe(self, world: World, decision: Decision) -> None:
         """Take in what one pass of the controller decided, and check what must always hold."""
         self._timeline.passes += 1
         self._take_census()  # so that what is told is told beside what is there
-        for snapshot, plan in decisions:
-            self._check(snapshot, plan)
-            if plan.key.rule:
-                self._tell(plan, dict(snapshot.rule.smallest.counts) if snapshot.rule else {})
+        self._check(world, decision)
+        for service, plan in zip(world.services, decision.plans, strict=True):
+            if plan.key.rule and not service.assumed and self._plans.get(plan.key) is not plan:
+                self._plans[plan.key] = plan
+                self._tell(plan, dict(service.rule.smallest.counts) if service.rule else {})
 
-    def _check(self, snapshot: Snapshot, plan: Plan) -> None:
-        for violation in violations(snapshot, plan):
+    def _check(self, world: World, decision: Decision) -> None:
+        for violation in violations(world, decision):
             self._failures += 1
             if self._failures <= _MAX_FAILURES:
-                self.say(MomentKind.FAILURE, f"invariant broken: {violation}", str(plan.key))
+                self.say(MomentKind.FAILURE, f"invariant broken: {violation}")
 
     def _tell(self, plan: Plan, smallest: dict[str, int]) -> None:
         service = str(plan.key)

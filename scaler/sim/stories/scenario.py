@@ -12,8 +12,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
+from scaler.settings import Settings
+from scaler.sim.actors.curses import Never
 from scaler.sim.actors.nodes import NodeFate
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -78,6 +80,8 @@ class Copies(_Model):
     first: int = Field(0, ge=0, description="Number of the first copy.")
     at: Seconds = Field(0.0, description="When the first is applied.")
     every: Seconds = Field(0.0, description="Time from one copy to the next.")
+    lasting: Seconds | None = Field(None, description="Each is deleted again after this long.")
+    replace: dict[str, str] = Field({}, description="Texts to replace in the manifests; each must be in one of them.")
 
     @model_validator(mode="after")
     def _distinct(self) -> Copies:
@@ -106,6 +110,27 @@ class Timing(_Model):
         60.0, description="How long a decode instance may lack nodes before a surplus prefill instance exits."
     )
     eviction: Seconds = Field(300.0, description="Time on a node that is not Ready before other pods are evicted.")
+
+
+class Curse(_Model):
+    """What never happens to an instance: somebody does not do their part."""
+
+    of: Name = Field(
+        description="`namespace/instance`: the name of a job, or what the names of pods begin with; * is any text."
+    )
+    never: Never = Field(
+        description="bound: the scheduler binds none of its pods; half-bound: only the first of them; enqueued: its "
+        "PodGroup stays Pending; made: its owner makes no pods; created: the API server refuses its pods; running: its "
+        "pods never start; ending: its terminating pods stay."
+    )
+    since: Seconds = Field(0.0, alias="from", description="When it begins.")
+    until: Seconds | None = Field(None, description="When it ends; default is never.")
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Curse:
+        if self.until is not None and self.until <= self.since:
+            raise ValueError(f"it ends (until: {self.until:g} s) before it begins (from: {self.since:g} s)")
+        return self
 
 
 class ObjectRef(_Model):
@@ -186,6 +211,11 @@ class ControllerEvent(StrEnum):
     RESTART = "restart"
 
 
+class SchedulerEvent(StrEnum):
+    STOPPED = "stopped"
+    RUNNING = "running"
+
+
 class ApiFault(_Model):
     """The controller's requests fail; the stand-ins' do not."""
 
@@ -194,7 +224,10 @@ class ApiFault(_Model):
     share: float = Field(1.0, gt=0, le=1, description="Share of the requests that fail.")
 
 
-_ACTIONS = ("node", "apply", "delete", "delete_file", "rule", "patch", "pod_exit", "fault", "controller", "api_fault")
+_ACTIONS = (
+    "node", "apply", "delete", "delete_file", "rule", "patch", "pod_exit", "fault", "controller", "scheduler",
+    "api_fault", "mark",
+)  # fmt: skip
 
 
 def _exactly_one(schema: dict[str, Any]) -> None:
@@ -218,7 +251,9 @@ class Event(_Model):
     patch: PatchEvent | None = Field(None, description="Change an object.")
     pod_exit: PodExit | None = Field(None, description="A pod crashes.")
     controller: ControllerEvent | None = Field(None, description="The scaler itself dies or starts.")
+    scheduler: SchedulerEvent | None = Field(None, description="The scheduler holds no more sessions, or goes on.")
     api_fault: ApiFault | None = Field(None, description="The API server fails the scaler.")
+    mark: Name | None = Field(None, description="Nothing happens: words for the timeline, and a time for `after`.")
 
     @model_validator(mode="before")
     @classmethod
@@ -233,7 +268,11 @@ class Event(_Model):
         return next(action for action in _ACTIONS if getattr(self, action) is not None)
 
 
-_CONDITIONS = ("running", "running_at_least", "target", "complete", "reasons", "pods_deleted", "serving")
+_OVER_ALL = ("serving", "serving_at_least")
+_CONDITIONS = (
+    "running", "running_at_least", "target", "complete", "reasons", "pods_deleted", "revocations_at_most",
+    "evictions_at_most", *_OVER_ALL,
+)  # fmt: skip
 
 
 class Expectation(_Model):
@@ -246,16 +285,26 @@ class Expectation(_Model):
     within: Seconds | None = Field(None, description="They hold at some moment of this time, from `after` on.")
     never_for: Seconds | None = Field(None, description="They never hold for longer than this, from `after` on.")
     after: str = Field("", description="Name of an event; default is the start.")
-    service: str = Field("", description="namespace/rule/jobID; not needed while there is one service.")
+    service: str = Field(
+        "",
+        description="namespace/rule/jobID; not needed while there is one service. With * in it: each service so named.",
+    )
     running: Counts | None = Field(None, description="Exactly so many instances of each group run.")
     running_at_least: Counts | None = Field(None, description="So many instances of each group run, or more.")
     target: Counts | None = Field(None, description="The ratio that the scaler works towards.")
     complete: bool | None = Field(None, description="The largest attainable ratio is reached.")
     reasons: dict[str, str] | None = Field(None, description="Job name -> its reason.")
     pods_deleted: int | None = Field(None, ge=0, description="So many pods of the service were deleted since `after`.")
+    revocations_at_most: int | None = Field(
+        None, ge=0, description="So many times at most, since `after`, did an instance lose pods that had no node."
+    )
+    evictions_at_most: int | None = Field(
+        None, ge=0, description="So many pods at most that had a node, of each service, were deleted since `after`."
+    )
     serving: int | None = Field(
         None, ge=0, description="So many services run their smallest ratio or more. About all services, so by itself."
     )
+    serving_at_least: int | None = Field(None, ge=0, description="The same, or more of them.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
@@ -264,11 +313,18 @@ class Expectation(_Model):
             raise ValueError(f"give only one of {', '.join(when)}")
         if all(getattr(self, key) is None for key in _CONDITIONS):
             raise ValueError(f"nothing is expected; give one of {', '.join(_CONDITIONS)}")
-        if self.serving is not None and (
-            self.service or any(getattr(self, key) is not None for key in _CONDITIONS[:-1])
-        ):
-            raise ValueError("serving is about all services: expect other things beside it in an entry of their own")
+        given = [key for key in _CONDITIONS if getattr(self, key) is not None]
+        over_all = [key for key in given if key in _OVER_ALL]
+        if over_all and (self.service or len(given) > 1):
+            raise ValueError(
+                f"{over_all[0]} is about all services: expect other things beside it in an entry of their own"
+            )
         return self
+
+    @property
+    def over_all(self) -> bool:
+        """It is about how many services serve."""
+        return any(getattr(self, key) is not None for key in _OVER_ALL)
 
 
 class Scenario(_Model):
@@ -279,6 +335,10 @@ class Scenario(_Model):
     nodes: list[NodeGroup] = Field(min_length=1)
     manifests: list[Path] = Field([], description="Files and folders, applied in this order at the start.")
     copies: list[Copies] = Field([], description="Services that are there many times.")
+    settings: Settings = Field(
+        default_factory=lambda: Settings.model_validate({}), description="Settings of the controller, by their names."
+    )
+    curse: list[Curse] = Field([], description="What never happens to which instance.")
     arbitration: bool = Field(True, description="The setting: weigh services against each other, minimums first.")
     ascend_operator: bool = Field(
         False, description="Ascend Operator makes the pods of AscendJobs, and the scaler decides beside it by gates."
@@ -288,6 +348,14 @@ class Scenario(_Model):
     expect: list[Expectation] = []
     until: Seconds = Field(600.0, description="When the run ends.")
 
+    @field_validator("settings")
+    @classmethod
+    def _serves_nobody(cls, settings: Settings) -> Settings:
+        ports = [name for name in ("http_port", "webhook_port") if name in settings.model_fields_set]
+        if ports:
+            raise ValueError(f"{ports[0]}: nothing is served in virtual time")
+        return settings
+
     @model_validator(mode="after")
     def _known_events(self) -> Scenario:
         names = [event.name for event in self.events if event.name]
@@ -296,6 +364,7 @@ class Scenario(_Model):
             raise ValueError(f"no event is named {unknown[0]!r}; there are: {', '.join(names) or 'none'}")
         late = [event.at for event in self.events if event.at > self.until]
         late += [at for copies in self.copies for at, _ in copies.arrivals() if at > self.until]
+        late += [curse.since for curse in self.curse if curse.since > self.until]
         late += [e.at for e in self.expect if e.at is not None and e.at > self.until]
         if late:
             raise ValueError(f"{late[0]:g} s is after the end of the scenario (until: {self.until:g} s)")

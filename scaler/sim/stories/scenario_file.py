@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from scaler.sim.stories.happenings import EventError, node_specs
-from scaler.sim.stories.manifests import ManifestError, read_manifests
+from scaler.sim.stories.manifests import ManifestError, files_of, read_manifests
 from scaler.sim.stories.scenario import Copies, Event, RuleEvent, Scenario
 
 
@@ -107,6 +107,7 @@ def check_inputs(scenario: Scenario) -> None:
     files = [*scenario.manifests, *(path for copies in scenario.copies for path in copies.manifests)]
     files += [path for e in scenario.events if (path := e.apply or e.delete_file) is not None]
     problems = [problem for path in files if (problem := _unreadable(path))]
+    problems += [problem for copies in scenario.copies for problem in _unused(copies)]
     rules = [e.rule.file for e in scenario.events if e.rule is not None and e.rule.file is not None]
     problems += [f"{path}: no such file" for path in rules if not path.is_file()]
     try:
@@ -115,6 +116,17 @@ def check_inputs(scenario: Scenario) -> None:
         problems.append(str(error))
     if problems:
         raise ScenarioError(problems)
+
+
+def _unused(copies: Copies) -> list[str]:
+    """Texts to replace that are nowhere."""
+    try:
+        text = "".join(
+            file.read_text(encoding="utf-8-sig") for path in copies.manifests for file in files_of(path)
+        )  # fmt: skip
+    except (OSError, UnicodeDecodeError):
+        return []  # told already
+    return [f"copies {copies.namespace}: no manifest contains {old!r}" for old in copies.replace if old not in text]
 
 
 def _unreadable(path: Path) -> str:

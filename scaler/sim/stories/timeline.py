@@ -48,6 +48,10 @@ class Sample(msgspec.Struct, frozen=True):
     reasons: dict[str, str] = {}
     """Job name -> reason, as the controller's last plan says."""
     pods_deleted: int = 0
+    revocations: int = 0
+    """Instances that lost pods while these had no node, over the time so far."""
+    evictions: int = 0
+    """Pods that had a node and were deleted."""
 
     @property
     def running(self) -> dict[str, int]:

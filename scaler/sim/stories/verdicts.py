@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -33,22 +34,27 @@ def _soundness(timeline: Timeline) -> Verdict:
 
 
 def _judge(expectation: Expectation, scenario: Scenario, timeline: Timeline) -> Verdict:
-    words = _words(expectation)
-    if expectation.serving is not None:
-        found = _serving(expectation, timeline, _start(expectation, scenario))
+    words, start = _words(expectation), _start(expectation, scenario)
+    if expectation.over_all:
+        found = _serving(expectation, timeline, start)
         return Verdict(words, ok=not found, found=found)
-    service = expectation.service or _only_service(timeline)
-    if service not in timeline.samples:
+    meant = _services(expectation, timeline)
+    if not meant:
         return Verdict(words, ok=False, found=f"no such service; there are: {', '.join(timeline.samples) or 'none'}")
-    start = _start(expectation, scenario)
+    wrong = {service: found for service in meant if (found := _of_one(expectation, timeline, service, start))}
+    several = len(meant) > 1
+    shown = [f"{service}: {found}" if several else found for service, found in wrong.items()]
+    return Verdict(words, ok=not wrong, found="; ".join(shown[:3]))
+
+
+def _of_one(expectation: Expectation, timeline: Timeline, service: str, start: float) -> str:
+    """ "" when the service does what is expected, else what it does."""
     if expectation.never_for is not None:
-        found = _longest(expectation, timeline, service, start)
-    elif expectation.within is not None:
-        found = _soonest(expectation, timeline, service, start)
-    else:
-        when = timeline.end if expectation.at is None else expectation.at
-        found = _mismatch(expectation, timeline.at_time(service, when), timeline.at_time(service, start))
-    return Verdict(words, ok=not found, found=found)
+        return _longest(expectation, timeline, service, start)
+    if expectation.within is not None:
+        return _soonest(expectation, timeline, service, start)
+    when = timeline.end if expectation.at is None else expectation.at
+    return _mismatch(expectation, timeline.at_time(service, when), timeline.at_time(service, start))
 
 
 def _start(expectation: Expectation, scenario: Scenario) -> float:
@@ -59,22 +65,35 @@ def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
     """ "" when as many services served as expected, else how many did."""
     spans = [(max(begin, start), end, count) for begin, end, count in timeline.serving() if end >= start]
     if expectation.never_for is not None:
-        longest = max((end - begin for begin, end, count in spans if count == expectation.serving), default=-1.0)
+        longest = max((end - begin for begin, end, count in spans if _enough(expectation, count)), default=-1.0)
         return _too_long(expectation.never_for, longest)
     last = timeline.end if expectation.at is None else expectation.at
     first = last
     if expectation.within is not None:
         first, last = start, start + expectation.within
     counts = [count for begin, end, count in spans if begin <= last and (end > first or end == timeline.end)]
-    return "" if expectation.serving in counts else f"at {last:.0f} s: {counts[-1]} services serve"
+    return (
+        "" if any(_enough(expectation, count) for count in counts) else f"at {last:.0f} s: {counts[-1]} services serve"
+    )
+
+
+def _enough(expectation: Expectation, count: int) -> bool:
+    if expectation.serving is not None:
+        return count == expectation.serving
+    return count >= (expectation.serving_at_least or 0)
 
 
 def _too_long(allowed: float, longest: float) -> str:
     return f"that held for {longest:.0f} s" if longest > allowed or (longest >= 0 and not allowed) else ""
 
 
-def _only_service(timeline: Timeline) -> str:
-    return next(iter(timeline.samples)) if len(timeline.samples) == 1 else ""
+def _services(expectation: Expectation, timeline: Timeline) -> list[str]:
+    """Those that are meant; without a name the only one."""
+    if not expectation.service:
+        return list(timeline.samples) if len(timeline.samples) == 1 else []
+    if "*" in expectation.service:
+        return [service for service in timeline.samples if fnmatchcase(service, expectation.service)]
+    return [expectation.service] if expectation.service in timeline.samples else []
 
 
 def _longest(expectation: Expectation, timeline: Timeline, service: str, start: float) -> str:
@@ -122,6 +141,12 @@ def _mismatch(expectation: Expectation, sample: Sample, base: Sample) -> str:
     deleted = sample.pods_deleted - base.pods_deleted
     if expectation.pods_deleted is not None and deleted != expectation.pods_deleted:
         found.append(f"{deleted} pods deleted")
+    for words, most, count in (
+        ("revocations", expectation.revocations_at_most, sample.revocations - base.revocations),
+        ("pods evicted", expectation.evictions_at_most, sample.evictions - base.evictions),
+    ):
+        if most is not None and count > most:
+            found.append(f"{count} {words}")
     return ", ".join(found)
 
 
@@ -143,8 +168,14 @@ def _words(expectation: Expectation) -> str:
     what += [f"{job} is {reason}" for job, reason in (expectation.reasons or {}).items()]
     if expectation.serving is not None:
         what.append(f"{expectation.serving} services serve")
+    if expectation.serving_at_least is not None:
+        what.append(f"{expectation.serving_at_least} services serve or more")
     if expectation.pods_deleted is not None:
         what.append(f"{expectation.pods_deleted} pods deleted")
+    if expectation.revocations_at_most is not None:
+        what.append(f"{expectation.revocations_at_most} revocations at most")
+    if expectation.evictions_at_most is not None:
+        what.append(f"{expectation.evictions_at_most} pods evicted at most")
     service = f" ({expectation.service})" if expectation.service else ""
     return f"{_when(expectation)}: {', '.join(what)}{service}"
 

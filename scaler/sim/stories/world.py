@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from scaler.clock import Clock
-from scaler.decide.world import Plan, Snapshot
+from scaler.controller import Observer
 from scaler.kube.api import QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.curses import CursedApi, nobody
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.flaky import FlakyApi
@@ -27,13 +28,13 @@ from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, add_node
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.stories.curses import Curses
 from scaler.sim.stories.happenings import EventError, Happenings, node_specs
 from scaler.sim.stories.manifests import ManifestError, copied, read_manifests
 from scaler.sim.stories.recorder import Recorder
-from scaler.sim.stories.scenario import ControllerEvent, Event, Scenario
+from scaler.sim.stories.scenario import ControllerEvent, Copies, Event, Scenario, SchedulerEvent
 from scaler.sim.stories.timeline import MomentKind, Timeline
 
-Observer = Callable[[Sequence[tuple[Snapshot, Plan]]], None]
 RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
 """Runs the controller until cancelled; raises when it dies."""
 
@@ -72,9 +73,11 @@ class World:
         self._scenario = scenario
         self._controller = controller
         self._seed = seed
-        self._flaky = controller_api or FlakyApi(api, seed=seed)
         self._timeline = timeline
         self._recorder = Recorder(api, clock, timeline)
+        self._curses = Curses(scenario.curse, lambda: self._recorder.elapsed)
+        self._flaky = controller_api or FlakyApi(self._cursed(api), seed=seed)
+        self._scheduler: GangScheduler | None = None
         self._running: asyncio.Task[None] | None = None
         self._event: Event | None = None
         self._happenings = Happenings(
@@ -83,6 +86,7 @@ class World:
             node_specs(scenario.nodes),
             controller_api=self._flaky,
             steer=self._steer,
+            schedule=self._schedule,
             announce=self._announce,
         )
 
@@ -98,6 +102,8 @@ class World:
                 await self._steer(ControllerEvent.STOP)
                 for task in actors:
                     task.cancel()
+        for curse in self._curses.unmet:
+            self._recorder.say(MomentKind.WARNING, f"the curse of {curse.of} (never {curse.never}) met nobody")
         self._timeline.end = self._scenario.until
 
     async def live(self) -> None:
@@ -118,29 +124,36 @@ class World:
         await self._steer(ControllerEvent.START)
         for path in self._scenario.manifests:
             await self._apply([path])
-        for at, paths, namespace in self._arrivals():
+        for at, copies, namespace in self._arrivals():
             if not at:
-                await self._apply(paths, namespace)
+                await self._arrive(copies, namespace)
 
     def _actors(self) -> Sequence[Actor]:
         timing = self._scenario.timing
         kubelet = KubeletTimings(
             start=timing.start, ready=timing.ready, stop=timing.stop, crash_backoff=timing.crash_backoff
         )
-        api, clock = self._api, self._clock
+        api, clock, cursed = self._api, self._clock, self._curses or nobody
+        making = self._cursed(api, maker=True)
+        scheduler = GangScheduler(api, clock, period=timing.schedule_period, seed=self._seed, cursed=cursed)
+        self._scheduler = scheduler
         return [
             self._recorder,
-            GangScheduler(api, clock, period=timing.schedule_period, seed=self._seed),
+            scheduler,
             DevicePlugin(api),
-            Kubelet(api, clock, timings=kubelet, seed=self._seed),
+            Kubelet(api, clock, timings=kubelet, seed=self._seed, cursed=cursed),
             ClusterD(api),
             FaultActor(api, clock, detection=timing.fault_detection),
             MindIEController(api, clock, patience=timing.mindie_patience, beside=self._scenario.ascend_operator),
             NodeLifecycle(api, clock, eviction=timing.eviction),
             GarbageCollector(api),
-            *makers(api),
-            *([AscendOperator(api, clock)] if self._scenario.ascend_operator else []),
+            *makers(making),
+            *([AscendOperator(making, clock, cursed=cursed)] if self._scenario.ascend_operator else []),
         ]
+
+    def _cursed(self, api: KubeApi, *, maker: bool = False) -> KubeApi:
+        """The API as somebody sees it who creates pods."""
+        return CursedApi(api, self._curses, maker=maker) if self._curses else api
 
     async def _furnish(self) -> None:
         for spec in node_specs(self._scenario.nodes).values():
@@ -148,20 +161,27 @@ class World:
         with contextlib.suppress(AlreadyExistsError):
             await self._api.create(QUEUES, None, _DEFAULT_QUEUE)
 
-    def _arrivals(self) -> list[tuple[float, Sequence[Path], str]]:
-        """(time, manifests, namespace) of every copy."""
-        return [
-            (at, copies.manifests, namespace)
-            for copies in self._scenario.copies
-            for at, namespace in copies.arrivals()
-        ]  # fmt: skip
+    def _arrivals(self) -> list[tuple[float, Copies, str]]:
+        """(time, whose copy, namespace) of every copy."""
+        return [(at, copies, namespace) for copies in self._scenario.copies for at, namespace in copies.arrivals()]
 
-    async def _apply(self, paths: Sequence[Path], namespace: str = "") -> None:
+    async def _arrive(self, copies: Copies, namespace: str) -> None:
+        await self._apply(copies.manifests, namespace, copies.replace)
+
+    async def _leave(self, copies: Copies, namespace: str) -> None:
+        """The copy is deleted, all but what is the same for all of them."""
+        self._recorder.say(MomentKind.EVENT, f"kubectl delete {namespace}")
+        objs = [obj for path in copies.manifests for obj in read_manifests(path, copies.replace)]
+        await self._happenings.delete_all([obj for obj in copied(objs, namespace) if "namespace" in obj["metadata"]])
+
+    async def _apply(
+        self, paths: Sequence[Path], namespace: str = "", replace: Mapping[str, str] | None = None
+    ) -> None:
         """As they are, or as a copy in this namespace."""
         words = namespace or f"-f {paths[0].name}"
         self._recorder.say(MomentKind.EVENT, f"kubectl apply {words}")
         try:
-            objs = [obj for path in paths for obj in read_manifests(path)]
+            objs = [obj for path in paths for obj in read_manifests(path, replace or {})]
             skipped = await self._happenings.apply_all(copied(objs, namespace) if namespace else objs)
         except (ManifestError, KubeError) as error:
             self._recorder.say(MomentKind.FAILURE, f"kubectl apply {words} failed: {error}")
@@ -172,7 +192,11 @@ class World:
     async def _unfold(self) -> None:
         happening: list[tuple[float, Callable[[], Awaitable[None]]]]
         happening = [(event.at, partial(self._perform, event)) for event in self._scenario.events]
-        happening += [(at, partial(self._apply, paths, namespace)) for at, paths, namespace in self._arrivals() if at]
+        for at, copies, namespace in self._arrivals():
+            if at:
+                happening.append((at, partial(self._arrive, copies, namespace)))
+            if copies.lasting is not None and at + copies.lasting <= self._scenario.until:
+                happening.append((at + copies.lasting, partial(self._leave, copies, namespace)))
         for at, happen in sorted(happening, key=lambda pair: pair[0]):
             await self._sleep_until(at)
             await happen()
@@ -191,6 +215,14 @@ class World:
     def _announce(self, words: str) -> None:
         event = self._event
         self._recorder.say(MomentKind.EVENT, (event and event.note) or words, subject=event.name if event else "")
+
+    def _schedule(self, what: SchedulerEvent) -> None:
+        if self._scheduler is None:
+            raise EventError("the scheduler of this cluster is not ours to stop")
+        if what is SchedulerEvent.STOPPED:
+            self._scheduler.stop()
+        else:
+            self._scheduler.resume()
 
     async def _steer(self, what: ControllerEvent) -> None:
         if what is not ControllerEvent.START and self._running is not None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from scaler.decide.invariants import violations
 from scaler.decide.minimums.invariants import arbitration_violations
+
+from scaler.decide.invariants import violations
 from scaler.decide.world import Admit, Complete, Revoke
 from tests.decide.arbitration.oracle import Judgement, judge, placeable
 from tests.decide.arbitration.view import PLAIN, Pass, Setting, capacity, controller, key, position, wanted

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-
-from scaler.decide import arbiter
 from scaler.decide.arbiter import arbitrate
-from scaler.decide.nodes import PodRequests
 from scaler.decide.planner import plan
 from scaler.decide.room.placement import Board
 from scaler.decide.room.promises import Placement
 from scaler.decide.room.shortage import Shortage
+
+from scaler.decide import arbiter
+from scaler.decide.nodes import PodRequests
 from scaler.decide.world import ArbiterMemory, Policy, Reason, Revoke
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW

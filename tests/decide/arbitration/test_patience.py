@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
 from scaler.decide.arbiter import Arbitration, arbitrate
 from scaler.decide.minimums.patience import LONGEST_PAUSE
-from scaler.decide.nodes import Capacity, NodeClass, PodRequest, Room
 from scaler.decide.planner import plan
+
+from scaler.decide.nodes import Capacity, NodeClass, PodRequest, Room
 from scaler.decide.world import ArbiterMemory, MinimumMemory, Policy, Reason, ServiceKey, Snapshot, State
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, instance, rule

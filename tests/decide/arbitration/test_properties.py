@@ -7,14 +7,14 @@ from typing import NamedTuple
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from scaler.decide.arbiter import Arbitration, arbitrate
-from scaler.decide.explain import words
-from scaler.decide.invariants import violations
 from scaler.decide.minimums.invariants import arbitration_violations
 from scaler.decide.minimums.looks import Looks
-from scaler.decide.nodes import Capacity, NodeClass, PodRequest, Requirement, Room, Taint, Where
 from scaler.decide.planner import plan
+
+from scaler.decide.explain import words
+from scaler.decide.invariants import violations
+from scaler.decide.nodes import Capacity, NodeClass, PodRequest, Requirement, Room, Taint, Where
 from scaler.decide.world import (
     ArbiterMemory,
     Instance,

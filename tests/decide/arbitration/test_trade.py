@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-
 from scaler.decide.arbiter import arbitrate
 from scaler.decide.planner import plan
+
 from scaler.decide.world import ArbiterMemory, MinimumMemory, Policy, Reason
 from scaler.rules.rule import RuleOptions, Trade
 from tests.builders import NOW

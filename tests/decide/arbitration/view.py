@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scaler.decide.arbiter import Arbitration, arbitrate
-from scaler.decide.invariants import violations
 from scaler.decide.minimums.looks import Look, Looks
-from scaler.decide.nodes import Capacity, NodeClass, PodRequest, Requirement, Room, Where
 from scaler.decide.planner import plan
+
+from scaler.decide.invariants import violations
+from scaler.decide.nodes import Capacity, NodeClass, PodRequest, Requirement, Room, Where
 from scaler.decide.world import (
     Admit,
     ArbiterMemory,

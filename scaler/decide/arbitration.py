@@ -1,0 +1,305 @@
+"""Several services on the same nodes: section 3b of the contract.
+
+    what is bound in part -> minimums reserve, in order -> scale-ups in hands -> release -> scale-ups that are held
+
+Minimums reserve room, whole or not at all. Scale-ups use what is left. A minimum may preempt scale-ups. A reservation
+that makes no progress ends. Must not do I/O, read a clock or log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scaler.decide import turn
+from scaler.decide.draft import Draft, Why, requests_of
+from scaler.decide.members import Member, age, is_made
+from scaler.decide.minimum import Minimum, Minimums
+from scaler.decide.neighbours import Neighbours
+from scaler.decide.placement import Placement, Reservation, Room
+from scaler.decide.shortage import Shortage, in_words
+from scaler.decide.turn import Moment
+from scaler.decide.world import Policy, Reason, State
+
+
+class Arbitration:
+    """One decision over all services that are weighed against each other. `drafts` are those with something to weigh,
+    in the order of names."""
+
+    def __init__(
+        self, drafts: list[Draft], neighbours: Neighbours, placement: Placement, moment: Moment, minimums: Minimums
+    ) -> None:
+        self.drafts = sorted(drafts, key=_scale_up_order)
+        self.neighbours = neighbours
+        self.placement = placement
+        self.moment = moment
+        self.policy: Policy = moment.policy
+        self.minimums = minimums
+        self.granted: list[tuple[Draft, Minimum]] = []
+        self._hands: list[tuple[Draft, Member]] = []
+        """Instances with the scheduler whose pods have a reservation."""
+        self._gone: list[tuple[Draft, Member]] = []
+        """Instances that this decision revokes."""
+
+    def run(self) -> None:
+        """The five steps."""
+        self._keep_what_is_bound_in_part()
+        self._reserve_minimums()
+        self._scale_ups_in_hands()
+        self._release()
+        self._scale_ups_held()
+
+    # 1. What is bound in part cannot be taken back
+
+    def _keep_what_is_bound_in_part(self) -> None:
+        """Its room counts first, as long as its clock runs; so does that of a paused service, of which nothing moves."""
+        for draft in self.drafts:
+            fixed = {member.uid for member in draft.demand.fixed}
+            kept = [m for m in draft.demand.loose if m.uid not in fixed]
+            kept = [m for m in kept if not turn.is_over(draft.of(m.uid), self.moment)]
+            for member in [*kept, *(draft.demand.hands if draft.demand.paused else ())]:
+                self._reserve_in_hands(draft, member)
+
+    def _reserve_in_hands(self, draft: Draft, member: Member) -> Reservation | Shortage:
+        found = self.placement.reserve(member.unbound)
+        if isinstance(found, Reservation):
+            self._hands.append((draft, member))
+        return found
+
+    # 2. Minimums
+
+    def _reserve_minimums(self) -> None:
+        waiting = [draft for draft in self.drafts if draft.demand.lacks_minimum]
+        for draft in sorted(waiting, key=lambda each: _minimum_order(each, self.moment)):
+            minimum = self.minimums.reserve(draft, self._would_wait)
+            if minimum is not None:
+                self.granted.append((draft, minimum))
+                if minimum.room is Room.FREE:
+                    self._hands += [(draft, m) for m in minimum.members if m.in_hands or m.in_part]
+
+    def _would_wait(self, draft: Draft, chosen: Iterable[Member]) -> tuple[bool, bool]:
+        """Whether somebody waits for the end of this turn: a minimum of the same or a higher priority; anybody."""
+        uids = {member.uid for member in chosen}
+        groups = {member.instance.group for member in chosen}
+        candidates = draft.demand.candidates
+        spare = any(
+            m.state is State.HELD and m.uid not in uids for name in groups for m in candidates.get(name or "", ())
+        )
+        for_anybody = spare
+        for other in self.drafts:
+            if other is draft or not self.neighbours.share(draft, other):
+                continue
+            if self._waits_for_minimum(other):
+                if other.demand.priority >= draft.demand.priority:
+                    return True, True
+                for_anybody = True
+            elif not for_anybody:
+                for_anybody = self._waits_to_scale_up(other)
+        return False, for_anybody
+
+    def _waits_for_minimum(self, draft: Draft) -> bool:
+        demand = draft.demand
+        if not demand.lacks_minimum or turn.in_backoff(draft.memory, self.moment) or demand.is_incomplete():
+            return False
+        held = any(m.state is State.HELD for name in demand.minimum for m in demand.candidates[name])
+        return held and self.minimums.too_large(draft) is None
+
+    def _waits_to_scale_up(self, draft: Draft) -> bool:
+        """Something of it is held and could start, or is in the scheduler's hands beyond its minimum."""
+        if draft.demand.lacks_minimum or draft.demand.paused:
+            return False
+        if any(m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands):
+            return True
+        groups = draft.demand.groups.items()
+        return any(True for name, group in groups if group.wants for _ in self._spares(draft, name))
+
+    def _spares(self, draft: Draft, group: str) -> list[Member]:
+        """Held instances that could start now, those that failed least first."""
+        found = [
+            m
+            for m in draft.demand.candidates.get(group, ())
+            if m.state is State.HELD and m.uid not in draft.admitted and is_made(m)
+            and not turn.in_backoff(draft.of(m.uid), self.moment)
+        ]  # fmt: skip
+        return sorted(found, key=lambda m: draft.of(m.uid).failures)
+
+    # 3. Scale-ups in the scheduler's hands
+
+    def _scale_ups_in_hands(self) -> None:
+        for draft in self.drafts:
+            if draft.demand.paused:
+                continue
+            for member in sorted(draft.demand.hands, key=age):
+                if member.uid not in draft.chosen and member.uid not in draft.revoked:
+                    self._keep_or_revoke(draft, member)
+
+    def _keep_or_revoke(self, draft: Draft, member: Member) -> None:
+        """It stays while it fits beside all reservations, can spoil none and its turn is not over."""
+        found = self.placement.reserve(member.unbound)
+        why = self._against(draft, member, found)
+        if why is None:
+            if isinstance(found, Reservation):
+                self._hands.append((draft, member))
+            return
+        keeps_room = not draft.revoke(member, self.policy, why) and not turn.is_over(draft.of(member.uid), self.moment)
+        if isinstance(found, Reservation) and not keeps_room:
+            self.placement.cancel(found)
+
+    def _against(self, draft: Draft, member: Member, found: Reservation | Shortage) -> Why | None:
+        demand, name = draft.demand, member.instance.group or ""
+        group = demand.groups[name]
+        revoked = sum(1 for uid in draft.revoked if any(m.uid == uid for m in group.members))
+        if group.running + group.in_flight - revoked > demand.largest(name) or member.uid in demand.half_made:
+            return Reason.REVOKED, _awaited(draft)
+        alone = not draft.shares and not demand.lacks_minimum
+        if isinstance(found, Shortage):
+            other = any(self._fits(m) for m in self._spares(draft, name) if m.uid != member.uid)
+            return (Reason.WAITING_FOR_CAPACITY, (in_words(found),)) if other or not alone else None
+        if self._spoils(member):
+            return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
+        if not turn.is_over(draft.of(member.uid), self.moment):
+            return None
+        for_minimum, for_anybody = self._would_wait(draft, [member])
+        memory = draft.of(member.uid)
+        if turn.has_to_end(memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
+            turn.end_of(draft, member.uid, self.moment)
+            return turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
+        if turn.begins_anew(memory, self.moment):
+            draft.remember_of(member.uid, turn_since=self.moment.now)
+        return None
+
+    def _fits(self, member: Member) -> bool:
+        return self.placement.fits(member.unbound) is None
+
+    def _spoils(self, member: Member) -> bool:
+        return self.placement.spoils(member.unbound, [other.unbound for _, other in self._hands])
+
+    # 4. Release what is reserved on free room
+
+    def _release(self) -> None:
+        """Whole, the most restricted first, beside all that is still in hands and what is revoked now."""
+        self._gone = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
+        queue = [(draft, member) for draft, minimum in self.granted for member in self._to_release(draft, minimum)]
+        order = {id(draft): at for at, (draft, _) in enumerate(self.granted)}
+        queue.sort(key=lambda each: (self.placement.breadth(each[1].unbound), order[id(each[0])], age(each[1])))
+        blocked = [each for each in queue if not self._release_if_safe(*each)]
+        for draft, member in blocked:
+            if self.neighbours.any_near(draft, [other for other, _ in self._hands]):
+                draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
+            else:
+                self._admit(draft, member)
+        for draft, minimum in self.granted:
+            with_scheduler = any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
+            if minimum.room is Room.FREE and not draft.memory.turn_since and (with_scheduler or minimum.unmade):
+                draft.remember(turn_since=self.moment.now)
+
+    def _to_release(self, draft: Draft, minimum: Minimum) -> list[Member]:
+        """What of a minimum may go to the scheduler now, safety aside."""
+        new = [member for member in minimum.members if member.state is State.HELD]
+        if minimum.room is not Room.FREE:
+            return []
+        if not new or minimum.unmade or minimum.swaps or self._is_crowded(draft):
+            why = _why_not_released(minimum)
+            draft.waits |= {m.uid: why if is_made(m) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)) for m in new}
+            with_scheduler = any(m.in_hands or m.in_part for m in minimum.members)
+            if new and not with_scheduler and not minimum.unmade:
+                draft.remember(turn_since=0.0)
+            return []
+        refused = [member for member in new if draft.of(member.uid).refused]
+        alone = refused[:1] or new
+        draft.waits |= {m.uid: (Reason.WAITING_FOR_ROOM, (REFUSED_FIRST,)) for m in new if m not in alone}
+        return alone
+
+    def _is_crowded(self, draft: Draft) -> bool:
+        """What is revoked in this decision is still there for a moment, and has no room beside all reservations."""
+        near = [m for other, m in self._gone if other is draft or self.neighbours.share(draft, other)]
+        return bool(near) and self.placement.fits(requests_of(near)) is not None
+
+    def _release_if_safe(self, draft: Draft, member: Member) -> bool:
+        if self._spoils(member):
+            return False
+        self._admit(draft, member)
+        return True
+
+    def _admit(self, draft: Draft, member: Member) -> None:
+        draft.admit(member)
+        self._hands.append((draft, member))
+
+    # 5. Scale-ups that are held
+
+    def _scale_ups_held(self) -> None:
+        for draft in self.drafts:
+            demand = draft.demand
+            if demand.lacks_minimum or not demand.serves or demand.paused:
+                continue
+            for name, group in demand.groups.items():
+                if group.wants and demand.candidates.get(name):
+                    self._scale_up(draft, name)
+
+    def _scale_up(self, draft: Draft, name: str) -> None:
+        spares = self._spares(draft, name)
+        for member in spares:
+            if draft.places(name).has_place_for(member):
+                why = self._against_scale_up(draft, member, spares)
+                if why is None:
+                    draft.admit(member)
+                else:
+                    draft.waits[member.uid] = why
+        self._say_why_others_wait(draft, name)
+
+    def _against_scale_up(self, draft: Draft, member: Member, spares: list[Member]) -> Why | None:
+        found = self.placement.reserve(member.unbound)
+        if isinstance(found, Shortage):
+            if not draft.shares and not any(self._fits(m) for m in spares if m.uid not in draft.admitted):
+                return None
+            self.minimums.trade_for_scale_up(draft, member)
+            return Reason.WAITING_FOR_CAPACITY, (in_words(found),)
+        crowded = self._is_crowded(draft)
+        if crowded or self._spoils(member):
+            self.placement.cancel(found)
+            return Reason.WAITING_FOR_CAPACITY, (BEING_GIVEN_BACK if crowded else RESERVED_FOR_OTHERS,)
+        self._hands.append((draft, member))
+        return None
+
+    def _say_why_others_wait(self, draft: Draft, name: str) -> None:
+        """Instances that have a place and cannot start for a reason of their own."""
+        free = draft.places(name).target - draft.places(name).taken
+        for member in draft.demand.candidates[name] if free > 0 else ():
+            if member.state is not State.HELD or member.uid in draft.admitted or member.uid in draft.waits:
+                continue
+            if turn.in_backoff(draft.of(member.uid), self.moment):
+                draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
+            elif not is_made(member):
+                draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
+
+
+NOT_MADE = "its pods do not exist yet"
+BEING_GIVEN_BACK = "its room is being given back by others"
+RESERVED_FOR_OTHERS = "what is free could be needed for the minimum of another service"
+RESTRICTED_FIRST = "instances that may use fewer of the nodes are bound first"
+REFUSED_FIRST = "another instance, whose creation was refused, is tried first"
+OTHERS_NOT_MADE = "pods of another instance of the minimum do not exist yet"
+
+
+def _why_not_released(minimum: Minimum) -> Why:
+    if minimum.unmade:
+        return Reason.WAITING_FOR_ROOM, (OTHERS_NOT_MADE,)
+    return Reason.WAITING_FOR_ROOM, (BEING_GIVEN_BACK,)
+
+
+def _awaited(draft: Draft) -> tuple[str, ...]:
+    """Groups that miss something."""
+    return (", ".join(sorted(name for name, group in draft.demand.groups.items() if group.running < group.target)),)
+
+
+def _scale_up_order(draft: Draft) -> tuple[int, float, str]:
+    demand = draft.demand
+    return -demand.priority, demand.oldest, demand.name
+
+
+def _minimum_order(draft: Draft, moment: Moment) -> tuple[bool, int, float, bool, float, str]:
+    """Priority, then those whose turn has ended behind the others, then those that have begun, then age and name."""
+    demand, memory = draft.demand, draft.memory
+    begun = any(member.instance.bound or member.in_hands for member in demand.members)
+    return (
+        turn.in_backoff(memory, moment), -demand.priority, memory.ended_at, not begun, demand.oldest, demand.name
+    )  # fmt: skip

@@ -1,0 +1,295 @@
+"""What one service asks for: sections 2 and 3 of the contract. One service in, one value out; knows no nodes.
+
+service, memory -> states -> counts -> target -> what its minimum lacks, whom it could admit, what is in hands
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import blake2s
+
+import msgspec
+
+from scaler.decide.groups import Group
+from scaler.decide.lifecycle import recheck_at
+from scaler.decide.members import (
+    Member,
+    candidate_order,
+    in_order,
+    is_candidate,
+    is_incomplete,
+    look_at,
+)
+from scaler.decide.nodes import PodRequests
+from scaler.decide.state import NEVER_SEEN, makes_until
+from scaler.decide.target import Target, choose_target
+from scaler.decide.world import InstanceMemory, Policy, Service, ServiceMemory, State, Turns
+
+_NOTHING: Mapping[str, int] = {}
+
+
+class Demand(msgspec.Struct, eq=False, frozen=True):
+    """One service at one moment. Lists are in the order in which their members go."""
+
+    service: Service
+    name: str
+    """The key in words."""
+    policy: Policy
+    seen: ServiceMemory
+    """What was remembered before this look."""
+    memory: ServiceMemory
+    members: tuple[Member, ...]
+    groups: dict[str, Group]
+    target: Target | None
+    serves: bool
+    """Every group runs at least its minimum."""
+    priority: int
+    oldest: float
+    minimum: Mapping[str, int]
+    """Group -> instances that the minimum lacks beside those that are bound and have a slot."""
+    fixed: tuple[Member, ...]
+    """Instances of the minimum that are bound in part."""
+    candidates: Mapping[str, tuple[Member, ...]]
+    hands: tuple[Member, ...]
+    """Instances in the scheduler's hands."""
+    loose: tuple[Member, ...]
+    """Instances bound in part, or completed now: their unbound pods cannot be taken back."""
+    completes: frozenset[str]
+    """Uids of instances with live pods that get what they lack."""
+    half_made: frozenset[str]
+    """Uids of instances in the scheduler's hands that lack something and cannot get it."""
+    bound: int
+    """Its bound pods."""
+    has_turns: bool
+    """Something is remembered of turns of its instances."""
+    jobs: str
+    """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
+    requests: frozenset[PodRequests]
+    """What its instances ask for, each once: equal for services of the same make."""
+    lacks_minimum: bool
+    """Something of its minimum is to be bound."""
+    is_at_rest: bool
+    """Nothing of it is to be weighed: the short cut for nearly all services at nearly all times."""
+    until: float
+    """When time alone may change any of this; 0.0 = never."""
+
+    @property
+    def paused(self) -> bool:
+        return self.service.options.paused
+
+    def is_incomplete(self) -> list[str]:
+        """Groups of which fewer can start than the minimum lacks, in words."""
+        return [
+            f"{name} has {len(self.candidates[name])} of {number} that it lacks"
+            for name, number in self.minimum.items()
+            if len(self.candidates[name]) < number
+        ]
+
+    def largest(self, group: str) -> int:
+        """Instances of the group in the largest ratio that has enough live instances."""
+        rule = self.service.rule
+        if rule is None or self.target is None:
+            return 0
+        return rule.ratios[min(self.target.unreachable, len(rule.ratios) - 1)].of(group)
+
+    def lacks(self, group: Group) -> bool:
+        """Whether the group misses an instance of the target that needs room: one that is bound and merely does not
+        run needs none."""
+        return group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound) < group.target
+
+
+def look(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> Demand:
+    """What the service asks for now."""
+    remembered = _inherited(service, seen.instances, now)
+    members = tuple(look_at(i, remembered.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances)
+    groups, target = _groups(service, members)
+    weighs = target is not None and not service.options.paused
+    completes, half_made, loose = _completed(groups, now, policy, moves=weighs)
+    candidates = {name: _candidates(group, now, policy) for name, group in groups.items()} if weighs else {}
+    smallest = service.rule.smallest.counts if service.rule and target else _NOTHING
+    serves = all(groups[name].running >= number for name, number in smallest.items())
+    minimum, fixed = ({}, ()) if serves or not weighs else _minimum(groups, smallest, completes)
+    memory = _memory(seen, members, now)
+    known = memory.instances.values()
+    has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
+    lacks_minimum = bool(fixed) or any(minimum.values())
+    hands = tuple(in_order(m for group in groups.values() for m in group.released if m.in_hands))
+    return Demand(
+        service=service,
+        name=str(service.key),
+        policy=policy,
+        seen=seen,
+        memory=memory,
+        members=members,
+        groups=groups,
+        target=target,
+        serves=serves,
+        priority=_priority(service, policy),
+        oldest=min((i.created for i in service.instances if not (i.owner_deleting or i.owner_finished)), default=0.0),
+        minimum=minimum,
+        fixed=fixed,
+        candidates=candidates,
+        hands=hands,
+        loose=loose,
+        completes=completes,
+        half_made=half_made,
+        bound=sum(instance.bound for instance in service.instances),
+        has_turns=has_turns,
+        jobs=_fingerprint(service) if weighs and (minimum or hands or loose or not serves or seen.jobs) else "",
+        requests=frozenset(instance.needs for instance in service.instances),
+        lacks_minimum=lacks_minimum,
+        is_at_rest=not (lacks_minimum or hands or loose or has_turns or not serves or _waits(memory))
+        and not any(group.wants and candidates.get(name) for name, group in groups.items()),
+        until=_until(members, now, policy),
+    )
+
+
+def _waits(memory: ServiceMemory) -> bool:
+    """Something is remembered of it that time or others may change."""
+    return bool(memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims)
+
+
+def _groups(service: Service, members: tuple[Member, ...]) -> tuple[dict[str, Group], Target | None]:
+    """Groups of the rule, then any other that an instance names (its target is 0), each with its part of the target."""
+    rule = service.rule
+    groups = {name: Group() for name in rule.groups} if rule else {}
+    for member in members:
+        name = member.instance.group
+        if name is not None and not member.instance.label_problem:
+            groups.setdefault(name, Group()).add(member)
+    for group in groups.values():
+        if group.rolling:
+            group.roll()
+    if rule is None:
+        return groups, None
+    running = {name: group.running for name, group in groups.items()}
+    live = {name: group.live for name, group in groups.items()}
+    target = choose_target(rule.ratios, running, live)
+    for name, group in groups.items():
+        group.aim(rule.ratios[target.index].of(name))
+    return groups, target
+
+
+def _completed(
+    groups: dict[str, Group], now: float, policy: Policy, *, moves: bool
+) -> tuple[frozenset[str], frozenset[str], tuple[Member, ...]]:
+    """Instances that have live pods are healed before anything new starts. One without a slot needs a free place."""
+    completes, half_made, loose = set(), set(), []
+    for group in groups.values():
+        for member in in_order(m for m in group.released if moves and is_incomplete(m, now, policy)):
+            if member.has_slot and group.places.keeps(member):
+                completes.add(member.uid)
+            elif not member.has_slot and group.places.has_place_for(member):
+                group.places.seat(member)
+                completes.add(member.uid)
+                loose.append(member)
+            elif member.in_hands:
+                half_made.add(member.uid)
+        loose += [member for member in group.released if member.in_part]
+    return frozenset(completes), frozenset(half_made), tuple(loose)
+
+
+def _candidates(group: Group, now: float, policy: Policy) -> tuple[Member, ...]:
+    if not (group.held or group.released or len(group.members) > group.running):
+        return ()
+    return tuple(sorted((m for m in group.members if is_candidate(m, now, policy)), key=candidate_order))
+
+
+def _minimum(
+    groups: dict[str, Group], smallest: Mapping[str, int], completes: frozenset[str]
+) -> tuple[dict[str, int], tuple[Member, ...]]:
+    """What is missing of the smallest ratio beside what is bound and has a slot, and what of that is bound in part."""
+    lacking, fixed = {}, []
+    for name, number in smallest.items():
+        group = groups[name]
+        bound = [m for m in group.members if m.in_flight and m.instance.bound]
+        bound += [m for m in group.released if m.uid in completes and not m.has_slot]
+        parts = in_order(m for m in bound if m.in_part or not m.has_slot)
+        lacking[name] = max(0, number - group.running - len(bound))
+        fixed += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
+    return lacking, tuple(fixed)
+
+
+def _priority(service: Service, policy: Policy) -> int:
+    """That of the jobs' PriorityClass. The annotation may lower it, and raise it as far as the administrator says."""
+    own = max((instance.priority for instance in service.instances), default=0)
+    asked = service.options.service_priority
+    if asked is None:
+        return own
+    most = own if policy.max_service_priority is None else max(own, policy.max_service_priority)
+    return min(asked, most)
+
+
+# what is remembered
+
+
+def _memory(seen: ServiceMemory, members: tuple[Member, ...], now: float) -> ServiceMemory:
+    """The same object when nothing changed, so that a decision at rest allocates nothing lasting."""
+    after = {member.uid: member.memory for member in members}
+    if len(after) != len(seen.instances) or after.keys() != seen.instances.keys():
+        new = sum(uid not in seen.instances for uid in after)
+        left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]
+        after |= {uid: seen.instances[uid] for uid in left[new : new + _MOST_LEFT]}
+    return seen if after == seen.instances else msgspec.structs.replace(seen, instances=after)
+
+
+_MOST_LEFT = 64
+"""Instances that are gone and still remembered, of one service."""
+
+
+def _counts_on(memory: InstanceMemory, now: float) -> bool:
+    """Whether what is remembered of an instance that is gone holds for the one that its owner makes in its place."""
+    return memory.turns is not Turns.NONE or memory.backoff_until > now
+
+
+def _inherited(service: Service, before: Mapping[str, InstanceMemory], now: float) -> Mapping[str, InstanceMemory]:
+    """An owner that makes a pod again makes another instance: what is held against the old one holds for the new."""
+    uids = {instance.uid for instance in service.instances}
+    gone = [memory for uid, memory in before.items() if uid not in uids and _counts_on(memory, now)]
+    new = [i.uid for i in service.instances if i.uid not in before and not i.made_by_us and i.owner]
+    if not (gone and new):
+        return before
+    passed_on = (
+        InstanceMemory(turns=m.turns, failures=m.failures, counted=m.counted, backoff_until=m.backoff_until)
+        for m in gone
+    )
+    return {**before, **dict(zip(new, passed_on, strict=False))}
+
+
+def _fingerprint(service: Service) -> str:
+    """Of what is read of its jobs (labels, spec) and its rule. An instance that others make is known by its owner:
+    it gets another uid each time."""
+    jobs = {
+        (i.uid if i.made_by_us or not i.owner else i.owner, i.generation, i.revision, i.group, i.expected, i.needs)
+        for i in service.instances
+        if not i.owner_deleting
+    }
+    parts = (sorted(map(repr, jobs)), service.rule, service.options)
+    return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()
+
+
+def _until(members: tuple[Member, ...], now: float, policy: Policy) -> float:
+    """The earliest moment after now at which time alone may change a state; 0.0 = never."""
+    moments = (moment for member in members for moment in _moments(member, policy))
+    return min((moment for moment in moments if moment > now), default=0.0)
+
+
+def _moments(member: Member, policy: Policy) -> Iterator[float]:
+    memory, instance = member.memory, member.instance
+    life = instance.life
+    if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):
+        yield from recheck_at(instance)
+    if member.state is State.RUNNING:
+        return
+    if memory.broken_since:
+        yield memory.broken_since + policy.broken_grace
+    if memory.restarted_at:
+        yield memory.restarted_at + policy.stable_after
+    if memory.refused_until:
+        yield memory.refused_until
+    if memory.bound_since:
+        yield memory.bound_since + policy.start_timeout
+    if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
+        yield makes_until(instance, policy)
+    if instance.ends_by > 0:
+        yield instance.ends_by + policy.due_back

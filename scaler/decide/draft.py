@@ -1,0 +1,132 @@
+"""One service's plan in the making: what was decided about its instances so far, and what is to be remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from scaler.decide.demand import Demand
+from scaler.decide.groups import Places
+from scaler.decide.members import Member, may_be_revoked
+from scaler.decide.nodes import PodRequests, joined
+from scaler.decide.state import NEVER_SEEN
+from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory
+
+Why = tuple[Reason, tuple[str, ...]]
+"""The reason, and what it refers to."""
+
+
+class Draft:
+    """Mutable, for one decision. Everything starts held or stays as it is unless something is said here."""
+
+    __slots__ = (
+        "_changed",
+        "_places",
+        "admitted",
+        "chosen",
+        "demand",
+        "evicted",
+        "memory",
+        "reserved",
+        "revoked",
+        "shares",
+        "stays",
+        "waits",
+    )
+
+    def __init__(self, demand: Demand) -> None:
+        self.demand = demand
+        self.memory: ServiceMemory = demand.memory
+        self._changed: dict[str, InstanceMemory] = {}
+        self._places: dict[str, Places] = {}
+        self.admitted: dict[str, Why] = {}
+        self.revoked: dict[str, Why] = {}
+        self.stays: dict[str, Why] = {}
+        """Should be revoked and cannot be."""
+        self.waits: dict[str, Why] = {}
+        self.evicted: dict[str, str] = {}
+        """Uid -> the service that needs the room."""
+        self.chosen: set[str] = set()
+        """Uids of the instances of its minimum, where one is reserved, tried or alone."""
+        self.reserved = False
+        """Its minimum is reserved on free room."""
+        self.shares = True
+        """Another service could use a node that it could use."""
+
+    # what is remembered
+
+    def remember(self, **changes: Any) -> None:
+        """Change what is remembered of the service."""
+        self.memory = msgspec.structs.replace(self.memory, **changes)
+
+    def of(self, uid: str) -> InstanceMemory:
+        """What is remembered of an instance, with the changes so far."""
+        return self._changed.get(uid) or self.memory.instances.get(uid, NEVER_SEEN)
+
+    def remember_of(self, uid: str, **changes: Any) -> None:
+        """Change what is remembered of one instance."""
+        before = self.of(uid)
+        after = msgspec.structs.replace(before, **changes)
+        if after != before:
+            self._changed[uid] = after
+
+    def outcome(self) -> ServiceMemory:
+        """What is to be remembered; the same object as before when nothing changed."""
+        if self._changed:
+            self.remember(instances={**self.memory.instances, **self._changed})
+        return self.demand.seen if self.memory == self.demand.seen else self.memory
+
+    # what is done
+
+    def places(self, group: str) -> Places:
+        """Who has a place in a group, with those to whom this decision gave one."""
+        return self._places.get(group) or self.demand.groups[group].places
+
+    def seat(self, member: Member) -> Places:
+        """The places of its group, to be given away in this decision."""
+        group = member.instance.group or ""
+        found = self._places.get(group)
+        if found is None:
+            found = self._places[group] = self.demand.groups[group].places.copy()
+        return found
+
+    @property
+    def has_changes(self) -> bool:
+        """Something about its instances is to be remembered, or something is done."""
+        return bool(self._changed or self.admitted or self.revoked)
+
+    @property
+    def ruling(self) -> object:
+        """All that the plan depends on beside the demand."""
+        return self.admitted, self.revoked, self.stays, self.waits, self.evicted
+
+    def admit(self, member: Member, about: tuple[str, ...] = ()) -> None:
+        """Let it have pods that may be scheduled."""
+        self.seat(member).admit(member)
+        self.admit_without_place(member, about)
+
+    def admit_without_place(self, member: Member, about: tuple[str, ...] = ()) -> None:
+        """The same where no ratio counts. What was refused before has to succeed first: nobody wants to read every few
+        minutes that it was tried again."""
+        refused = self.of(member.uid).refused
+        self.admitted[member.uid] = (
+            (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
+        )
+
+    def revoke(self, member: Member, policy: Policy, why: Why) -> bool:
+        """Take the admission back; False when it cannot be, then it stays and says so."""
+        if member.uid in self.revoked:
+            return True
+        if not may_be_revoked(member.instance, policy):
+            self.stays[member.uid] = (Reason.REVOKE_WOULD_COST_RESTARTS, why[1])
+            return False
+        self.revoked[member.uid] = why
+        self.remember_of(member.uid, turn_since=0.0, revoked="; ".join(why[1]) or why[0].value)
+        return True
+
+
+def requests_of(members: Iterable[Member]) -> PodRequests:
+    """What the unbound pods of these instances ask for, together."""
+    return joined(*(member.unbound for member in members))

@@ -1,1 +1,0 @@
-"""The parts of the arbitration (decide/arbiter.py): minimums and climbs, who shares nodes, patience, rulings, the trade."""

@@ -1,0 +1,64 @@
+"""The plan of one service, from its draft: actions, one verdict for each instance, counts. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scaler.decide.draft import Draft
+from scaler.decide.members import is_incomplete
+from scaler.decide.verdicts import notes, verdicts
+from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Policy, Revoke, State
+
+
+def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
+    """What to do for one service. Nothing, while writes for it are under way."""
+    demand = draft.demand
+    service, target = demand.service, demand.target
+    revoked = [member.instance.group for member in demand.hands if member.uid in draft.revoked]
+    groups = {}
+    for name, group in demand.groups.items():
+        places = draft.places(name)
+        groups[name] = group.plan(admit=places.admitted, beside=places.beside, revoke=revoked.count(name))
+    return Plan(
+        key=service.key,
+        target_index=target.index if target else -1,
+        target={name: group.target for name, group in demand.groups.items()} if target else {},
+        complete=target.complete if target else not service.key.rule,
+        groups=groups,
+        verdicts=verdicts(draft, now, policy),
+        actions=() if service.assumed else tuple(_actions(draft, now, policy)),
+        notes=notes(service, demand.groups, target.unreachable if target else 0),
+        serves=demand.serves and target is not None,
+    )
+
+
+def _actions(draft: Draft, now: float, policy: Policy) -> Iterator[Action]:
+    demand = draft.demand
+    moved = draft.revoked.keys() | draft.evicted.keys()
+    if demand.target is not None:
+        yield from (Complete(member.uid) for member in demand.members if member.uid in demand.completes - moved)
+    elif not demand.service.key.rule:
+        yield from _completed_without_rule(draft, now, policy)
+    yield from map(Admit, draft.admitted)
+    yield from map(Revoke, draft.revoked)
+    yield from _tidied(draft)
+    yield from (Evict(uid, beneficiary) for uid, beneficiary in draft.evicted.items())
+    yield from (member.step for member in demand.members if member.step is not None)
+
+
+def _completed_without_rule(draft: Draft, now: float, policy: Policy) -> Iterator[Action]:
+    for member in draft.demand.members:
+        instance = member.instance
+        ours = instance.made_by_us and not instance.label_problem and member.step is None
+        if ours and member.state is not State.HELD and is_incomplete(member, now, policy):
+            yield Complete(member.uid)
+
+
+def _tidied(draft: Draft) -> Iterator[Action]:
+    """A held instance keeps no PodGroup of ours: the scheduler would reserve room for it."""
+    if draft.demand.target is None or draft.demand.paused:
+        return
+    for group in draft.demand.groups.values():
+        for member in group.held:
+            if member.instance.leftovers and member.instance.made_by_us and member.uid not in draft.admitted:
+                yield Revoke(member.uid)

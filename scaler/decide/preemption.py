@@ -1,0 +1,111 @@
+"""Whose bound instances may be evicted, and which of them: sections 3.6 and 3b.4 of the contract.
+
+Values in, values out: it says who could be spared, and finds the fewest and cheapest that make room. Must not evict.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from scaler.decide.draft import Draft
+from scaler.decide.groups import Group
+from scaler.decide.members import Member, age
+from scaler.decide.nodes import Node
+from scaler.decide.world import Policy, Preempt, State
+from scaler.rules.rule import Trade
+
+
+class Victim(msgspec.Struct, frozen=True, eq=False):
+    """An instance that may be evicted for somebody."""
+
+    draft: Draft
+    member: Member
+
+    @property
+    def runs(self) -> bool:
+        return self.member.state is State.RUNNING
+
+
+def surplus(draft: Draft, homes: Mapping[str, Node], *, running: bool) -> list[Victim]:
+    """Bound instances beyond the minimum, newest first. `running` ones, or those of no use: without a slot, or bound
+    and not running. A group that has its minimum keeps it."""
+    demand = draft.demand
+    if demand.paused or demand.service.assumed or demand.target is None or demand.service.rule is None:
+        return []
+    smallest = demand.service.rule.smallest
+    found: list[Victim] = []
+    for name, group in demand.groups.items():
+        chosen = _running(draft, group, smallest.of(name)) if running else _useless(draft, group, smallest.of(name))
+        found += [Victim(draft, member) for member in chosen if _on_well_nodes(member, homes)]
+    return found
+
+
+def _bound(draft: Draft, group: Group) -> list[Member]:
+    """Newest first."""
+    bound = (m for m in group.members if m.instance.bound and m.step is None and m.uid not in draft.evicted)
+    alive = (m for m in bound if m.state not in (State.TERMINATING, State.FINISHED))
+    return sorted(alive, key=age, reverse=True)
+
+
+def _running(draft: Draft, group: Group, least: int) -> list[Member]:
+    runs = [member for member in _bound(draft, group) if member.state is State.RUNNING]
+    return runs[: max(0, len(runs) - group.paired - least)]
+
+
+def _useless(draft: Draft, group: Group, least: int) -> list[Member]:
+    bound = _bound(draft, group)
+    runs = [member for member in bound if member.state is State.RUNNING]
+    rest = [member for member in bound if member.state is not State.RUNNING]
+    with_slot = sorted((m for m in rest if m.has_slot), key=lambda m: not m.in_part)
+    beyond = max(0, min(len(with_slot), len(runs) + len(with_slot) - least))
+    return [member for member in rest if not member.has_slot] + with_slot[:beyond]
+
+
+def _on_well_nodes(member: Member, homes: Mapping[str, Node]) -> bool:
+    """Its room would come back at once."""
+    nodes = [homes.get(name) for name, _ in member.instance.seats]
+    return bool(nodes) and all(node is not None and node.schedulable for node in nodes)
+
+
+def of_others(
+    draft: Draft, drafts: Iterable[Draft], shares: Callable[[Draft], bool], homes: Mapping[str, Node], policy: Policy
+) -> list[Victim]:
+    """What may be evicted of other services for a minimum of this one, the cheapest first: lower priority, not running
+    before running, newest."""
+    if policy.preempt is Preempt.NEVER:
+        return []
+    found: list[Victim] = []
+    for other in drafts:
+        if other is not draft and _may_lose(other, draft, policy) and shares(other):
+            found += surplus(other, homes, running=False) + surplus(other, homes, running=True)
+    found.sort(key=lambda one: age(one.member), reverse=True)
+    found.sort(key=lambda one: (one.draft.demand.priority, one.runs))
+    return found
+
+
+def _may_lose(other: Draft, beneficiary: Draft, policy: Policy) -> bool:
+    demand = other.demand
+    if not demand.service.options.preemptable and policy.honour_preemptable:
+        return False
+    theirs, own = demand.priority, beneficiary.demand.priority
+    return theirs < own or (theirs == own and policy.preempt is Preempt.EQUAL_OR_HIGHER)
+
+
+def may_trade(draft: Draft) -> bool:
+    """Whether its own running surplus may be evicted for what it misses."""
+    trade = draft.demand.service.options.trade
+    return trade is Trade.ALWAYS or (trade is Trade.WHEN_NOT_SERVING and not draft.demand.serves)
+
+
+def fewest(victims: Sequence[Victim], suffices: Callable[[Collection[Victim]], bool]) -> list[Victim]:
+    """Of victims that together suffice, those that cannot be spared; the last ones, the dearest, are spared first."""
+    few = bisect_left(range(len(victims) + 1), True, key=lambda number: suffices(victims[:number]))
+    chosen = list(victims[:few])
+    for victim in reversed(victims[: max(0, few - 1)]):
+        without = [one for one in chosen if one is not victim]
+        if suffices(without):
+            chosen = without
+    return chosen

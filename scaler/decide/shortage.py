@@ -1,0 +1,74 @@
+"""Why pods do not fit, as a value and in words for people. Decides nothing."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from scaler.decide.nodes import PODS, PodRequest, Requirement, Where
+
+_BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+_BYTES = ("memory", "ephemeral-storage", "storage")
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """Pods that find no room. `str()` gives `needs 2 nodes with 8 free huawei.com/Ascend910 (pool=a), 1 there`."""
+
+    need: PodRequest
+    """The first need that finds too little."""
+    wanted: int
+    """Pods of this need."""
+    there: int
+    """How many of them would find room."""
+    resource: str
+    """What there is least of."""
+    shared: bool = False
+    """A node may hold several of these pods, so nodes cannot be counted."""
+    together: bool = False
+    """Each need finds its room alone, but not all of them at once."""
+    undecided: bool = False
+    """The search for a place was given up: they may fit after all."""
+
+    def __str__(self) -> str:
+        there = "no placement holds all of it" if self.together else f"{self.there} there"
+        searched = "; not every placement was tried" if self.undecided else ""
+        return f"needs {self._room()}{' and more beside it' if self.together else ''}, {there}{searched}"
+
+    def _room(self) -> str:
+        where = where_in_words(self.need.where)
+        if self.resource == PODS:
+            return f"room for {self.wanted} more {'pod' if self.wanted == 1 else 'pods'}{where}"
+        what = amount_in_words(self.resource, dict(self.need.requests).get(self.resource, 0)) + where
+        if self.shared:
+            return f"room for {self.wanted} times {what}"
+        return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
+
+
+@lru_cache(maxsize=1 << 12)
+def in_words(shortage: Shortage) -> str:
+    """The same as `str`; many services lack the same."""
+    return str(shortage)
+
+
+def amount_in_words(resource: str, amount: int) -> str:
+    """`8 free huawei.com/Ascend910`, `0.5 free cpu`, `128Gi free memory`."""
+    if resource == "cpu":
+        return f"{amount / 1000:g} free cpu"
+    if resource in _BYTES or resource.startswith("hugepages-"):
+        suffix, size = next(((s, n) for s, n in _BINARY if amount and amount % n == 0), ("", 1))
+        return f"{amount // size}{suffix} free {resource}"
+    return f"{amount} free {resource}"
+
+
+def where_in_words(where: Where) -> str:
+    """The selector and required affinity in parentheses, after a space; "" where any node would do."""
+    parts = [f"{key}={value}" for key, value in where.selector]
+    if where.affinity:
+        parts.append(" or ".join(" and ".join(map(_requirement, term)) or "no node" for term in where.affinity))
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _requirement(requirement: Requirement) -> str:
+    values = f" {', '.join(requirement.values)}" if requirement.values else ""
+    return f"{requirement.key} {requirement.operator}{values}"

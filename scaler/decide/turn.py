@@ -1,0 +1,255 @@
+"""Turns and backoff: section 3b.5 of the contract. A reservation that makes no progress ends.
+
+The clock of a turn runs while something is in the scheduler's hands. What was bound by anybody tells whether the
+scheduler is there at all. Must not know nodes or other services; it is told what they mean here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from scaler.decide.draft import Draft
+from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory, State, Turns
+
+LONGEST_PATIENCE = 3600.0
+"""Seconds: the longest time between two probes."""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """What all turns of one decision have in common."""
+
+    now: float
+    last_bind: float
+    """When a pod of anybody was last seen to become bound."""
+    bind_before: float
+    """The same at the last decision."""
+    policy: Policy
+
+    @property
+    def is_new_bind(self) -> bool:
+        return self.last_bind > self.bind_before
+
+
+# 1. What has happened since the last look
+
+
+def observe(draft: Draft, moment: Moment, node_back_at: float) -> None:
+    """Progress, changed jobs, a bind of anybody, a node that came back: each ends or pardons something.
+
+    `node_back_at`: when a node that it may use last appeared or returned."""
+    demand, memory = draft.demand, draft.memory
+    bound = demand.bound
+    if moment.is_new_bind and (demand.has_turns or memory.turn_since or memory.failures):
+        _pardon(draft, moment)
+        memory = draft.memory
+    if bound > memory.bound:
+        draft.remember(turn_since=0.0, made=None, failures=0, counted=0, ended_at=0.0, backoff_until=0.0)
+        for member in demand.members:
+            if not member.instance.bound and draft.of(member.uid).turn_over:
+                draft.remember_of(member.uid, turn_over=False)
+    if bound != memory.bound:
+        draft.remember(bound=bound)
+    if demand.jobs != memory.jobs:
+        if memory.jobs:
+            _forget_turns(draft)
+        draft.remember(jobs=demand.jobs)
+    _end_backoff(draft, moment, node_back_at)
+
+
+def _end_backoff(draft: Draft, moment: Moment, node_back_at: float) -> None:
+    """A node that came back after the turn had ended."""
+    memory = draft.memory
+    if not node_back_at:
+        return
+    if memory.backoff_until and node_back_at > memory.backoff_until - _pause(memory.failures, moment):
+        draft.remember(backoff_until=0.0)
+    for member in draft.demand.members:
+        one = draft.of(member.uid)
+        if one.backoff_until and node_back_at > one.backoff_until - _pause(one.failures, moment):
+            draft.remember_of(member.uid, backoff_until=0.0)
+
+
+def _pardon(draft: Draft, moment: Moment) -> None:
+    """Somebody was bound: turns that ended while the scheduler bound nothing anywhere may not have been its doing. Once
+    for each service and instance, until it serves or its jobs change; what is evicted stays bounded."""
+    memory = draft.memory
+    waited = [m.uid for m in draft.demand.members if draft.of(m.uid).turns is Turns.SINCE_LAST_BIND]
+    late = _is_late(memory, moment)
+    failed = memory.failures > memory.counted
+    if not memory.pardoned and (late or failed or waited):
+        draft.remember(
+            turn_since=moment.now if late else memory.turn_since,
+            failures=memory.counted,
+            backoff_until=0.0 if failed else memory.backoff_until,
+            ended_at=0.0 if failed and not memory.counted else memory.ended_at,
+            pardoned=True,
+        )
+        for uid in waited:
+            draft.remember_of(uid, turn_over=False)
+    for uid in waited:
+        draft.remember_of(uid, turns=Turns.FOR_GOOD)
+    if draft.memory.counted != draft.memory.failures:
+        draft.remember(counted=draft.memory.failures)
+    for member in draft.demand.members:
+        _pardon_instance(draft, member.uid, moment)
+
+
+def _pardon_instance(draft: Draft, uid: str, moment: Moment) -> None:
+    memory = draft.of(uid)
+    late, failed = _is_late(memory, moment), memory.failures > memory.counted
+    if not memory.pardoned and late:
+        draft.remember_of(uid, turn_since=moment.now, pardoned=True)
+    elif not memory.pardoned and failed:
+        draft.remember_of(uid, failures=memory.counted, backoff_until=0.0, pardoned=True)
+    elif failed:
+        draft.remember_of(uid, counted=memory.failures)
+
+
+def _is_late(memory: ServiceMemory | InstanceMemory, moment: Moment) -> bool:
+    """Its turn is over by the clock, and nothing of anybody was bound in it before."""
+    since = memory.turn_since
+    timeout = moment.policy.minimum_timeout
+    return since > 0 and moment.now - since >= timeout and moment.bind_before <= since
+
+
+def _forget_turns(draft: Draft) -> None:
+    """What is read of its jobs or its rule has changed: it is tried as something new."""
+    draft.remember(backoff_until=0.0, pardoned=False)
+    for uid, memory in draft.memory.instances.items():
+        if memory.turns or memory.backoff_until or memory.turn_over:
+            bound = any(m.uid == uid and m.instance.bound for m in draft.demand.members)
+            draft.remember_of(uid, turns=Turns.NONE, backoff_until=0.0, turn_over=memory.turn_over and bound)
+
+
+# 2. Whether a turn is over
+
+
+def is_over(memory: ServiceMemory | InstanceMemory, moment: Moment) -> bool:
+    """By the clock: no progress within `minimum_timeout`."""
+    return memory.turn_since > 0 and moment.now - memory.turn_since >= moment.policy.minimum_timeout
+
+
+def has_to_end(memory: ServiceMemory | InstanceMemory, moment: Moment, *, for_minimum: bool, for_anybody: bool) -> bool:
+    """Whether a turn that is over by the clock ends: somebody waits. While the scheduler binds nothing anywhere it ends
+    only for a minimum of the same or a higher priority, for anybody else after the longest backoff."""
+    if moment.last_bind > memory.turn_since:
+        return for_anybody
+    return for_minimum or (for_anybody and moment.now - memory.turn_since >= moment.policy.backoff_max)
+
+
+def begins_anew(memory: ServiceMemory | InstanceMemory, moment: Moment) -> bool:
+    """Nobody waits: whether the clock starts again. Without a bind of anybody only after the longest turn."""
+    longest = moment.now - memory.turn_since >= moment.policy.backoff_max
+    return moment.last_bind > memory.turn_since or longest
+
+
+def end(draft: Draft, moment: Moment) -> None:
+    """The turn of its minimum ends: backoff."""
+    failures = draft.memory.failures + 1
+    until = moment.now + _pause(failures, moment)
+    draft.remember(
+        turn_since=0.0, made=None, failures=failures, backoff_until=until, ended_at=moment.now, short_since=0.0
+    )
+
+
+def end_of(draft: Draft, uid: str, moment: Moment) -> None:
+    """The turn of a scale-up ends: backoff of its own."""
+    failures = draft.of(uid).failures + 1
+    until = moment.now + _pause(failures, moment)
+    draft.remember_of(uid, turn_since=0.0, failures=failures, backoff_until=until)
+
+
+def had_turn(draft: Draft, uids: Iterable[str]) -> None:
+    """Nobody is evicted for these any more, and other candidates go first."""
+    for uid in uids:
+        draft.remember_of(uid, turns=max(draft.of(uid).turns, Turns.SINCE_LAST_BIND))
+
+
+def _pause(failures: int, moment: Moment) -> float:
+    return min(moment.policy.backoff * 2.0 ** min(max(0, failures - 1), 16), moment.policy.backoff_max)
+
+
+def in_backoff(memory: ServiceMemory | InstanceMemory, moment: Moment) -> bool:
+    return moment.now < memory.backoff_until
+
+
+def not_scheduled(memory: ServiceMemory | InstanceMemory, reason: Reason) -> tuple[Reason, tuple[str, ...]]:
+    """Why it is held after a turn: how often, until when."""
+    until = datetime.fromtimestamp(memory.backoff_until, UTC).strftime("%H:%M:%S UTC")
+    times = "once" if memory.failures == 1 else f"{memory.failures} times"
+    return reason, (f"not bound in its turn, {times} so far; tried again at {until}",)
+
+
+# 3. What is left to remember
+
+
+def settle(draft: Draft, moment: Moment) -> None:
+    """After everything is decided: clocks run only for what is in hands or bound in part; a service that serves is
+    remembered for nothing."""
+    demand = draft.demand
+    if demand.serves:
+        memory = draft.memory
+        keeps = ServiceMemory(memory.instances, memory.bound, memory.jobs, short_since=memory.short_since)
+        draft.memory = keeps
+    elif not demand.lacks_minimum:
+        draft.remember(turn_since=0.0, made=None, short_since=0.0, victims=(), held_since=0.0, probe_since=0.0)
+    if not draft.memory.turn_since and draft.memory.made is not None:
+        draft.remember(made=None)
+    if demand.has_turns or demand.hands or demand.loose or draft.has_changes:
+        for member in demand.members:
+            _settle_instance(draft, member.uid, moment, in_hands=member.in_hands, in_part=member.in_part)
+            if demand.serves and draft.of(member.uid).turns and member.state is not State.BROKEN:
+                draft.remember_of(member.uid, turns=Turns.NONE)
+    _forget_what_nothing_hangs_on(draft)
+
+
+def _settle_instance(draft: Draft, uid: str, moment: Moment, *, in_hands: bool, in_part: bool) -> None:
+    memory = draft.of(uid)
+    of_minimum = uid in draft.chosen
+    with_scheduler = (in_hands and uid not in draft.revoked) or in_part or uid in draft.admitted
+    if memory.turn_since and (of_minimum or not with_scheduler):
+        draft.remember_of(uid, turn_since=0.0)
+    elif with_scheduler and not of_minimum and not memory.turn_since and not memory.turn_over:
+        draft.remember_of(uid, turn_since=moment.now)
+    elif in_part and not of_minimum and is_over(memory, moment):
+        draft.remember_of(uid, turn_over=True, turn_since=0.0)
+
+
+def _forget_what_nothing_hangs_on(draft: Draft) -> None:
+    memory = draft.memory
+    waits = memory.failures or memory.backoff_until or memory.turn_since or draft.demand.jobs
+    if memory.jobs and not waits and not draft.has_changes and not draft.demand.has_turns:
+        draft.remember(jobs="")
+
+
+def moments(draft: Draft, moment: Moment) -> Iterator[float]:
+    """When time alone may change what is decided."""
+    policy, memory = moment.policy, draft.memory
+    if memory.turn_since:
+        yield memory.turn_since + policy.minimum_timeout
+        yield memory.turn_since + policy.backoff_max
+    yield memory.backoff_until
+    if memory.short_since:
+        yield memory.short_since + policy.trade_after
+    if memory.probe_since:
+        yield memory.probe_since + policy.minimum_timeout
+    elif memory.held_since:
+        yield memory.held_since + patience(memory, policy)
+    for uid in memory.instances if draft.demand.has_turns or draft.has_changes else ():
+        one = draft.of(uid)
+        if one.turn_since:
+            yield one.turn_since + policy.minimum_timeout
+            yield one.turn_since + policy.backoff_max
+        yield one.backoff_until
+
+
+def patience(memory: ServiceMemory, policy: Policy) -> float:
+    """How long a minimum that fits nowhere waits for a probe."""
+    return min(policy.fit_patience * 2.0 ** min(memory.probes, 16), LONGEST_PATIENCE)
+
+
+def is_probing(memory: ServiceMemory, moment: Moment) -> bool:
+    return memory.probe_since > 0 and moment.now - memory.probe_since < moment.policy.minimum_timeout

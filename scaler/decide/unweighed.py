@@ -1,0 +1,69 @@
+"""Services that decide alone: where nodes may not be read, or their rule says so, or they name no rule at all.
+
+Every place of the target is given away at once. What is in the scheduler's hands and beyond the target is revoked while
+something is missing that it could keep from a node: nobody knows what is free.
+"""
+
+from __future__ import annotations
+
+from scaler.decide.draft import Draft
+from scaler.decide.groups import Group
+from scaler.decide.members import is_made, may_be_revoked, newest_admission_first, why_not_admissible
+from scaler.decide.world import Policy, Reason, State
+
+
+def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
+    """Fill the draft."""
+    demand = draft.demand
+    if demand.target is None:
+        if not demand.service.key.rule:
+            _without_rule(draft, now)
+        return
+    if demand.paused:
+        return
+    missing = any(demand.lacks(group) for group in demand.groups.values())
+    for name, group in demand.groups.items():
+        if group.wants:
+            _admit(draft, name)
+        _revoke(draft, name, group, policy, missing=missing)
+
+
+def _without_rule(draft: Draft, now: float) -> None:
+    """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
+    for member in draft.demand.members:
+        instance = member.instance
+        # A training job above all is not ours, whatever it lacks; what others make was never held.
+        if instance.label_problem or not instance.made_by_us or member.step is not None:
+            continue
+        if member.state is State.HELD and why_not_admissible(member, now) is None:
+            draft.admit_without_place(member)
+
+
+def _admit(draft: Draft, name: str) -> None:
+    """Those that can start now get the places; what is left is kept for those whose pods are yet to come."""
+    candidates = [member for member in draft.demand.candidates[name] if member.state is State.HELD]
+    for member in sorted(candidates, key=is_made, reverse=True):
+        if not draft.places(name).has_place_for(member):
+            continue
+        if is_made(member):
+            draft.admit(member)
+        else:
+            draft.seat(member).seat(member)
+            draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, ("its pods do not exist yet",)
+
+
+def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: bool) -> None:
+    demand = draft.demand
+    beyond = group.places.fewest - group.target
+    above = group.running + group.in_flight - demand.largest(name)
+    unbound = [member for member in demand.hands if member.instance.group == name]
+    candidates = newest_admission_first(unbound)
+    candidates.sort(key=lambda m: may_be_revoked(m.instance, policy), reverse=True)
+    for member in candidates[: max(0, beyond)]:
+        if missing or above > 0 or member.uid in demand.half_made:
+            above -= 1
+            draft.revoke(member, policy, (Reason.REVOKED, (_awaited(demand.groups),)))
+
+
+def _awaited(groups: dict[str, Group]) -> str:
+    return ", ".join(sorted(name for name, group in groups.items() if group.running < group.target)) or "-"

@@ -1,0 +1,63 @@
+"""What is worth reporting although nothing happened to the service. Remembers what was reported last."""
+
+from __future__ import annotations
+
+from scaler.decide.world import Decision, Plan, Reason, ServiceKey, State
+
+ROOM_REASONS = frozenset(
+    {
+        Reason.MINIMUM_DOES_NOT_FIT,
+        Reason.MINIMUM_TOO_LARGE,
+        Reason.MINIMUM_NOT_SCHEDULED,
+        Reason.WAITING_FOR_ROOM,
+        Reason.WAITING_FOR_CAPACITY,
+        Reason.WAITING_FOR_SCHEDULER,
+        Reason.REVOKED,
+    }
+)
+"""Reasons that may end, or be put off, because something else is free or because a pod of somebody was bound."""
+
+
+class News:
+    """What was reported last of each service."""
+
+    def __init__(self) -> None:
+        self._told: dict[ServiceKey, Plan] = {}
+        self.waiting = False
+        """Whether somebody waits for room, as of the last decision."""
+
+    def told(self, plan: Plan) -> None:
+        self._told[plan.key] = plan
+
+    def forget(self, key: ServiceKey) -> None:
+        self._told.pop(key, None)
+
+    def is_news(self, plan: Plan) -> bool:
+        """Whether people would see another state or reason, or other numbers."""
+        before = self._told.get(plan.key)
+        if before is plan:
+            return False
+        return before is None or _numbers(before) != _numbers(plan) or _reasons(before) != _reasons(plan)
+
+    def has_other_words(self, plan: Plan) -> bool:
+        """Whether anything at all is different that people can see."""
+        before = self._told.get(plan.key)
+        if before is None or before is plan:
+            return before is None
+        return before.verdicts != plan.verdicts or before.notes != plan.notes
+
+
+def waits_for_room(decision: Decision) -> bool:
+    """Whether more room would change what is done."""
+    tally = decision.tally
+    if tally is not None and (tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing):
+        return True
+    return any(verdict.reason in ROOM_REASONS for plan in decision.plans for verdict in plan.verdicts)
+
+
+def _numbers(plan: Plan) -> tuple[object, ...]:
+    return plan.target_index, plan.target, plan.complete, plan.serves, plan.groups
+
+
+def _reasons(plan: Plan) -> list[tuple[str, State, Reason]]:
+    return [(verdict.uid, verdict.state, verdict.reason) for verdict in plan.verdicts]

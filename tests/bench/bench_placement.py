@@ -1,0 +1,143 @@
+"""What trial placement costs on 5,000 nodes that are all unlike, of 20 classes; milliseconds, best of several rounds.
+
+python -m tests.bench.bench_placement
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, PodRequests, Where
+from scaler.decide.placement import Placement, PlacementCache, Reservation
+
+NODES, CLASSES, RESERVATIONS, FAILURES = 5_000, 20, 200, 1_000
+NPU = "huawei.com/Ascend910"
+RESOURCES = (NPU, "cpu", "memory", "pods")
+ROUNDS = 10
+
+
+def request(npus: int, node_class: int | None = None, cpu: int = 8_000) -> PodRequest:
+    where = Where() if node_class is None else Where((("type", str(node_class)),))
+    return PodRequest(((NPU, npus), ("cpu", cpu * npus), ("memory", npus << 35), ("pods", 1)), where)
+
+
+REQUESTS = [request(8), request(4), request(2), request(1), *(request(4, number) for number in range(4))]
+MISSING = [(request(8, number, 23_800), 3) for number in range(8)]
+
+
+def unlike(*, full: bool = False) -> Nodes:
+    """Odd free amounts. `full`: no node has eight devices."""
+    chance, some = random.Random(0), list[Node]()
+    whole = (8, 191_000, 1500 << 30, 110)
+    for number in range(NODES):
+        npus = chance.choice((0, 1, 2, 3, 4, 6) if full else (0, 0, 2, 4, 8, 8))
+        free = (
+            npus,
+            chance.randrange(40_000, 191_000),
+            chance.randrange(400 << 30, 1500 << 30),
+            chance.randrange(30, 110),
+        )
+        some.append(Node(f"n{number:04}", NodeClass((("type", str(number % CLASSES)),)), whole, free))
+    return Nodes(RESOURCES, tuple(some))
+
+
+def changed(nodes: Nodes, number: int) -> Nodes:
+    """So many nodes have a little less free."""
+    now = list(nodes.nodes)
+    for at in range(0, NODES, NODES // number):
+        free = now[at].free
+        now[at] = msgspec.structs.replace(now[at], free=(*free[:3], free[3] - 1))
+    return Nodes(RESOURCES, tuple(now))
+
+
+def decision(nodes: Nodes, cache: PlacementCache | None) -> None:
+    """200 reservations of three pods, and 1,000 questions that are answered with no."""
+    of = Placement(nodes, cache=cache)
+    for number in range(RESERVATIONS):
+        found = of.reserve(((REQUESTS[number % len(REQUESTS)], 3),))
+        assert isinstance(found, Reservation)
+    for number in range(FAILURES):
+        assert of.fits((MISSING[number % 8],)) is not None
+
+
+def cold_and_warm() -> dict[str, float]:
+    nodes = unlike()
+    worlds = [nodes, changed(nodes, 10)]
+    cache = PlacementCache()
+    turn = iter(range(1 << 30))
+    return {
+        "decision_without_cache_ms": best(lambda: decision(nodes, None)),
+        "decision_nothing_changed_ms": best(lambda: decision(nodes, cache)),
+        "decision_ten_nodes_changed_ms": best(lambda: decision(worlds[next(turn) % 2], cache)),
+        "construction_ten_nodes_changed_ms": best(lambda: Placement(worlds[next(turn) % 2], cache=cache)),
+    }
+
+
+def full() -> dict[str, float]:
+    """Everything that fits is reserved; then 1,000 that differ and do not fit, and whether any spoils another."""
+    nodes, cache = unlike(full=True), PlacementCache()
+    kept = list[PodRequests]()
+
+    def fill() -> Placement:
+        of = Placement(nodes, cache=cache)
+        kept.clear()
+        for number in range(RESERVATIONS):
+            pods = ((request(4, number % CLASSES), 2), (request(1 + number % 3), 1))
+            if isinstance(of.reserve(pods), Reservation):
+                kept.append(pods)
+        return of
+
+    def misses() -> None:
+        for number in range(FAILURES):
+            of.fits(((request(4), 1), (request(8, number % CLASSES, 1_000 + number), 1)))
+
+    of = fill()
+    return {
+        "reserve_200_mixed_ms": best(fill),
+        "1000_different_failures_ms": best(misses, 1),
+        "spoils_each_ms": best(lambda: of.spoils(kept[0], kept[1:20])),
+    }
+
+
+def moving() -> dict[str, float]:
+    """200 flexible pods sit on all nodes of two classes; 100 restricted ones push half of them away. And in vain."""
+    some = [
+        Node(f"n{number:04}", NodeClass((("type", str(number % 2)),)), (8, 191_000, 1 << 40, 110),
+             (8, 191_000 - number, 1 << 40, 110))
+        for number in range(300)
+    ]  # fmt: skip
+    nodes, cache = Nodes(RESOURCES, tuple(some)), PlacementCache()
+
+    def push() -> None:
+        of = Placement(nodes, cache=cache)
+        for _ in range(150):
+            assert isinstance(of.reserve(((request(8), 1),)), Reservation)
+        for _ in range(150):
+            assert isinstance(of.reserve(((request(8, 0), 1),)), Reservation)
+        assert of.fits(((request(4, 1), 2),)) is not None
+
+    return {"moves_150_ms": best(push)}
+
+
+def best(call: Callable[[], object], rounds: int = ROUNDS) -> float:
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times) * 1e3
+
+
+def main() -> None:
+    gc.freeze()
+    for name, value in (cold_and_warm() | full() | moving()).items():
+        print(f"{name} {value:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,419 @@
+"""A second opinion on one decision about several services on whole nodes, nothing remembered: section 3b of the contract
+read sentence by sentence, slow and straight, with no code of the decision.
+
+What time brings is not here: turns, backoff, probes, waiting for own running surplus. Pods take a whole node each, we
+make them, and no restarts are counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scaler.decide.world import Preempt
+from scaler.rules.rule import Trade
+from tests.builders import GROUPS, rule
+from tests.decide.packing import packs
+from tests.decide.small_worlds import POLICY, Shape, State
+
+Needs = list[tuple[frozenset[int], int]]
+"""Pods, each with the nodes that it is reserved room on, and of which job it is."""
+
+
+class Opinion(NamedTuple):
+    """What is done, to which jobs."""
+
+    admit: frozenset[int]
+    revoke: frozenset[int]
+    evict: frozenset[int]
+
+
+def judge(of: Shape, s: State) -> Opinion:
+    return _Judge(of, s).judge()
+
+
+class _Judge:
+    def __init__(self, of: Shape, s: State) -> None:
+        self.of, self.s = of, s
+        self.state = [_state(s, number) for number in range(len(of.jobs))]
+        on: list[list[tuple[str, int]]] = [[] for _ in of.nodes]
+        for inst in s.insts:
+            for phase, place in inst.pods:
+                if place >= 0:
+                    on[place].append((phase, inst.ending))
+        places = range(len(of.nodes))
+        self.free = frozenset(n for n in places if s.nodes[n][0] == "R" and not on[n])
+        self.ends = frozenset(
+            n
+            for n in places
+            if s.nodes[n][0] == "R" and on[n] and all(phase == "t" and age < POLICY.due_back for phase, age in on[n])
+        )
+        self.away = frozenset(
+            n for n in places if s.nodes[n][0] in "XC" and s.nodes[n][1] < POLICY.due_back and not on[n]
+        )
+        self.reserved: Needs = []
+        self.admit: list[int] = []
+        self.revoke: list[int] = []
+        self.evict: list[int] = []
+
+    # what there is
+
+    def group(self, team: int, name: str) -> list[int]:
+        jobs = self.of.jobs
+        return [n for n in self.of.of(team) if GROUPS[jobs[n].letter] == name and self.s.insts[n].there]
+
+    def ratios(self, team: int) -> list[dict[str, int]]:
+        ladder = rule(self.of.teams[team].ladder)
+        return [{name: ratio.of(name) for name in ladder.groups} for ratio in ladder.ratios]
+
+    def number(self, team: int, name: str, *states: str) -> int:
+        return sum(self.state[n] in states for n in self.group(team, name))
+
+    def reachable(self, team: int) -> list[dict[str, int]]:
+        """Ratios that do not name more instances than are live; the last one where there is none."""
+        ratios = self.ratios(team)
+        return [r for r in ratios if all(len(self.group(team, g)) >= n for g, n in r.items())] or ratios[-1:]
+
+    def target(self, team: int) -> dict[str, int]:
+        reachable = self.reachable(team)
+        open_ = [r for r in reachable if any(self.number(team, g, "running") < n for g, n in r.items())]
+        return open_[-1] if open_ else reachable[0]
+
+    def serves(self, team: int) -> bool:
+        return all(self.number(team, g, "running") >= n for g, n in self.ratios(team)[-1].items())
+
+    def exists(self, team: int) -> bool:
+        return any(self.s.insts[n].there for n in self.of.of(team))
+
+    def share(self, team: int, other: int) -> bool:
+        def usable(each: int) -> frozenset[int]:
+            there = {n for n, (state, _) in enumerate(self.s.nodes) if state != "G"}
+            return frozenset().union(
+                *(self.of.jobs[n].nodes & there for n in self.of.of(each) if self.s.insts[n].there)
+            )
+
+        return bool(usable(team) & usable(other))
+
+    def alone(self, team: int) -> bool:
+        return not any(self.share(team, other) for other in range(len(self.of.teams)) if other != team)
+
+    def needs(self, job: int, room: frozenset[int]) -> Needs:
+        one = self.of.jobs[job]
+        return [(one.nodes & room, job)] * (one.pods - self.s.insts[job].bound)
+
+    def fit(self, more: Needs) -> bool:
+        pods = [(1, nodes) for nodes, _ in [*self.reserved, *more]]
+        return packs(dict.fromkeys(range(len(self.of.nodes)), 1), pods)
+
+    # 3b.1: the minimum
+
+    def lacks(self, team: int) -> dict[str, int]:
+        """The smallest ratio less what is bound and has a slot."""
+        bound = ("running", "starting", "part", "broken")
+        return {g: max(0, n - self.number(team, g, *bound)) for g, n in self.ratios(team)[-1].items()}
+
+    def fixed(self, team: int) -> list[int]:
+        """Of the minimum, what is bound in part: its unbound pods are missing too."""
+        found = []
+        for g, n in self.ratios(team)[-1].items():
+            parts = [one for one in self.group(team, g) if self.state[one] == "part"]
+            found += parts[: max(0, n - self.number(team, g, "running", "starting", "broken"))]
+        return found
+
+    def candidates(self, team: int, name: str) -> list[int]:
+        """Those in hands before those held; what is terminating last, while its room is to come."""
+        order = {"hands": 0, "held": 1, "ending": 2}
+        mine = [n for n in self.group(team, name) if self.state[n] in order and not self._hopeless(n)]
+        return sorted(mine, key=lambda n: (order[self.state[n]], n))
+
+    def _hopeless(self, job: int) -> bool:
+        return self.state[job] == "ending" and not all(
+            place in self.ends for _, place in self.s.insts[job].pods if place >= 0
+        )
+
+    def choices(self, team: int) -> Iterator[list[int]]:
+        lacks = self.lacks(team)
+        each = (itertools.combinations(self.candidates(team, g), n) for g, n in lacks.items())
+        for choice in itertools.islice(itertools.product(*each), 16):
+            yield [one for part in choice for one in part]
+
+    def too_large(self, team: int) -> bool:
+        """It would not fit on empty nodes."""
+        there = frozenset(n for n, (state, _) in enumerate(self.s.nodes) if state != "G")
+        each = (itertools.combinations(self.group(team, g), n) for g, n in self.ratios(team)[-1].items())
+        for choice in itertools.product(*each):
+            jobs = [self.of.jobs[one] for part in choice for one in part]
+            if packs(dict.fromkeys(there, 1), [(1, job.nodes & there) for job in jobs for _ in range(job.pods)]):
+                return False
+        return True
+
+    def misses(self, team: int) -> bool:
+        return not self.serves(team) and bool(self.fixed(team) or any(self.lacks(team).values()))
+
+    # 3b.2: their order
+
+    def order(self, team: int) -> tuple[object, ...]:
+        begun = any(self.state[n] in ("running", "starting", "part", "broken", "hands") for n in self.of.of(team))
+        return (-self.of.teams[team].priority, not begun, self.of.of(team).start)
+
+    # 3b.4: victims, the cheapest first
+
+    def surplus(self, team: int, *, running: bool) -> list[int]:
+        """Bound beyond the minimum, newest first, on nodes that are ready."""
+        found = []
+        for g, least in self.ratios(team)[-1].items():
+            mine = [n for n in reversed(self.group(team, g)) if n not in self.evict]
+            runs = [n for n in mine if self.state[n] == "running"]
+            rest = [n for n in mine if self.state[n] in ("starting", "part", "broken")]
+            if running:
+                pool = runs[: max(0, len(runs) - least)]
+            else:
+                pool = rest[: max(0, len(runs) + len(rest) - least)]
+            found += [n for n in pool if all(self.s.nodes[at][0] != "X" for _, at in self.s.insts[n].pods if at >= 0)]
+        return found
+
+    def victims_elsewhere(self, team: int) -> list[int]:
+        one, found = self.of.teams[team], []
+        for number, other in enumerate(self.of.teams):
+            allowed = other.priority < one.priority
+            allowed |= self.of.preempt is Preempt.EQUAL_OR_HIGHER and other.priority == one.priority
+            if number == team or not allowed or other.protected or self.of.preempt is Preempt.NEVER:
+                continue
+            if self.share(team, number):
+                found += [(r, other.priority, -n, n) for r in (False, True) for n in self.surplus(number, running=r)]
+        return [n for *_, n in sorted(found)]
+
+    def seats(self, jobs: list[int]) -> frozenset[int]:
+        """Nodes that these leave behind, as far as they can be used."""
+        places = (at for n in jobs for phase, at in self.s.insts[n].pods if phase in "sr")
+        return frozenset(at for at in places if self.s.nodes[at][0] == "R")
+
+    # 3b.3: reserve
+
+    def source(self, team: int) -> tuple[list[int], Needs, str, list[int]] | None:
+        """What is chosen, on what room, from which source, and whom it costs."""
+        own = self.of.teams[team].trade is not Trade.OFF
+        still = self.surplus(team, running=False) if own else []
+        running = self.surplus(team, running=True) if own else []
+        elsewhere = self.victims_elsewhere(team)
+        come = self.free | self.ends
+        tries: list[tuple[str, frozenset[int], list[int]]] = [
+            ("free", self.free, []),
+            ("own that does not run", self.free, still),
+            ("to come", come, still),
+            ("own that runs", come, still + running),
+            ("others", come, still + running + elsewhere),
+            ("away", come | self.away, []),
+        ]
+        for name, room, victims in tries:
+            for choice in self.choices(team):
+                if name in ("free", "own that does not run") and any(self.state[n] == "ending" for n in choice):
+                    continue
+                if self.placed(team, choice, room, victims):
+                    left = list(victims)
+                    for one in reversed(victims):
+                        fewer = [each for each in left if each != one]
+                        if self.placed(team, choice, room, fewer):
+                            left = fewer
+                    return choice, self.all_needs(team, choice, room | self.seats(left)), name, left
+        return None
+
+    def all_needs(self, team: int, choice: list[int], room: frozenset[int]) -> Needs:
+        return [need for n in [*self.fixed(team), *choice] for need in self.needs(n, room)]
+
+    def placed(self, team: int, choice: list[int], room: frozenset[int], victims: list[int]) -> bool:
+        return self.fit(self.all_needs(team, choice, room | self.seats(victims)))
+
+    # in order
+
+    def judge(self) -> Opinion:
+        teams = [team for team in range(len(self.of.teams)) if self.exists(team)]
+        self.loose = [n for n in range(len(self.of.jobs)) if self.state[n] == "part" and not self._in_minimum(n)]
+        for n in self.loose:
+            if self.fit(self.needs(n, self.free)):
+                self.reserved += self.needs(n, self.free)
+        self.granted: list[tuple[int, list[int]]] = []
+        self.chosen: set[int] = set()
+        for team in sorted((team for team in teams if self.misses(team)), key=self.order):
+            self.minimum(team)
+        self.scale_ups_in_hands(teams)
+        hands = [n for n, state in enumerate(self.state) if state in ("hands", "part") and n not in self.revoke]
+        self.release(hands)
+        self.scale_ups_held(teams, hands)
+        return Opinion(frozenset(self.admit), frozenset(self.revoke), frozenset(self.evict))
+
+    def _in_minimum(self, job: int) -> bool:
+        team = self.of.jobs[job].team
+        return not self.serves(team) and job in self.fixed(team)
+
+    def minimum(self, team: int) -> None:
+        hands = [n for n in self.of.of(team) if self.state[n] == "hands"]
+        lacks = self.lacks(team)
+        complete = all(len(self.candidates(team, g)) >= n for g, n in lacks.items())
+        found = self.source(team) if complete and not self.too_large(team) else None
+        if found is None and self.alone(team):
+            self.minimum_of_one_alone(team)
+        elif found is None:
+            self.revoke += hands
+        else:
+            choice, needs, source, victims = found
+            self.reserved += needs
+            self.chosen |= set(choice) | set(self.fixed(team))
+            if not any(self.of.jobs[n].team == team and self.state[n] == "running" for n in victims):
+                self.evict += victims  # own running surplus goes only after a while
+            swapped = [n for n in hands if n not in choice and self.replaced(n, choice)]
+            self.revoke += swapped
+            if source == "free" and not swapped:
+                self.granted.append((team, choice))
+
+    def replaced(self, job: int, choice: list[int]) -> bool:
+        letter = self.of.jobs[job].letter
+        return any(self.of.jobs[n].letter == letter and self.state[n] == "held" for n in choice)
+
+    def minimum_of_one_alone(self, team: int) -> None:
+        """Whether it fits or not; candidates that fit go first."""
+        choice: list[int] = []
+        more: Needs = []
+        for g, n in self.lacks(team).items():
+            queue = [one for one in self.candidates(team, g) if self.state[one] != "ending"]
+            good = []
+            for one in queue:
+                if len(good) < n and self.fit(more + self.needs(one, self.free)):
+                    good.append(one)
+                    more += self.needs(one, self.free)
+            choice += [*good, *(one for one in queue if one not in good)][:n]
+        swapped = [
+            one
+            for one in self.of.of(team)
+            if self.state[one] == "hands" and one not in choice and self.replaced(one, choice)
+        ]
+        self.revoke += swapped
+        self.chosen |= set(choice)
+        letters = {self.of.jobs[one].letter for one in swapped}
+        self.admit += [n for n in choice if self.state[n] == "held" and self.of.jobs[n].letter not in letters]
+
+    # 3b.7: scale-ups
+
+    def in_order(self, teams: list[int]) -> list[int]:
+        return sorted(teams, key=lambda team: (-self.of.teams[team].priority, self.of.of(team).start))
+
+    def scale_ups_in_hands(self, teams: list[int]) -> None:
+        beyond = self.beyond_largest(teams)
+        for team in self.in_order(teams):
+            for n in self.of.of(team):
+                if self.state[n] != "hands" or n in self.chosen or n in self.revoke:
+                    continue
+                needs = self.needs(n, self.free)
+                fits = self.fit(needs) and not self.can_spoil([(nodes, n) for nodes, _ in needs], [])
+                if n in beyond:
+                    self.revoke.append(n)
+                elif fits:
+                    self.reserved += needs
+                elif not (self.alone(team) and not self.misses(team) and not self.another_fits(team, n)):
+                    self.revoke.append(n)
+
+    def beyond_largest(self, teams: list[int]) -> set[int]:
+        """The newest of those in hands, as many as are too many for the largest ratio."""
+        found: set[int] = set()
+        for team in teams:
+            for g, most in self.reachable(team)[0].items():
+                up = ("running", "starting", "part", "broken", "hands")
+                too_many = self.number(team, g, *up) - most
+                hands = [n for n in reversed(self.group(team, g)) if self.state[n] == "hands"]
+                found |= set(hands[: max(0, too_many)])
+        return found
+
+    def another_fits(self, team: int, job: int) -> bool:
+        letter = self.of.jobs[job].letter
+        held = [
+            n for n in self.of.of(team) if self.state[n] == "held" and self.of.jobs[n].letter == letter and n != job
+        ]
+        return any(self.s.insts[n].there and self.fit(self.needs(n, self.free)) for n in held)
+
+    def ghosts(self) -> Needs:
+        """What is revoked now, and may be bound before that is done."""
+        return [need for n in self.revoke for need in self.needs(n, self.free)]
+
+    def scale_ups_held(self, teams: list[int], hands: list[int]) -> None:
+        for team in self.in_order(teams):
+            if self.misses(team) or not self.serves(team):
+                continue
+            for g, target in self.target(team).items():
+                up = ("running", "starting", "part", "broken", "hands")
+                places = target - self.number(team, g, *up)
+                for n in (n for n in self.group(team, g) if self.state[n] == "held"):
+                    if places <= 0:
+                        break
+                    if self.goes(team, n, hands):
+                        self.admit.append(n)
+                        hands.append(n)
+                        places -= 1
+
+    def goes(self, team: int, job: int, hands: list[int]) -> bool:
+        needs = self.needs(job, self.free)
+        if self.fit(needs + self.ghosts()):
+            movers = [need for n in [*hands, job] for need in self.needs(n, self.free)]
+            if not self.can_spoil(movers, needs):
+                self.reserved += needs
+                return True
+            return False
+        return self.alone(team) and not self.another_fits(team, job)
+
+    # 3b.6: release
+
+    def release(self, hands: list[int]) -> None:
+        queue = []
+        for team, choice in self.granted:
+            new = [n for n in choice if self.state[n] == "held"]
+            needs = [need for n in new for need in self.needs(n, self.free)]
+            beside = [need for n in hands if n not in self.loose for need in self.needs(n, self.free)]
+            beside += [need for _, _, n in queue for need in self.needs(n, self.free)]
+            pods = [(1, nodes) for nodes, _ in [*needs, *beside, *self.ghosts()]]
+            if not self.revoke or packs(dict.fromkeys(self.free, 1), pods):
+                queue += [(len(self.of.jobs[n].nodes & self.free), team, n) for n in new]
+        first = not hands
+        for _, _, n in sorted(queue, key=lambda each: (each[0], each[2])):
+            movers = [need for one in [*hands, n] for need in self.needs(one, self.free)]
+            if first or not self.can_spoil(movers, []):
+                self.admit.append(n)
+                hands.append(n)
+            first = False
+
+    def can_spoil(self, movers: Needs, more: Needs) -> bool:
+        """Whether the scheduler can put some of these so that what is reserved for the others fits no more."""
+        return _can_spoil(
+            frozenset(self.free),
+            tuple((nodes & self.free, job) for nodes, job in movers),
+            tuple([*self.reserved, *more]),
+            self.free,
+        )
+
+
+def _state(s: State, number: int) -> str:
+    inst = s.insts[number]
+    if not inst.there:
+        return "absent"
+    if not inst.count("u", "s", "r"):
+        return "ending" if inst.count("t") else "held"
+    if not inst.bound:
+        return "hands"
+    if inst.count("t", ".") or any(at >= 0 and s.nodes[at][0] in "XG" for _, at in inst.pods):
+        return "broken"
+    if inst.count("u"):
+        return "part"
+    return "starting" if inst.count("s") else "running"
+
+
+def _can_spoil(free: frozenset[int], movers: Needs | tuple, reserved: tuple, base: frozenset[int]) -> bool:  # type: ignore[type-arg]
+    rooms = dict.fromkeys(free | frozenset().union(*(nodes - base for nodes, _ in reserved)), 1)
+    if not packs(rooms, [(1, (nodes & free) | (nodes - base)) for nodes, _ in reserved]):
+        return True
+    for place, (nodes, job) in enumerate(movers):
+        rest = movers[:place] + movers[place + 1 :]
+        own = next((at for at, (_, whose) in enumerate(reserved) if whose == job), None)
+        left = reserved if own is None else reserved[:own] + reserved[own + 1 :]
+        for node in nodes & free:
+            if _can_spoil(free - {node}, rest, left, base):
+                return True
+    return False

@@ -1,0 +1,414 @@
+"""Visits every state of small worlds that the real decision can lead them into, in every order of events.
+
+    python -m tests.decide.explorer chosen [PART OF A NAME]      named worlds
+    python -m tests.decide.explorer random SECONDS SEED          small random ones
+
+Moves: the controller decides and all of that takes effect (or, once for each `stale`, on a state that is no longer so),
+and whatever `small_worlds.moves` and `events` allow. Time passes only when nothing else can move, to the next moment
+that the decision names. Checked in every state: the invariants of one decision, written here anew from section 6; that
+deciding again comes to rest; that nothing changes before the moment named. Checked where the world comes to rest, or to
+turns without an end: what section 6 calls liveness.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from scaler.decide.decide import Cache, decide
+from scaler.decide.invariants import violations
+from scaler.decide.world import Decision, Memory
+from tests.builders import NOW
+from tests.decide import rest, safety
+from tests.decide.ages import aged, regular
+from tests.decide.small_worlds import (
+    Shape,
+    State,
+    act,
+    canonical,
+    carried_out,
+    events,
+    in_short,
+    initial,
+    job_name,
+    moves,
+    view,
+)
+
+Key = tuple[object, ...]
+
+
+class Edge(NamedTuple):
+    to: int
+    label: tuple[str, ...]
+    seconds: float = 0.0
+    done: tuple[tuple[str, int], ...] = ()
+    """What the controller did: kind of action, number of the job."""
+
+
+class Found(NamedTuple):
+    """Something that must not be, how often, and where it was seen first."""
+
+    what: str
+    times: int
+    state: int
+
+
+class Result(NamedTuple):
+    of: Shape
+    states: int
+    whole: bool
+    """All states were visited."""
+    found: tuple[Found, ...]
+    serving: dict[int, int]
+    """Where the world comes to rest: how many services serve -> in how many ways."""
+    longest: float
+    """Most seconds that pass, without events, from any state to the last pod that is bound."""
+    seconds: float
+    traces: tuple[str, ...] = ()
+
+
+class Explorer:
+    def __init__(self, of: Shape, *, most: int = 100_000, seconds: float = 60.0, cached: bool = False) -> None:
+        self.of = of
+        self.most, self.seconds = most, seconds
+        self.cache = Cache() if cached else None
+        self.states: list[State] = []
+        self.parents: list[tuple[int, tuple[str, ...]] | None] = []
+        self.edges: list[list[Edge]] = []
+        self.numbers: dict[Key, int] = {}
+        self.whole = True
+        self._memories: dict[bytes, Memory] = {}
+        self._decisions: dict[Key, Decision] = {}
+        self._found: dict[str, list[int]] = {}
+
+    def run(self, traces: int = 1) -> Result:
+        start = time.monotonic()
+        self._add(initial(self.of), None)
+        place = 0
+        while place < len(self.states):
+            if len(self.states) > self.most or time.monotonic() - start > self.seconds:
+                self.whole = False
+                break
+            self.edges.append(list(self._edges(place)))
+            place += 1
+        self.edges += [[] for _ in range(len(self.states) - len(self.edges))]
+        serving: Counter[int] = Counter()
+        longest = 0.0
+        if self.whole:
+            longest = self._at_rest(serving)
+        found = tuple(Found(what, len(where), where[0]) for what, where in self._found.items())
+        shown = tuple(self.trace(one) for one in found[:traces])
+        took = time.monotonic() - start
+        return Result(self.of, len(self.states), self.whole, found, dict(serving), longest, took, shown)
+
+    # states
+
+    def _key(self, s: State) -> Key:
+        return (s.nodes, s.insts, id(s.memory), s.last_bind, s.out, s.events, s.hand)
+
+    def _one_of(self, s: State) -> State:
+        """The one state that stands for all that are alike."""
+        s = regular(canonical(self.of, s))
+        encoded = msgspec.json.encode(s.memory)
+        return s._replace(memory=self._memories.setdefault(encoded, s.memory))
+
+    def _add(self, s: State, parent: tuple[int, tuple[str, ...]] | None) -> int:
+        s = self._one_of(s)
+        key = self._key(s)
+        number = self.numbers.get(key)
+        if number is None:
+            number = self.numbers[key] = len(self.states)
+            self.states.append(s)
+            self.parents.append(parent)
+        return number
+
+    def decision(self, s: State) -> Decision:
+        """Of a state that stands for all that are alike."""
+        key = (s.nodes, s.insts, id(s.memory), s.last_bind)
+        made = self._decisions.get(key)
+        if made is None:
+            world = view(self.of, s)
+            made = self._decisions[key] = decide(world)
+            if self.cache is not None and decide(world, self.cache) != made:
+                self._bad("a cache changes the answer", self.numbers.get(self._key(s), 0))
+        return made
+
+    def _bad(self, what: str, where: int) -> None:
+        self._found.setdefault(what, []).append(where)
+
+    # steps
+
+    def _edges(self, number: int) -> Iterator[Edge]:
+        s = self.states[number]
+        can_move = False
+        if s.hand is not None:
+            can_move = True
+            after = carried_out(self.of, s._replace(hand=None), s.hand)
+            yield Edge(self._add(after, (number, ("act",))), ("act",))
+        else:
+            made = self.decision(s)
+            self._check(number, s, made)
+            after = self._one_of(act(self.of, s, made))
+            done = actions(made)
+            if self._key(after) != self._key(s):
+                can_move = True
+                label = ("decide", *(f"{kind} {job_name(self.of, job)}" for kind, job in done))
+                yield Edge(self._add(after, (number, label)), label, 0.0, done)
+                if done and "stale" in s.events:
+                    self._hold(number, s, made)
+        for label, after in moves(self.of, s):
+            can_move = True
+            yield Edge(self._add(after, (number, label)), label)
+        if not can_move:
+            yield from self._tick(number, s)
+        for label, after in events(self.of, s):
+            self._add(after, (number, label))
+
+    def _hold(self, number: int, s: State, made: Decision) -> None:
+        """The controller has decided, and something else moves before that takes effect."""
+        rest_of = list(s.events)
+        rest_of.remove("stale")
+        hand = tuple(action for plan in made.plans for action in plan.actions)
+        held = s._replace(events=tuple(rest_of), memory=made.memory, hand=hand)
+        self._add(held, (number, ("decide, and act later",)))
+
+    def _tick(self, number: int, s: State) -> Iterator[Edge]:
+        made = self.decision(s)
+        wait = made.recheck_at - NOW if made.recheck_at else 0.0
+        if made.recheck_at and wait <= 0:
+            self._bad("L3: to be looked at again in the past", number)
+            return
+        self._check_until(number, s, made, wait or 100_000.0)
+        if wait:
+            label = ("wait", f"{wait:g} s")
+            yield Edge(self._add(aged(s, int(wait)), (number, label)), label, wait)
+
+    # what must hold of every state
+
+    def _check(self, number: int, s: State, made: Decision) -> None:
+        world = view(self.of, s)
+        for what in violations(world, made):
+            self._bad(what.partition(":")[0] + " (violations): " + what, number)
+        if actions(made):
+            for what in safety.broken(self.of, s, made):
+                self._bad(what, number)
+        self._check_settles(number, s)
+
+    def _check_settles(self, number: int, s: State) -> None:
+        """S6: deciding again at the same moment after it took effect."""
+        passes = 0
+        for _ in range(8):
+            made = self.decision(s)
+            if any(self.of.jobs[job].curse == "refuse" for kind, job in actions(made) if kind == "Admit"):
+                return  # the API server's answer is an event
+            passes += bool(actions(made))
+            after = self._one_of(act(self.of, s, made))
+            if self._key(after) == self._key(s):
+                break
+            s = after
+        else:
+            self._bad("S6: does not come to rest with the cluster unchanged", number)
+        if passes > 3:
+            self._bad(f"S6: {passes} passes", number)
+
+    def _check_until(self, number: int, s: State, made: Decision, wait: float) -> None:
+        """Nothing changes before the moment that the decision named."""
+        for share in (0.4, 0.99):
+            later = msgspec.structs.replace(view(self.of, s), now=NOW + wait * share)
+            again = decide(later)
+            if actions(again):
+                self._bad("L3: something is done before the moment that was named for it", number)
+            elif [plan.verdicts for plan in again.plans] != [plan.verdicts for plan in made.plans]:
+                self._bad("L3: a verdict changes before the moment that was named for it", number)
+
+    # what must hold where nothing leads out any more
+
+    def _at_rest(self, serving: Counter[int]) -> float:
+        """Finds all ends, counts who serves there, and says how long the way there takes at most."""
+        component, components = strongly_connected([[edge.to for edge in edges] for edges in self.edges])
+        longest = [0.0] * len(components)
+        binds = [False] * len(components)
+        for number, states in enumerate(components):  # what they lead to comes before them
+            inner = [(at, edge) for at in states for edge in self.edges[at] if component[edge.to] == number]
+            outer = [edge for at in states for edge in self.edges[at] if component[edge.to] != number]
+            if inner:
+                self._check_cycle(states, inner, outer)
+            binds[number] = any(edge.label[0] == "bind" or binds[component[edge.to]] for edge in outer)
+            ahead = (edge for edge in outer if binds[component[edge.to]] or edge.label[0] == "bind")
+            longest[number] = max((longest[component[edge.to]] + edge.seconds for edge in ahead), default=0.0)
+            if not outer:
+                seen = [self.states[at] for at in states]
+                serving[rest.serving(self.of, seen[0], self.decision)] += 1
+                for what in rest.wrong(self.of, seen, self.decision):
+                    self._bad(what, states[0])
+        return max(longest, default=0.0)
+
+    def _check_cycle(self, states: list[int], inner: list[tuple[int, Edge]], outer: list[Edge]) -> None:
+        """L4: no endless cycle but the turns of what is never bound."""
+        if any(kind == "Evict" for _, edge in inner for kind, _ in edge.done):
+            self._bad("L4: evicts for ever", states[0])
+        if not any(edge.seconds for _, edge in inner) or _turns_at_once(states, inner):
+            self._bad("L4: a cycle that takes no time", states[0])
+        if self.states[states[0]].out:
+            return  # while the scheduler is away nothing is ever bound
+        healthy = {
+            team for team in range(len(self.of.teams)) if not any(self.of.jobs[job].curse for job in self.of.of(team))
+        }
+        moved = {self.of.jobs[job].team for _, edge in inner for _, job in edge.done}
+        if healthy & moved:
+            self._bad("L4: a service of which nothing is cursed is admitted and revoked for ever", states[0])
+        if outer:
+            self._bad("L4: time passes for ever though there is a way on", states[0])
+
+    # words
+
+    def trace(self, found: Found, last: int = 60) -> str:
+        way: list[tuple[tuple[str, ...], int]] = []
+        at: int | None = found.state
+        while at is not None:
+            parent = self.parents[at]
+            way.append((parent[1] if parent else ("start",), at))
+            at = parent[0] if parent else None
+        lines = [f"{found.what} ({found.times} times), first on this way:"]
+        for label, number in list(reversed(way))[-last:]:
+            s = self.states[number]
+            lines.append(f"    {', '.join(label):<44} {in_short(self.of, s)}")
+        s = self.states[found.state]
+        made = self.decision(s)
+        lines.append(f"    then: {[f'{kind} {job_name(self.of, job)}' for kind, job in actions(made)]}")
+        for plan in made.plans:
+            lines += [f"      {plan.key.job_id}.{v.name} {v.state} {v.reason} {v.about}" for v in plan.verdicts]
+        lines.append(f"    memory: {in_ages(s.memory)}")
+        return "\n".join(lines)
+
+
+def in_ages(memory: Memory) -> str:
+    """What is remembered, times as seconds ago, defaults left out."""
+    words = []
+    for name, one in memory.services.items():
+        words.append(f"{name.rpartition('/')[2]}({_fields(one)})")
+        words += [f"{uid}({_fields(each)})" for uid, each in one.instances.items() if _fields(each)]
+    return " ".join(words)
+
+
+def _fields(one: msgspec.Struct) -> str:
+    found = []
+    for field in msgspec.structs.fields(one):
+        value = getattr(one, field.name)
+        if field.name not in ("instances", "jobs", "restarts") and value != field.default:
+            shown = f"{NOW - value:g} s ago" if isinstance(value, float) else value
+            found.append(f"{field.name}={shown}")
+    return ", ".join(found)
+
+
+def actions(made: Decision) -> tuple[tuple[str, int], ...]:
+    """What a decision does, to which jobs."""
+    return tuple(
+        (type(action).__name__, int(action.uid.removeprefix("job-"))) for plan in made.plans for action in plan.actions
+    )
+
+
+def _turns_at_once(states: list[int], inner: list[tuple[int, Edge]]) -> bool:
+    """Whether there is a cycle of steps that take no time."""
+    places = {at: place for place, at in enumerate(states)}
+    fast: list[list[int]] = [[] for _ in states]
+    for at, edge in inner:
+        if not edge.seconds:
+            fast[places[at]].append(places[edge.to])
+    _, components = strongly_connected(fast)
+    return len(components) < len(states) or any(at in fast[at] for at in range(len(states)))
+
+
+def strongly_connected(edges: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Tarjan's components, those that are led to first: the component of each, and the members of each component."""
+    index, low, component = [0] * len(edges), [0] * len(edges), [-1] * len(edges)
+    on_stack, stack, components, count = [False] * len(edges), [], [], 1  # type: ignore[var-annotated]
+    for root in range(len(edges)):
+        if index[root]:
+            continue
+        work: list[tuple[int, Iterator[int]]] = []
+
+        def enter(at: int, work: list[tuple[int, Iterator[int]]] = work) -> None:
+            nonlocal count
+            index[at] = low[at] = count
+            count += 1
+            stack.append(at)
+            on_stack[at] = True
+            work.append((at, iter(edges[at])))
+
+        enter(root)
+        while work:
+            at, rest_of = work[-1]
+            to = next(rest_of, None)
+            if to is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[at])
+                if low[at] == index[at]:
+                    members: list[int] = []
+                    while not members or members[-1] != at:
+                        members.append(stack.pop())
+                        on_stack[members[-1]] = False
+                        component[members[-1]] = len(components)
+                    components.append(members)
+            elif not index[to]:
+                enter(to)
+            elif on_stack[to]:
+                low[at] = min(low[at], index[to])
+    return component, components
+
+
+def explore(shapes: Iterable[Shape], *, show: Callable[[str], None] = print, traces: int = 1, **limits: float) -> int:
+    """Explores each, says what came out, and how many had something wrong."""
+    start, worlds, states, wrong, parted = time.monotonic(), 0, 0, 0, 0
+    for of in shapes:
+        result = Explorer(of, **limits).run(traces)  # type: ignore[arg-type]
+        worlds, states, parted = worlds + 1, states + result.states, parted + (not result.whole)
+        wrong += bool(result.found)
+        part = "" if result.whole else " NOT ALL"
+        show(
+            f"{of.name:<52} {result.states:>7} states{part} {result.seconds:5.1f} s, serving {result.serving}, "
+            f"longest {result.longest:g} s{'' if result.found else '  ok'}"
+        )
+        for found in result.found:
+            show(f"    BAD {found.what} x{found.times}")
+        for trace in result.traces:
+            show(trace)
+    took = time.monotonic() - start
+    show(f"{worlds} worlds, {states} states, {parted} not visited whole, {wrong} with something wrong, {took:.0f} s")
+    return wrong
+
+
+def main(arguments: list[str]) -> int:
+    from tests.decide.catalogue import chosen, endless
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    kinds = parser.add_subparsers(dest="what", required=True)
+    named = kinds.add_parser("chosen")
+    named.add_argument("part", nargs="?", default="")
+    drawn = kinds.add_parser("random")
+    drawn.add_argument("seconds", type=float)
+    drawn.add_argument("seed", type=int)
+    for one in (named, drawn):
+        one.add_argument("--most", type=int, default=200_000)
+        one.add_argument("--each", type=float, default=120.0)
+        one.add_argument("--traces", type=int, default=1)
+    told = parser.parse_args(arguments)
+    limits = {"most": told.most, "seconds": told.each}
+    if told.what == "chosen":
+        return min(1, explore((of for of in chosen() if told.part in of.name), traces=told.traces, **limits))
+    until = time.monotonic() + told.seconds
+    shapes = itertools.takewhile(lambda _: time.monotonic() < until, endless(told.seed))
+    return min(1, explore(shapes, traces=told.traces, **limits))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

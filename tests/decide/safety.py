@@ -1,0 +1,159 @@
+"""What must hold of one decision about a small world: section 6 of the contract, written here anew.
+
+`scaler.decide.invariants` says the same of any world; this one does not know it, and shares nothing with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from scaler.decide.world import Admit, Complete, Decision, Evict, Revoke
+from scaler.rules.rule import Trade
+from tests.builders import GROUPS
+from tests.decide.packing import Pod, can_spoil, packs, room_of
+from tests.decide.small_worlds import Shape, State, free, key
+from tests.decide.standing import (
+    added,
+    freed,
+    had_turn,
+    has_slot,
+    is_up,
+    keeps_minimum,
+    may_evict,
+    members,
+    minimums,
+    pods_of,
+    serves,
+    shares,
+    smallest,
+    target,
+    to_come,
+)
+
+
+def broken(of: Shape, s: State, made: Decision) -> list[str]:
+    """Every promise that this decision breaks."""
+    done: dict[type, list[int]] = {Admit: [], Complete: [], Revoke: [], Evict: []}
+    for_whom: dict[int, int] = {}
+    teams = {str(key(team)): team for team in range(len(of.teams))}
+    for plan in made.plans:
+        for action in plan.actions:
+            number = int(action.uid.removeprefix("job-"))
+            done[type(action)].append(number)
+            if isinstance(action, Evict):
+                for_whom[number] = teams[action.beneficiary]
+    return [
+        *_slots(of, s, made, done),
+        *_whole(of, s, done),
+        *_victims(of, s, made, for_whom),
+        *_beneficiaries(of, s, made, for_whom),
+        *_reserved_whole(of, s, made, done),
+        *_spoilt(of, s, made, done),
+    ]
+
+
+def _slots(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> Iterator[str]:
+    admitted = Counter((of.jobs[number].team, GROUPS[of.jobs[number].letter]) for number in done[Admit])
+    for (team, group), number in admitted.items():
+        slots = sum(has_slot(of, s, made.memory, one) for one in members(of, team, group))
+        if slots + number > target(of, s, team)[group]:
+            yield f"S1: s{team} has {slots} of {group} up and gets {number} more, above its target"
+
+
+def _whole(of: Shape, s: State, done: dict[type, list[int]]) -> Iterator[str]:
+    everybody = Counter(number for numbers in done.values() for number in numbers)
+    if any(times > 1 for times in everybody.values()):
+        yield "S2: several actions for one instance"
+    for number in done[Admit]:
+        if is_up(s.insts[number]) or s.insts[number].count("t") or not s.insts[number].there:
+            yield "S2: what is not held is admitted"
+    for number in done[Revoke]:
+        if s.insts[number].bound:
+            yield "S3: what is bound is revoked"
+        if not s.insts[number].count("u"):
+            yield "S2: what is not released is revoked"
+
+
+def _victims(of: Shape, s: State, made: Decision, for_whom: dict[int, int]) -> Iterator[str]:
+    for number, beneficiary in for_whom.items():
+        team, group = of.jobs[number].team, GROUPS[of.jobs[number].letter]
+        own = team == beneficiary and of.teams[team].trade is not Trade.OFF
+        if not own and not may_evict(of, beneficiary, team):
+            yield f"S3: s{team} is evicted for s{beneficiary}, which may not do that"
+        least = smallest(of, team).get(group, 0)
+        bound = [one for one in members(of, team, group) if s.insts[one].bound]
+        lost = {one for one in for_whom if one in bound}
+        if number == min(lost) and not keeps_minimum(of, s, made.memory, bound, lost, least):
+            yield f"S3: {group} of s{team} loses its minimum"
+        if any(place >= 0 and s.nodes[place][0] == "X" for _, place in s.insts[number].pods):
+            yield "S3: a victim on a node that is not ready"
+
+
+def _beneficiaries(of: Shape, s: State, made: Decision, for_whom: dict[int, int]) -> Iterator[str]:
+    for team in set(for_whom.values()):
+        victims = [number for number, beneficiary in for_whom.items() if beneficiary == team]
+        if serves(of, s, team):
+            if of.teams[team].trade is not Trade.ALWAYS or any(of.jobs[v].team != team for v in victims):
+                yield f"S11: evicted for s{team}, which serves"
+            continue
+        room = added(free(of, s), to_come(of, s), freed(of, s, victims))
+        choices = list(minimums(of, s, made.memory, team))
+        fitting = [choice for choice in choices if packs(room, pods_of(of, s, choice))]
+        if not fitting:
+            yield f"S11: what is evicted for s{team} does not place its minimum"
+        elif all(any(had_turn(of, s.memory, one) for one in choice) for choice in fitting):
+            yield f"S11: evicted for s{team}, of which what fits has had its turn"
+        for victim in victims:
+            less = added(free(of, s), to_come(of, s), freed(of, s, [v for v in victims if v != victim]))
+            if len(for_whom) == len(victims) and not _other_minimums(of, s, made, team):
+                fine = (c for c in fitting if not any(had_turn(of, s.memory, one) for one in c))
+                if any(packs(less, pods_of(of, s, choice)) for choice in fine):
+                    yield f"3b.4: a victim of s{team} could have been spared"
+
+
+def _other_minimums(of: Shape, s: State, made: Decision, team: int) -> bool:
+    """Whether another service lacks something of its minimum: then room may be reserved for it."""
+    return any(
+        other != team and not serves(of, s, other) and any(s.insts[number].there for number in of.of(other))
+        for other in range(len(of.teams))
+    )
+
+
+def _reserved_whole(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> Iterator[str]:
+    """S10: all minimums of which something is admitted now fit together, whole, on room that is free."""
+    begun = sorted({of.jobs[number].team for number in done[Admit]})
+    begun = [team for team in begun if not serves(of, s, team) and shares(of, s, team)]
+    if not begun:
+        return
+    choices = []
+    for team in begun:
+        new = {number for number in done[Admit] if of.jobs[number].team == team}
+        choices.append([c for c in minimums(of, s, made.memory, team) if new <= set(c)])
+    if not _together(of, s, choices, []):
+        yield f"S10: of {', '.join(f's{team}' for team in begun)} not all are reserved whole"
+
+
+def _together(of: Shape, s: State, choices: list[list[tuple[int, ...]]], pods: list[Pod]) -> bool:
+    if not packs(free(of, s), pods):
+        return False
+    if not choices:
+        return True
+    return any(_together(of, s, choices[1:], pods + pods_of(of, s, choice)) for choice in choices[0])
+
+
+def _spoilt(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> Iterator[str]:
+    """S9: wherever scale-ups that are admitted land, the minimums in the scheduler's hands still fit."""
+    new = [number for number in done[Admit] if serves(of, s, of.jobs[number].team)]
+    if not new:
+        return
+    reserved: list[Pod] = []
+    for team in range(len(of.teams)):
+        mine = [n for n in of.of(team) if n not in done[Revoke] and (n in done[Admit] or s.insts[n].count("u"))]
+        whole = [c for c in minimums(of, s, made.memory, team) if set(c) <= set(mine)]
+        if not serves(of, s, team) and shares(of, s, team) and whole:
+            reserved += pods_of(of, s, whole[0])
+    movers = tuple(pod for number in new if shares(of, s, of.jobs[number].team) for pod in pods_of(of, s, (number,)))
+    room = room_of(free(of, s))
+    if packs(room, reserved) and can_spoil(room, movers, tuple(reserved)):
+        yield "S9: a scale-up that is admitted can spoil what is reserved"

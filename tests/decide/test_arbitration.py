@@ -1,0 +1,114 @@
+"""One decision about several services on whole nodes, nothing remembered, against the oracle of section 3b."""
+
+from __future__ import annotations
+
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from scaler.decide.decide import Cache, decide
+from scaler.decide.invariants import violations
+from scaler.decide.world import Admit, Decision, Evict, Preempt, Revoke
+from tests.decide import safety
+from tests.decide.ages import LONG_AGO
+from tests.decide.arbitration_oracle import Opinion, judge
+from tests.decide.small_worlds import Inst, Shape, Spot, State, in_short, initial, shape, view
+
+LADDERS = (
+    "1P: p", "1P: p p", "2P > 1P: p p", "2P > 1P: p p p", "1P1D: p d", "1P1D: p p d", "1P1D: p d d",
+    "2P1D > 1P1D: p p d", "2P: p p", "3P > 1P: p p p", "2P2D > 1P1D: p p d d",
+)  # fmt: skip
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    kinds = draw(st.sampled_from(("a", "a", "ab")))
+    nodes = " ".join(f"{draw(st.sampled_from(kinds))}:1" for _ in range(draw(st.integers(1, 6))))
+    classes = "".join(sorted({word[0] for word in nodes.split()}))
+    teams = []
+    for _ in range(draw(st.integers(1, 3))):
+        ladder, _, letters = draw(st.sampled_from(LADDERS)).partition(":")
+        restricted = len(classes) > 1 and draw(st.booleans())
+        words = []
+        for letter in letters.split():
+            size = "*2" if draw(st.integers(0, 7)) == 0 else ""
+            where = "@" + draw(st.sampled_from((*classes, classes))) if restricted else ""
+            words.append(letter + size + where)
+        extra = [draw(st.sampled_from(("", "", "+1", "+2"))), draw(st.sampled_from(("",) * 7 + ("protected",)))]
+        extra.append(draw(st.sampled_from(("",) * 7 + ("trade-off",))))
+        teams.append(f"{ladder}: {' '.join([*words, *(word for word in extra if word)])}")
+    preempt = draw(st.sampled_from(Preempt))
+    return shape("drawn", " ".join(sorted(nodes.split())), *teams, preempt=preempt)
+
+
+@st.composite
+def small_worlds(draw: st.DrawFn) -> tuple[Shape, State]:
+    """Any standing of its instances that a cluster can show: each pod has a node of its own."""
+    of = draw(shapes())
+    kinds = ("R",) * 8 + ("X", "C")
+    nodes = tuple((draw(st.sampled_from(kinds)), 0) for _ in of.nodes)
+    nodes = tuple((state, LONG_AGO if state == "R" else draw(st.sampled_from((0, 90)))) for state, _ in nodes)
+    left = list(range(len(nodes)))
+    insts = []
+    for job in of.jobs:
+        mine = [n for n in left if n in job.nodes]
+        pods = _pods(draw, job.pods, draw(st.permutations(mine)), nodes)
+        left = [n for n in left if n not in {place for _, place in pods}]
+        insts.append(Inst(draw(st.integers(0, 11)) > 0, tuple(sorted(pods)), draw(st.sampled_from((0, 0, 90)))))
+    insts = [inst if inst.there else Inst(False, ((".", -1),) * len(inst.pods)) for inst in insts]
+    return of, initial(of)._replace(nodes=nodes, insts=tuple(insts))
+
+
+def _pods(draw: st.DrawFn, number: int, room: list[int], nodes: tuple[tuple[str, int], ...]) -> list[Spot]:
+    how = draw(st.sampled_from(("held", "held", "hands", "runs", "runs", "starts", "ends", "part")))
+    if how == "held" or (how != "hands" and len(room) < number):
+        return [(".", -1)] * number
+    if how == "hands":
+        return [("u", -1)] * number
+    if how == "ends":
+        return (
+            [("t", place) for place in room[:number]]
+            if all(nodes[n][0] == "R" for n in room[:number])
+            else [(".", -1)] * number
+        )
+    pods: list[Spot] = [("r" if how == "runs" else "s", place) for place in room[:number]]
+    if how == "part" and number > 1:
+        pods = [("s", room[0]), *[("u", -1)] * (number - 1)]
+    return pods
+
+
+def opinion(made: Decision) -> Opinion:
+    done = {
+        kind: frozenset(
+            int(action.uid.removeprefix("job-"))
+            for plan in made.plans
+            for action in plan.actions
+            if isinstance(action, kind)
+        )
+        for kind in (Admit, Revoke, Evict)
+    }
+    return Opinion(done[Admit], done[Revoke], done[Evict])
+
+
+@settings(max_examples=400, deadline=None)
+@given(small_worlds())
+def test_decision_and_oracle_agree_on_who_is_admitted_revoked_and_evicted(drawn: tuple[Shape, State]) -> None:
+    of, s = drawn
+    note(f"{of.nodes} {of.teams} {of.jobs}\n{in_short(of, s)}")
+    assert opinion(decide(view(of, s))) == judge(of, s)
+
+
+@settings(max_examples=200, deadline=None)
+@given(small_worlds())
+def test_no_decision_breaks_what_must_always_hold(drawn: tuple[Shape, State]) -> None:
+    of, s = drawn
+    made = decide(view(of, s))
+    assert violations(view(of, s), made) == ()
+    assert safety.broken(of, s, made) == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(small_worlds(), min_size=2, max_size=4))
+def test_a_cache_of_other_worlds_changes_no_answer(drawn: list[tuple[Shape, State]]) -> None:
+    cache = Cache()
+    for of, s in drawn:
+        assert decide(view(of, s), cache) == decide(view(of, s))

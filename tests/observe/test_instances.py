@@ -1,0 +1,226 @@
+"""From objects in the cache to instances and services, and which services a change concerns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scaler.clock import seconds_of
+from scaler.decide.world import Instance, Service, ServiceKey
+from scaler.observe import objects, pods
+from scaler.observe.cache import Cache
+from scaler.observe.world import service_of
+from scaler.workloads.kind import OwnerFacts
+from tests.jobs import NAMESPACE, job
+
+KEY = ServiceKey(NAMESPACE, "rule", "mindie")
+
+
+class Seen:
+    """A cache, filled by hand, and the services that it called dirty."""
+
+    def __init__(self) -> None:
+        self.dirty: list[ServiceKey] = []
+        self.now = 0.0
+        self.cache = Cache(self.dirty.append, lambda: self.now)
+        self._version = 0
+
+    def version(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+    def job(self, name: str, *, status: dict[str, Any] | None = None, **options: Any) -> None:
+        made = job(name, uid=f"uid-{name}", resourceVersion=self.version(), **options)
+        made |= {"status": status} if status else {}
+        record = objects.job_record(made)
+        assert record is not None
+        self.cache.jobs.apply(record)
+
+    def pod(
+        self, name: str, owner: str = "p0", *, node: str = "", deleted: bool = False,
+        more: dict[str, Any] | None = None, **status: Any,
+    ) -> None:  # fmt: skip
+        """`more` are fields of its metadata."""
+        reference = {
+            "apiVersion": "mindxdl.gitee.com/v1",
+            "kind": "AscendJob",
+            "uid": f"uid-{owner}",
+            "name": owner,
+            "controller": True,
+        }
+        meta = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "ownerReferences": [reference],
+                "resourceVersion": self.version(), "creationTimestamp": "2026-01-01T00:00:00Z"}  # fmt: skip
+        if deleted:
+            meta["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+        meta |= more or {}
+        raw = {"metadata": meta, "spec": {"nodeName": node}, "status": status}
+        self.cache.pods.apply(pods.read_pod(raw))
+
+    def node(self, name: str, *, ready: bool) -> None:
+        self.cache.nodes.apply(objects.NodeRecord(name, name, self.version(), ready))
+
+    def service(self) -> Service:
+        return service_of(self.cache, KEY)
+
+    def instance(self) -> Instance:
+        return self.service().instances[0]
+
+
+@pytest.fixture
+def seen() -> Seen:
+    made = Seen()
+    made.job("p0", pods=2)
+    made.node("node", ready=True)
+    return made
+
+
+def test_a_job_without_pods_is_an_instance_with_none(seen: Seen) -> None:
+    found = seen.instance()
+    assert (found.name, found.group, found.expected, found.pods) == ("p0", "group0", 2, 0)
+
+
+def test_pods_are_counted_by_what_they_do(seen: Seen) -> None:
+    seen.pod("p0-master-0", node="node", phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    seen.pod("p0-worker-0", node="node", phase="Failed")
+    found = seen.instance()
+    assert (found.pods, found.bound, found.running, found.ready, found.ended) == (2, 2, 1, 1, 1)
+
+
+def test_a_terminating_pod_counts_as_nothing_else(seen: Seen) -> None:
+    seen.pod("p0-master-0", node="node", phase="Running", deleted=True)
+    found = seen.instance()
+    assert (found.pods, found.bound, found.running, found.terminating) == (0, 0, 0, 1)
+
+
+def test_pods_belong_to_their_owner_by_uid_not_by_name(seen: Seen) -> None:
+    seen.pod("p0-master-0", owner="an-earlier-p0", node="node", phase="Running")
+    found = seen.instance()
+    assert (found.pods, found.name_taken) == (0, "Pod p0-master-0")
+
+
+def test_an_owned_pod_of_another_name_is_not_counted(seen: Seen) -> None:
+    seen.pod("p0-worker-7", node="node", phase="Running")
+    assert seen.instance().pods == 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_node_that_is_missing_or_not_ready_makes_its_pods_faulty(seen: Seen, there: bool) -> None:
+    seen.pod("p0-master-0", node="far", phase="Running")
+    if there:
+        seen.node("far", ready=False)
+    found = seen.instance()
+    assert (found.faulty, "far" in found.trouble) == (1, True)
+
+
+def test_a_crash_loop_and_restarts_are_seen(seen: Seen) -> None:
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    seen.pod("p0-master-0", node="node", phase="Running", containerStatuses=[{"restartCount": 3, "state": waiting}])
+    found = seen.instance()
+    assert (found.crashing, found.restarts) == (1, 3)
+
+
+def test_a_change_of_a_pod_concerns_only_its_service(seen: Seen) -> None:
+    seen.job("other", rule="another")
+    seen.dirty.clear()
+    seen.pod("p0-master-0")
+    assert set(seen.dirty) == {KEY}
+
+
+def test_a_node_concerns_the_services_on_it_and_only_when_readiness_changes(seen: Seen) -> None:
+    seen.pod("p0-master-0", node="node")
+    seen.dirty.clear()
+    seen.node("node", ready=True)
+    assert seen.dirty == []
+    seen.node("node", ready=False)
+    assert seen.dirty == [KEY]
+
+
+def test_a_foreign_pod_under_a_needed_name_concerns_the_service_when_it_goes(seen: Seen) -> None:
+    seen.pod("p0-master-0", owner="stranger")
+    seen.dirty.clear()
+    seen.cache.pods.remove(NAMESPACE, "p0-master-0", "uid-p0-master-0")
+    assert seen.dirty == [KEY]
+    assert seen.instance().name_taken == ""
+
+
+def test_a_job_whose_labels_move_it_concerns_both_services(seen: Seen) -> None:
+    seen.dirty.clear()
+    seen.job("p0", pods=2, rule="another")
+    assert set(seen.dirty) == {KEY, ServiceKey(NAMESPACE, "another", "mindie")}
+    assert seen.service().instances == ()
+
+
+def test_an_instance_is_built_anew_only_after_a_change(seen: Seen) -> None:
+    first = seen.instance()
+    assert seen.instance() is first
+    seen.pod("p0-master-0")
+    assert seen.instance() is not first
+
+
+def test_a_service_survives_its_own_serialisation(seen: Seen) -> None:
+    seen.pod("p0-master-0", node="node", phase="Running")
+    taken = seen.service()
+    assert msgspec.json.decode(msgspec.json.encode(taken), type=Service) == taken
+
+
+CREATED, DELETED = seconds_of("2026-01-01T00:00:00Z"), seconds_of("2026-01-01T00:01:00Z")
+
+
+def test_the_newest_pod_says_how_long_the_owner_has_been_making_them(seen: Seen) -> None:
+    assert seen.instance().newest == 0.0
+    seen.pod("p0-master-0")
+    seen.pod("p0-worker-0", more={"creationTimestamp": "2026-01-01T00:00:09Z"})
+    assert (seen.instance().admitted_at, seen.instance().newest) == (CREATED, CREATED + 9)
+
+
+def test_what_terminates_is_gone_by_its_deletion_timestamp_unless_its_node_is_lost(seen: Seen) -> None:
+    assert seen.instance().ends_by == 0.0
+    seen.pod("p0-master-0", node="node", deleted=True)
+    seen.pod("p0-worker-0", node="node", deleted=True, more={"deletionTimestamp": "2026-01-01T00:01:30Z"})
+    assert seen.instance().ends_by == DELETED + 30
+    seen.node("node", ready=False)
+    assert seen.instance().ends_by == -1.0
+
+
+REFUSED = {"conditions": [{"type": "Failed", "status": "True", "reason": "JobValidFailed", "message": "InvalidX: no."}]}
+
+
+def test_a_job_that_its_operator_has_refused_says_so_in_the_words_of_the_operator(seen: Seen) -> None:
+    seen.job("p0", pods=2, status=REFUSED)
+    assert seen.instance().faults == ()
+    seen.cache.set_maker(makes_pods=False)
+    (fault,) = seen.instance().faults
+    assert "(InvalidX: no)" in fault
+    assert not seen.instance().owner_finished
+
+
+def test_what_an_operator_will_refuse_is_known_as_long_as_there_are_no_pods(seen: Seen) -> None:
+    seen.cache.set_maker(makes_pods=False)
+    seen.job("p0", labels={**job("p0")["metadata"]["labels"], "framework": "abacus"})
+    assert "InvalidFramework" in seen.instance().faults[0]
+    seen.pod("p0-master-0")
+    assert seen.instance().faults == ()
+
+
+def group_pod(seen: Seen, name: str, **status: Any) -> None:
+    """A pod of group 0 of LeaderWorkerSet `lws`, of two pods."""
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "lws" if name == "lws-0" else "lws-0", "uid": "u"}
+    labels = {"leaderworkerset.sigs.k8s.io/name": "lws", "mind-cluster/scaling-rule": "rule", "jobID": "mindie",
+              "mind-cluster/group-name": "group0"}  # fmt: skip
+    seen.pod(name, more={"ownerReferences": [{**owner, "controller": True}], "labels": labels}, **status)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_rest_is_still_to_come_until_the_leader_is_ready_where_the_owner_waits_for_it(first: bool) -> None:
+    seen = Seen()
+    facts = OwnerFacts("LeaderWorkerSet", NAMESPACE, "lws", "u", "1", created=1.0, size=2, leader_first=first)
+    seen.cache.owners.stores["LeaderWorkerSet"].apply(facts)
+    group_pod(seen, "lws-0")
+    assert (seen.instance().more_to_come, seen.instance().expected) == (first, 2)
+    group_pod(seen, "lws-0", conditions=[{"type": "Ready", "status": "True"}])
+    assert not seen.instance().more_to_come
+    group_pod(seen, "lws-0")
+    group_pod(seen, "lws-0-1")
+    assert not seen.instance().more_to_come

@@ -1,0 +1,220 @@
+"""The loop around the decision: when it turns, and what it does with what was decided. The decision itself is given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from scaler import controller
+from scaler.decide.decide import decide
+from scaler.decide.world import Admit, Complete, Decision, Plan, World
+from scaler.kube.api import PODS
+from scaler.kube.errors import TooManyRequestsError
+from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.loop import run
+from tests.jobs import NAMESPACE, job, node, rule_config_map
+from tests.rig import Rig, rig
+
+SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
+Decider = Callable[[World], Decision]
+
+
+def given(monkeypatch: pytest.MonkeyPatch, change: Decider) -> list[World]:
+    """Let the controller decide by this; gives the list of what was decided on."""
+    seen: list[World] = []
+
+    def instead(world: World, _known: object = None) -> Decision:
+        seen.append(world)
+        return change(world)
+
+    monkeypatch.setattr(controller, "decide", instead)
+    return seen
+
+
+def with_actions(made: Decision, *actions: Any) -> Decision:
+    """The decision with these actions in place of those of the first service, unless its writes are under way."""
+    first = msgspec.structs.replace(made.plans[0], actions=actions)
+    return msgspec.structs.replace(made, plans=(first, *made.plans[1:]))
+
+
+def test_a_decision_that_fails_is_tried_again_with_growing_pauses_and_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = [True]
+
+    def change(world: World) -> Decision:
+        if broken[0]:
+            raise RuntimeError("a bug")
+        return decide(world)
+
+    seen = given(monkeypatch, change)
+
+    async def story() -> None:
+        with capture_logs() as logs:
+            async with rig(*SERVICE) as on:
+                await on.settle(120)
+                assert 10 < len(seen) < 30
+                assert on.with_pods() == set()
+                broken[0] = False
+                await on.settle(40)
+                assert on.with_pods() == {"p0", "d0"}
+        failed = [line for line in logs if line["event"] == "decision failed"]
+        assert (failed[0]["services"], failed[0]["nodes"], failed[0]["exc_info"]) == (1, 1, True)
+
+    run(story())
+
+
+def test_all_services_are_decided_about_in_one_pass_and_memory_goes_from_one_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = given(monkeypatch, decide)
+
+    async def story() -> None:
+        other = job("x0", rule="another", group="group0")
+        async with rig(*SERVICE, other, rule_config_map(name="another")):
+            assert [service.key.rule for service in seen[-1].services] == ["another", "rule"]
+
+    run(story())
+    assert seen[0].memory.services == {}
+    assert seen[-1].memory.services != {}
+
+
+def test_while_writes_are_under_way_the_service_is_assumed_to_be_as_it_will_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = given(monkeypatch, decide)
+
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            on.apply(job("x0", rule="another", group="group0"), rule_config_map(name="another"))
+            await on.settle()
+
+    run(story())
+    for before, after in zip(seen, seen[1:], strict=False):
+        for service in after.services:
+            if service.assumed:
+                assert [one.pods for one in service.instances if one.pods] != [], before.now
+    assert all(not service.assumed for service in seen[-1].services)
+
+
+class Busy(Interceptor):
+    """The API server takes no pods."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    async def before(self, request: Request) -> None:
+        if request.verb == "create" and request.resource == PODS:
+            self.times.append(asyncio.get_running_loop().time())
+            raise TooManyRequestsError(429, "TooManyRequests", "later")
+
+
+def test_what_failed_is_tried_again_with_growing_pauses_whatever_happens_to_others() -> None:
+    async def story() -> None:
+        busy = Busy()
+        async with rig(*SERVICE, interceptor=busy) as on:
+            for number in range(100):
+                on.apply(node(f"new-{number}"))
+                await on.settle(0.5)
+            assert len(set(busy.times)) < 40
+
+    run(story())
+
+
+def test_what_has_no_effect_is_not_done_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that asks for what is so already: nothing is written, so nothing comes back."""
+
+    def change(world: World) -> Decision:
+        made = decide(world)
+        (service,) = world.services
+        p0 = next(one for one in service.instances if one.name == "p0")
+        return with_actions(made, Complete(p0.uid)) if p0.running and not service.assumed else made
+
+    seen = given(monkeypatch, change)
+
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await on.start("p0", "d0")
+            before = len(seen)
+            await on.settle(60)
+            assert len(seen) - before < 40
+
+    run(story())
+
+
+def test_the_moment_at_which_time_alone_changes_something_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = [0.0]
+
+    def change(world: World) -> Decision:
+        moment[0] = moment[0] or world.now + 100
+        return msgspec.structs.replace(decide(world), recheck_at=moment[0] if world.now < moment[0] else 0.0)
+
+    seen = given(monkeypatch, change)
+
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await on.start("p0", "d0")
+            await on.settle(300)
+
+    run(story())
+    assert any(abs(world.now - moment[0]) < 0.01 for world in seen)
+    assert max(world.now for world in seen) < moment[0] + 1
+
+
+def test_a_refusal_is_remembered_of_the_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = given(monkeypatch, decide)
+    bad = job("p0", pods=2)
+    bad["spec"]["replicaSpecs"]["Worker"]["template"]["metadata"] = {"labels": {"a": "no label value!"}}
+
+    async def story() -> None:
+        async with rig(rule_config_map(), bad, job("d0")) as on:
+            await on.settle(0.5)
+            (service,) = seen[-1].memory.services.values()
+            refused = [one for one in service.instances.values() if one.refused]
+            assert ["no label value!" in one.refused for one in refused] == [True]
+            assert on.reason("p0") == "CreateRefused"
+
+    run(story())
+
+
+def reasons(decided: Iterable[tuple[Any, Plan]]) -> list[str]:
+    return [verdict.reason for _, plan in decided for verdict in plan.verdicts]
+
+
+def test_a_lost_event_is_found_by_reading_all_records_anew() -> None:
+    async def story() -> tuple[Rig, list[Any]]:
+        with capture_logs() as logs:
+            async with rig(*SERVICE, resync_period=100) as on:
+                await on.start("p0", "d0")
+                await on.settle(250)
+                (pod,) = on.pods_of("p0")
+                assert pod["metadata"]["namespace"] == NAMESPACE
+        return on, logs
+
+    _, logs = run(story())
+    assert [line for line in logs if line["event"] == "missed event"] == []
+
+
+def test_nothing_is_admitted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    admitted: list[str] = []
+
+    def change(world: World) -> Decision:
+        made = decide(world)
+        for plan in made.plans:
+            admitted.extend(action.uid for action in plan.actions if isinstance(action, Admit))
+        return made
+
+    given(monkeypatch, change)
+
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await on.start("p0", "d0")
+            await on.settle(5)
+
+    run(story())
+    assert len(admitted) == len(set(admitted)) == 3
