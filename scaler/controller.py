@@ -9,6 +9,7 @@ service at a time. While its writes are under way a service is decided about as 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -165,7 +166,7 @@ class Controller:
             try:
                 self._services.look_at(key)
             except Exception:
-                _log.exception("service cannot be read", service=str(key))
+                _log.error("service cannot be read", service=str(key), traceback=traceback.format_exc())
                 self._queue.add_after_backoff(key)
                 continue
             self._fresh.add(key)
@@ -205,7 +206,9 @@ class Controller:
             self._failures += 1
             self._known = Known()
             nodes = len(world.nodes.nodes) if world.nodes is not None else 0
-            _log.exception("decision failed", services=len(world.services), nodes=nodes, tried_again_after=delay)
+            # Not as an exception: with the locals of every frame a world of thousands would take seconds to print.
+            counts = {"services": len(world.services), "nodes": nodes}
+            _log.error("decision failed", **counts, tried_again_after=delay, traceback=traceback.format_exc())
             asyncio.get_running_loop().call_later(delay, self._queue.poke)
             return None
         self._failures = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.builders import service
+from tests.builders import service, world
 
 ROOT = Path(__file__).parent.parent
 RULE = str(ROOT / "manifests" / "examples" / "2p1d" / "00-rule.yaml")
@@ -31,7 +31,7 @@ def test_import_contracts_are_kept() -> None:
         ("lint", RULE),
         ("schema", "rule"),
         ("plan", RULE, "--running", "group0=1"),
-        ("explain", "--snapshot", "-"),
+        ("explain", "--world", "-"),
         ("simulate", SCENARIO),
     ],
     ids=lambda arguments: arguments[0],
@@ -44,6 +44,6 @@ code = main({list(arguments)})
 loaded = {set(CLIENTS)} & set(sys.modules)
 sys.exit(code or ", ".join(loaded) or 0)
 """
-    snapshot = msgspec.json.encode(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running"))
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, input=snapshot, capture_output=True, check=False)
+    seen = msgspec.json.encode(world(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running")))
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, input=seen, capture_output=True, check=False)
     assert (done.returncode, done.stderr.decode()) == (0, "")

@@ -37,8 +37,8 @@ MOST_PODS = 10_000
 """More pods than this are not placed one by one: they count as finding no place."""
 STEPS = 2_000
 """So many ways to move pods are tried in one call."""
-EFFORT = 20_000
-"""So many in the life of one `Placement`."""
+EFFORT = 5_000
+"""So many in vain in the life of one `Placement`."""
 MOST_AT_ONCE = 8
 """Of more pods than this it is worth while to see first whether there are places enough at all."""
 SEARCHED = 24
@@ -596,7 +596,8 @@ class Placement:
         if not found:
             self._undo()
             found, sure = self._repacked(seats, set(reached))
-        self._effort -= given - max(self._steps, 0)
+        if not found:
+            self._effort -= given - max(self._steps, 0)
         return found, sure
 
     def _seat(self, seat: _Seat, visited: set[int]) -> bool:
@@ -604,6 +605,7 @@ class Placement:
         moved."""
         if self._sit(seat):
             return True
+        self._steps -= len(self._states) // 100
         asked, pools, pool_of = seat.ask.asked, seat.ask.pools, self._facts.pool_of
         for index in sorted([at for at, state in self._states.items() if state.seats and pool_of[at] in pools]):
             state, start = self._states[index], len(self._trail)

@@ -1,8 +1,7 @@
-"""Twenty services that share the nodes of a real API server, and what they hold of them.
+"""Services that share the nodes of a real API server, and what they hold of them.
 
-Each is the example of 2P1D down to 1P1D in a namespace of its own, and every instance fills a node. All jobs come at
-once: a climb that is bound before a later service exists is nothing the contract promises to undo.
-Must not: judge, or ask the scaler.
+Each is the example of 2P1D down to 1P1D in a namespace of its own, and every instance fills a node.
+Must not: judge, or ask the scaler for anything but its words (`said`).
 """
 
 from __future__ import annotations
@@ -10,15 +9,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, NODES, PODS, QUEUES, KubeApi, Object
-from scaler.kube.errors import AlreadyExistsError
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    KubeApi,
+    Object,
+    PatchType,
+)
+from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.operator import NAMESPACE, AscendOperator, deployment
@@ -35,11 +45,12 @@ from tests.control_plane.stage import EXAMPLE, QUEUE, Stage, until, wall_clock
 SERVICES = 20
 PREFILL, DECODE = "group0", "group1"
 POD_START = 2.0
-"""Seconds from bound to Running: all jobs must be there before the first service could climb."""
+"""Seconds from bound to Running: all jobs must be there before the first service could scale up."""
 _PATIENCE = 150.0
 """Seconds for a whole crowd: ten times what an idle machine needs."""
 _FILES = ("00-rule", "20-prefill-p0", "21-prefill-p1", "30-decode-d0")
 _POLICIES = Path(__file__).parents[2] / "manifests" / "admission-policy"
+_STATUS = "scaling-rule-scaler-status"
 _OPT_IN = ("mind-cluster/scaling=enabled", "mind-cluster/beside-ascend-operator=true")
 
 
@@ -54,14 +65,27 @@ class Binder(StrEnum):
     """The plane's."""
 
 
+class Maker(StrEnum):
+    """Who makes pods. If it is not the scaler, the policies gate them and the scaler releases them."""
+
+    SCALER = "scaler"
+    STAND_IN = "stand-in"
+    """The simulation's Ascend Operator."""
+    OPERATOR = "operator"
+    """The plane's Ascend Operator."""
+
+
 @dataclass(frozen=True)
 class Way:
     """Who makes the pods and who binds them."""
 
     name: str
-    beside_operator: bool = False
-    """Ascend Operator's stand-in makes them, the policies gate them, the scaler releases them; else the scaler does."""
+    maker: Maker = Maker.SCALER
     binder: Binder = Binder.STAND_IN
+
+    @property
+    def beside_operator(self) -> bool:
+        return self.maker is not Maker.SCALER
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -72,16 +96,44 @@ class Way:
 CREATED = Way("created")
 CREATED_WITHOUT_GANGS = Way("created-without-gangs", binder=Binder.KUBE_SCHEDULER)
 CREATED_WITH_VOLCANO = Way("created-with-volcano", binder=Binder.VOLCANO)
-GATED = Way("gated", beside_operator=True)
-GATED_WITH_VOLCANO = Way("gated-with-volcano", beside_operator=True, binder=Binder.VOLCANO)
+GATED = Way("gated", Maker.STAND_IN)
+GATED_WITHOUT_GANGS = Way("gated-without-gangs", Maker.STAND_IN, Binder.KUBE_SCHEDULER)
+GATED_WITH_VOLCANO = Way("gated-with-volcano", Maker.STAND_IN, Binder.VOLCANO)
+OPERATED_WITH_VOLCANO = Way("operated-with-volcano", Maker.OPERATOR, Binder.VOLCANO)
+
+Change = Callable[[Object], Object]
+
+
+def unchanged(obj: Object) -> Object:
+    """As it is in the file."""
+    return obj
+
+
+class _Queue:
+    """Lets every PodGroup into the queue at once: kube-scheduler knows none, and Ascend Operator waits for it."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._api = api
+        self._mirror = Mirror(api, POD_GROUPS)
+
+    async def run(self) -> None:
+        await self._mirror.drive(self._round, "queue")
+
+    async def _round(self) -> None:
+        for group in self._mirror.all(POD_GROUPS):
+            if objects.status(group).get("phase") in (None, "", "Pending"):
+                place = objects.namespace(group), objects.name(group)
+                with suppress(KubeError):
+                    patch = {"status": {"phase": "Inqueue"}}
+                    await self._api.patch(POD_GROUPS, *place, patch, patch_type=PatchType.MERGE)
 
 
 class CrowdStage(Stage):
     """The services, their nodes, and the stand-ins of one way. `name` begins the names of the namespaces."""
 
-    def __init__(self, plane: ControlPlane, api: KubeApi, way: Way, name: str) -> None:
+    def __init__(self, plane: ControlPlane, api: KubeApi, way: Way, name: str, services: int) -> None:
         super().__init__(api)
-        self.namespaces = [f"{name}-{number:02}" for number in range(SERVICES)]
+        self.namespaces = [f"{name}-{number:02}" for number in range(services)]
         self._plane = plane
         self._way = way
         self._mirror = Mirror(api, *WATCHED)
@@ -91,8 +143,10 @@ class CrowdStage(Stage):
         yield self._mirror
         if self._way.binder is Binder.STAND_IN:
             yield GangScheduler(self.api, wall_clock(), period=0.2)
-        if self._way.beside_operator:
+        if self._way.maker is Maker.STAND_IN:
             yield AscendOperator(self.api, wall_clock())
+        if self._way.beside_operator and self._way.binder is Binder.KUBE_SCHEDULER:
+            yield _Queue(self.api)
 
     async def prepare(self, nodes: int) -> None:
         """Everything but the jobs."""
@@ -132,14 +186,16 @@ class CrowdStage(Stage):
         """A new node is tainted until the control plane has seen it ready."""
         return not any(objects.spec(node).get("taints") for node in (await self.api.list(NODES)).items)
 
-    async def arrive(self) -> None:
-        """All services at once."""
-        await asyncio.gather(*(self._apply_service(namespace) for namespace in self.namespaces))
+    async def arrive(self, changes: Mapping[str, Change] | None = None) -> None:
+        """All services at once. `changes`: what is different in the files of a namespace."""
+        changes = changes or {}
+        await asyncio.gather(*(self.join(name, changes.get(name, unchanged)) for name in self.namespaces))
 
-    async def _apply_service(self, namespace: str) -> None:
+    async def join(self, namespace: str, change: Change = unchanged) -> None:
+        """One service; `change` is made to every object first."""
         for name in _FILES:
             for obj in copied(read_manifests(EXAMPLE / f"{name}.yaml"), namespace):
-                await apply(self.api, self._scheduled(obj))
+                await apply(self.api, self._scheduled(change(obj)))
 
     def _scheduled(self, obj: Object) -> Object:
         if self._way.binder is not Binder.KUBE_SCHEDULER or obj["kind"] != ASCEND_JOBS.kind:
@@ -162,6 +218,24 @@ class CrowdStage(Stage):
             for service, views in self._services().items()
             if all(running(views).get(group, 0) for group in (PREFILL, DECODE))
         ]
+
+    def running(self, namespace: str) -> dict[str, int]:
+        """Running instances of a service, by group."""
+        found = (views for service, views in self._services().items() if service.partition("/")[0] == namespace)
+        return running(next(found, []))
+
+    async def said(self, namespace: str) -> dict[str, tuple[str, str]]:
+        """What the scaler says of a service's instances, by name: reason and words."""
+        try:
+            found = await self.api.get(CONFIG_MAPS, namespace, _STATUS)
+        except NotFoundError:
+            return {}
+        services = json.loads(found["data"]["status.json"])["services"]
+        return {
+            instance["name"]: (instance["reason"], instance["words"])
+            for service in services
+            for instance in service["instances"]
+        }
 
     def seats(self) -> dict[str, tuple[str, ...]]:
         """Nodes by the instance that has them."""
@@ -206,10 +280,12 @@ def _shape(views: Iterable[InstanceView]) -> str:
 
 
 @asynccontextmanager
-async def crowded(plane: ControlPlane, way: Way, nodes: int) -> AsyncIterator[CrowdStage]:
+async def crowded(
+    plane: ControlPlane, way: Way, nodes: int, *, services: int = SERVICES, name: str = ""
+) -> AsyncIterator[CrowdStage]:
     """Nodes, rules to come, and whoever the way needs, for as long as the block lasts."""
     async with plane.client() as api, asyncio.TaskGroup() as group:
-        stage = CrowdStage(plane, api, way, f"{way.name}-{nodes}")
+        stage = CrowdStage(plane, api, way, name or f"{way.name}-{nodes}", services)
         tasks = [group.create_task(actor.run()) for actor in stage.actors()]
         try:
             await stage.prepare(nodes)

@@ -15,7 +15,7 @@ from tests.control_plane.witness import witnessed
 
 
 async def all_serve(way: Way, plane: ControlPlane, folder: Path) -> None:
-    """The nodes of one that leaves go to climbs."""
+    """The nodes of one that leaves go to scale-ups."""
     await _play(way, plane, folder, 2 * SERVICES, {"1P1D": SERVICES}, {"1P1D": SERVICES - 3, "2P1D": 2})
 
 

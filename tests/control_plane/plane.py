@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
-from tests.control_plane import volcano
+from tests.control_plane import ascend_operator, volcano
 from tests.control_plane.build import Binaries
 from tests.control_plane.lws import LwsManager, definition
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports, post_json
@@ -52,6 +52,8 @@ class PlaneOptions:
     """LeaderWorkerSet's manager and definition."""
     volcano: bool = False
     """Volcano's scheduler and controller manager, and its definitions instead of those in `crds`."""
+    ascend_operator: bool = False
+    """Ascend Operator itself, and its definition of AscendJob instead of that in `crds`."""
     audit: bool = False
     """Log every answered request (`audit_events`)."""
     pod_start: float = 0.3
@@ -142,14 +144,22 @@ class ControlPlane:
             self._start_lws()
         if self.options.volcano:
             self._start_volcano()
+        if self.options.ascend_operator:
+            self._start_ascend_operator()
 
     def _define(self) -> None:
         crds = self.options.crds
-        self.install(volcano.without(crds) if self.options.volcano else crds)
+        if self.options.volcano:
+            crds = volcano.without(crds)
+        if self.options.ascend_operator:
+            crds = ascend_operator.without(crds)
+        self.install(crds)
         if self.options.lws:
             self._create_definitions(definition())
         if self.options.volcano:
             self._create_definitions(volcano.crds())
+        if self.options.ascend_operator:
+            self._create_definitions(ascend_operator.crds())
 
     def _start_lws(self) -> None:
         manager = LwsManager(self.folder, self.admin)
@@ -163,6 +173,11 @@ class ControlPlane:
             self.programs[program.name] = program
             program.start()
         program.wait_for(self._queue_is_open)
+
+    def _start_ascend_operator(self) -> None:
+        program = ascend_operator.program(self.folder, self.admin)
+        self.programs[program.name] = program
+        program.start()
 
     def _queue_is_open(self) -> bool:
         """Said by the controller manager of what the scheduler made: both are at work."""

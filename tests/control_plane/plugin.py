@@ -4,8 +4,8 @@ These tests run in real time, on machines that others use too: one that fails is
 how often that was needed. A test that fails twice has failed.
 A test that takes `plane` runs against the default Kubernetes version; a module with
 `pytestmark = pytest.mark.every_kubernetes` runs against all of them, one with `kubernetes_from(36)` against the oldest
-from 1.36 on. Those whose plane has Volcano are left out where its programs are not. Nothing is left out without a line
-about it.
+from 1.36 on. Those whose plane has Volcano or Ascend Operator are left out where its programs are not. Nothing is left
+out without a line about it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 
 from scaler.sim.apiserver.crds import definitions
-from tests.control_plane import volcano
+from tests.control_plane import ascend_operator, volcano
 from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 
 _VERSION = "kubernetes"
+_GIVEN = {"volcano": volcano, "ascend_operator": ascend_operator}
+"""Options of the plane that need programs of the user's, and who knows where they are."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,7 +68,7 @@ def _chosen(config: pytest.Config) -> tuple[str, ...]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect on demand, and for want of Volcano; keep the tests of one plane in one worker."""
+    """Deselect on demand, and for want of Volcano or Ascend Operator; keep the tests of one plane in one worker."""
     left_out = [item for item in items if _left_out(config, item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
@@ -81,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _left_out(config: pytest.Config, item: pytest.Item) -> bool:
     if config.getoption("--no-control-plane"):
         return _needs_plane(item)
-    return bool(_plane_options(item).get("volcano")) and volcano.given_folder() is None
+    return any(_plane_options(item).get(option) and part.given_folder() is None for option, part in _GIVEN.items())
 
 
 def _needs_plane(item: pytest.Item) -> bool:
@@ -169,11 +171,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     again = [report.nodeid for report in terminalreporter.stats.get("rerun", [])]
     for nodeid in again:
         terminalreporter.write_line(f"control plane: failed once and was run again: {nodeid}")
-    terminalreporter.write_line(f"control plane: Volcano: {_volcano()}")
+    terminalreporter.write_line(f"control plane: Volcano: {_source(volcano.given_folder(), volcano.FOLDER)}")
+    operator = _source(ascend_operator.given_folder(), ascend_operator.FOLDER)
+    terminalreporter.write_line(f"control plane: Ascend Operator: {operator}")
     source = f"from {given_folder()}" if given_folder() else f"with etcd {ETCD.version}, kwok {KWOK.version}"
     terminalreporter.write_line(f"control plane: {source}")
 
 
-def _volcano() -> str:
-    folder = volcano.given_folder()
-    return f"from {folder}" if folder else f"not run, {volcano.FOLDER} names no folder with its programs"
+def _source(folder: Path | None, variable: str) -> str:
+    return f"from {folder}" if folder else f"not run, {variable} names no folder with its programs"

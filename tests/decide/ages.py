@@ -1,8 +1,8 @@
 """Times of a small world as ages, so that states that differ only in when they were reached are one state.
 
-All time limits are multiples of `QUANTUM`. What matters of an age is how many quanta it is, and whether it lies a little
-before, at, or a little after them, in which order among all ages; so the little is renumbered 1, 2, 3 each time. Ages
-beyond the longest limit that they are compared with are all alike.
+All time limits are multiples of `QUANTUM`. What matters of an age is how many quanta it is, and whether it lies a
+little before, at, or a little after them, in which order among all ages; so the little is renumbered 1, 2, 3 each time.
+Ages beyond the longest limit that they are compared with are all alike.
 """
 
 from __future__ import annotations
@@ -126,10 +126,10 @@ def _memory(memory: Memory, change: Any) -> Memory:
 
 def _ended(age: float, change: Any, all_of_them: list[float]) -> float:
     """Only the order counts among those that ended long ago."""
-    after = change(age)
+    after = change(age) if age < LONG_AGO else age
     if after < LONG_AGO:
         return float(after)
-    return float(LONG_AGO + QUANTUM * sum(other < age for other in all_of_them if change(other) >= LONG_AGO))
+    return float(LONG_AGO + QUANTUM * sum(other < age for other in all_of_them if other >= LONG_AGO or change(other) >= LONG_AGO))
 
 
 def _changed(one: Any, change: Any) -> Any:
@@ -137,7 +137,7 @@ def _changed(one: Any, change: Any) -> Any:
     for name, cap in CAPS[type(one)].items():
         value = getattr(one, name)
         if value:
-            age = min(change(NOW - value), cap)
+            age = min(change(min(NOW - value, cap)), cap)
             changes[name] = NOW - (1 if cap == 0 and age >= 0 else age)
     for number in COUNTS.get(type(one), ())[:1]:
         failures, counted = getattr(one, number), one.counted

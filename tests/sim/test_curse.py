@@ -133,6 +133,15 @@ def test_a_curse_that_meets_nobody_is_told() -> None:
     assert "the curse of mindie/mindie-server-d7 (never bound) met nobody" in words
 
 
+def test_what_is_taken_from_the_scheduler_is_counted_apart_from_what_had_a_node() -> None:
+    """The decode job is deleted while its pod waits for the scheduler, the prefill job while its pod runs."""
+    jobs = [("40s", "mindie-server-d0"), ("45s", "mindie-server-p0")]
+    gone = [{"at": at, "delete": {"kind": "AscendJob", "namespace": "mindie", "name": name}} for at, name in jobs]
+    _, timeline = played({"of": D0, "never": "bound"}, events=gone, until=60)
+    end = timeline.last("mindie/scaling-rule/mindie")
+    assert (end.revocations, end.evictions, end.pods_deleted) == (1, 1, 2)
+
+
 @pytest.mark.parametrize(
     ("of", "meant"),
     [

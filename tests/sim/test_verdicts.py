@@ -20,14 +20,18 @@ def sample(at: float, running: int, **more: Any) -> Sample:
 
 
 def timeline() -> Timeline:
-    """0 run, from 10 s on 2, from 60 to 80 s 1, then 2; the target is 2; p2 is held; a pod is lost at 60 s."""
+    """0 run, from 10 s on 2, from 60 to 80 s 1, then 2; the target is 2; p2 is held.
+
+    A pod is evicted at 60 s, two are revoked at 80 s.
+    """
     made = Timeline()
     made.passes, made.end = 5, 100.0
     more = {"target": {"g": 2}, "reasons": {"p2": "NotInRatio"}}
     made.add(SERVICE, sample(0, 0, **more))
     made.add(SERVICE, sample(10, 2, complete=True, **more))
-    made.add(SERVICE, sample(60, 1, pods_deleted=1, **more))
-    made.add(SERVICE, sample(80, 2, complete=True, pods_deleted=1, **more))
+    lost = {"pods_deleted": 1, "evictions": 1}
+    made.add(SERVICE, sample(60, 1, **lost, **more))
+    made.add(SERVICE, sample(80, 2, complete=True, revocations=2, **lost, **more))
     return made
 
 
@@ -50,6 +54,9 @@ def verdicts(*expect: dict[str, Any], made: Timeline | None = None) -> list[tupl
         {"after": "fault", "running_at_least": {"g": 1}, "pods_deleted": 0},
         {"at": 50, "pods_deleted": 0},
         {"service": SERVICE, "running": {"g": 2}},
+        {"service": "ns/*", "running": {"g": 2}},
+        {"at": 60, "revocations_at_most": 0, "evictions_at_most": 1},
+        {"after": "fault", "evictions_at_most": 0, "revocations_at_most": 2},
     ],
 )
 def test_what_holds_is_ok(expectation: dict[str, Any]) -> None:
@@ -66,6 +73,8 @@ def test_what_holds_is_ok(expectation: dict[str, Any]) -> None:
         ({"never_for": 0, "running": {"g": 2}}, "held for 50 s from 10 s on"),
         ({"running": {"g": 1}, "target": {"g": 1}, "complete": False}, "running g=2, target g=2, complete"),
         ({"pods_deleted": 0}, "1 pods deleted"),
+        ({"revocations_at_most": 1, "evictions_at_most": 0}, "2 revocations, 1 pods evicted"),
+        ({"service": "other/*", "complete": True}, "no such service; there are: ns/rule/id"),
         ({"reasons": {"p9": "Running"}}, "p9 is unknown"),
         ({"service": "other", "complete": True}, "no such service; there are: ns/rule/id"),
     ],
@@ -106,6 +115,13 @@ def two_services() -> Timeline:
         ({"never_for": 40, "serving": 2}, True),
         ({"never_for": 0, "serving": 3}, True),
         ({"never_for": 0, "serving": 0}, False),
+        ({"serving_at_least": 1}, True),
+        ({"serving_at_least": 2}, False),
+        ({"at": 30, "serving_at_least": 1}, True),
+        ({"never_for": 0, "serving_at_least": 3}, True),
+        ({"never_for": 80, "serving_at_least": 1}, False),
+        ({"service": "*", "within": 20, "running_at_least": {"g": 1}}, True),
+        ({"service": "*", "running": {"g": 1}}, False),
     ],
 )
 def test_services_that_serve_are_counted_over_all(expectation: dict[str, Any], ok: bool) -> None:

@@ -33,6 +33,11 @@ class Reported(msgspec.Struct, frozen=True):
     whole: bool = False
 
 
+def reports(config_maps: Iterable[Object]) -> list[Object]:
+    """Those of all ConfigMaps in which an agent reports something."""
+    return [cm for cm in config_maps if objects.name(cm).startswith((DEVICE_PREFIX, NODE_PREFIX))]
+
+
 def reported(config_maps: Iterable[Object], node: str) -> Reported:
     """What the documents about `node` say."""
     chips: frozenset[str] = frozenset()

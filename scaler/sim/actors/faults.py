@@ -16,7 +16,7 @@ from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Objec
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import given_chips
-from scaler.sim.actors.fault_reports import reported
+from scaler.sim.actors.fault_reports import reported, reports
 from scaler.sim.actors.mirror import Mirror, key_of
 
 _POD_LEVEL_APPS = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
@@ -33,6 +33,8 @@ class FaultActor:
         self._detection = detection
         self._grace_over_time = grace_over_time
         self._mirror = Mirror(api, PODS, NODES, POD_GROUPS, CONFIG_MAPS)
+        self._reports: list[Object] = []
+        """The ConfigMaps with what agents report, in this round."""
         self._faulty_since: dict[str, float] = {}
         self._retries_used: dict[str, int] = {}
         self._evicted: dict[str, float] = {}
@@ -44,6 +46,7 @@ class FaultActor:
 
     async def _round(self) -> float | None:
         members = self._members()
+        self._reports = reports(self._mirror.all(CONFIG_MAPS))
         faults = [
             (group, pod) for group in self._watched() for pod in members[key_of(group)] if self._faulty(group, pod)
         ]
@@ -78,7 +81,7 @@ class FaultActor:
 
     def _separated(self, pod: Object) -> bool:
         node = self._mirror.get(NODES, "", objects.node_of(pod))
-        faults = reported(self._mirror.all(CONFIG_MAPS), objects.node_of(pod))
+        faults = reported(self._reports, objects.node_of(pod))
         hurt = faults.whole or bool(faults.chips & given_chips(pod))
         return hurt or not objects.node_ready(node) or objects.labels_of(pod).get("fault-type") == "Separate"
 

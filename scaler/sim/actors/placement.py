@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from scaler.kube.api import Object
 from scaler.sim.actors import objects
 
 
+@lru_cache(maxsize=100_000)
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """A sort key in which node-2 comes before node-10."""
     parts = re.findall(r"(\d+)|(\D+)", text)
@@ -31,6 +33,8 @@ class Room:
         self._nodes = {objects.name(node): node for node in sorted(nodes, key=lambda n: natural(objects.name(n)))}
         self._free = {name: objects.allocatable(node) for name, node in self._nodes.items()}
         self._pods: dict[str, list[Object]] = {name: [] for name in self._nodes}
+        self._unsociable = False
+        """Some pod refuses to sit beside others."""
         for pod in pods:
             if objects.node_of(pod) in self._nodes and not objects.ended(pod):
                 self._take(objects.node_of(pod), pod)
@@ -81,6 +85,8 @@ class Room:
 
     def _repelled(self, node: Object, pod: Object) -> bool:
         """Some pod in a topology domain of this node and the pod refuse each other."""
+        if not self._unsociable and not _has_anti_affinity(pod):
+            return False
         for name, other_node in self._nodes.items():
             for other in self._pods[name]:
                 keys = [*_repelling_keys(pod, other), *_repelling_keys(other, pod)]
@@ -91,6 +97,7 @@ class Room:
     def _take(self, name: str, pod: Object) -> None:
         self._add(name, pod, -1.0)
         self._pods[name].append(pod)
+        self._unsociable = self._unsociable or _has_anti_affinity(pod)
 
     def _give_back(self, name: str, pod: Object) -> None:
         self._add(name, pod, 1.0)
@@ -177,6 +184,10 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     if toleration["key"] != taint.get("key"):
         return False
     return toleration.get("operator") == "Exists" or (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _has_anti_affinity(pod: Object) -> bool:
+    return bool((objects.spec(pod).get("affinity") or {}).get("podAntiAffinity"))
 
 
 def _repelling_keys(pod: Object, other: Object) -> list[str]:

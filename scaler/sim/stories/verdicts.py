@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -65,8 +65,7 @@ def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
     """ "" when as many services served as expected, else how many did."""
     spans = [(max(begin, start), end, count) for begin, end, count in timeline.serving() if end >= start]
     if expectation.never_for is not None:
-        longest = max((end - begin for begin, end, count in spans if _enough(expectation, count)), default=-1.0)
-        return _too_long(expectation.never_for, longest)
+        return _too_long(expectation.never_for, _longest_serving(expectation, spans))
     last = timeline.end if expectation.at is None else expectation.at
     first = last
     if expectation.within is not None:
@@ -75,6 +74,18 @@ def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
     return (
         "" if any(_enough(expectation, count) for count in counts) else f"at {last:.0f} s: {counts[-1]} services serve"
     )
+
+
+def _longest_serving(expectation: Expectation, spans: Iterable[tuple[float, float, int]]) -> float:
+    """How long as many services served at a stretch; -1 when they never did."""
+    since, longest = None, -1.0
+    for begin, end, count in spans:
+        if not _enough(expectation, count):
+            since = None
+            continue
+        since = begin if since is None else since
+        longest = max(longest, end - since)
+    return longest
 
 
 def _enough(expectation: Expectation, count: int) -> bool:

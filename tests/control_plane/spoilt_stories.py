@@ -1,0 +1,176 @@
+"""Four services on the nodes of a real API server, one of which has a job that never runs: what that costs the others.
+
+2P1D down to 1P1D each, and every instance fills a node. The scaler runs as users run it, with its usual time limits,
+and the witness watches. Must not: know who makes the pods or who binds them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scaler.kube.api import ASCEND_JOBS, Object
+from tests.control_plane.crowd_stage import DECODE, PREFILL, Change, CrowdStage, Way, crowded
+from tests.control_plane.kinds_stage import WATCHED, census_of_pods
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.scaler_process import ScalerProcess, install, scaler
+from tests.control_plane.stage import until
+from tests.control_plane.witness import witnessed
+
+SERVICES = 4
+ROOM = 3 * SERVICES
+"""Nodes for 2P1D of each."""
+TURN = 30.0
+"""Seconds: the setting `minimum_timeout`."""
+_MARGIN = 15.0
+"""Seconds for a busy machine."""
+_SPOILT = "mindie-server-d0"
+_WHOLE = {PREFILL: 2, DECODE: 1}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one job, and what the scaler is to say of it: reason, and some of its words."""
+
+    name: str
+    change: Change
+    reason: str
+    words: str = ""
+    words_of_operator: str = ""
+    """Where Ascend Operator makes the pods."""
+    admitted: bool = False
+    """Nobody but the scheduler can know that it never runs."""
+
+
+def _template(job: Object) -> Object:
+    found: Object = job["spec"]["replicaSpecs"]["Master"]["template"]["spec"]
+    return found
+
+
+def _mistype_the_container(job: Object) -> None:
+    _template(job)["containers"][0]["name"] = "asend"
+
+
+def _ask_for_no_node(job: Object) -> None:
+    _template(job)["nodeSelector"]["accelerator-type"] = "module-910b-9"
+
+
+def _stand_beside_nobody(job: Object) -> None:
+    """Schedulers honour it; what the scaler does not understand counts as fitting."""
+    nobody = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}
+    _template(job)["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [nobody]}}
+
+
+def _of_decode(change: Any) -> Change:
+    def changed(obj: Object) -> Object:
+        if obj["kind"] == ASCEND_JOBS.kind and obj["metadata"]["name"] == _SPOILT:
+            change(obj)
+        return obj
+
+    return changed
+
+
+MISTYPED = Fault(
+    "mistyped-container",
+    _of_decode(_mistype_the_container),
+    "JobInvalid",
+    words="ascend",
+    words_of_operator="Ascend Operator has refused it (InvalidContainer: There is no container named ascend",
+)
+NO_NODE = Fault("no-such-node", _of_decode(_ask_for_no_node), "MinimumTooLarge")
+NEVER_BOUND = Fault("never-bound", _of_decode(_stand_beside_nobody), "WaitingForScheduler", admitted=True)
+FAULTS = (MISTYPED, NO_NODE, NEVER_BOUND)
+
+
+@dataclass
+class Found:
+    """What became of the services. Seconds since all files were applied."""
+
+    served: dict[str, float]
+    """When a service first ran its minimum."""
+    whole: dict[str, float]
+    """When it first ran all that its rule has."""
+    said: dict[str, tuple[str, str]]
+    """Of the spoilt service's instances, at the end."""
+    revoked: dict[str, list[str]]
+    """By service: what the scaler revoked or evicted."""
+
+
+async def one_never_runs(
+    way: Way, fault: Fault, plane: ControlPlane, folder: Path, *, nodes: int = ROOM, within: float = TURN - 5.0
+) -> Found:
+    """The first of the services has the fault. The others come to all that their rule has as if there were no fault,
+    nothing of theirs is revoked or evicted, and what is said of the job says what is wrong with it."""
+    kubeconfig = install(plane)
+    async with (
+        crowded(plane, way, nodes, services=SERVICES, name=f"{fault.name}-{way.name}-{nodes}") as stage,
+        witnessed(stage.api, WATCHED, census_of_pods),
+        scaler(folder, kubeconfig, flags=way.flags) as process,
+    ):
+        spoilt, *others = stage.namespaces
+        found = Found({}, {}, {}, {})
+        await stage.arrive({spoilt: fault.change})
+        started = asyncio.get_running_loop().time()
+
+        async def all_whole() -> bool:
+            _note(stage, found, asyncio.get_running_loop().time() - started)
+            return all(name in found.whole for name in others)
+
+        try:
+            await until(all_whole, f"{others} run all", lambda: _show(stage, found, process), within + _MARGIN)
+            await until(lambda: _says(stage, spoilt, fault, way), f"{_SPOILT} says why", lambda: stage.said(spoilt))
+            before = stage.seats()
+            await asyncio.sleep(3.0)
+        finally:
+            found.said = await stage.said(spoilt)
+            found.revoked = _revoked(process)
+        assert max(found.whole[name] for name in others) < within, await _show(stage, found, process)
+        assert {name: what for name, what in found.revoked.items() if not name.startswith(f"{spoilt}/")} == {}
+        assert {name: found.whole.get(name) for name in (spoilt,)} == {spoilt: None}
+        assert _others(before, spoilt) == _others(stage.seats(), spoilt)
+        assert process.errors() == []
+        return found
+
+
+def _note(stage: CrowdStage, found: Found, now: float) -> None:
+    for name in stage.namespaces:
+        running = stage.running(name)
+        if all(running.get(group, 0) for group in _WHOLE):
+            found.served.setdefault(name, now)
+        if running == _WHOLE:
+            found.whole.setdefault(name, now)
+
+
+async def _says(stage: CrowdStage, spoilt: str, fault: Fault, way: Way) -> bool:
+    reason, words = (await stage.said(spoilt)).get(_SPOILT, ("", ""))
+    expected = fault.words_of_operator if way.beside_operator and fault.words_of_operator else fault.words
+    return reason == fault.reason and expected in words
+
+
+def _others(seats: dict[str, tuple[str, ...]], spoilt: str) -> dict[str, tuple[str, ...]]:
+    return {name: seat for name, seat in seats.items() if not name.startswith(f"{spoilt}/")}
+
+
+def _revoked(process: ScalerProcess) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in process.lines("pass"):
+        names = [*line.get("revoke", []), *line.get("evict", [])]
+        if names:
+            found.setdefault(line["service"], []).extend(names)
+    return found
+
+
+async def _show(stage: CrowdStage, found: Found, process: ScalerProcess) -> str:
+    said = {name: await stage.said(name) for name in stage.namespaces}
+    return "\n".join([str(stage.tally()), str(found), str(said), *_story(process)])
+
+
+def _story(process: ScalerProcess) -> Iterator[str]:
+    """The scaler's passes, for the one who has to find out why."""
+    for line in process.lines("pass"):
+        doing = {key: line[key] for key in ("admit", "revoke", "evict", "refused", "failed") if key in line}
+        counts = " ".join(f"{key} {line[key]}" for key in ("running", "in_flight", "held"))
+        yield f"{line['timestamp']} {line['service']} {doing} {counts}"
