@@ -73,6 +73,10 @@ def _seconds(default: float, meaning: str, least: float = 0.05, most: float = 86
     )
 
 
+def _number(default: int | None, unit: str, meaning: str, least: int, most: int) -> Any:
+    return Field(default, ge=least, le=most, description=meaning, json_schema_extra={"unit": unit})
+
+
 def _named(name: str) -> str:
     if len(name) > 253 or not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name):
         raise ValueError("not a Kubernetes name (lower case letters, digits, - and .)")
@@ -96,9 +100,7 @@ class Settings(BaseModel):
         "releases them; `auto` = gates beside an Ascend Operator, else create.",
     )
     kubeconfig: str = Field(
-        "",
-        max_length=4096,
-        description="Path of a kubeconfig; empty means the pod's service account, else the default kubeconfig.",
+        "", max_length=4096, description="Path; empty means the pod's service account, else the default kubeconfig."
     )
     context: str = Field("", max_length=253, description="Context in the kubeconfig; empty means the current one.")
 
@@ -106,94 +108,65 @@ class Settings(BaseModel):
     lease_namespace: _Name = Field("default", max_length=63, description="Namespace of the Lease.")
     lease_name: _Name = Field("mind-cluster-scaler", description="Name of the Lease.")
     identity: str = Field(
-        "", max_length=253, description="This process' name in the Lease; empty means host name and a random suffix."
+        "", max_length=253, description="Name in the Lease; empty means host name and a random suffix."
     )
     lease_duration: float = _seconds(8, "A standby takes over when the Lease was not renewed for this long.", 1, 3600)
     renew_deadline: float = _seconds(5, "A leader that could not renew for this long stops writing.", 0.5, 3600)
     retry_period: float = _seconds(1, "Pause between two attempts to take or renew the Lease.", 0.1, 600)
 
     request_timeout: float = _seconds(10, "Deadline of one request to the API server.", 0.1, 600)
-    max_writes_in_flight: int = Field(
-        64,
-        ge=1,
-        le=10_000,
-        description="Writes to the API server under way at once.",
-        json_schema_extra={"unit": "requests"},
-    )
+    max_writes_in_flight: int = _number(64, "requests", "Writes to the API server under way at once.", 1, 10_000)
     resync_period: float = _seconds(600, "Interval of the full pass that looks for anything missed.", 10)
     shutdown_timeout: float = _seconds(5, "Time for writes under way to end after SIGTERM.", 0.1, 600)
 
     broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)
     stable_after: float = _seconds(30, "An instance that restarted counts as running again after this long.", 0)
-    restart_reserve: int = Field(
+    restart_reserve: int = _number(
         -1,
-        ge=-1,
-        le=1_000_000,
-        description="Restarts of a job that a revocation must leave, where it costs one; -1 = half, at least 2.",
-        json_schema_extra={"unit": "restarts"},
+        "restarts",
+        "Restarts that a revocation must leave a job, if it costs one; -1 = half, at least 2.",
+        -1,
+        10**6,
     )
     revoke: bool = Field(True, description="Revoke admissions of which no pod is bound when others need the place.")
     start_timeout: float = _seconds(1800, "An instance that is bound for this long and never runs is broken.", 1)
 
     arbitration: bool = Field(
-        True, description="Weigh services against each other, minimums first; needs all namespaces and the nodes."
+        True, description="Weigh services against each other; needs all namespaces and the nodes."
     )
     minimum_timeout: float = _seconds(30, "A turn: how long room is reserved while nothing of it gets bound.", 1)
     backoff: float = _seconds(30, "Pause after a turn that brought nothing; doubled each time.", 1)
-    backoff_max: float = _seconds(
-        300, "The longest such pause, and the longest turn while the scheduler binds nothing anywhere.", 1
-    )
+    backoff_max: float = _seconds(300, "The longest such pause, and turn while nothing is bound anywhere.", 1)
     due_back: float = _seconds(300, "How long room of ending pods and of absent nodes counts as to come.", 0)
     fit_patience: float = _seconds(60, "A minimum that seems not to fit is tried all the same after this long.", 1)
-    trade_after: float = _seconds(
-        90, "Something must be missing for this long before running surplus of the same service is evicted for it.", 1
-    )
+    trade_after: float = _seconds(90, "Running surplus is evicted when another group misses something this long.", 1)
     preempt: Preempt = Field(
         Preempt.HIGHER_PRIORITY,
-        description="Whose instances beyond a minimum a missing minimum may evict: `higher-priority` = those of "
-        "services of a lower priority; `equal-or-higher` = those of the same priority, too; `never`.",
+        description="Whose scale-ups a missing minimum may evict: of a lower priority; also of the same; or `never`.",
     )
-    honour_preemptable: bool = Field(
-        True, description='Whether annotation mind-cluster/preemptable: "false" protects a service from preemption.'
-    )
-    max_service_priority: Annotated[int | None, BeforeValidator(_unset)] = Field(
+    honour_preemptable: bool = Field(True, description='Whether mind-cluster/preemptable: "false" protects a service.')
+    max_service_priority: Annotated[int | None, BeforeValidator(_unset)] = _number(
         None,
-        ge=-2_147_483_648,
-        le=2_000_000_000,
-        description="The most that annotation mind-cluster/service-priority is worth; empty means what the "
-        "PriorityClass of the service is worth: the annotation may then only lower it.",
-        json_schema_extra={"unit": "priority"},
+        "priority",
+        "Most that mind-cluster/service-priority may ask for; empty: its PriorityClass.",
+        -(10**9),
+        10**9,
     )
 
     status_interval: float = _seconds(1, "Least time between two writes of the same status object.", 0.1, 600)
     http_host: str = Field("0.0.0.0", max_length=253, description="Address of health, metrics and snapshots.")  # noqa: S104 - probes come from outside the pod
-    http_port: int = Field(
-        8080,
-        ge=0,
-        le=65_535,
-        description="Port of health, metrics and snapshots; 0 switches them off.",
-        json_schema_extra={"unit": "port"},
-    )
-    webhook_port: int = Field(
-        0,
-        ge=0,
-        le=65_535,
-        description="Port of the admission webhook; 0 switches it off.",
-        json_schema_extra={"unit": "port"},
-    )
+    http_port: int = _number(8080, "port", "Port of health, metrics and snapshots; 0 switches them off.", 0, 65_535)
+    webhook_port: int = _number(0, "port", "Port of the admission webhook; 0 switches it off.", 0, 65_535)
     webhook_host: str = Field("0.0.0.0", max_length=253, description="Address of the admission webhook.")  # noqa: S104 - API servers come from outside the pod
     webhook_service: _Name = Field(
         "mind-cluster-scaler-webhook.mind-cluster-scaler-system.svc",
         description="What API servers call the webhook: its Service, or a name or address of its URL.",
     )
     webhook_secret: _Name = Field(
-        "mind-cluster-scaler-webhook",
-        description="Secret, in the Lease's namespace, for the webhook's own authority and certificate.",
+        "mind-cluster-scaler-webhook", description="Secret, beside the Lease, for its own authority and certificate."
     )
     webhook_cert_file: str = Field(
-        "",
-        max_length=4096,
-        description="File with the webhook's certificate, renewed by somebody else; empty: the leader makes one.",
+        "", max_length=4096, description="File with its certificate, renewed by others; empty: the leader makes one."
     )
     webhook_key_file: str = Field(
         "", max_length=4096, description="File with its private key; empty means in the same file."

@@ -19,7 +19,7 @@ from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.apiserver.watching import Seen
 from scaler.sim.loop import run
-from tests.jobs import NAMESPACE, job, rule_config_map
+from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
 from tests.rig import Rig, rig
 
 SERVICE = (rule_config_map(), job("p0"), job("d0"))
@@ -195,19 +195,14 @@ def test_what_the_scaler_takes_back_itself_again_and_again_puts_nothing_in_doubt
             await on.start("p0", "d0")
             for _ in range(12):
                 assert "p1" in on.with_pods()
-                await crash_loop(on, "d0", crashes=True)
+                on.apply(rule_config_map(rule_document({"group0": 1, "group1": 1})))
+                await on.settle()
                 assert "p1" not in on.with_pods()
-                await crash_loop(on, "d0", crashes=False)
+                on.apply(rule_config_map())
+                await on.settle()
             assert behind.looks == 1
 
     run(story())
-
-
-async def crash_loop(on: Rig, name: str, *, crashes: bool) -> None:
-    state = {"waiting": {"reason": "CrashLoopBackOff"}} if crashes else {"running": {}}
-    (pod,) = on.pods_of(name)
-    await on.status(pod, containerStatuses=[{"name": "ascend", "restartCount": 0, "ready": True, "state": state}])
-    await on.settle()
 
 
 def test_the_usual_way_of_a_service_asks_nothing() -> None:

@@ -14,7 +14,7 @@ from scaler import controller
 from scaler.decide.decide import decide
 from scaler.decide.world import Admit, Complete, Decision, World
 from scaler.kube.api import NODES, PODS, PatchType
-from scaler.kube.errors import TooManyRequestsError
+from scaler.kube.errors import NotSentError
 from scaler.observe.cache import Cache
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
@@ -38,8 +38,9 @@ def given(monkeypatch: pytest.MonkeyPatch, change: Decider) -> list[World]:
 
 
 def with_actions(made: Decision, *actions: Any) -> Decision:
-    """The decision with these actions in place of those of the first service, unless its writes are under way."""
-    first = msgspec.structs.replace(made.plans[0], actions=actions)
+    """The decision with these actions in place of those of the first service."""
+    groups = {name: msgspec.structs.replace(group, admit=0) for name, group in made.plans[0].groups.items()}
+    first = msgspec.structs.replace(made.plans[0], actions=actions, groups=groups)
     return msgspec.structs.replace(made, plans=(first, *made.plans[1:]))
 
 
@@ -110,28 +111,24 @@ def test_while_writes_are_under_way_the_service_is_taken_for_what_it_will_be(mon
     assert [service.assumed for service in seen[-1].services] == [False, False]
 
 
-class Busy(Interceptor):
-    """The API server takes no pods."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
+class Refusing(Interceptor):
+    """No pod can be created, for a cause that may go away."""
 
     async def before(self, request: Request) -> None:
         if request.verb == "create" and request.resource == PODS:
-            self.times.append(asyncio.get_running_loop().time())
-            raise TooManyRequestsError(429, "TooManyRequests", "later")
+            raise NotSentError("not now")
 
 
 def test_what_failed_is_tried_again_with_growing_pauses_whatever_happens_to_others() -> None:
-    async def story() -> None:
-        busy = Busy()
-        async with rig(*SERVICE, interceptor=busy) as on:
-            for number in range(100):
-                on.apply(node(f"new-{number}"))
-                await on.settle(0.5)
-            assert len(set(busy.times)) < 40
+    async def story() -> list[Any]:
+        with capture_logs() as logs:
+            async with rig(*SERVICE, interceptor=Refusing()) as on:
+                for number in range(100):
+                    on.apply(node(f"new-{number}"))
+                    await on.settle(0.5)
+        return [line for line in logs if line["event"] == "pass" and "failed" in line]
 
-    run(story())
+    assert 5 < len(run(story())) < 40
 
 
 def test_what_has_no_effect_is_not_done_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:

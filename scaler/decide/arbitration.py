@@ -8,13 +8,14 @@ that makes no progress ends. Must not do I/O, read a clock or log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from scaler.decide import turn
+from scaler.decide import preemption, turn
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.members import Member, age, is_made
 from scaler.decide.minimum import Minimum, Minimums
 from scaler.decide.neighbours import Neighbours
+from scaler.decide.nodes import PodRequests
 from scaler.decide.placement import Placement, Reservation, Room
 from scaler.decide.shortage import Shortage, in_words
 from scaler.decide.turn import Moment
@@ -37,6 +38,8 @@ class Arbitration:
         self.granted: list[tuple[Draft, Minimum]] = []
         self._hands: list[tuple[Draft, Member]] = []
         """Instances with the scheduler whose pods have a reservation."""
+        self._no_room: dict[PodRequests, Why] = {}
+        """What does not fit any more once only scale-ups are left."""
         self._gone: list[tuple[Draft, Member]] = []
         """Instances that this decision revokes."""
 
@@ -51,7 +54,7 @@ class Arbitration:
     # 1. What is bound in part cannot be taken back
 
     def _keep_what_is_bound_in_part(self) -> None:
-        """Its room counts first, as long as its clock runs; so does that of a paused service, of which nothing moves."""
+        """Its room counts first, while its clock runs. So does that of a paused service: nothing of it is moved."""
         for draft in self.drafts:
             fixed = {member.uid for member in draft.demand.fixed}
             kept = [m for m in draft.demand.loose if m.uid not in fixed]
@@ -109,18 +112,17 @@ class Arbitration:
             return False
         if any(m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands):
             return True
-        groups = draft.demand.groups.items()
-        return any(True for name, group in groups if group.wants for _ in self._spares(draft, name))
+        return any(self._spares(draft, name) for name in draft.demand.spares)
 
-    def _spares(self, draft: Draft, group: str) -> list[Member]:
+    def _spares(self, draft: Draft, group: str) -> Sequence[Member]:
         """Held instances that could start now, those that failed least first."""
-        found = [
-            m
-            for m in draft.demand.candidates.get(group, ())
-            if m.state is State.HELD and m.uid not in draft.admitted and is_made(m)
-            and not turn.in_backoff(draft.of(m.uid), self.moment)
-        ]  # fmt: skip
-        return sorted(found, key=lambda m: draft.of(m.uid).failures)
+        held = draft.demand.spares.get(group)
+        if held is None:  # it does not serve, and scales nothing up
+            held = tuple(m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD)
+        if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
+            return held
+        free = (m for m in held if is_made(m) and not turn.in_backoff(draft.of(m.uid), self.moment))
+        return sorted((m for m in free if m.uid not in draft.admitted), key=lambda m: draft.of(m.uid).failures)
 
     # 3. Scale-ups in the scheduler's hands
 
@@ -228,31 +230,34 @@ class Arbitration:
 
     def _scale_ups_held(self) -> None:
         for draft in self.drafts:
-            demand = draft.demand
-            if demand.lacks_minimum or not demand.serves or demand.paused:
-                continue
-            for name, group in demand.groups.items():
-                if group.wants and demand.candidates.get(name):
+            if draft.demand.serves and not draft.demand.lacks_minimum and not draft.demand.paused:
+                for name in draft.demand.spares:
                     self._scale_up(draft, name)
 
     def _scale_up(self, draft: Draft, name: str) -> None:
         spares = self._spares(draft, name)
         for member in spares:
-            if draft.places(name).has_place_for(member):
-                why = self._against_scale_up(draft, member, spares)
-                if why is None:
-                    draft.admit(member)
-                else:
-                    draft.waits[member.uid] = why
-        self._say_why_others_wait(draft, name)
+            if not draft.places(name).has_place_for(member):
+                continue
+            why = self._against_scale_up(draft, member, spares)
+            if why is None:
+                draft.admit(member)
+            else:
+                draft.waits[member.uid] = why
+        if len(spares) < len(draft.demand.spares[name]):
+            self._say_why_others_wait(draft, name)
 
-    def _against_scale_up(self, draft: Draft, member: Member, spares: list[Member]) -> Why | None:
+    def _against_scale_up(self, draft: Draft, member: Member, spares: Sequence[Member]) -> Why | None:
+        known = self._no_room.get(member.unbound)
+        if known is not None and draft.shares and not preemption.may_trade(draft):
+            return known
         found = self.placement.reserve(member.unbound)
         if isinstance(found, Shortage):
             if not draft.shares and not any(self._fits(m) for m in spares if m.uid not in draft.admitted):
                 return None
             self.minimums.trade_for_scale_up(draft, member)
-            return Reason.WAITING_FOR_CAPACITY, (in_words(found),)
+            why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (in_words(found),)
+            return why
         crowded = self._is_crowded(draft)
         if crowded or self._spoils(member):
             self.placement.cancel(found)
@@ -263,9 +268,7 @@ class Arbitration:
     def _say_why_others_wait(self, draft: Draft, name: str) -> None:
         """Instances that have a place and cannot start for a reason of their own."""
         free = draft.places(name).target - draft.places(name).taken
-        for member in draft.demand.candidates[name] if free > 0 else ():
-            if member.state is not State.HELD or member.uid in draft.admitted or member.uid in draft.waits:
-                continue
+        for member in draft.demand.spares[name] if free > 0 else ():
             if turn.in_backoff(draft.of(member.uid), self.moment):
                 draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
             elif not is_made(member):

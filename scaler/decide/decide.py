@@ -56,6 +56,7 @@ class Cache:
         self.services: dict[ServiceKey, _Known] = {}
         self.placement = PlacementCache()
         self.sizes = _Sizes()
+        self.ground: _Ground | None = None
 
 
 def decide(world: World, cache: Cache | None = None) -> Decision:
@@ -120,9 +121,8 @@ class _Pass:
         active = [self.draft(demand) for demand in weighed if not demand.is_at_rest]
         placement = Placement(nodes, now=world.now, due_back=world.policy.due_back, cache=self.cache.placement)
         neighbours = Neighbours(weighed, placement)
-        ground = _Ground(nodes)
-        if self._grant_what_is_evicted(placement):
-            ground.has_room_to_come = True
+        ground = self.cache.ground = _Ground.of(nodes, self.cache.ground)
+        evicted = self._grant_what_is_evicted(placement)
         for draft in active:
             back_at = ground.back_at(neighbours.classes(draft)) if _waits_for_time(draft) else 0.0
             turn.observe(draft, self.moment, back_at)
@@ -133,6 +133,7 @@ class _Pass:
             self.moment,
             everybody=_Everybody(self, weighed),
             ground=ground,
+            room_to_come=evicted or bool(ground.unusual),
             too_large=lambda pods: self.cache.sizes.too_large(pods, nodes),
             probing=any(turn.is_probing(draft.memory, self.moment) for draft in active),
         )
@@ -209,8 +210,9 @@ class _Pass:
         moments = [demand.until for demand in self.demands if demand.until]
         for draft in self.drafts.values():
             moments += turn.moments(draft, self.moment)
-        if any(draft.demand.lacks_minimum for draft in self.drafts.values()):
-            moments += _to_come_until(self.world)
+        waits = any(draft.demand.lacks_minimum for draft in self.drafts.values())
+        if waits and self.cache.ground is not None:
+            moments += _to_come_until(self.cache.ground.unusual, self.world.policy.due_back)
         return min((moment for moment in moments if moment > self.world.now), default=0.0)
 
 
@@ -233,16 +235,22 @@ class _Ground:
     """What is known of the nodes beside the room on them; found when first asked for."""
 
     def __init__(self, nodes: Nodes) -> None:
+        self._all = nodes
         self._nodes = nodes.nodes
+
+    @classmethod
+    def of(cls, nodes: Nodes, known: _Ground | None) -> _Ground:
+        """The known one where nothing changed."""
+        return known if known is not None and known._all is nodes else cls(nodes)
 
     @cached_property
     def by_name(self) -> Mapping[str, Node]:
         return {node.name: node for node in self._nodes}
 
     @cached_property
-    def has_room_to_come(self) -> bool:
-        """Whether pods end on some node, or some node is absent."""
-        return any(node.ending or not node.schedulable for node in self._nodes)
+    def unusual(self) -> list[Node]:
+        """Nodes on which pods end, or that take none now."""
+        return [node for node in self._nodes if node.ending or not node.ready or node.cordoned]
 
     @cached_property
     def _since(self) -> dict[NodeClass, float]:
@@ -290,13 +298,12 @@ def _bound_amounts(demand: Demand) -> Iterable[tuple[str, int]]:
             yield from request.requests
 
 
-def _to_come_until(world: World) -> Iterable[float]:
-    due = world.policy.due_back
-    for node in world.nodes.nodes if world.nodes is not None else ():
+def _to_come_until(nodes: Iterable[Node], due_back: float) -> Iterable[float]:
+    for node in nodes:
         if not node.schedulable:
-            yield node.since + due
+            yield node.since + due_back
         for deadline, _ in node.ending:
-            yield deadline + due
+            yield deadline + due_back
 
 
 __all__ = ["Cache", "decide"]

@@ -18,6 +18,7 @@ from scaler.decide.members import (
     in_order,
     is_candidate,
     is_incomplete,
+    is_made,
     look_at,
 )
 from scaler.decide.nodes import PodRequests
@@ -50,6 +51,8 @@ class Demand(msgspec.Struct, eq=False, frozen=True):
     fixed: tuple[Member, ...]
     """Instances of the minimum that are bound in part."""
     candidates: Mapping[str, tuple[Member, ...]]
+    spares: Mapping[str, tuple[Member, ...]]
+    """Of groups in which one more might get a place: candidates that are held, those whose pods exist first."""
     hands: tuple[Member, ...]
     """Instances in the scheduler's hands."""
     loose: tuple[Member, ...]
@@ -66,6 +69,8 @@ class Demand(msgspec.Struct, eq=False, frozen=True):
     """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
     requests: frozenset[PodRequests]
     """What its instances ask for, each once: equal for services of the same make."""
+    same: object
+    """Equal for services that find the same answer when they ask for room; None where more plays a part."""
     lacks_minimum: bool
     """Something of its minimum is to be bound."""
     is_at_rest: bool
@@ -110,6 +115,12 @@ def look(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> D
     serves = all(groups[name].running >= number for name, number in smallest.items())
     minimum, fixed = ({}, ()) if serves or not weighs else _minimum(groups, smallest, completes)
     memory = _memory(seen, members, now)
+    priority = _priority(service, policy)
+    spares = {
+        name: tuple(sorted((m for m in candidates.get(name, ()) if m.state is State.HELD), key=is_made, reverse=True))
+        for name, group in groups.items()
+        if serves and group.wants
+    }
     known = memory.instances.values()
     has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
     lacks_minimum = bool(fixed) or any(minimum.values())
@@ -124,11 +135,12 @@ def look(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> D
         groups=groups,
         target=target,
         serves=serves,
-        priority=_priority(service, policy),
+        priority=priority,
         oldest=min((i.created for i in service.instances if not (i.owner_deleting or i.owner_finished)), default=0.0),
         minimum=minimum,
         fixed=fixed,
         candidates=candidates,
+        spares=spares,
         hands=hands,
         loose=loose,
         completes=completes,
@@ -139,9 +151,28 @@ def look(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> D
         requests=frozenset(instance.needs for instance in service.instances),
         lacks_minimum=lacks_minimum,
         is_at_rest=not (lacks_minimum or hands or loose or has_turns or not serves or _waits(memory))
-        and not any(group.wants and candidates.get(name) for name, group in groups.items()),
+        and not any(candidates.get(name) for name, group in groups.items() if group.wants),
+        same=None if fixed or has_turns or not minimum else _same(members, minimum, candidates, priority),
         until=_until(members, now, policy),
     )
+
+
+def _same(
+    members: tuple[Member, ...],
+    minimum: Mapping[str, int],
+    candidates: Mapping[str, tuple[Member, ...]],
+    priority: int,
+) -> object:
+    """Many services are of the same make, and nothing of them is bound."""
+    if any(member.instance.bound for member in members):
+        return None
+    asked = []
+    for name, number in minimum.items():
+        found = candidates[name]
+        if not found or any(m.unbound != found[0].unbound or m.state is State.TERMINATING for m in found):
+            return None
+        asked.append((number, found[0].unbound, found[0].instance.needs))
+    return priority, tuple(asked)
 
 
 def _waits(memory: ServiceMemory) -> bool:

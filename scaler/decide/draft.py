@@ -18,6 +18,9 @@ Why = tuple[Reason, tuple[str, ...]]
 """The reason, and what it refers to."""
 
 
+NOT_BOUND = "the scheduler did not bind it in its turn"
+
+
 class Draft:
     """Mutable, for one decision. Everything starts held or stays as it is unless something is said here."""
 
@@ -32,6 +35,7 @@ class Draft:
         "reserved",
         "revoked",
         "shares",
+        "short",
         "stays",
         "waits",
     )
@@ -52,6 +56,8 @@ class Draft:
         """Uids of the instances of its minimum, where one is reserved, tried or alone."""
         self.reserved = False
         """Its minimum is reserved on free room."""
+        self.short = False
+        """Something beyond its minimum is missing that its own running surplus would make room for."""
         self.shares = True
         """Another service could use a node that it could use."""
 
@@ -123,7 +129,9 @@ class Draft:
             self.stays[member.uid] = (Reason.REVOKE_WOULD_COST_RESTARTS, why[1])
             return False
         self.revoked[member.uid] = why
-        self.remember_of(member.uid, turn_since=0.0, revoked="; ".join(why[1]) or why[0].value)
+        ended = self.of(member.uid).turn_over or self.memory.ended_at or self.of(member.uid).backoff_until
+        words = NOT_BOUND if ended else "; ".join(why[1]) or why[0].value
+        self.remember_of(member.uid, turn_since=0.0, revoked=words)
         return True
 
 

@@ -87,10 +87,8 @@ def _rule_invalid(verdict: Verdict, plan: Plan) -> str:
 
 def _revoked(verdict: Verdict, plan: Plan) -> str:
     names = tuple(name for part in verdict.about for name in part.split(", ") if name in plan.groups)
-    return (
-        f"Its admission was taken back before any pod was bound, because {_awaited(plan, names) or 'the ratio'} "
-        f"comes first; it is admitted again when its turn comes."
-    )
+    why = f"{_awaited(plan, names)} comes first" if names else _about(verdict, "its room is needed")
+    return f"Its admission was revoked before any pod was bound: {why}; it is admitted again when its turn comes."
 
 
 def _surplus(verdict: Verdict, _: Plan) -> str:

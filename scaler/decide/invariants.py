@@ -58,7 +58,6 @@ def _evictions(service: Service, plan: Plan, names: dict[str, Service]) -> Itera
     """S3, S11: only what is bound, beyond the minimum of its group, and for a service that does not run its own."""
     instances = {instance.uid: instance for instance in service.instances}
     smallest = service.rule.smallest if service.rule else None
-    bound = Counter(i.group for i in service.instances if i.bound and not i.owner_deleting)
     evicted = Counter[str | None]()
     for action in plan.actions:
         if not isinstance(action, Evict):
@@ -67,15 +66,16 @@ def _evictions(service: Service, plan: Plan, names: dict[str, Service]) -> Itera
         if instance is None or not instance.bound:
             yield f"S3: {action.uid} is evicted though nothing of it is bound"
             continue
-        evicted[instance.group] += 1
+        evicted[instance.group] += instance.running == instance.expected and not (instance.crashing or instance.faulty)
         if action.beneficiary not in names:
             yield f"S11: {instance.name} is evicted for {action.beneficiary}, which does not exist"
         if not service.options.preemptable and action.beneficiary != str(service.key):
             yield f"S11: {instance.name} is evicted for {action.beneficiary} though its rule protects it"
     for group, number in evicted.items():
         least = smallest.of(group or "") if smallest else 0
-        if bound[group] - number < min(bound[group], least):
-            yield f"S3: {number} of {bound[group]} bound instances of {group} are evicted, the minimum is {least}"
+        runs = plan.groups[group or ""].running
+        if number and runs - number < min(runs, least):
+            yield f"S3: {number} of {runs} running instances of {group} are evicted, the minimum is {least}"
 
 
 def _most_pairs(instances: list[Instance], states: dict[str, State]) -> int:
@@ -183,7 +183,7 @@ def _slots(service: Service, plan: Plan) -> Iterator[str]:
     groups = {instance.uid: instance.group for instance in service.instances}
     admitted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Admit))
     for name, group in plan.groups.items() if service.key.rule else ():
-        if admitted[name] != group.admit:
+        if admitted[name] != group.admit and not service.assumed:
             yield f"S5: {name} says {group.admit} admissions, its actions are {admitted[name]}"
         more = group.admit - group.beside
         if more and group.running + group.in_flight + more > group.target:

@@ -25,14 +25,12 @@ from scaler.decide.world import Preempt, Reason, State, Turns
 MOST_SETS = 16
 """So many sets of candidates are tried for one source of room."""
 
+
 class Ground(Protocol):
     """What is known of the nodes beside the room on them."""
 
     @property
     def by_name(self) -> Mapping[str, Node]: ...
-
-    @property
-    def has_room_to_come(self) -> bool: ...
 
 
 class Everybody(Protocol):
@@ -67,7 +65,7 @@ class Minimum(msgspec.Struct, eq=False):
 class Minimums:
     """Where the minimums of one decision find room. `everybody`: drafts of all services, made when first asked for."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - wiring, done once in decide.py
         self,
         placement: Placement,
         neighbours: Neighbours,
@@ -75,6 +73,7 @@ class Minimums:
         *,
         everybody: Everybody,
         ground: Ground,
+        room_to_come: bool,
         too_large: Callable[[PodRequests], Shortage | None],
         probing: bool,
     ) -> None:
@@ -83,10 +82,12 @@ class Minimums:
         self.moment = moment
         self._everybody = everybody
         self._ground = ground
+        self._room_to_come = room_to_come
         self._too_large = too_large
         self._probing = probing
         self._unfit: dict[object, Shortage] = {}
         """What no source of room suffices for stays so until something is cancelled or granted."""
+        self._known_sizes: dict[object, Shortage | None] = {}
 
     def reserve(self, draft: Draft, waits: Waits) -> Minimum | None:
         """Reserve room for the minimum of a service, or say in the draft why not; evictions are ordered there too."""
@@ -119,7 +120,7 @@ class Minimums:
     def _find(self, draft: Draft) -> Minimum | Shortage:
         """On the first source that suffices; the shortage is that of free room."""
         fixed = list(draft.demand.fixed)
-        same = self._asks_the_same(draft)
+        same = None if draft.memory.victims else draft.demand.same
         if same is not None and same in self._unfit:
             return self._unfit[same]
         found = self._on_free_room(draft, fixed)
@@ -129,31 +130,18 @@ class Minimums:
             self._unfit[same] = found
         return found
 
-    def _asks_the_same(self, draft: Draft) -> object:
-        """Equal for services that find the same answer: many are of the same make. None where more plays a part."""
-        demand = draft.demand
-        if demand.fixed or demand.has_turns or draft.memory.victims or any(m.instance.bound for m in demand.members):
-            return None
-        asked = []
-        for name, number in demand.minimum.items():
-            candidates = demand.candidates[name]
-            if any(m.unbound != candidates[0].unbound or m.state is State.TERMINATING for m in candidates):
-                return None
-            asked.append((number, candidates[0].unbound if number else ()))
-        return demand.priority, tuple(asked)
-
     def _on_other_room(self, draft: Draft, fixed: list[Member]) -> Minimum | None:
         under_way = [uid for uid in draft.memory.victims if self._is_under_way(uid)]
         if tuple(under_way) != draft.memory.victims:
             draft.remember(victims=tuple(under_way))
         sources = self._to_come_only() if under_way else self._sources(draft)
         for room, victims in sources:
-            if not victims and not self._ground.has_room_to_come:
+            if not victims and not self._room_to_come:
                 continue
             found = self._on(draft, fixed, room, victims)
             if found is not None:
                 return found
-        return self._on(draft, fixed, Room.AWAY, []) if self._ground.has_room_to_come else None
+        return self._on(draft, fixed, Room.AWAY, []) if self._room_to_come else None
 
     def _on_free_room(self, draft: Draft, fixed: list[Member]) -> Minimum | Shortage:
         shortage: Shortage | None = None
@@ -184,7 +172,9 @@ class Minimums:
         yield Room.TO_COME, []
         if useless:
             yield Room.TO_COME, useless
-        own = useless + (preemption.surplus(draft, self._ground.by_name, running=True) if preemption.may_trade(draft) else [])
+        own = useless + (
+            preemption.surplus(draft, self._ground.by_name, running=True) if preemption.may_trade(draft) else []
+        )
         if len(own) > len(useless):
             yield Room.TO_COME, own
         others = self._victims_of_others(draft)
@@ -354,6 +344,14 @@ class Minimums:
 
     def too_large(self, draft: Draft) -> Shortage | None:
         """Why it would not fit even if all nodes were empty and well; None when some set of its instances does."""
+        same = draft.demand.same
+        if same is None:
+            return self._look_whether_too_large(draft)
+        if same not in self._known_sizes:
+            self._known_sizes[same] = self._look_whether_too_large(draft)
+        return self._known_sizes[same]
+
+    def _look_whether_too_large(self, draft: Draft) -> Shortage | None:
         demand = draft.demand
         rule = demand.service.rule
         if rule is None:
@@ -449,8 +447,8 @@ class Minimums:
         surplus = [v for v in preemption.surplus(draft, self._ground.by_name, running=True) if _is_beyond_target(v)]
         surplus = preemption.surplus(draft, self._ground.by_name, running=False) + surplus
         if not surplus or draft.of(member.uid).turns or not self._suffices(member.unbound, Room.TO_COME, surplus):
-            draft.remember(short_since=0.0)
             return
+        draft.short = True
         few = preemption.fewest(surplus, lambda some: self._suffices(member.unbound, Room.TO_COME, some))
         self.placement.grant(_seats(few))
         found = self.placement.reserve(member.unbound, Room.TO_COME)

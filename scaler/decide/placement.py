@@ -408,11 +408,11 @@ class Placement:
 
     def spoils(self, pods: PodRequests, in_hands: Iterable[PodRequests]) -> bool:
         """Whether a scheduler that knows of no reservations may put some of these pods, or of those in its hands,
-        where another reservation cannot be kept any more. All of them are reserved, at the least room of their kind.
-        True when unsure."""
+        where a reservation within reach of these pods cannot be kept any more. All of them are reserved, at the least
+        room of their kind. True when unsure."""
         hands = self._counted(chain(pods, *in_hands))
         before: dict[_Ask, int] = {}
-        involved = self._reach(hands)
+        involved = self._reach(self._counted(pods))
         if len(involved) > 1:
             for ask in sorted(involved, key=_rank):
                 later = {hand: count for hand, count in hands.items() if hand not in before and hand is not ask}

@@ -192,7 +192,9 @@ def settle(draft: Draft, moment: Moment) -> None:
     demand = draft.demand
     if demand.serves:
         memory = draft.memory
-        keeps = ServiceMemory(memory.instances, memory.bound, memory.jobs, short_since=memory.short_since)
+        keeps = ServiceMemory(
+            memory.instances, memory.bound, memory.jobs, short_since=memory.short_since if draft.short else 0.0
+        )
         draft.memory = keeps
     elif not demand.lacks_minimum:
         draft.remember(turn_since=0.0, made=None, short_since=0.0, victims=(), held_since=0.0, probe_since=0.0)

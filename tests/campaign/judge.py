@@ -1,6 +1,6 @@
 """What must hold once everything that goes wrong has ended: section 6 of the contract, counted anew from the store.
 
-Attainable ratios are found by trying them all. Shares nothing with the planner.
+Attainable ratios are found by trying them all. Shares nothing with scaler.decide.
 """
 
 from __future__ import annotations

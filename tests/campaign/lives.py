@@ -7,12 +7,13 @@ Kubernetes would.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from scaler.app import run_controller
 from scaler.clock import Clock
+from scaler.controller import Observer
 from scaler.decide.invariants import violations
-from scaler.decide.world import Evict, Plan, Snapshot
+from scaler.decide.world import Decision, Evict, Plan, World
 from scaler.election import LeadershipLost
 from scaler.settings import Settings
 from tests.campaign.client import Life, settled
@@ -111,19 +112,22 @@ class Replica:
             self._witness.fail(f"process: {name} ended by itself: {causes or 'it returned'}")
         asyncio.get_running_loop().call_later(RESTART, self.start)
 
-    def _observer(self, name: str) -> Callable[[Sequence[tuple[Snapshot, Plan]]], None]:
-        def observe(decided: Sequence[tuple[Snapshot, Plan]]) -> None:
-            for snapshot, plan in decided:
-                self._witness.counts["decision"] += 1
-                for found in (*violations(snapshot, plan), *wrong(snapshot, plan)):
-                    self._witness.fail(f"{name} {plan.key}: {found}")
-                evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
-                self._witness.traded.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
+    def _observer(self, name: str) -> Observer:
+        def observe(world: World, decision: Decision) -> None:
+            self._witness.counts["decision"] += 1
+            for found in (*violations(world, decision), *wrong(world, decision)):
+                self._witness.fail(f"{name}: {found}")
+            for plan in decision.plans:
                 if plan.actions:
-                    actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
-                    self._witness.note(f"{name} decides for {plan.key}: target {plan.target}: {actions}")
+                    self._take_note(name, plan)
 
         return observe
+
+    def _take_note(self, name: str, plan: Plan) -> None:
+        evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
+        self._witness.evicted.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
+        actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
+        self._witness.note(f"{name} decides for {plan.key}: target {plan.target}: {actions}")
 
 
 def _leaves(error: BaseException | None) -> list[BaseException]:

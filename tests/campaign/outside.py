@@ -1,6 +1,6 @@
 """Instances that others make, seen from outside: who is released, who is half released, who waits without a reason.
 
-From pods, jobs and makers alone, as the platforms mark them. Shares nothing with the planner or scaler.workloads.
+From pods, jobs and makers alone, as the platforms mark them. Shares nothing with scaler.decide or scaler.workloads.
 """
 
 from __future__ import annotations

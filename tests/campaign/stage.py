@@ -13,7 +13,7 @@ import structlog
 
 from scaler.app import run_controller
 from scaler.clock import Clock
-from scaler.decide.world import Plan, Snapshot
+from scaler.decide.world import Decision, World
 from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.actors.collector import GarbageCollector
@@ -196,21 +196,26 @@ class Stage:
 
         Words may differ: what was revoked, and since when something is broken, is forgotten with the process.
         """
-        seen: list[tuple[Snapshot, Plan]] = []
+        seen: list[Decision] = []
+
+        def see(_world: World, decision: Decision) -> None:
+            seen.append(decision)
+
         before = self.witness.last_action
         life = self._born("fresh")
         settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": self.mode})
-        running = asyncio.create_task(run_controller(life, settings, self.clock, observer=seen.extend, seed=0))
+        running = asyncio.create_task(run_controller(life, settings, self.clock, observer=see, seed=0))
         await asyncio.sleep(FRESH)
         await _end([running], self.witness)
-        for snapshot, plan in seen:
+        for plan in (plan for decision in seen for plan in decision.plans):
             if plan.actions:
-                self.witness.fail(f"path: a fresh life would {[type(a).__name__ for a in plan.actions]} {snapshot.key}")
+                self.witness.fail(f"path: a fresh life would {[type(a).__name__ for a in plan.actions]} {plan.key}")
         if self.judge.half_made:
             return
         if self.witness.last_action != before:
             self.witness.fail("path: a fresh life made or removed something")
-        self.judge.status_agrees([plan for _, plan in seen])
+        for decision in seen:
+            self.judge.status_agrees(decision.plans)
 
     def _counts(self) -> Counter[str]:
         counts = Counter(self.witness.counts)

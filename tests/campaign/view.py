@@ -1,6 +1,7 @@
-"""Whether a decision was right for what it saw: S1 and the order of ratios, counted anew from the bare facts.
+"""Whether a decision was right for what it saw: S1, S3, S11 and the order of ratios, counted anew from the bare facts.
 
-Reads the counts of pods in a snapshot and what the plan does; the planner's own numbers and states are not looked at.
+Reads the counts of pods in a world, its nodes and what the plans do; the numbers and states that the decision found
+for itself are not looked at.
 """
 
 from __future__ import annotations
@@ -8,38 +9,82 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from scaler.decide.world import Admit, Evict, Instance, Plan, Snapshot
+from scaler.decide.world import Admit, Decision, Evict, Instance, Plan, Service, World
 from scaler.rules.rule import Ratio
 
+DUE_BACK = 300.0
+"""Seconds after their grace period for which the room of ending pods is still to come."""
 
-def wrong(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    """Each admission and each trade that the contract does not allow on this snapshot."""
-    if snapshot.rule is None:
-        return
-    yield from _wrong_trades(snapshot, plan)
+
+def wrong(world: World, decision: Decision) -> Iterator[str]:
+    """Each admission and each eviction that the contract does not allow in this world."""
+    for service, plan in zip(world.services, decision.plans, strict=True):
+        if service.rule is not None:
+            yield from _wrong_evictions(world, service, plan)
+            yield from _wrong_admissions(service, plan)
+
+
+def _wrong_admissions(service: Service, plan: Plan) -> Iterator[str]:
+    assert service.rule is not None
     admitted = {action.uid for action in plan.actions if isinstance(action, Admit)}
-    ratio = _target(snapshot, list(snapshot.rule.ratios))
-    for group in snapshot.rule.groups:
-        own = [instance for instance in snapshot.instances if instance.group == group]
+    ratio = _target(service, list(service.rule.ratios))
+    for group in service.rule.groups:
+        own = [instance for instance in service.instances if instance.group == group]
         more = [instance for instance in own if instance.uid in admitted]
         out = [instance for instance in own if _runs(instance) or _is_coming(instance)]
         before, after = _places(out), _places([*out, *more])
         if more and after > max(ratio.of(group), before):
             yield (
-                f"S1 anew: {len(more)} of {group} admitted beside {before}, though the target is {ratio.counts}: "
-                f"{', '.join(instance.name for instance in more)}"
+                f"S1 anew: {plan.key}: {len(more)} of {group} admitted beside {before}, though the target is "
+                f"{ratio.counts}: {', '.join(instance.name for instance in more)}"
             )
 
 
-def _wrong_trades(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    """3.6: one at a time, while nobody is served, and never below the smallest ratio."""
+def _wrong_evictions(world: World, service: Service, plan: Plan) -> Iterator[str]:
+    """3.6 and 3b.4, where all have one priority: only own surplus, never below the smallest ratio, only while nobody is
+    served, and only where the room then places all that the minimum misses."""
     evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
-    minimum = snapshot.rule.ratios[-1].counts if snapshot.rule else {}
-    runs = Counter(one.group for one in snapshot.instances if _runs(one))
-    serves = all(runs[group] >= number for group, number in minimum.items())
-    for one in snapshot.instances:
-        if one.uid in evicted and (serves or len(evicted) > 1 or runs[one.group] <= minimum.get(one.group or "", 0)):
-            yield f"3.6 anew: {one.name} is evicted though {dict(runs)} run and {minimum} is the smallest ratio"
+    if not evicted or service.rule is None:
+        return
+    minimum = service.rule.smallest.counts
+    runs = Counter(one.group for one in service.instances if _runs(one))
+    lost = Counter(one.group for one in service.instances if one.uid in evicted and _runs(one))
+    if any(action.beneficiary != str(plan.key) for action in plan.actions if isinstance(action, Evict)):
+        yield f"S3 anew: {plan.key} loses bound instances to another service of its own priority"
+    if all(runs[group] >= number for group, number in minimum.items()):
+        yield f"3.6 anew: {plan.key} loses bound instances though {dict(runs)} serves"
+    for group, number in lost.items():
+        if runs[group] - number < minimum.get(group or "", 0):
+            yield f"S3 anew: {number} of {runs[group]} running {group} of {plan.key} go, the minimum is {minimum}"
+    room, missing = _room(world, service, evicted), _missing(service, evicted)
+    if missing > room:
+        yield f"S11 anew: {plan.key} misses {missing} pods, and has room for {room} once {len(evicted)} have gone"
+
+
+def _missing(service: Service, evicted: set[str]) -> int:
+    """Pods of the smallest ratio that are not bound; of each group the nearest instances."""
+    assert service.rule is not None
+    count = 0
+    for group, number in service.rule.smallest.counts.items():
+        own = [one for one in service.instances if one.group == group and one.uid not in evicted]
+        own = [one for one in own if not (one.owner_deleting or one.owner_finished or one.ended)]
+        count += sum(sorted(one.expected - one.bound for one in own)[:number])
+    return count
+
+
+def _room(world: World, service: Service, evicted: set[str]) -> int:
+    """Nodes of its pool on which nobody is, but those that go: every pod of these worlds takes all NPUs of one."""
+    places = [name for one in service.instances if one.uid in evicted for name, _ in one.seats]
+    where = {need.where for one in service.instances for need, _ in one.needs}
+    labels = {pair for one in where for pair in one.selector}
+    free = 0
+    for node in world.nodes.nodes if world.nodes is not None else ():
+        npus = [number for number, name in enumerate(world.nodes.resources) if "/" in name] if world.nodes else []
+        ending = [amounts for until, amounts in node.ending if world.now < until + DUE_BACK]
+        whole = all(node.free[at] + sum(one[at] for one in ending) >= node.allocatable[at] for at in npus)
+        mine = labels <= set(node.node_class.labels) and node.schedulable
+        free += mine and (whole or node.name in places)
+    return free
 
 
 def _places(out: list[Instance]) -> int:
@@ -49,17 +94,17 @@ def _places(out: list[Instance]) -> int:
     return len(out) - (outdated & newest).total()
 
 
-def _target(snapshot: Snapshot, ratios: list[Ratio]) -> Ratio:
+def _target(service: Service, ratios: list[Ratio]) -> Ratio:
     """From the last ratio upward the first that is not satisfied, of those for which there are jobs."""
-    possible = [ratio for ratio in ratios if all(_live(snapshot, g) >= n for g, n in ratio.counts.items())]
+    possible = [ratio for ratio in ratios if all(_live(service, g) >= n for g, n in ratio.counts.items())]
     for ratio in reversed(possible):
-        if any(sum(_runs(i) for i in snapshot.instances if i.group == g) < n for g, n in ratio.counts.items()):
+        if any(sum(_runs(i) for i in service.instances if i.group == g) < n for g, n in ratio.counts.items()):
             return ratio
     return possible[0] if possible else ratios[-1]
 
 
-def _live(snapshot: Snapshot, group: str) -> int:
-    return sum(i.group == group and not (i.owner_deleting or i.owner_finished) for i in snapshot.instances)
+def _live(service: Service, group: str) -> int:
+    return sum(i.group == group and not (i.owner_deleting or i.owner_finished) for i in service.instances)
 
 
 def _runs(instance: Instance) -> bool:

@@ -1,6 +1,6 @@
 """Sees every commit in the store and who made it, and says which promise it breaks.
 
-It knows Kubernetes objects and the contract, and none of the controller's code: no caches, no planner.
+It knows Kubernetes objects and the contract, and none of the controller's code: no caches, no decision.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Witness:
         """uid of every pod that named a rule itself."""
         self.released: Callable[[Object, str], None] = lambda _pod, _what: None
         """Called with each pod from which our gate was taken, just after."""
-        self.traded: set[str] = set()
-        """uid and name of every instance that some decision evicts: its pods may be deleted though bound (3.6)."""
+        self.evicted: set[str] = set()
+        """uid and name of every instance that some decision evicts: its pods may be deleted though bound (3b.4)."""
         self._writers: list[str] = []
         """Lives in the order of their first effective write."""
 
@@ -192,8 +192,8 @@ class Witness:
             self._bound_pod_deleted(subject, controller_of(subject), what)
 
     def _bound_pod_deleted(self, pod: Object, instance: str, what: str) -> None:
-        if not self.traded.isdisjoint({instance, controller_of(pod), pod["metadata"]["uid"]}):
-            self.counts["trade"] += 1
+        if not self.evicted.isdisjoint({instance, controller_of(pod), pod["metadata"]["uid"]}):
+            self.counts["eviction"] += 1
         else:
             self.fail(f"S3: {what}: bound to {pod['spec']['nodeName']}")
 

@@ -52,7 +52,7 @@ def test_json_picture_and_snapshots_are_written(tmp_path: Path, capsys: pytest.C
     assert answer["ok"] is True
     assert answer["services"]["mindie/scaling-rule/mindie"][-1]["running"] == {"group0": 2, "group1": 1}
     assert picture.read_text().startswith("<svg")
-    assert main(["explain", "--snapshot", str(max(folder.iterdir()))]) == 0
+    assert main(["explain", "--world", str(max(folder.iterdir()))]) == 0
 
 
 def test_the_same_story_without_arbitration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

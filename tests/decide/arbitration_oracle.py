@@ -1,5 +1,5 @@
-"""A second opinion on one decision about several services on whole nodes, nothing remembered: section 3b of the contract
-read sentence by sentence, slow and straight, with no code of the decision.
+"""A second opinion on one decision about several services on whole nodes, nothing remembered: section 3b of the
+contract read sentence by sentence, slow and straight, with no code of the decision.
 
 What time brings is not here: turns, backoff, probes, waiting for own running surplus. Pods take a whole node each, we
 make them, and no restarts are counted.
@@ -166,10 +166,8 @@ class _Judge:
             mine = [n for n in reversed(self.group(team, g)) if n not in self.evict]
             runs = [n for n in mine if self.state[n] == "running"]
             rest = [n for n in mine if self.state[n] in ("starting", "part", "broken")]
-            if running:
-                pool = runs[: max(0, len(runs) - least)]
-            else:
-                pool = rest[: max(0, len(runs) + len(rest) - least)]
+            rest.sort(key=lambda n: self.state[n] != "part")  # what is of no use goes first
+            pool = (runs if running else rest)[: max(0, len(runs) + (0 if running else len(rest)) - least)]
             found += [n for n in pool if all(self.s.nodes[at][0] != "X" for _, at in self.s.insts[n].pods if at >= 0)]
         return found
 
@@ -235,6 +233,7 @@ class _Judge:
                 self.reserved += self.needs(n, self.free)
         self.granted: list[tuple[int, list[int]]] = []
         self.chosen: set[int] = set()
+        self.sources: dict[int, str] = {}
         for team in sorted((team for team in teams if self.misses(team)), key=self.order):
             self.minimum(team)
         self.scale_ups_in_hands(teams)
@@ -260,6 +259,7 @@ class _Judge:
             choice, needs, source, victims = found
             self.reserved += needs
             self.chosen |= set(choice) | set(self.fixed(team))
+            self.sources[team] = source
             if not any(self.of.jobs[n].team == team and self.state[n] == "running" for n in victims):
                 self.evict += victims  # own running surplus goes only after a while
             swapped = [n for n in hands if n not in choice and self.replaced(n, choice)]
@@ -385,7 +385,7 @@ class _Judge:
         return _can_spoil(
             frozenset(self.free),
             tuple((nodes & self.free, job) for nodes, job in movers),
-            tuple([*self.reserved, *more]),
+            (*self.reserved, *more),
             self.free,
         )
 

@@ -123,7 +123,7 @@ def _other_minimums(of: Shape, s: State, made: Decision, team: int) -> bool:
 def _reserved_whole(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> Iterator[str]:
     """S10: all minimums of which something is admitted now fit together, whole, on room that is free."""
     begun = sorted({of.jobs[number].team for number in done[Admit]})
-    begun = [team for team in begun if not serves(of, s, team) and shares(of, s, team)]
+    begun = [team for team in begun if not serves(of, s, team) and shares(of, s, team) and not probes(made, team)]
     if not begun:
         return
     choices = []
@@ -132,6 +132,12 @@ def _reserved_whole(of: Shape, s: State, made: Decision, done: dict[type, list[i
         choices.append([c for c in minimums(of, s, made.memory, team) if new <= set(c)])
     if not _together(of, s, choices, []):
         yield f"S10: of {', '.join(f's{team}' for team in begun)} not all are reserved whole"
+
+
+def probes(made: Decision, team: int) -> bool:
+    """3b.9: its minimum is tried though it fits nowhere."""
+    mine = made.memory.services.get(str(key(team)))
+    return mine is not None and mine.probe_since > 0
 
 
 def _together(of: Shape, s: State, choices: list[list[tuple[int, ...]]], pods: list[Pod]) -> bool:

@@ -13,7 +13,8 @@ from scaler.observe.capacity import NodeFacts
 from scaler.observe.foresight import GRACE, Intent, foreseen, intents
 from scaler.observe.world import WorldBuilder, is_missed
 from tests.builders import NOW, SIZE, instance, others
-from tests.observe.test_instances import KEY, NAMESPACE, Seen
+from tests.jobs import NAMESPACE
+from tests.observe.test_instances import KEY, Seen
 
 NPU = "huawei.com/Ascend910"
 

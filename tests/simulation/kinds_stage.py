@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.invariants import violations
-from scaler.decide.world import Plan, Snapshot
+from scaler.decide.world import Decision, World
 from scaler.kube.api import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.settings import Settings
 from scaler.sim.actors import objects
@@ -201,11 +201,11 @@ class KindsStage:
 
     # the witnesses
 
-    def decided(self, decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
-        for snapshot, plan in decisions:
+    def decided(self, world: World, decision: Decision) -> None:
+        for plan in decision.plans:
             self._targets[str(plan.key)] = dict(plan.target)
-            for found in violations(snapshot, plan):
-                self.witness.fail(found)
+        for found in violations(world, decision):
+            self.witness.fail(found)
 
     def _on_release(self, pod: Object, what: str) -> None:
         """S1: no admission takes a group above the target of its last decision, a pair of revisions counted once."""
