@@ -174,9 +174,7 @@ class Settings(BaseModel):
     log_level: LogLevel = Field(LogLevel.INFO, description="Least severe level that is logged.")
     log_format: LogFormat = Field(LogFormat.JSON, description="`json`: one object per line; `text`: for people.")
     clusterd_address: str = Field(
-        "clusterd-grpc-svc.mindx-dl.svc.cluster.local",
-        max_length=253,
-        description="Host of ClusterD, handed to the pods of MindIE server jobs.",
+        "clusterd-grpc-svc.mindx-dl.svc.cluster.local", max_length=253, description="Host of ClusterD, given to pods."
     )
 
     @pydantic.model_validator(mode="after")

@@ -57,10 +57,23 @@ class Arbitration:
         """Its room counts first, while its clock runs. So does that of a paused service: nothing of it is moved."""
         for draft in self.drafts:
             fixed = {member.uid for member in draft.demand.fixed}
-            kept = [m for m in draft.demand.loose if m.uid not in fixed]
-            kept = [m for m in kept if not turn.is_over(draft.of(m.uid), self.moment)]
+            kept = [m for m in draft.demand.loose if m.uid not in fixed and self._goes_on(draft, m)]
             for member in [*kept, *(draft.demand.hands if draft.demand.paused else ())]:
                 self._reserve_in_hands(draft, member)
+
+    def _goes_on(self, draft: Draft, member: Member) -> bool:
+        """Whether the turn of an instance that is bound in part goes on; when it ends, what is bound is of no use."""
+        memory = draft.of(member.uid)
+        if not turn.is_over(memory, self.moment):
+            return True
+        for_minimum, for_anybody = self._would_wait(draft, [member])
+        if turn.has_to_end(memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
+            draft.remember_of(member.uid, turn_over=True, turn_since=0.0)
+            draft.again = True
+            return False
+        if turn.begins_anew(memory, self.moment):
+            draft.remember_of(member.uid, turn_since=self.moment.now)
+        return True
 
     def _reserve_in_hands(self, draft: Draft, member: Member) -> Reservation | Shortage:
         found = self.placement.reserve(member.unbound)
@@ -276,7 +289,7 @@ class Arbitration:
 
 
 NOT_MADE = "its pods do not exist yet"
-BEING_GIVEN_BACK = "its room is being given back by others"
+BEING_GIVEN_BACK = "pods of revoked instances still have to go"
 RESERVED_FOR_OTHERS = "what is free could be needed for the minimum of another service"
 RESTRICTED_FIRST = "instances that may use fewer of the nodes are bound first"
 REFUSED_FIRST = "another instance, whose creation was refused, is tried first"

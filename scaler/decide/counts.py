@@ -67,7 +67,7 @@ def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
     live = {name: case.running.get(name, 0) + case.in_flight.get(name, 0) + case.held.get(name, 0) for name in names}
     target = choose_target(rule.ratios, case.running, live)
     ratio = rule.ratios[target.index]
-    share = _paused_share if paused else _complete_share if target.complete else _share
+    share = _paused_share if paused else _share
     return Decision(
         TargetRatio(target.index, {name: ratio.of(name) for name in names}),
         target.complete,
@@ -76,22 +76,16 @@ def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
 
 
 def _share(case: Case, name: str, target: int, largest: int) -> GroupDecision:
-    """Something is missing: fill this group up to its target, or take back what is above it and not bound."""
-    share = _complete_share(case, name, target, largest)
-    surplus = share.running + share.in_flight - target
-    return msgspec.structs.replace(share, revoke=max(0, min(surplus, share.in_flight)))
-
-
-def _complete_share(case: Case, name: str, target: int, largest: int) -> GroupDecision:
-    """Nothing is missing: what is held stays held (the formula is the same), and surplus is left alone."""
+    """Fill this group up to its target, or revoke what is above it and not bound."""
     running, in_flight, held = case.running.get(name, 0), case.in_flight.get(name, 0), case.held.get(name, 0)
     admit = max(0, min(target - running - in_flight, held))
+    revoke = max(0, min(running + in_flight - target, in_flight))
     waiting = max(0, min(held - admit, largest - running - in_flight - admit))
     reasons = {Reason.WAITING_FOR_RATIO: waiting, Reason.NOT_IN_RATIO: held - admit - waiting}
     reasons = {reason: number for reason, number in reasons.items() if number}
-    return GroupDecision(target, running, in_flight, held, admit, 0, reasons)
+    return GroupDecision(target, running, in_flight, held, admit, revoke, reasons)
 
 
 def _paused_share(case: Case, name: str, target: int, largest: int) -> GroupDecision:
-    share = _complete_share(case, name, target, largest)
-    return msgspec.structs.replace(share, admit=0, reasons={Reason.PAUSED: share.held} if share.held else {})
+    share = _share(case, name, target, largest)
+    return msgspec.structs.replace(share, admit=0, revoke=0, reasons={Reason.PAUSED: share.held} if share.held else {})

@@ -36,6 +36,8 @@ from scaler.decide.world import (
 )
 
 _EMPTY = ServiceMemory()
+_AT_ONCE = 0.001
+"""Seconds until the next decision where this one has made more possible."""
 _name = lru_cache(maxsize=1 << 17)(str)
 
 
@@ -81,7 +83,8 @@ class _Pass:
             if not self._is_weighed(demand) and not self._follows_from_demand(demand):
                 decide_alone(self.draft(demand), world.now, world.policy)
         for draft in self.drafts.values():
-            turn.settle(draft, self.moment)
+            if self._is_weighed(draft.demand):
+                turn.settle(draft, self.moment)
         return Decision(
             tuple([self._plan(demand) for demand in self.demands]), self._memory(), self._recheck_at(), tally
         )
@@ -209,6 +212,8 @@ class _Pass:
         """The earliest moment after now at which time alone may change the decision; 0.0 = never."""
         moments = [demand.until for demand in self.demands if demand.until]
         for draft in self.drafts.values():
+            if draft.again:
+                moments.append(self.world.now + _AT_ONCE)
             moments += turn.moments(draft, self.moment)
         waits = any(draft.demand.lacks_minimum for draft in self.drafts.values())
         if waits and self.cache.ground is not None:

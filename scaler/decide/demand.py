@@ -20,6 +20,7 @@ from scaler.decide.members import (
     is_incomplete,
     is_made,
     look_at,
+    why_not_admissible,
 )
 from scaler.decide.nodes import PodRequests
 from scaler.decide.state import NEVER_SEEN, makes_until
@@ -109,7 +110,7 @@ def look(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> D
     members = tuple(look_at(i, remembered.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances)
     groups, target = _groups(service, members)
     weighs = target is not None and not service.options.paused
-    completes, half_made, loose = _completed(groups, now, policy, moves=weighs)
+    completes, half_made, loose = _completed(groups, moves=weighs)
     candidates = {name: _candidates(group, now, policy) for name, group in groups.items()} if weighs else {}
     smallest = service.rule.smallest.counts if service.rule and target else _NOTHING
     serves = all(groups[name].running >= number for name, number in smallest.items())
@@ -201,23 +202,26 @@ def _groups(service: Service, members: tuple[Member, ...]) -> tuple[dict[str, Gr
     return groups, target
 
 
-def _completed(
-    groups: dict[str, Group], now: float, policy: Policy, *, moves: bool
-) -> tuple[frozenset[str], frozenset[str], tuple[Member, ...]]:
-    """Instances that have live pods are healed before anything new starts. One without a slot needs a free place."""
+def _completed(groups: dict[str, Group], *, moves: bool) -> tuple[frozenset[str], frozenset[str], tuple[Member, ...]]:
+    """Instances that have live pods are healed before anything new starts. One without a slot needs a free place, and
+    no other candidate for it once its turn has ended."""
     completes, half_made, loose = set(), set(), []
     for group in groups.values():
-        for member in in_order(m for m in group.released if moves and is_incomplete(m, now, policy)):
+        for member in in_order(m for m in group.released if moves and is_incomplete(m)):
             if member.has_slot and group.places.keeps(member):
                 completes.add(member.uid)
-            elif not member.has_slot and group.places.has_place_for(member):
+            elif not member.has_slot and group.places.has_place_for(member) and not _gives_way(member, group):
                 group.places.seat(member)
                 completes.add(member.uid)
                 loose.append(member)
             elif member.in_hands:
                 half_made.add(member.uid)
-        loose += [member for member in group.released if member.in_part]
+        loose += [member for member in group.released if member.in_part or member.awaits_owner]
     return frozenset(completes), frozenset(half_made), tuple(loose)
+
+
+def _gives_way(member: Member, group: Group) -> bool:
+    return member.memory.turn_over and any(why_not_admissible(other, 0.0) is None for other in group.held)
 
 
 def _candidates(group: Group, now: float, policy: Policy) -> tuple[Member, ...]:

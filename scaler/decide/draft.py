@@ -28,6 +28,7 @@ class Draft:
         "_changed",
         "_places",
         "admitted",
+        "again",
         "chosen",
         "demand",
         "evicted",
@@ -58,6 +59,8 @@ class Draft:
         """Its minimum is reserved on free room."""
         self.short = False
         """Something beyond its minimum is missing that its own running surplus would make room for."""
+        self.again = False
+        """What was decided makes more possible at once."""
         self.shares = True
         """Another service could use a node that it could use."""
 

@@ -145,14 +145,12 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
         "The scheduler bound nothing of the smallest ratio in time{colon}; tried again."
     ),
     Reason.WAITING_FOR_ROOM: _fixed("Room for the smallest ratio is reserved and not free yet{colon}."),
-    Reason.PREEMPTED: _fixed(
-        "Evicted, so that the smallest ratio of {about} can start; it starts again when there is room."
-    ),
+    Reason.PREEMPTED: _fixed("Evicted, so that {about} can start what it misses; it starts again when there is room."),
     Reason.WAITING_FOR_CAPACITY: _fixed("Waits for free nodes{colon}."),
     Reason.REVOKED: _revoked,
     Reason.NAME_TAKEN: _fixed("{about} already exists and belongs to another owner; it has to go first."),
     Reason.CREATE_REFUSED: _fixed("Its creation was refused: {about}; tried again on change and with pauses."),
-    Reason.JOB_INVALID: _fixed("No pods can be made of the job: {about}. Edit it, nothing needs to be deleted."),
+    Reason.JOB_INVALID: _fixed("No pods can be made of the job: {about}. Mend the job."),
     Reason.PAUSED: _fixed('Rule {rule} says mind-cluster/paused: "true"; remove the annotation to go on.'),
     Reason.TERMINATING: _fixed("Its pods are going away{colon}; it can start again when they are gone."),
     Reason.WAITING_FOR_SCHEDULER: _waiting_for_scheduler,
@@ -162,7 +160,7 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.FINISHED: _fixed("Its job has finished for good{colon}; delete and apply the job to start it again."),
     Reason.SURPLUS_RUNNING: _surplus,
     Reason.REVOKE_WOULD_COST_RESTARTS: _fixed(
-        "Should give its place back to what is missing, but each taking back costs its job a restart{colon}; it keeps "
+        "Should give its place back to what is missing, but each revocation costs its job a restart{colon}; it keeps "
         "its place, raise the limit of the job or delete it."
     ),
     Reason.NOT_SERVED: _fixed("Not an inference server of a service: it is left alone."),

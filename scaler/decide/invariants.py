@@ -39,7 +39,7 @@ def violations(world: World, decision: Decision) -> tuple[str, ...]:
     names = {str(service.key): service for service in world.services}
     for service, plan in zip(world.services, decision.plans, strict=True):
         if any(isinstance(action, Evict) for action in plan.actions):
-            found += _evictions(service, plan, names)
+            found += _evictions(service, plan, names, world.policy)
     return tuple(found)
 
 
@@ -54,7 +54,7 @@ def _of_service(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
     yield from _slots(service, plan)
 
 
-def _evictions(service: Service, plan: Plan, names: dict[str, Service]) -> Iterator[str]:
+def _evictions(service: Service, plan: Plan, names: dict[str, Service], policy: Policy) -> Iterator[str]:
     """S3, S11: only what is bound, beyond the minimum of its group, and for a service that does not run its own."""
     instances = {instance.uid: instance for instance in service.instances}
     smallest = service.rule.smallest if service.rule else None
@@ -69,7 +69,8 @@ def _evictions(service: Service, plan: Plan, names: dict[str, Service]) -> Itera
         evicted[instance.group] += instance.running == instance.expected and not (instance.crashing or instance.faulty)
         if action.beneficiary not in names:
             yield f"S11: {instance.name} is evicted for {action.beneficiary}, which does not exist"
-        if not service.options.preemptable and action.beneficiary != str(service.key):
+        protected = policy.honour_preemptable and not service.options.preemptable
+        if protected and action.beneficiary != str(service.key):
             yield f"S11: {instance.name} is evicted for {action.beneficiary} though its rule protects it"
     for group, number in evicted.items():
         least = smallest.of(group or "") if smallest else 0

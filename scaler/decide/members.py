@@ -14,7 +14,6 @@ from scaler.decide.nodes import PodRequests
 from scaler.decide.state import (
     counts_as_running,
     is_in_flight,
-    is_of_no_use,
     observe_bound,
     observe_restarts,
     observe_state,
@@ -64,6 +63,12 @@ class Member(msgspec.Struct, frozen=True, eq=False):
         """Some pods of it are bound, and others are with the scheduler or will be at once."""
         i = self.instance
         return self.has_slot and 0 < i.bound < i.expected and not i.more_to_come
+
+    @property
+    def awaits_owner(self) -> bool:
+        """Its owner makes the rest of its pods once the first ones are ready."""
+        i = self.instance
+        return self.has_slot and 0 < i.bound < i.expected and i.more_to_come
 
     @property
     def unbound(self) -> PodRequests:
@@ -151,13 +156,13 @@ def is_made(member: Member) -> bool:
     return i.made_by_us or i.gated > 0 or member.in_hands
 
 
-def is_incomplete(member: Member, now: float, policy: Policy) -> bool:
+def is_incomplete(member: Member) -> bool:
     """Has live pods, and something to create or release. One whose old pod is still terminating has to wait for it, one
     whose job was spoilt meanwhile until that is mended. What others make can be released, never made."""
     i = member.instance
     has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
     lacks = i.gated > 0 or i.misplaced or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
-    return has_pods and lacks and not i.faults and not is_of_no_use(i, member.memory, now, policy)
+    return has_pods and lacks and not i.faults
 
 
 def may_be_revoked(instance: Instance, policy: Policy) -> bool:

@@ -21,6 +21,7 @@ from scaler.decide.preemption import Victim
 from scaler.decide.shortage import Shortage, in_words
 from scaler.decide.turn import Moment
 from scaler.decide.world import Preempt, Reason, State, Turns
+from scaler.rules.rule import Trade
 
 MOST_SETS = 16
 """So many sets of candidates are tried for one source of room."""
@@ -166,7 +167,8 @@ class Minimums:
         yield Room.TO_COME, []
 
     def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:
-        useless = preemption.surplus(draft, self._ground.by_name, running=False)
+        trades = draft.demand.service.options.trade is not Trade.OFF
+        useless = preemption.surplus(draft, self._ground.by_name, running=False) if trades else []
         if useless:
             yield Room.FREED, useless
         yield Room.TO_COME, []
@@ -312,6 +314,7 @@ class Minimums:
         if turn.has_to_end(draft.memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
             turn.end(draft, self.moment)
             turn.had_turn(draft, unbound)
+            draft.again = True
             for member in draft.demand.members:
                 if not member.in_part:
                     draft.remember_of(member.uid, turn_over=False)
@@ -389,7 +392,6 @@ class Minimums:
                 self._probing = True
                 draft.remember(probe_since=now)
                 return self._try(draft, chosen)
-            draft.remember(held_since=now)
         return self._give_up(draft, why)
 
     def _try(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:

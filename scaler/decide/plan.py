@@ -26,19 +26,19 @@ def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
         complete=target.complete if target else not service.key.rule,
         groups=groups,
         verdicts=verdicts(draft, now, policy),
-        actions=() if service.assumed else tuple(_actions(draft, now, policy)),
+        actions=() if service.assumed else tuple(_actions(draft)),
         notes=notes(service, demand.groups, target.unreachable if target else 0),
         serves=demand.serves and target is not None,
     )
 
 
-def _actions(draft: Draft, now: float, policy: Policy) -> Iterator[Action]:
+def _actions(draft: Draft) -> Iterator[Action]:
     demand = draft.demand
     moved = draft.revoked.keys() | draft.evicted.keys()
     if demand.target is not None:
         yield from (Complete(member.uid) for member in demand.members if member.uid in demand.completes - moved)
     elif not demand.service.key.rule:
-        yield from _completed_without_rule(draft, now, policy)
+        yield from _completed_without_rule(draft)
     yield from map(Admit, draft.admitted)
     yield from map(Revoke, draft.revoked)
     yield from _tidied(draft)
@@ -46,11 +46,11 @@ def _actions(draft: Draft, now: float, policy: Policy) -> Iterator[Action]:
     yield from (member.step for member in demand.members if member.step is not None)
 
 
-def _completed_without_rule(draft: Draft, now: float, policy: Policy) -> Iterator[Action]:
+def _completed_without_rule(draft: Draft) -> Iterator[Action]:
     for member in draft.demand.members:
         instance = member.instance
         ours = instance.made_by_us and not instance.label_problem and member.step is None
-        if ours and member.state is not State.HELD and is_incomplete(member, now, policy):
+        if ours and member.state is not State.HELD and is_incomplete(member):
             yield Complete(member.uid)
 
 

@@ -89,10 +89,9 @@ def observe_restarts(instance: Instance, memory: InstanceMemory, now: float) -> 
 
 
 def observe_bound(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
-    """Since when all its pods have been bound, or as many as its owner makes before the first are ready, and not all
-    run."""
+    """Since when all its pods have been bound and not all run, or its owner has waited for the first ones."""
     i = instance
-    waits = i.bound > 0 and i.bound == i.pods > i.running and (i.pods == i.expected or i.more_to_come)
+    waits = i.bound > 0 and (i.more_to_come or i.bound == i.pods == i.expected > i.running)
     since = (memory.bound_since or now) if waits else 0.0
     return memory if since == memory.bound_since else msgspec.structs.replace(memory, bound_since=since)
 

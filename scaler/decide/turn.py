@@ -216,8 +216,6 @@ def _settle_instance(draft: Draft, uid: str, moment: Moment, *, in_hands: bool, 
         draft.remember_of(uid, turn_since=0.0)
     elif with_scheduler and not of_minimum and not memory.turn_since and not memory.turn_over:
         draft.remember_of(uid, turn_since=moment.now)
-    elif in_part and not of_minimum and is_over(memory, moment):
-        draft.remember_of(uid, turn_over=True, turn_since=0.0)
 
 
 def _forget_what_nothing_hangs_on(draft: Draft) -> None:

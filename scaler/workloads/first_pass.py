@@ -60,7 +60,7 @@ def _action(action: Action, job: Job, found: Found) -> Remark:
         case Revoke():
             return Remark(Weight.DOES, _taking_back(found))
         case Evict():
-            return Remark(Weight.DOES, "is evicted, so that a missing instance of another group can have its nodes")
+            return Remark(Weight.BLOCKS, f"is evicted, so that {action.beneficiary} can start what it misses")
         case _:
             return _life_action(action, found)
 
@@ -76,7 +76,7 @@ def _lacking(job: Job, found: Found) -> Iterator[str]:
 def _taking_back(found: Found) -> str:
     unbound = sorted(name for name, pod in found.pods.items() if not _node(pod))
     if unbound:
-        return f"its pods, none of which has a node yet, are taken back: {', '.join(unbound)}"
+        return f"its pods, none of which has a node yet, are revoked: {', '.join(unbound)}"
     return "waits without a PodGroup: the one that it has is deleted, so that no room is kept for it"
 
 

@@ -129,7 +129,9 @@ def _ended(age: float, change: Any, all_of_them: list[float]) -> float:
     after = change(age) if age < LONG_AGO else age
     if after < LONG_AGO:
         return float(after)
-    return float(LONG_AGO + QUANTUM * sum(other < age for other in all_of_them if other >= LONG_AGO or change(other) >= LONG_AGO))
+    return float(
+        LONG_AGO + QUANTUM * sum(other < age for other in all_of_them if other >= LONG_AGO or change(other) >= LONG_AGO)
+    )
 
 
 def _changed(one: Any, change: Any) -> Any:

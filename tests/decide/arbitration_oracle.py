@@ -300,16 +300,22 @@ class _Judge:
 
     def scale_ups_in_hands(self, teams: list[int]) -> None:
         beyond = self.beyond_largest(teams)
+        hands = [n for n in self.chosen if self.state[n] == "hands"] + [
+            n for n, each in enumerate(self.state) if each == "part"
+        ]
         for team in self.in_order(teams):
             for n in self.of.of(team):
                 if self.state[n] != "hands" or n in self.chosen or n in self.revoke:
                     continue
                 needs = self.needs(n, self.free)
-                fits = self.fit(needs) and not self.can_spoil([(nodes, n) for nodes, _ in needs], [])
+                fits = self.fit(needs) and not self.can_spoil(
+                    [need for one in [*hands, n] for need in self.needs(one, self.free)]
+                )
                 if n in beyond:
                     self.revoke.append(n)
                 elif fits:
                     self.reserved += needs
+                    hands.append(n)
                 elif not (self.alone(team) and not self.misses(team) and not self.another_fits(team, n)):
                     self.revoke.append(n)
 
@@ -354,7 +360,7 @@ class _Judge:
         needs = self.needs(job, self.free)
         if self.fit(needs + self.ghosts()):
             movers = [need for n in [*hands, job] for need in self.needs(n, self.free)]
-            if not self.can_spoil(movers, needs):
+            if not self.can_spoil(movers):
                 self.reserved += needs
                 return True
             return False
@@ -363,29 +369,26 @@ class _Judge:
     # 3b.6: release
 
     def release(self, hands: list[int]) -> None:
-        queue = []
-        for team, choice in self.granted:
-            new = [n for n in choice if self.state[n] == "held"]
-            needs = [need for n in new for need in self.needs(n, self.free)]
-            beside = [need for n in hands if n not in self.loose for need in self.needs(n, self.free)]
-            beside += [need for _, _, n in queue for need in self.needs(n, self.free)]
-            pods = [(1, nodes) for nodes, _ in [*needs, *beside, *self.ghosts()]]
-            if not self.revoke or packs(dict.fromkeys(self.free, 1), pods):
-                queue += [(len(self.of.jobs[n].nodes & self.free), team, n) for n in new]
+        """Beside everything still in hands, what is revoked now included: first the most restricted."""
+        if self.revoke and not packs(
+            dict.fromkeys(range(len(self.of.nodes)), 1), [(1, nodes) for nodes, _ in [*self.reserved, *self.ghosts()]]
+        ):
+            return
+        held = (n for _, choice in self.granted for n in choice if self.state[n] == "held")
         first = not hands
-        for _, _, n in sorted(queue, key=lambda each: (each[0], each[2])):
+        for n in sorted(held, key=lambda n: (len(self.of.jobs[n].nodes & self.free), n)):
             movers = [need for one in [*hands, n] for need in self.needs(one, self.free)]
-            if first or not self.can_spoil(movers, []):
+            if first or not self.can_spoil(movers):
                 self.admit.append(n)
                 hands.append(n)
             first = False
 
-    def can_spoil(self, movers: Needs, more: Needs) -> bool:
+    def can_spoil(self, movers: Needs) -> bool:
         """Whether the scheduler can put some of these so that what is reserved for the others fits no more."""
         return _can_spoil(
             frozenset(self.free),
             tuple((nodes & self.free, job) for nodes, job in movers),
-            (*self.reserved, *more),
+            tuple(self.reserved),
             self.free,
         )
 
