@@ -1,1 +1,1 @@
-"""The decision, pure: a Snapshot in, a Plan out. No asyncio, no client, no clock, no logging."""
+"""The decision, pure: a World in, a Decision out. No asyncio, no client, no clock, no logging."""

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Sequence
 from scaler.decide import preemption, turn
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.members import Member, age, is_made
-from scaler.decide.minimum import Minimum, Minimums
+from scaler.decide.minimum import Minimums
 from scaler.decide.neighbours import Neighbours
 from scaler.decide.nodes import PodRequests
 from scaler.decide.placement import Placement, Reservation, Room
 from scaler.decide.shortage import Shortage, in_words
+from scaler.decide.sources import Minimum
 from scaler.decide.turn import Moment
 from scaler.decide.world import Policy, Reason, State
 

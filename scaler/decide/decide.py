@@ -22,6 +22,7 @@ from scaler.decide.nodes import Amounts, Node, NodeClass, Nodes, PodRequests
 from scaler.decide.placement import Placement, PlacementCache, emptied
 from scaler.decide.plan import plan_of
 from scaler.decide.shortage import Shortage
+from scaler.decide.sources import Sources
 from scaler.decide.turn import Moment
 from scaler.decide.unweighed import decide_alone
 from scaler.decide.world import (
@@ -130,13 +131,16 @@ class _Pass:
             back_at = ground.back_at(neighbours.classes(draft)) if _waits_for_time(draft) else 0.0
             turn.observe(draft, self.moment, back_at)
             draft.shares = not neighbours.is_alone(draft)
-        minimums = Minimums(
+        sources = Sources(
             placement,
             neighbours,
             self.moment,
             everybody=_Everybody(self, weighed),
             ground=ground,
             room_to_come=evicted or bool(ground.unusual),
+        )
+        minimums = Minimums(
+            sources,
             too_large=lambda pods: self.cache.sizes.too_large(pods, nodes),
             probing=any(turn.is_probing(draft.memory, self.moment) for draft in active),
         )

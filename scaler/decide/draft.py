@@ -33,7 +33,6 @@ class Draft:
         "demand",
         "evicted",
         "memory",
-        "reserved",
         "revoked",
         "shares",
         "short",
@@ -55,8 +54,6 @@ class Draft:
         """Uid -> the service that needs the room."""
         self.chosen: set[str] = set()
         """Uids of the instances of its minimum, where one is reserved, tried or alone."""
-        self.reserved = False
-        """Its minimum is reserved on free room."""
         self.short = False
         """Something beyond its minimum is missing that its own running surplus would make room for."""
         self.again = False

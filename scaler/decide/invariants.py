@@ -181,6 +181,8 @@ def _slots(service: Service, plan: Plan) -> Iterator[str]:
     same breath."""
     states = {verdict.uid: verdict.state for verdict in plan.verdicts}
     states |= {action.uid: State.ADMITTED for action in plan.actions if isinstance(action, Admit)}
+    before = (one for one in service.instances if states.get(one.uid) in (State.HELD, State.TERMINATING))
+    states |= {one.uid: State.RUNNING if one.bound else State.ADMITTED for one in before if one.pods > one.gated}
     groups = {instance.uid: instance.group for instance in service.instances}
     admitted = Counter(groups.get(action.uid) for action in plan.actions if isinstance(action, Admit))
     for name, group in plan.groups.items() if service.key.rule else ():

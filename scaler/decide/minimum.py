@@ -1,93 +1,38 @@
-"""Minimums reserve room, whole or not at all: sections 3b.1, 3b.3, 3b.4, 3b.8 and 3b.9 of the contract.
+"""Minimums reserve room, whole or not at all: sections 3b.3 to 3b.5, 3b.8 and 3b.9 of the contract.
 
-candidates -> the first set that fits -> on the first source of room that suffices -> reserved, or why not
+where it finds room -> reserved, evictions ordered; at the end of its turn other candidates or backoff; or why not
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, islice, product
-from typing import Protocol
 
 import msgspec
 
 from scaler.decide import preemption, turn
 from scaler.decide.draft import Draft, Why, requests_of
-from scaler.decide.members import Member, is_made, is_to_come
-from scaler.decide.neighbours import Neighbours
-from scaler.decide.nodes import Node, PodRequest, PodRequests, joined
-from scaler.decide.placement import Placement, Reservation, Room
+from scaler.decide.members import Member, is_made
+from scaler.decide.nodes import PodRequests, joined
+from scaler.decide.placement import Reservation, Room
 from scaler.decide.preemption import Victim
 from scaler.decide.shortage import Shortage, in_words
-from scaler.decide.turn import Moment
-from scaler.decide.world import Preempt, Reason, State, Turns
-from scaler.rules.rule import Trade
-
-MOST_SETS = 16
-"""So many sets of candidates are tried for one source of room."""
-
-
-class Ground(Protocol):
-    """What is known of the nodes beside the room on them."""
-
-    @property
-    def by_name(self) -> Mapping[str, Node]: ...
-
-
-class Everybody(Protocol):
-    """Drafts of all services that are weighed against each other, made when first asked for."""
-
-    lowest: int
-    """The lowest priority among them."""
-
-    def __call__(self) -> Sequence[Draft]: ...
-
+from scaler.decide.sources import MOST_SETS, Minimum, Sources, seats_of
+from scaler.decide.world import Reason, State
 
 Waits = Callable[[Draft, Iterable[Member]], tuple[bool, bool]]
-
-
-class Minimum(msgspec.Struct, eq=False):
-    """The instances that were chosen for the minimum of a service, on room that is reserved for all of them."""
-
-    members: list[Member]
-    """Those that are bound in part, then the candidates."""
-    room: Room
-    reservation: Reservation
-    victims: list[Victim] = []
-    swaps: bool = False
-    """An instance is revoked so that another one of its group can take its place."""
-
-    @property
-    def unmade(self) -> bool:
-        """Pods of some of it do not exist yet."""
-        return any(not is_made(member) for member in self.members if member.state is State.HELD)
+"""Whether a minimum of the same or a higher priority waits for the end of a turn; whether anybody does."""
 
 
 class Minimums:
     """Where the minimums of one decision find room. `everybody`: drafts of all services, made when first asked for."""
 
-    def __init__(  # noqa: PLR0913 - wiring, done once in decide.py
-        self,
-        placement: Placement,
-        neighbours: Neighbours,
-        moment: Moment,
-        *,
-        everybody: Everybody,
-        ground: Ground,
-        room_to_come: bool,
-        too_large: Callable[[PodRequests], Shortage | None],
-        probing: bool,
-    ) -> None:
-        self.placement = placement
-        self.neighbours = neighbours
-        self.moment = moment
-        self._everybody = everybody
-        self._ground = ground
-        self._room_to_come = room_to_come
+    def __init__(self, sources: Sources, *, too_large: Callable[[PodRequests], Shortage | None], probing: bool) -> None:
+        self.sources = sources
+        self.placement = sources.placement
+        self.moment = sources.moment
         self._too_large = too_large
         self._probing = probing
-        self._unfit: dict[object, Shortage] = {}
-        """What no source of room suffices for stays so until something is cancelled or granted."""
         self._known_sizes: dict[object, Shortage | None] = {}
 
     def reserve(self, draft: Draft, waits: Waits) -> Minimum | None:
@@ -98,7 +43,7 @@ class Minimums:
         if lacking:
             draft.remember(held_since=0.0, probe_since=0.0)
             return self._alone_or_give_up(draft, (Reason.MINIMUM_INCOMPLETE, tuple(lacking)))
-        found = self._find(draft)
+        found = self.sources.find(draft)
         if isinstance(found, Shortage):
             never = self.too_large(draft)
             if never is not None:
@@ -116,144 +61,10 @@ class Minimums:
         self._take(draft, found)
         return found
 
-    # Which instances, on which source of room
-
-    def _find(self, draft: Draft) -> Minimum | Shortage:
-        """On the first source that suffices; the shortage is that of free room."""
-        fixed = list(draft.demand.fixed)
-        same = None if draft.memory.victims else draft.demand.same
-        if same is not None and same in self._unfit:
-            return self._unfit[same]
-        found = self._on_free_room(draft, fixed)
-        if isinstance(found, Shortage):
-            found = self._on_other_room(draft, fixed) or found
-        if isinstance(found, Shortage) and same is not None:
-            self._unfit[same] = found
-        return found
-
-    def _on_other_room(self, draft: Draft, fixed: list[Member]) -> Minimum | None:
-        under_way = [uid for uid in draft.memory.victims if self._is_under_way(uid)]
-        if tuple(under_way) != draft.memory.victims:
-            draft.remember(victims=tuple(under_way))
-        sources = self._to_come_only() if under_way else self._sources(draft)
-        for room, victims in sources:
-            if not victims and not self._room_to_come:
-                continue
-            found = self._on(draft, fixed, room, victims)
-            if found is not None:
-                return found
-        return self._on(draft, fixed, Room.AWAY, []) if self._room_to_come else None
-
-    def _on_free_room(self, draft: Draft, fixed: list[Member]) -> Minimum | Shortage:
-        shortage: Shortage | None = None
-        for chosen in self._sets(draft, Room.FREE):
-            members = fixed + chosen
-            found = self.placement.reserve(requests_of(members))
-            if isinstance(found, Reservation):
-                return Minimum(members, Room.FREE, found)
-            shortage = shortage or found
-        return shortage or self._shortage_of_first(draft)
-
-    def _shortage_of_first(self, draft: Draft) -> Shortage:
-        """No set of candidates was worth a try: why the first ones do not fit."""
-        first = [m for name, number in draft.demand.minimum.items() for m in draft.demand.candidates[name][:number]]
-        found = self.placement.fits(requests_of([*draft.demand.fixed, *first]), Room.FREE)
-        for member in first:
-            found = found or self.placement.fits(member.instance.needs)
-        return found or Shortage(requests_of(first)[0][0], len(first), 0, "pods")
-
-    @staticmethod
-    def _to_come_only() -> Iterator[tuple[Room, list[Victim]]]:
-        yield Room.TO_COME, []
-
-    def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:
-        trades = draft.demand.service.options.trade is not Trade.OFF
-        useless = preemption.surplus(draft, self._ground.by_name, running=False) if trades else []
-        if useless:
-            yield Room.FREED, useless
-        yield Room.TO_COME, []
-        if useless:
-            yield Room.TO_COME, useless
-        own = useless + (
-            preemption.surplus(draft, self._ground.by_name, running=True) if preemption.may_trade(draft) else []
-        )
-        if len(own) > len(useless):
-            yield Room.TO_COME, own
-        others = self._victims_of_others(draft)
-        if others:
-            yield Room.TO_COME, own + others
-
-    def _victims_of_others(self, draft: Draft) -> list[Victim]:
-        policy = self.moment.policy
-        lowest, own = self._everybody.lowest, draft.demand.priority
-        if policy.preempt is Preempt.NEVER or lowest > own:
-            return []
-        if lowest == own and policy.preempt is Preempt.HIGHER_PRIORITY:
-            return []
-        return preemption.of_others(
-            draft, self._everybody(), lambda other: self.neighbours.share(draft, other), self._ground.by_name, policy
-        )
-
-    def _on(self, draft: Draft, fixed: list[Member], room: Room, victims: list[Victim]) -> Minimum | None:
-        for chosen in self._sets(draft, room, freed=bool(victims)):
-            members = fixed + chosen
-            if victims and any(draft.of(member.uid).turns is not Turns.NONE for member in members):
-                continue
-            pods = requests_of(members)
-            if not self._suffices(pods, room, victims):
-                continue
-            few = preemption.fewest(victims, lambda some, pods=pods: self._suffices(pods, room, some))  # type: ignore[misc]
-            self.placement.grant(_seats(few))
-            self._unfit.clear()
-            found = self.placement.reserve(pods, room)
-            if isinstance(found, Reservation):
-                return Minimum(members, room, found, few)
-            self.placement.withdraw(_seats(few))
-        return None
-
-    def _suffices(self, pods: PodRequests, room: Room, victims: Collection[Victim]) -> bool:
-        self.placement.grant(_seats(victims))
-        fits = self.placement.fits(pods, room) is None
-        self.placement.withdraw(_seats(victims))
-        return fits
-
-    def _sets(self, draft: Draft, room: Room, *, freed: bool = False) -> Iterator[list[Member]]:
-        """Sets of candidates in their order, each kind of set once; none with one that fits nowhere by itself, so that
-        the next one goes. With `freed` more room may be there than it seems."""
-        by_group: list[list[tuple[Member, ...]]] = []
-        for name, number in draft.demand.minimum.items():
-            candidates = [m for m in draft.demand.candidates[name] if number and self._might_fit(m, room, freed=freed)]
-            if all(_alike(draft, candidates[0], other) for other in candidates[1:]):
-                by_group.append([tuple(candidates[:number])] if len(candidates) >= number else [])
-            else:
-                by_group.append(list(islice(combinations(candidates, number), MOST_SETS)))
-        for chosen in islice(product(*by_group), MOST_SETS):
-            yield [member for part in chosen for member in part]
-
-    def _might_fit(self, member: Member, room: Room, *, freed: bool) -> bool:
-        if member.state is State.TERMINATING and room < Room.TO_COME:
-            return False
-        return freed or self.placement.fits(member.unbound, room) is None
-
-    def _is_under_way(self, uid: str) -> bool:
-        """It was evicted, is not gone, and its room is to come."""
-        victim = self._find_victim(uid)
-        if victim is None:
-            return False
-        if victim.draft.demand.service.assumed:
-            return True
-        member = victim.member
-        return member.state is State.TERMINATING and is_to_come(member, self.moment.now, self.moment.policy)
-
-    def _find_victim(self, uid: str) -> Victim | None:
-        found = (Victim(draft, m) for draft in self._everybody() for m in draft.demand.members if m.uid == uid)
-        return next(found, None)
-
     # What comes of it
 
     def _take(self, draft: Draft, found: Minimum) -> None:
         draft.chosen = {member.uid for member in found.members}
-        draft.reserved = found.room is Room.FREE
         if found.room is not Room.FREE:
             draft.remember(turn_since=0.0)
             self._evict(draft, found)
@@ -272,7 +83,7 @@ class Minimums:
             draft.remember(short_since=since)
             if now - since < policy.trade_after:
                 return
-        self._unfit.clear()
+        self.sources.unfit.clear()
         draft.remember(short_since=0.0, victims=tuple(victim.member.uid for victim in found.victims))
         for victim in found.victims:
             victim.draft.evicted[victim.member.uid] = draft.demand.name
@@ -304,7 +115,7 @@ class Minimums:
         for uid in unbound:
             draft.remember_of(uid, turn_over=True)
         self.placement.cancel(found.reservation)
-        self._unfit.clear()
+        self.sources.unfit.clear()
         other = self._other_candidates(draft, found)
         if other is not None:
             turn.had_turn(draft, unbound)
@@ -378,21 +189,24 @@ class Minimums:
         why = Reason.MINIMUM_DOES_NOT_FIT, (in_words(shortage),)
         if not draft.shares:
             return self._alone_or_give_up(draft, why)
-        memory, now, policy = draft.memory, self.moment.now, self.moment.policy
+        memory, now = draft.memory, self.moment.now
         chosen = [m for name, number in draft.demand.minimum.items() for m in draft.demand.candidates[name][:number]]
-        pods = requests_of([*draft.demand.fixed, *chosen])
         if turn.is_probing(memory, self.moment):
             return self._try(draft, chosen)
         if memory.probe_since:
             draft.remember(probe_since=0.0, probes=memory.probes + 1, held_since=now)
         elif not memory.held_since:
             draft.remember(held_since=now)
-        elif now - memory.held_since >= turn.patience(memory, policy) and not self._probing:
-            if self.placement.sums_suffice(pods):
-                self._probing = True
-                draft.remember(probe_since=now)
-                return self._try(draft, chosen)
+        elif self._may_be_probed(draft, requests_of([*draft.demand.fixed, *chosen])):
+            self._probing = True
+            draft.remember(probe_since=now)
+            return self._try(draft, chosen)
         return self._give_up(draft, why)
+
+    def _may_be_probed(self, draft: Draft, pods: PodRequests) -> bool:
+        waited = self.moment.now - draft.memory.held_since
+        patient = waited < turn.patience(draft.memory, self.moment.policy)
+        return not (patient or self._probing) and self.placement.sums_suffice(pods)
 
     def _try(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:
         """Release it without a reservation."""
@@ -446,13 +260,17 @@ class Minimums:
         """Annotation `trade: always`: own running surplus may be evicted for what is missing of the target."""
         if not (draft.demand.serves and preemption.may_trade(draft)) or draft.evicted:
             return
-        surplus = [v for v in preemption.surplus(draft, self._ground.by_name, running=True) if _is_beyond_target(v)]
-        surplus = preemption.surplus(draft, self._ground.by_name, running=False) + surplus
-        if not surplus or draft.of(member.uid).turns or not self._suffices(member.unbound, Room.TO_COME, surplus):
+        surplus = [v for v in self.sources.surplus(draft, running=True) if _is_beyond_target(v)]
+        surplus = self.sources.surplus(draft, running=False) + surplus
+        if (
+            not surplus
+            or draft.of(member.uid).turns
+            or not self.sources.suffices(member.unbound, Room.TO_COME, surplus)
+        ):
             return
         draft.short = True
-        few = preemption.fewest(surplus, lambda some: self._suffices(member.unbound, Room.TO_COME, some))
-        self.placement.grant(_seats(few))
+        few = preemption.fewest(surplus, lambda some: self.sources.suffices(member.unbound, Room.TO_COME, some))
+        self.placement.grant(seats_of(few))
         found = self.placement.reserve(member.unbound, Room.TO_COME)
         if isinstance(found, Reservation):
             self._evict(draft, Minimum([member], Room.TO_COME, found, few))
@@ -461,16 +279,6 @@ class Minimums:
 def _is_beyond_target(victim: Victim) -> bool:
     group = victim.draft.demand.groups[victim.member.instance.group or ""]
     return group.running > group.target
-
-
-def _alike(draft: Draft, one: Member, other: Member) -> bool:
-    """Whether it makes no difference to room which of the two is chosen."""
-    same = one.unbound == other.unbound and (one.state is State.TERMINATING) == (other.state is State.TERMINATING)
-    return same and bool(draft.of(one.uid).turns) == bool(draft.of(other.uid).turns)
-
-
-def _seats(victims: Iterable[Victim]) -> list[tuple[str, PodRequest]]:
-    return [seat for victim in victims for seat in victim.member.instance.seats]
 
 
 def _awaited_room(found: Minimum) -> tuple[str, ...]:

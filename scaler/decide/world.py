@@ -310,7 +310,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class RuleProblem(msgspec.Struct, frozen=True):
-    """What is wrong with the rule now. With a `Snapshot.rule` beside it, that is the last valid one, still in force."""
+    """What is wrong with the rule now. With a `Service.rule` beside it, that is the last valid one, still in force."""
 
     kind: Warning
     """RULE_MISSING or RULE_INVALID."""

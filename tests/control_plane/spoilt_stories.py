@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,12 @@ class Found:
     revoked: dict[str, list[str]]
     """By namespace: what the scaler revoked or evicted of it once all its jobs were there. While they come, the first
     service of all is alone, and then it is not."""
+
+
+async def keeps_room_for_a_turn_only(way: Way, plane: ControlPlane, folder: Path) -> Found:
+    """Its prefill instance runs and room is kept for the other one, which the others could use."""
+    fault = replace(NEVER_BOUND, reason="MinimumNotScheduled")
+    return await one_never_runs(way, fault, plane, folder, nodes=ROOM - 2, within=TURN + 10.0)
 
 
 async def one_never_runs(

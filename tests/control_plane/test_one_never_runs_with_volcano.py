@@ -12,7 +12,7 @@ import pytest
 from tests.control_plane.crowd_stage import CREATED_WITH_VOLCANO, GATED_WITH_VOLCANO
 from tests.control_plane.kinds_stage import kinds_definitions
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.spoilt_stories import FAULTS, NEVER_BOUND, ROOM, TURN, Fault, one_never_runs
+from tests.control_plane.spoilt_stories import FAULTS, Fault, keeps_room_for_a_turn_only, one_never_runs
 
 pytestmark = pytest.mark.plane_options(crds=kinds_definitions(), volcano=True)
 
@@ -25,7 +25,7 @@ async def test_the_others_are_served_as_if_it_were_not_there(fault: Fault, plane
 async def test_it_keeps_the_room_that_others_wait_for_no_longer_than_a_turn(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
-    await one_never_runs(CREATED_WITH_VOLCANO, NEVER_BOUND, plane, tmp_path, nodes=ROOM - 2, within=TURN + 10.0)
+    await keeps_room_for_a_turn_only(CREATED_WITH_VOLCANO, plane, tmp_path)
 
 
 @pytest.mark.kubernetes_from(36)

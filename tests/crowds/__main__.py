@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--story", choices=[*STORIES], action="append", help="only this one; may be repeated")
     parser.add_argument("--mode", choices=[*MODES], default="both", help="who makes the pods")
     parser.add_argument("--alone", action="store_true", help="without arbitration, to compare; nothing is judged")
-    parser.add_argument("--closely", action="store_true", help="check every arbitration from inside, too")
+    parser.add_argument("--closely", action="store_true", help="make every decision twice, too")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     args = parser.parse_args()
     first, _, last = args.seeds.partition("-")
@@ -55,8 +55,9 @@ def _summary(outcomes: Sequence[Outcome], what: str) -> str:
         f"    serving in the end: {', '.join(f'{number} ({times}x)' for number, times in sorted(serving.items()))}; "
         f"after at most {max(one.settled for one in outcomes):.0f} s; "
         f"at rest after at most {max(one.rested for one in outcomes):.0f} s\n"
-        f"    taken back: {sum(one.revocations for one in outcomes)}, at most {max(one.revocations for one in outcomes)} "
-        f"with one seed; at most {max(one.most_admissions for one in outcomes)} admissions of one instance; "
+        f"    revoked: {sum(one.revocations for one in outcomes)}, at most {max(one.revocations for one in outcomes)} "
+        f"with one seed; evicted: {sum(one.evictions for one in outcomes)}; a minimum held up beside free nodes for at "
+        f"most {max(one.held_up for one in outcomes):.0f} s; at most {max(one.most_admissions for one in outcomes)} admissions of one instance; "
         f"{sum(one.seconds for one in outcomes) / len(outcomes):.2f} s of CPU each"
     )
 

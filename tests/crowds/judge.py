@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from scaler.settings import Preempt
+from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Scenario
-from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.timeline import Moment, MomentKind, Timeline
 from tests.crowds.services import serving
-from tests.crowds.sight import Sight
-from tests.crowds.stage import watched, watched_closely
+from tests.crowds.sight import Sight, fit
+from tests.crowds.stage import watched
 from tests.crowds.stories import AT_WORK, STORIES, Tale, Teller
 from tests.crowds.weather import dice, weather
 from tests.crowds.witness import Witness
@@ -22,6 +25,8 @@ from tests.simulation.worlds import failures
 
 QUIET = 300.0
 """Seconds at the end in which nothing may happen any more."""
+SORTED_OUT = 60.0
+"""Seconds after the last event within which what it changed is sorted out."""
 AFTERWARDS = 1500.0
 """Seconds from the last event to the end: probes and pauses are over by then."""
 
@@ -37,6 +42,9 @@ class Outcome(msgspec.Struct):
     revocations: int
     most_admissions: int
     """Of one instance."""
+    evictions: int
+    held_up: float
+    """Seconds for which, at most, a minimum waited beside nodes that were free for it."""
     wrong: list[str]
     history: str
     """Differs where anything happened at another moment or in another order."""
@@ -47,24 +55,27 @@ class Outcome(msgspec.Struct):
 def play(
     story: str, seed: int, *, beside: bool = False, arbitration: bool = True, closely: bool = False
 ) -> Outcome:  # fmt: skip
-    """`closely`: every arbitration is checked from inside, too."""
+    """`closely`: every decision is made twice."""
     began = time.process_time()
-    look = watched_closely if closely else watched
     with tempfile.TemporaryDirectory() as folder:
         tale = STORIES[story](Teller(dice(story, seed), Path(folder), beside))
         sky = weather(seed)
         tale.events.sort(key=lambda event: float(event["at"]))
         what = Scenario.model_validate({
             "nodes": tale.nodes, "events": tale.events, "until": round(tale.last_event + AFTERWARDS),
-            "timing": sky.timing, "arbitration": arbitration, "ascend_operator": beside,
+            "timing": sky.timing, "arbitration": arbitration, "ascend_operator": beside, "settings": tale.settings,
+            "curse": tale.curses,
         })  # fmt: skip
-        timeline, witness = look(what, tale.services, seed=seed, given_up=tale.given_up, sky=sky)
+        timeline, witness = watched(
+            what, tale.services, seed=seed, given_up=tale.given_up, sky=sky, patience=tale.patience, closely=closely
+        )  # fmt: skip
     wrong = [*failures(timeline), *witness.wrong, *_unkept(tale, timeline, witness)]
     return Outcome(
         story, seed, len(serving(timeline)),
         settled=max(0.0, timeline.serving()[-1][0] - tale.last_event),
         rested=max(0.0, max(moment.at for moment in timeline.moments) - tale.last_event),
-        revocations=witness.revocations, most_admissions=max(witness.admitted.values(), default=0), wrong=wrong,
+        revocations=witness.revocations, most_admissions=max(witness.admitted.values(), default=0),
+        evictions=sum(map(len, witness.evictions.values())), held_up=witness.held_up, wrong=wrong,
         history=_digest(timeline), seconds=time.process_time() - began,
     )  # fmt: skip
 
@@ -83,21 +94,57 @@ def _unkept(tale: Tale, timeline: Timeline, witness: Witness) -> Iterator[str]:
     if tale.before is not None and early != tale.before:
         yield f"{early} serve before anything befalls them, not {tale.before}"
     yield from (f"{key} does not run its largest ratio" for key in tale.whole if not timeline.last(key).complete)
+    yield from (f"L5: {key} does not serve" for key in tale.serves if not timeline.last(key).serves)
     if tale.rests:
-        last = max(moment.at for moment in timeline.moments)
+        last = max(moment.at for moment in timeline.moments if not _is_epilogue(moment))
         if last > timeline.end - QUIET:
             yield f"L4: it does not come to rest, {last:.1f} s"
         yield from _left_over(witness.sight, tale)
+        yield from _could_preempt(witness.sight, tale)
+    yield from _endless(witness, tale)
     for service, samples in timeline.samples.items():
         end = samples[-1]
         if end.instances and {view.name for view in end.instances} != set(end.reasons):
             yield f"L2: {service} has instances without a reason"
 
 
+def _is_epilogue(moment: Moment) -> bool:
+    """Said of the story itself, at its end."""
+    return moment.kind is MomentKind.WARNING and moment.text.startswith("the curse of")
+
+
+def _endless(witness: Witness, tale: Tale) -> Iterator[str]:
+    """L4: evictions end, and what can be bound is admitted once, outside events aside."""
+    over = START + tale.last_event + SORTED_OUT
+    for key, times in witness.evictions.items():
+        late = [at - START for at in times if at > over + QUIET]
+        if late:
+            yield f"L4: evictions for {key} do not end: {late[:3]}"
+    cursed = {job.uid for key in tale.given_up for job in witness.sight.all_of(key)}
+    late_ones = Counter(uid for at, uid in witness.admissions_at if at > over and uid not in cursed)
+    for uid, times in late_ones.most_common(1):
+        if times > tale.admissions:
+            yield f"L4: {uid} is admitted {times} times after the last event"
+
+
+def _could_preempt(sight: Sight, tale: Tale) -> Iterator[str]:
+    """L1: nobody waits who may evict enough."""
+    policy = tale.settings.get("preempt", Preempt.HIGHER_PRIORITY.value)
+    for key in set(sight.waiting()) - tale.given_up:
+        own = sight.services[key]
+        room = sight.free()
+        for other in sight.services.values() if policy != Preempt.NEVER.value else ():
+            equal = policy == Preempt.EQUAL_OR_HIGHER.value and other.worth == own.worth
+            if other is not own and (other.worth < own.worth or equal) and other.annotations.get("preemptable") is None:
+                room += [other.kind] * sight.beyond_minimum(other.key)
+        if fit(sight.missing(key), room):
+            yield f"L1: {key} waits though it may evict: {sight.missing(key)} on {room}"
+
+
 def _left_over(sight: Sight, tale: Tale) -> Iterator[str]:
     """L1: nobody waits for what is free, and nothing is half in the scheduler's hands (S2)."""
     for key in set(sight.waiting()) - tale.given_up:
-        if sight.fits([sight.missing(key)]):
+        if sight.fits([sight.missing(key)]) and not sight.ends(key):
             yield f"L1: {key} waits though {sight.missing(key)} fits on {sight.free()}"
     for key in sight.services:
         yield from (f"S2: {job.uid} of {key} is half released" for job in sight.all_of(key) if not sight.is_whole(job))

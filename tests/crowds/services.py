@@ -16,11 +16,15 @@ from scaler.workloads.gates import BESIDE_LABEL, NAMESPACE_LABEL
 KIND = "accelerator-type"
 A, B = "module-910b-8", "module-a3-16"
 GROUPS = {"p": "group0", "d": "group1"}
-PRIORITIES = [
-    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": group}, "value": value}
-    for group, value in (("group0", 1), ("group1", 2))
-]
+USUAL = {"group0": 1, "group1": 2}
 """As MindIE's deployer has it: decode is scheduled before prefill, whose service it may be."""
+
+
+def _priority_class(name: str, value: int) -> Object:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+
+
+PRIORITIES = [_priority_class(name, value) for name, value in USUAL.items()]
 RULE = "rule"
 """The name of every rule, in a namespace of its own."""
 FOREIGN = "training"
@@ -41,6 +45,8 @@ class Service(msgspec.Struct, frozen=True):
     """Ascend Operator makes its pods, and admission holds them."""
     jobs: tuple[int, int] | None = None
     """How many exist; None = as many as the largest ratio has."""
+    priority: int = 0
+    """Of the PriorityClass that all of its jobs name; 0 = one for each group, as usual."""
 
     @property
     def key(self) -> str:
@@ -49,6 +55,14 @@ class Service(msgspec.Struct, frozen=True):
     @property
     def minimum(self) -> dict[str, int]:
         return dict(zip(GROUPS.values(), self.ladder[-1], strict=True))
+
+    @property
+    def worth(self) -> int:
+        """What its jobs' PriorityClasses make it worth."""
+        return self.priority or max(USUAL.values())
+
+    def priority_class(self, group: str) -> str:
+        return f"service-{self.priority}" if self.priority else group
 
     def manifests(self) -> list[Object]:
         prefills, decodes = self.jobs or self.ladder[0]
@@ -63,7 +77,8 @@ class Service(msgspec.Struct, frozen=True):
         names = [*(f"p{n}" for n in range(prefills)), *(f"d{n}" for n in range(decodes))]
         labels = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"} if self.beside else {}
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": labels}}
-        return [space, *PRIORITIES, rule, *(self._job(name) for name in names)]
+        own = [_priority_class(self.priority_class(""), self.priority)] if self.priority else []
+        return [space, *PRIORITIES, *own, rule, *(self._job(name) for name in names)]
 
     def _rule(self) -> str:
         def entry(group: str, count: int) -> dict[str, str]:
@@ -89,7 +104,7 @@ class Service(msgspec.Struct, frozen=True):
             "metadata": {"name": f"{self.name}-{name}", "namespace": self.name, "labels": labels},
             "spec": {
                 "schedulerName": self.scheduler, "replicaSpecs": replicas,
-                "runPolicy": {"schedulingPolicy": {"priorityClass": GROUPS[name[0]]}},
+                "runPolicy": {"schedulingPolicy": {"priorityClass": self.priority_class(GROUPS[name[0]])}},
             },
         }  # fmt: skip
 

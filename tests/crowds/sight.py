@@ -7,7 +7,7 @@ nothing with scaler.observe or scaler.decide. Must not: judge (tests.crowds.witn
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -104,18 +104,39 @@ class Sight:
     def _could_be_whole(self, key: str) -> bool:
         return all(len(self.of(key, group)) >= number for group, number in self.services[key].minimum.items())
 
-    def missing(self, key: str) -> list[str]:
+    def missing(self, key: str, *, without: Set[str] = frozenset()) -> list[str]:
         """Kind of node for each pod that the smallest ratio still needs; of each group the nearest instances."""
         service, count = self.services[key], 0
         for group, number in service.minimum.items():
-            count += sum(sorted(map(self.unbound, self.of(key, group)))[:number])
+            count += sum(sorted(self.unbound(job) for job in self.of(key, group) if job.uid not in without)[:number])
         return [service.kind] * count
+
+    def beyond_minimum(self, key: str) -> int:
+        """Nodes that its instances beyond its minimum hold."""
+        nodes = 0
+        for group, number in self.services[key].minimum.items():
+            running = [job for job in self.of(key, group) if self.is_running(job)]
+            nodes += sum(job.size for job in running[number:])
+        return nodes
 
     # Instances
 
     def released(self, key: str) -> set[str]:
         """Its instances that have pods which wait for the scheduler."""
         return {job.uid for job in self.all_of(key) if any(pod.waits for pod in self.pods_of(job))}
+
+    def in_part(self, key: str) -> list[str]:
+        """Kind of node for each pod that waits for the scheduler while another one of its instance is bound."""
+        halves = [job for job in self.all_of(key) if self.has_bound(job)]
+        return [self.services[key].kind for job in halves for pod in self.pods_of(job) if pod.waits]
+
+    def ends(self, key: str) -> bool:
+        """Some of its pods are terminating."""
+        return any(pod.terminating for job in self.all_of(key) for pod in self.pods_of(job))
+
+    def has_bound(self, job: Job) -> bool:
+        """Some of its pods have a node."""
+        return any(pod.node for pod in self._alive(job))
 
     def unbound(self, job: Job) -> int:
         return job.size - sum(bool(pod.node) for pod in self._alive(job))
@@ -142,21 +163,16 @@ class Sight:
 
     # Nodes
 
-    def free(self, *, soon: bool = False) -> list[str]:
-        """Kinds of the nodes that nobody is on; `soon` = also what is due back."""
-        taken = {pod.node for pod in self.pods.values() if not (soon and pod.terminating)}
-        return [node.kind for (_, name), node in self.nodes.items() if name not in taken and (soon or node.usable)]
+    def free(self, *, coming: bool = False, away: bool = False, without: Set[str] = frozenset()) -> list[str]:
+        """Kinds of the nodes that nobody is on; `coming` = also where pods end; `away` = also those that are not
+        there now; `without` = as if these instances had no pods."""
+        pods = (pod for pod in self.pods.values() if pod.owner not in without)
+        taken = {pod.node for pod in pods if not (coming and pod.terminating)}
+        return [node.kind for (_, name), node in self.nodes.items() if name not in taken and (away or node.usable)]
 
-    def fits(self, minimums: Sequence[Sequence[str]], *, soon: bool = False) -> bool:
-        """Whether all these pods find nodes: those that say which kind first, the others take what is left."""
-        wanted = [kind for minimum in minimums for kind in minimum]
-        free = self.free(soon=soon)
-        picky = all(wanted.count(kind) <= free.count(kind) for kind in set(wanted) if kind)
-        return picky and len(wanted) <= len(free)
-
-    def meet(self, one: str, other: str) -> bool:
-        """There is room, now or soon, on a node that both may use."""
-        return any(one in ("", kind) and other in ("", kind) for kind in self.free(soon=True))
+    def fits(self, wanted: Iterable[Sequence[str]]) -> bool:
+        """Whether all these pods find nodes that are free."""
+        return fit([kind for each in wanted for kind in each], self.free())
 
     def has_neighbour(self, key: str) -> bool:
         """Another service could ever use some of its nodes; who is alone is admitted whether it fits or not."""
@@ -165,6 +181,12 @@ class Sight:
         own = self.services[key].kind
         of_nodes = {node.kind for node in self.nodes.values()}
         return any(own in ("", kind) and other in ("", kind) for other in kinds for kind in of_nodes)
+
+
+def fit(wanted: Sequence[str], free: Sequence[str]) -> bool:
+    """Whether pods find nodes: those that say which kind first, the others take what is left."""
+    picky = all(wanted.count(kind) <= free.count(kind) for kind in set(wanted) if kind)
+    return picky and len(wanted) <= len(free)
 
 
 def _put(known: dict[Key, Node] | dict[Key, Job] | dict[Key, Pod], key: Key, value: Node | Job | Pod | None) -> None:

@@ -1,49 +1,69 @@
-"""Judges what the controller does with a crowd, pass by pass, by what it could see: S1, S3, S8, S9, S10 and L4.
+"""Judges what the controller does with a crowd, pass by pass, by what it could see: S1, S3, S8 to S11, L1, L4 and L5.
 
 A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which decisions come.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from scaler.clock import Clock
-from scaler.decide.world import Admit, Evict, Plan, Revoke, Snapshot
+from scaler.decide.world import Admit, Decision, Evict, Plan, Reason, Revoke
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, EventType
+from scaler.settings import Preempt
 from scaler.sim.actors import objects
 from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster
 from tests.crowds.services import FOREIGN, Service
-from tests.crowds.sight import Sight
+from tests.crowds.sight import Job, Sight, fit
 
 SETTLED = 1.0
 """Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""
+PATIENCE = 360.0
+"""Seconds for which a minimum may wait beside nodes that are free for it: somebody else's may wait for what comes."""
+ABLE = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.MINIMUM_TOO_LARGE, Reason.WAITING_FOR_CAPACITY, Reason.REVOKED,
+                  Reason.WAITING_FOR_RATIO})  # fmt: skip
+"""Why an instance is held that could start if there were room."""
 _MOST_WORDS = 5
 
 
 class Witness:
     """`observe` looks in every pass, before what was decided is acted on; `sight` is what the controller has seen.
 
-    `given_up`: keys of services that are never bound, and block nobody. `lag`: seconds by which watches may be late.
+    `given_up`: keys of services that make no progress. `lag`: seconds by which watches may be late. `patience`: seconds
+    for which a minimum may wait beside nodes that are free for it.
     """
 
     def __init__(
         self, cluster: SimCluster, clock: Clock, services: Iterable[Service], *, given_up: Set[str] = frozenset(),
-        lag: float = 0.0,
+        lag: float = 0.0, preempt: Preempt = Preempt.HIGHER_PRIORITY, honour: bool = True, patience: float = PATIENCE,
     ) -> None:  # fmt: skip
         self.sight = Sight(services)
         self._given_up = given_up
         self._cluster = cluster
         self._clock = clock
-        self._patience = SETTLED + 2 * lag
-        self._crowded_since: float | None = None
+        self._preempt = preempt
+        self._honour = honour
+        self._settled = SETTLED + 2 * lag
+        self._patience = patience
+        self._since: dict[str, float] = {}
+        """What has been wrong, in words -> since when."""
         self._lost: dict[int, tuple[str, str]] = {}
         """Version of a deletion -> owner and name of the pod, which was bound and had not ended."""
         self._evicted: set[str] = set()
+        self._going: set[str] = set()
+        """Instances that were revoked, and whose pods may still be seen."""
+        self._plans: dict[str, Plan] = {}
         self.admitted: Counter[str] = Counter()
         """Admissions by instance."""
+        self.admissions_at: list[tuple[float, str]] = []
+        """When which instance was admitted."""
+        self.evictions: defaultdict[str, list[float]] = defaultdict(list)
+        """When something was evicted for a service."""
         self.revocations = 0
+        self.held_up = 0.0
+        """Seconds for which, at most, a minimum waited beside nodes that were free for it."""
         self.wrong: list[str] = []
         """What broke a promise, in words."""
         cluster.observe(self._note_losses)
@@ -52,29 +72,40 @@ class Witness:
     def admissions(self) -> int:
         return self.admitted.total()
 
-    def observe(self, decisions: Sequence[tuple[Snapshot, Plan]]) -> None:
+    def observe(self, decision: Decision) -> None:
         """One pass of the controller."""
-        for _, plan in decisions:
-            self.admitted.update(action.uid for action in plan.actions if isinstance(action, Admit))
-            self.revocations += sum(isinstance(action, Revoke) for action in plan.actions)
-            self._evicted.update(action.uid for action in plan.actions if isinstance(action, Evict))
-        plans = {str(plan.key): plan for _, plan in decisions if str(plan.key) in self.sight.services}
+        plans = {str(plan.key): plan for plan in decision.plans if str(plan.key) in self.sight.services}
+        self._plans = plans
         self._check_targets(plans)
-        self._check_climbs(plans)
-        self._check_minimums(plans)
+        self._check_evictions(plans)
+        self._take_note(plans)
+        reserved = self._reserved(plans)
+        self._check_scale_ups(plans, reserved)
+        self._check_minimums(plans, reserved)
+        self._check_who_is_held_up(plans)
 
-    def check_writes(self) -> None:
-        """S3 and S8, of everything that the controller wrote; ask once, at the end."""
+    def finish(self) -> None:
+        """Ask once, at the end: what has been wrong until now, and everything that the controller wrote."""
+        self._check_who_is_held_up(self._plans)
         for write in self._cluster.writes("scaler"):
             owner, pod = self._lost.get(int(write.version or 0), ("", ""))
             if pod and owner not in self._evicted:
-                self._say(f"S3: {pod} is deleted though it is bound")
+                self.say(f"S3: {pod} is deleted though it is bound")
             if write.resource == NODES or write.namespace == FOREIGN:
-                self._say(f"S8: {write.verb} {write.resource.kind} {write.namespace}/{write.name}")
+                self.say(f"S8: {write.verb} {write.resource.kind} {write.namespace}/{write.name}")
 
-    def _say(self, what: str) -> None:
+    def say(self, what: str) -> None:
+        """A promise is broken."""
         if len(self.wrong) < _MOST_WORDS:
             self.wrong.append(f"{self._clock.now() % 100_000:.3f}: {what}")
+
+    def _lasts(self, what: str, longest: float, *, wrong: bool) -> bool:
+        """Whether it has been wrong for longer than this."""
+        now = self._clock.now()
+        if not wrong:
+            self._since.pop(what, None)
+            return False
+        return now - self._since.setdefault(what, now) > longest
 
     def _note_losses(self, change: Change) -> None:
         """Whose doing it was is in the audit, under the same version."""
@@ -91,46 +122,169 @@ class Witness:
         records = self._cluster.server.store.table(ASCEND_JOBS).records.values()
         return any(objects.uid(one.object) == owner and not objects.terminating(one.object) for one in records)
 
+    def _take_note(self, plans: Mapping[str, Plan]) -> None:
+        now = self._clock.now()
+        for plan in plans.values():
+            admitted, revoked = _uids(plan, Admit), _uids(plan, Revoke)
+            self.admitted.update(admitted)
+            self.admissions_at += [(now, uid) for uid in sorted(admitted)]
+            self.revocations += len(revoked)
+            self._going = (self._going | revoked) - admitted
+            for action in plan.actions:
+                if isinstance(action, Evict):
+                    self._evicted.add(action.uid)
+                    self.evictions[action.beneficiary].append(now)
+
+    # S1
+
     def _check_targets(self, plans: Mapping[str, Plan]) -> None:
-        """S1: what runs, what waits for the scheduler and what is admitted now are never more than the target."""
+        """What runs, what waits for the scheduler and what is admitted now are never more than the target."""
         for key, plan in plans.items():
-            admitted = {action.uid for action in plan.actions if isinstance(action, Admit)}
+            admitted = _uids(plan, Admit)
             for group, target in plan.target.items() if admitted else ():
                 jobs = self.sight.of(key, group)
                 fresh = {job.uid for job in jobs if job.uid in admitted}
                 there = {job.uid for job in jobs if self.sight.is_running(job)} | fresh
                 there |= self.sight.released(key).intersection(job.uid for job in jobs)
                 if fresh and len(there) > target:
-                    self._say(f"S1: {key} gets {len(there)} in {group}, above its target {target}")
+                    self.say(f"S1: {key} gets {len(there)} in {group}, above its target {target}")
 
-    def _check_climbs(self, plans: Mapping[str, Plan]) -> None:
-        """S9: nobody that serves gets more while a minimum waits that would fit on what is, or soon will be, free."""
+    # S3 and S11
+
+    def _check_evictions(self, plans: Mapping[str, Plan]) -> None:
+        """Only what is beyond a minimum goes, of whom it may be taken, and what becomes free places the beneficiary."""
+        gone: defaultdict[str, set[str]] = defaultdict(set)
         for key, plan in plans.items():
-            if any(isinstance(action, Admit) for action in plan.actions) and self.sight.serves(key):
-                self._check_climb(key)
+            for action in plan.actions:
+                if isinstance(action, Evict):
+                    gone[action.beneficiary].add(action.uid)
+                    self._check_victim(key, action.beneficiary)
+            self._check_kept(key, _uids(plan, Evict))
+        for key, victims in gone.items():
+            wanted = self.sight.missing(key, without=victims)
+            room = self.sight.free(coming=True, without=victims | self._evicted)
+            if not fit(wanted, room):
+                self.say(f"S11: {len(victims)} go for {key}, and {wanted} still does not fit on {room}")
+            if not wanted and self.sight.services[key].annotations.get("trade") != "always":
+                self.say(f"S11: {len(victims)} go for {key}, which misses nothing")
 
-    def _check_climb(self, key: str) -> None:
-        kind = self.sight.services[key].kind
-        for other in self.sight.waiting():
-            if other == key or other in self._given_up:
+    def _check_victim(self, key: str, beneficiary: str) -> None:
+        victim, other = self.sight.services[key], self.sight.services[beneficiary]
+        if victim is other:
+            allowed = victim.annotations.get("trade") != "off"
+        else:
+            equal = self._preempt is Preempt.EQUAL_OR_HIGHER and victim.worth == other.worth
+            open_to_it = not self._honour or victim.annotations.get("preemptable") != "false"
+            allowed = self._preempt is not Preempt.NEVER and open_to_it and (victim.worth < other.worth or equal)
+        if not allowed:
+            self.say(f"S3: {key} ({victim.worth}) loses pods to {beneficiary} ({other.worth})")
+
+    def _check_kept(self, key: str, victims: Set[str]) -> None:
+        for group, least in self.sight.services[key].minimum.items() if victims else ():
+            running = [job.uid for job in self.sight.of(key, group) if self.sight.is_running(job)]
+            left = len([uid for uid in running if uid not in victims])
+            if left < min(least, len(running)):
+                self.say(f"S3: {key} keeps {left} of {len(running)} in {group}, its minimum is {least}")
+
+    # S9 and S10
+
+    def _in_hands(self, key: str, plan: Plan | None) -> set[str]:
+        """Its instances that the scheduler may bind once this plan has taken effect."""
+        seen = self.sight.released(key)
+        self._going &= seen | {uid for uid in self._going if uid not in self._jobs_of(key)}
+        return (seen - self._going) | (_uids(plan, Admit) if plan else set())
+
+    def _jobs_of(self, key: str) -> set[str]:
+        return {job.uid for job in self.sight.all_of(key)}
+
+    def _reserved(self, plans: Mapping[str, Plan]) -> list[str]:
+        """Services for whose minimum room is kept: it is on its way to a node, or waits for what becomes free."""
+        waiting = [key for key in self.sight.waiting() if self.sight.has_neighbour(key)]
+        return [key for key in waiting if key in plans and self._is_reserved(key, plans[key])]
+
+    def _is_reserved(self, key: str, plan: Plan) -> bool:
+        return bool(self._in_hands(key, plan)) or Reason.WAITING_FOR_ROOM in _reasons(plan)
+
+    def _check_scale_ups(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
+        """Wherever the scheduler puts a scale-up that is admitted, and all that it has, every reservation still fits."""
+        for key, plan in plans.items():
+            if _uids(plan, Admit) and self.sight.serves(key):
+                self._check_scale_up(key, plans, reserved)
+
+    def _check_scale_up(self, key: str, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
+        own = self.sight.services[key].kind
+        minimums = [kind for other in reserved for kind in self.sight.missing(other)]
+        hands = {other: self._in_hands(other, plan) for other, plan in plans.items()}
+        others = [other for other in hands if other not in reserved]
+        scale_ups = [kind for other in others for kind in self._kinds(other, hands[other])]
+        flexible = [kind for other in hands for kind in self._kinds(other, hands[other]) if not kind]
+        free, soon = self.sight.free(), self.sight.free(coming=True, away=True, without=self._evicted)
+        kinds = {kind for kind in (set(soon) if not own else {own}) if kind in minimums}
+        spoilt = [kind for kind in kinds if _most(kind, [*minimums, *scale_ups], flexible, free) > soon.count(kind)]
+        if minimums and (spoilt or not fit([*minimums, *scale_ups], soon)):
+            self.say(f"S9: {key} scales up, {minimums} are reserved on {soon}, {flexible} may go anywhere")
+
+    def _kinds(self, key: str, uids: Set[str]) -> list[str]:
+        jobs: list[Job] = [job for job in self.sight.all_of(key) if job.uid in uids]
+        return [self.sight.services[key].kind] * sum(self.sight.unbound(job) for job in jobs)
+
+    def _check_minimums(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
+        """Minimums in the scheduler's hands fit all together; who waits would not fit beside them."""
+        parts = [self.sight.in_part(key) for key in plans if key not in reserved]
+        hands = [key for key in reserved if self._in_hands(key, plans[key])]
+        wrong = not self.sight.fits(self.sight.missing(key) for key in hands)
+        if self._lasts("S10", self._settled, wrong=wrong):
+            self.say(f"S10: minimums of {hands} do not fit together: {self.sight.free()}")
+        self._check_whole(plans)
+        kept = [self.sight.missing(key) for key in reserved]
+        for key in self.sight.services:
+            waits = key in plans and key not in reserved and self._could_start(key, plans[key])
+            wrong = waits and self.sight.fits([*parts, *kept, self.sight.missing(key)])
+            if self._lasts(f"L1 {key}", self._settled, wrong=wrong):
+                self.say(f"L1: {key} is held though {self.sight.missing(key)} fits beside {kept}: {self.sight.free()}")
+
+    def _check_whole(self, plans: Mapping[str, Plan]) -> None:
+        """Where all nodes are alike, a minimum goes to the scheduler with all that it misses."""
+        if len({node.kind for node in self.sight.nodes.values()}) > 1:
+            return
+        for key, plan in plans.items():
+            if not _uids(plan, Admit) or self.sight.serves(key) or Reason.CREATE_REFUSED in _reasons(plan):
                 continue
-            meets = self.sight.meet(kind, self.sight.services[other].kind)
-            if meets and self.sight.fits([self.sight.missing(other)], soon=True):
-                self._say(f"S9: {key} climbs while {other} waits")
+            out = self._in_hands(key, plan)
+            for group, least in self.sight.services[key].minimum.items():
+                there = [job for job in self.sight.of(key, group) if job.uid in out or self.sight.has_bound(job)]
+                if len(there) < least:
+                    self.say(f"S10: of the minimum of {key} only {len(there)} of {least} in {group} are released")
 
-    def _check_minimums(self, plans: Mapping[str, Plan]) -> None:
-        """S10: minimums in the scheduler's hands fit all together, whole; a loss is answered within a moment."""
-        waiting = [key for key in self.sight.waiting() if self._is_reserved(key, plans.get(key))]
-        reserved = [self.sight.missing(key) for key in waiting if self.sight.has_neighbour(key)]
-        if self.sight.fits(reserved):
-            self._crowded_since = None
-        elif self._crowded_since is None:
-            self._crowded_since = self._clock.now()
-        elif self._clock.now() - self._crowded_since > self._patience:
-            self._say(f"S10: {len(reserved)} minimums do not fit together: {self.sight.free()}")
+    def _could_start(self, key: str, plan: Plan) -> bool:
+        """Its minimum waits, and for nothing but room."""
+        held = [verdict.reason for verdict in plan.verdicts if verdict.reason not in (Reason.RUNNING, Reason.STARTING)]
+        return key in self.sight.waiting() and not self.sight.ends(key) and set(held) <= ABLE and bool(held)
 
-    def _is_reserved(self, key: str, plan: Plan | None) -> bool:
-        """Some of its minimum is on its way to a node, or is sent there now."""
-        actions = plan.actions if plan else ()
-        back = {action.uid for action in actions if isinstance(action, Revoke)}
-        return bool(self.sight.released(key) - back) or any(isinstance(action, Admit) for action in actions)
+    # L5
+
+    def _check_who_is_held_up(self, plans: Mapping[str, Plan]) -> None:
+        """What makes no progress keeps nobody for long from nodes that are free."""
+        waiting = set(self.sight.waiting())
+        for key in self.sight.services.keys() - self._given_up:
+            wrong = key in waiting and self.sight.fits([self.sight.missing(key)])
+            what = f"L5 {key}"
+            if self._lasts(what, self._patience, wrong=wrong):
+                why = sorted(_reasons(plans[key])) if key in plans else []
+                self.say(f"L5: {key} is held up though {self.sight.missing(key)} fits on {self.sight.free()}: {why}")
+                self._since[what] = self._clock.now()
+            if what in self._since:
+                self.held_up = max(self.held_up, self._clock.now() - self._since[what])
+
+
+def _uids(plan: Plan, kind: type[Admit | Revoke | Evict]) -> set[str]:
+    return {action.uid for action in plan.actions if isinstance(action, kind)}
+
+
+def _reasons(plan: Plan) -> set[Reason]:
+    return {verdict.reason for verdict in plan.verdicts}
+
+
+def _most(kind: str, picky: Sequence[str], flexible: Sequence[str], free: Sequence[str]) -> int:
+    """So many nodes of this kind are needed at the worst."""
+    return list(picky).count(kind) + min(len(flexible), list(free).count(kind))

@@ -163,13 +163,16 @@ class _Judge:
         """Bound beyond the minimum, newest first, on nodes that are ready."""
         found = []
         for g, least in self.ratios(team)[-1].items():
-            mine = [n for n in reversed(self.group(team, g)) if n not in self.evict]
+            mine = [n for n in reversed(self.group(team, g)) if n not in self.evict and self._on_ready_nodes(n)]
             runs = [n for n in mine if self.state[n] == "running"]
             rest = [n for n in mine if self.state[n] in ("starting", "part", "broken")]
             rest.sort(key=lambda n: self.state[n] != "part")  # what is of no use goes first
             pool = (runs if running else rest)[: max(0, len(runs) + (0 if running else len(rest)) - least)]
-            found += [n for n in pool if all(self.s.nodes[at][0] != "X" for _, at in self.s.insts[n].pods if at >= 0)]
+            found += pool
         return found
+
+    def _on_ready_nodes(self, job: int) -> bool:
+        return all(self.s.nodes[at][0] in "RC" for _, at in self.s.insts[job].pods if at >= 0)
 
     def victims_elsewhere(self, team: int) -> list[int]:
         one, found = self.of.teams[team], []
@@ -218,7 +221,9 @@ class _Judge:
         return None
 
     def all_needs(self, team: int, choice: list[int], room: frozenset[int]) -> Needs:
-        return [need for n in [*self.fixed(team), *choice] for need in self.needs(n, room)]
+        """What is bound in part has its room already, or there is none."""
+        parts = [n for n in self.fixed(team) if n not in self.kept]
+        return [need for n in [*parts, *choice] for need in self.needs(n, room)]
 
     def placed(self, team: int, choice: list[int], room: frozenset[int], victims: list[int]) -> bool:
         return self.fit(self.all_needs(team, choice, room | self.seats(victims)))
@@ -227,24 +232,22 @@ class _Judge:
 
     def judge(self) -> Opinion:
         teams = [team for team in range(len(self.of.teams)) if self.exists(team)]
-        self.loose = [n for n in range(len(self.of.jobs)) if self.state[n] == "part" and not self._in_minimum(n)]
+        self.loose = [n for n, inst in enumerate(self.s.insts) if inst.bound and inst.count("u")]
+        self.kept: list[int] = []
         for n in self.loose:
             if self.fit(self.needs(n, self.free)):
                 self.reserved += self.needs(n, self.free)
+                self.kept.append(n)
         self.granted: list[tuple[int, list[int]]] = []
         self.chosen: set[int] = set()
         self.sources: dict[int, str] = {}
         for team in sorted((team for team in teams if self.misses(team)), key=self.order):
             self.minimum(team)
         self.scale_ups_in_hands(teams)
-        hands = [n for n, state in enumerate(self.state) if state in ("hands", "part") and n not in self.revoke]
+        hands = [n for n, state in enumerate(self.state) if state == "hands" and n not in self.revoke] + self.kept
         self.release(hands)
         self.scale_ups_held(teams, hands)
         return Opinion(frozenset(self.admit), frozenset(self.revoke), frozenset(self.evict))
-
-    def _in_minimum(self, job: int) -> bool:
-        team = self.of.jobs[job].team
-        return not self.serves(team) and job in self.fixed(team)
 
     def minimum(self, team: int) -> None:
         hands = [n for n in self.of.of(team) if self.state[n] == "hands"]
