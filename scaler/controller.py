@@ -40,9 +40,9 @@ PATIENCE = 300.0
 WORDS_PATIENCE = 10.0
 """Seconds until the other words of a service are reported to which nothing happened: what is free may change many
 times a second, and every waiting service says how much there is."""
-ROOM_SHARE = 10.0
-"""Passes that only a change of room causes take at most one part in so many of the time, and come at most a second
-late."""
+PAUSE, LONGEST_PAUSE = 3.0, 0.03
+"""The pause after a pass, in times of what it took, and the longest in seconds: under a storm of events passes take
+a quarter of a core, as long as they are short, and what could go is never much later."""
 SOONEST = 0.001
 """Seconds until the decision is made again at the earliest, however soon time may change it."""
 
@@ -86,9 +86,6 @@ class Controller:
         """Services that something happened to since they were reported last."""
         self._news = News()
         self._timer: asyncio.TimerHandle | None = None
-        self._room_timer: asyncio.TimerHandle | None = None
-        self._room_from = 0.0
-        """Loop time from which a change of room alone may cause a pass."""
         self._acting: Acting | None = None
         self._loop: asyncio.Task[None] | None = None
         self._leaving: dict[ServiceKey, float] = {}
@@ -123,12 +120,15 @@ class Controller:
             if self._acting is not before:
                 self._look_at_all()  # who makes the pods has changed, and with it what jobs and pods mean
             elif self._acting is not Acting.STANDS_BACK:
-                self._pass(keys, acting)
+                took = self._pass(keys, acting)
+                if took:
+                    await asyncio.sleep(min(PAUSE * took, LONGEST_PAUSE))
                 continue
             for key in keys:
                 self._queue.done(key)
 
-    def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> None:
+    def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
+        """Decide about all services; gives the seconds that it took."""
         started = asyncio.get_running_loop().time()
         # 1. what has happened, in one value
         self._take_in(keys)
@@ -149,8 +149,8 @@ class Controller:
             if key not in acted_on:
                 self._queue.done(key)
         ended = asyncio.get_running_loop().time()
-        self._room_from = ended + min(1.0, ROOM_SHARE * (ended - started))
         self._metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
+        return ended - started
 
     # 1. what has happened
 
@@ -225,17 +225,8 @@ class Controller:
 
     def _on_room(self) -> None:
         """Something else is free now, or was bound: of interest as long as somebody waits for room."""
-        if self._room_timer is not None or not self._news.waiting:
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._room_from:
+        if self._news.waiting:
             self._queue.poke()
-        else:
-            self._room_timer = loop.call_at(self._room_from, self._room_is_due)
-
-    def _room_is_due(self) -> None:
-        self._room_timer = None
-        self._queue.poke()
 
     # 3. act
 

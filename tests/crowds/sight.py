@@ -176,7 +176,8 @@ class Sight:
 
     def has_neighbour(self, key: str) -> bool:
         """Another service could ever use some of its nodes; who is alone is admitted whether it fits or not."""
-        present = {job.service for job in self.jobs.values()} & set(self.services)
+        jobs = {job.service for job in self.jobs.values()}
+        present = {key for key, service in self.services.items() if key in jobs and service.name in self.rules}
         kinds = {self.services[other].kind for other in present - {key}}
         own = self.services[key].kind
         of_nodes = {node.kind for node in self.nodes.values()}

@@ -1,7 +1,7 @@
 """What befalls a crowd, story by story, and how many services serve in the end if the contract is kept.
 
 Each story is made of a seed: who comes when, how many there are, which nodes fail for how long. What is promised is
-what section 3b promises, no more: where climbs may be bound before a minimum comes, `serving` is None.
+what section 3b promises, no more: where scale-ups may be bound before a minimum comes, `serving` is None.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import Object
+from scaler.settings import Preempt
+from scaler.sim.actors.curses import Never
 from tests.crowds.services import A, B, Service, crowd, nodes, training, written
+from tests.crowds.witness import PATIENCE
 
 ALL_THERE = 2.0
-"""Seconds within which those come that are applied together: nobody runs before, so nobody climbs before."""
+"""Seconds within which those come that are applied together: nobody runs before, so nobody scales up before."""
+PRIORITIES = (0, 5, 9)
 AT_WORK = 150.0
 """From when on faults happen: even the slowest pods run by then."""
 
@@ -33,9 +37,19 @@ class Tale(msgspec.Struct):
     before: int | None = None
     """So many serve just before the faults begin."""
     given_up: Set[str] = frozenset()
+    """Keys of services that make no progress."""
     whole: Set[str] = frozenset()
     """Keys of services that run their largest ratio in the end."""
+    serves: Set[str] = frozenset()
+    """Keys of services that serve in the end."""
     rests: bool = True
+    settings: dict[str, Any] = {}
+    """Of the controller."""
+    curses: list[dict[str, Any]] = []
+    patience: float = PATIENCE
+    """Seconds for which a minimum may wait beside nodes that are free for it."""
+    admissions: int = 2
+    """Of one instance at most, once what the last event changed is sorted out."""
 
     @property
     def last_event(self) -> float:
@@ -51,6 +65,16 @@ class Teller(msgspec.Struct):
 
     def crowd(self, count: int, **more: Any) -> list[Service]:
         return crowd(count, beside=self.beside, **more)
+
+    def ranked(self, services: Sequence[Service]) -> list[Service]:
+        """Half of the time all have one priority, else each any of three."""
+        if self.rng.random() < 0.5:
+            return list(services)
+        return [msgspec.structs.replace(one, priority=self.rng.choice(PRIORITIES)) for one in services]
+
+    def settings(self) -> dict[str, Any]:
+        """Whatever may be evicted for a minimum."""
+        return {"preempt": self.rng.choice(list(Preempt)).value}
 
     def service(self, name: str, **more: Any) -> Service:
         return Service(name, beside=self.beside, **more)
@@ -98,8 +122,9 @@ def on_twenty(teller: Teller) -> Tale:
 
 
 def _twenty(teller: Teller, count: int) -> Tale:
-    services = teller.crowd(20)
-    return Tale(services, [nodes(count)], teller.together(services), serving=min(20, count // 2))
+    services = teller.ranked(teller.crowd(20))
+    events = teller.together(services)
+    return Tale(services, [nodes(count)], events, serving=min(20, count // 2), settings=teller.settings())
 
 
 def failover(teller: Teller) -> Tale:
@@ -116,21 +141,37 @@ def failover(teller: Teller) -> Tale:
 
 
 def arrivals(teller: Teller) -> Tale:
-    """One after the other: those that come first may climb before the last are there."""
-    services = teller.crowd(20)
-    gap = teller.rng.choice([0.3, 1.0, 3.0, 10.0])
-    return Tale(services, [nodes(teller.rng.randint(16, 44))], teller.one_by_one(services, gap))
+    """One after the other: those that come first may scale up before the last are there."""
+    services = teller.ranked(teller.crowd(20))
+    gap, count, settings = teller.rng.choice([0.3, 1.0, 3.0, 10.0]), teller.rng.randint(16, 44), teller.settings()
+    evicts = settings["preempt"] == Preempt.EQUAL_OR_HIGHER.value and not any(one.priority for one in services)
+    serving = min(20, count // 2) if evicts else None
+    return Tale(services, [nodes(count)], teller.one_by_one(services, gap), serving=serving, settings=settings)
+
+
+def preempting(teller: Teller) -> Tale:
+    """Those that come first have scaled up on all nodes; later ones are worth more, as much, or less."""
+    rng, settings = teller.rng, teller.settings()
+    early, late = teller.ranked(teller.crowd(rng.randint(2, 4), ladder=((4, 2), (2, 1), (1, 1)))), []
+    for number in range(rng.randint(1, 4)):
+        pods, rank = rng.choice([1, 1, 2]), rng.choice(PRIORITIES)
+        late.append(teller.service(f"late-{number}", ladder=((1, 1),), pods=pods, priority=rank))
+    if rng.random() < 0.3:
+        early[0] = msgspec.structs.replace(early[0], annotations={"preemptable": "false"})
+    events = [*teller.together(early), *teller.one_by_one(late, rng.choice([0.5, 20.0]), at=AT_WORK)]
+    count = rng.randint(2 * len(early), 6 * len(early) + 2)
+    return Tale([*early, *late], [nodes(count)], events, before=len(early), settings=settings)
 
 
 def job_by_job(teller: Teller) -> Tale:
     """Every job comes alone, over minutes; a minimum is incomplete for a while."""
-    services = teller.crowd(6)
+    services = teller.ranked(teller.crowd(6))
     things = teller._merged([service.manifests() for service in services])
     events = [teller.apply(teller.rng.uniform(0.0, 120.0), f"thing-{n}", [thing]) for n, thing in enumerate(things)]
     for event, thing in zip(events, things, strict=True):
         if thing["kind"] in ("Namespace", "PriorityClass"):
             event["at"] = 0.0
-    return Tale(services, [nodes(teller.rng.randint(6, 18))], events)
+    return Tale(services, [nodes(teller.rng.randint(6, 18))], events, settings=teller.settings())
 
 
 def rack_lost(teller: Teller) -> Tale:
@@ -193,7 +234,8 @@ def any_sizes(teller: Teller) -> Tale:
         teller.service(f"any-{n}", ladder=rng.choice(ladders), pods=rng.choice([1, 1, 2, 3]))
         for n in range(rng.randint(3, 8))
     ]
-    return Tale(services, [nodes(rng.randint(4, 24))], teller.together(services))
+    services = teller.ranked(services)
+    return Tale(services, [nodes(rng.randint(4, 24))], teller.together(services), settings=teller.settings())
 
 
 def never_fits(teller: Teller) -> Tale:
@@ -238,7 +280,7 @@ def removed(teller: Teller) -> Tale:
 
 
 def shared_with_training(teller: Teller) -> Tale:
-    """Waves of foreign pods come and go; each may leave an odd node, on which somebody climbs."""
+    """Waves of foreign pods come and go; each may leave an odd node, on which somebody scales up."""
     rng, waves = teller.rng, teller.rng.randint(1, 3)
     services = teller.crowd(8)
     count, events, first = 16 + 2 * waves, [], 0
@@ -251,10 +293,123 @@ def shared_with_training(teller: Teller) -> Tale:
     return Tale(services, [nodes(count)], events, serving=8)
 
 
+def unbound(teller: Teller) -> Tale:
+    return _cursed(teller, Never.BOUND)
+
+
+def half_bound(teller: Teller) -> Tale:
+    return _cursed(teller, Never.HALF_BOUND)
+
+
+def not_enqueued(teller: Teller) -> Tale:
+    return _cursed(teller, Never.ENQUEUED)
+
+
+def not_made(teller: Teller) -> Tale:
+    """Where the scaler makes the pods itself they are refused."""
+    return _cursed(teller, Never.MADE if teller.beside else Never.CREATED)
+
+
+def refused(teller: Teller) -> Tale:
+    return _cursed(teller, Never.CREATED)
+
+
+def never_running(teller: Teller) -> Tale:
+    return _cursed(teller, Never.RUNNING)
+
+
+ONE, DECODE, ALL = "a-cursed-p0", "a-cursed-d0", "*"
+"""What is cursed: one prefill instance, for which there is another; the only decode instance; all of them."""
+
+
+def _cursed(teller: Teller, never: Never) -> Tale:
+    """Something of one service makes no progress, from the beginning or from a moment on, for a while or for ever."""
+    rng = teller.rng
+    pods, what = 2 if never is Never.HALF_BOUND else rng.choice([1, 1, 2]), rng.choice([ONE, DECODE, ALL])
+    lasting = rng.choice([None, None, 40.0, 200.0])
+    cursed = teller.service("a-cursed", pods=pods)
+    *small, cursed = teller.ranked([*teller.crowd(rng.randint(2, 6)), cursed])
+    ample, count = rng.random() < 0.5, len(small)
+    room = 3 * count + 4 * pods if ample else 2 * count + _held(never, what, pods)
+    curse = {"of": f"{cursed.name}/{what}", "never": never.value, **({"until": lasting} if lasting else {})}
+    settings = {**teller.settings(), "start_timeout": 200}
+    own = {cursed.key} if ample and (what == ONE or lasting) else set()
+    return Tale(
+        [cursed, *small], [nodes(room)], teller.together([cursed, *small]), rests=False, settings=settings,
+        given_up={cursed.key}, whole={one.key for one in small} if ample else frozenset(),
+        serves={one.key for one in small} | own, curses=[curse], patience=HELD_UP, admissions=3,
+    )  # fmt: skip
+
+
+HELD_UP = 60.0
+"""Seconds for which one service whose pods are never bound may hold up another: its turn, and time for the rest."""
+
+
+def _held(never: Never, what: str, pods: int) -> int:
+    """Nodes that the cursed service holds at most while it makes no progress."""
+    bound = {Never.HALF_BOUND: 1, Never.RUNNING: pods}.get(never, 0)
+    return {ONE: 2 * pods + bound, DECODE: pods + bound, ALL: 3 * bound}[what]
+
+
+def never_ending(teller: Teller) -> Tale:
+    """A service is removed and its pods stay; a large one waits for their nodes, a small one needs only what is free."""
+    rng, lasting = teller.rng, teller.rng.choice([None, 60.0])
+    old = teller.service("old", ladder=((1, 1),), pods=2)
+    large, small = teller.service("a-large", ladder=((1, 1),), pods=2), teller.service("small", ladder=((1, 1),))
+    over = AT_WORK + 10.0
+    curse = {"of": "old/*", "never": Never.ENDING.value, **({"until": over + lasting} if lasting else {})}
+    first = teller.apply(0.0, old.name, old.manifests())
+    jobs = written(teller.folder, "old-jobs", [one for one in old.manifests() if one["kind"] == "AscendJob"])
+    events = [
+        first, teller.apply(3.0, large.name, large.manifests()), {"at": over, "delete_file": str(jobs)},
+        teller.apply(over + rng.uniform(1.0, 200.0), small.name, small.manifests()),
+    ]  # fmt: skip
+    serves = {small.key, *([large.key] if lasting else [])}
+    return Tale(
+        [old, large, small], [nodes(4 + rng.randint(2, 3))], events, serves=serves, curses=[curse], patience=ABSENT
+    )  # fmt: skip
+
+
+ABSENT = 300.0 + 30.0 + 60.0
+"""Seconds for which room that is to come may be waited for: `due_back`, grace period, and time for the rest."""
+
+
+def node_gone(teller: Teller) -> Tale:
+    """A large service loses a node for ever and waits for it; a small one needs only what is free."""
+    rng = teller.rng
+    large, small = teller.service("a-large", ladder=((1, 1),), pods=4), teller.service("small", ladder=((1, 1),))
+    fate, lost = rng.choice(["not-ready", "cordoned"]), AT_WORK + rng.uniform(0.0, 30.0)
+    events = [
+        teller.apply(0.0, large.name, large.manifests()),
+        {"at": round(lost, 3), "node": {"of_job": f"{large.name}/{large.name}-p0", "at_most": 1, "becomes": fate}},
+        teller.apply(lost + rng.uniform(1.0, 200.0), small.name, small.manifests()),
+    ]
+    if fate == "cordoned":  # its pods run on, until one of them is deleted
+        events.insert(2, {"at": round(lost + 0.5, 3), "delete": {
+            "kind": "Pod", "name": f"{large.name}-p0-master-0", "namespace": large.name}})  # fmt: skip
+    return Tale([large, small], [nodes(8)], events, patience=ABSENT)
+
+
+def scheduler_away(teller: Teller) -> Tale:
+    """The scheduler holds no sessions for minutes while services come."""
+    services, rng = teller.ranked(teller.crowd(10)), teller.rng
+    count, away = rng.choice([12, 20, 30]), rng.choice([20.0, 100.0, 700.0])
+    begin = rng.choice([0.0, 3.0])
+    events = [
+        *teller.together(services), {"at": begin, "scheduler": "stopped"},
+        {"at": round(begin + away, 3), "scheduler": "running"},
+    ]  # fmt: skip
+    return Tale(
+        services, [nodes(count)], events, serving=min(10, count // 2), settings=teller.settings(),
+        patience=away + PATIENCE,
+    )  # fmt: skip
+
+
 STORIES: Mapping[str, Callable[[Teller], Tale]] = {
     made.__name__.replace("_", "-"): made
     for made in (
         on_forty, on_twenty, failover, arrivals, job_by_job, rack_lost, flapping, mixed_hardware, sizes, any_sizes,
-        never_fits, never_bound, incomplete, removed, shared_with_training,
+        never_fits, never_bound, incomplete, removed, shared_with_training, preempting, unbound, half_bound,
+        not_enqueued, not_made, refused, never_running, never_ending, node_gone, scheduler_away,
     )
 }  # fmt: skip

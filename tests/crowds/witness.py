@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from scaler.clock import Clock
-from scaler.decide.world import Admit, Decision, Evict, Plan, Reason, Revoke
+from scaler.decide.world import Admit, Decision, Evict, Plan, Reason, Revoke, State
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, EventType
 from scaler.settings import Preempt
 from scaler.sim.actors import objects
@@ -189,13 +189,14 @@ class Witness:
     # S9 and S10
 
     def _in_hands(self, key: str, plan: Plan | None) -> set[str]:
-        """Its instances that the scheduler may bind once this plan has taken effect."""
+        """Its instances that the scheduler may bind once this plan has taken effect. What is bound in part and has had
+        its turn is none of them: it keeps what it has, and no more is kept for it."""
+        jobs = {job.uid: job for job in self.sight.all_of(key)}
         seen = self.sight.released(key)
-        self._going &= seen | {uid for uid in self._going if uid not in self._jobs_of(key)}
-        return (seen - self._going) | (_uids(plan, Admit) if plan else set())
-
-    def _jobs_of(self, key: str) -> set[str]:
-        return {job.uid for job in self.sight.all_of(key)}
+        self._going -= jobs.keys() - seen
+        broken = {verdict.uid for verdict in plan.verdicts if verdict.state is State.BROKEN} if plan else set()
+        over = {uid for uid in broken & seen if self.sight.has_bound(jobs[uid])}
+        return (seen - self._going - over) | (_uids(plan, Admit) if plan else set())
 
     def _reserved(self, plans: Mapping[str, Plan]) -> list[str]:
         """Services for whose minimum room is kept: it is on its way to a node, or waits for what becomes free."""
@@ -248,7 +249,7 @@ class Witness:
         if len({node.kind for node in self.sight.nodes.values()}) > 1:
             return
         for key, plan in plans.items():
-            if not _uids(plan, Admit) or self.sight.serves(key) or Reason.CREATE_REFUSED in _reasons(plan):
+            if not (_uids(plan, Admit) and self.sight.has_neighbour(key)) or self.sight.serves(key) or Reason.CREATE_REFUSED in _reasons(plan):
                 continue
             out = self._in_hands(key, plan)
             for group, least in self.sight.services[key].minimum.items():

@@ -232,12 +232,15 @@ def drawn(dice: random.Random, name: str) -> Shape:
             continue
         jobs += len(letters.split())
         teams.append(_team(dice, ladder, letters.split(), classes, size, gates))
+    events = dice.choice(EVENTS)
+    preempt = dice.choice((Preempt.HIGHER_PRIORITY, Preempt.HIGHER_PRIORITY, EQUAL, NEVER))
+    words = " ".join([*sorted(nodes), preempt, events]).strip()
     return shape(
-        f"random {name}: {' '.join(nodes)} | {' | '.join(teams)}",
+        f"random {name}: {words} | {' | '.join(teams)}",
         " ".join(sorted(nodes)),
         *teams,
-        events=dice.choice(EVENTS),
-        preempt=dice.choice((Preempt.HIGHER_PRIORITY, Preempt.HIGHER_PRIORITY, EQUAL, NEVER)),
+        events=events,
+        preempt=preempt,
         gates=gates,
         one_by_one=dice.random() < 0.2,
         budget=dice.choice((0, 0, 3)) if gates else 0,

@@ -24,6 +24,7 @@ from tests.decide.standing import (
     members,
     minimums,
     pods_of,
+    remembered,
     serves,
     shares,
     smallest,
@@ -50,6 +51,7 @@ def broken(of: Shape, s: State, made: Decision) -> list[str]:
         *_beneficiaries(of, s, made, for_whom),
         *_reserved_whole(of, s, made, done),
         *_spoilt(of, s, made, done),
+        *_in_the_way(of, s, made, done),
     ]
 
 
@@ -163,3 +165,19 @@ def _spoilt(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) ->
     room = room_of(free(of, s))
     if packs(room, reserved) and can_spoil(room, movers, tuple(reserved)):
         yield "S9: a scale-up that is admitted can spoil what is reserved"
+
+
+def _in_the_way(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> Iterator[str]:
+    """3b.6: what a minimum is released on is free beside everything that is still in the scheduler's hands."""
+    new = [n for n in done[Admit] if not serves(of, s, of.jobs[n].team) and shares(of, s, of.jobs[n].team)]
+    new = [n for n in new if not probes(made, of.jobs[n].team)]
+    hands = [
+        n
+        for n, inst in enumerate(s.insts)
+        if inst.there and inst.count("u") and n not in new and not remembered(of, made.memory, n).turn_over
+    ]
+    if of.budget or not new or not hands:
+        return
+    pods = [pod for n in [*hands, *new] for pod in pods_of(of, s, (n,))]
+    if not packs(free(of, s), pods):
+        yield "3b.6: a minimum is released though it does not fit beside what is in the scheduler's hands"
