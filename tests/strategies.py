@@ -31,6 +31,11 @@ LETTERS = "pde"
 TIMES = (0.0, 0.0, 0.0, 0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW)
 
 
+ALL_GATED = {"pods": SIZE, "gated": SIZE} | dict.fromkeys(
+    ("bound", "running", "ready", "ended", "crashing", "faulty"), 0
+)
+
+
 @st.composite
 def rules(draw: st.DrawFn, largest: int = 4) -> Rule:
     """Valid ladders of up to four ratios and three groups; a group may be missing from the smaller ratios."""
@@ -99,7 +104,7 @@ def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
         "budget": draw(st.none() | budget),
         "misplaced": draw(st.integers(0, 9)) == 0,
         "more_to_come": draw(st.integers(0, 4)) == 0,
-    } | draw(st.sampled_from(({}, {}, {"pods": SIZE, "gated": SIZE})))
+    } | draw(st.sampled_from(({}, {}, ALL_GATED)))
 
 
 def oddities() -> st.SearchStrategy[dict[str, Any]]:

@@ -164,7 +164,8 @@ class Arbitration:
         demand, name = draft.demand, member.instance.group or ""
         group = demand.groups[name]
         revoked = sum(1 for uid in draft.revoked if any(m.uid == uid for m in group.members))
-        if group.running + group.in_flight - revoked > demand.largest(name) or member.uid in demand.half_made:
+        beyond = group.running + group.in_flight - revoked > demand.largest(name) and not group.places.keeps(member)
+        if beyond or member.uid in demand.half_made:
             return Reason.REVOKED, _awaited(draft)
         alone = not draft.shares and not demand.lacks_minimum
         if isinstance(found, Shortage):

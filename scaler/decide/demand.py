@@ -114,7 +114,7 @@ def look(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> D
     candidates = {name: _candidates(group, now, policy) for name, group in groups.items()} if weighs else {}
     smallest = service.rule.smallest.counts if service.rule and target else _NOTHING
     serves = all(groups[name].running >= number for name, number in smallest.items())
-    minimum, fixed = ({}, ()) if serves or not weighs else _minimum(groups, smallest, completes)
+    minimum, fixed = ({}, ()) if serves or not weighs else _minimum(groups, smallest, completes, candidates)
     memory = _memory(seen, members, now)
     priority = _priority(service, policy)
     spares = {
@@ -231,13 +231,16 @@ def _candidates(group: Group, now: float, policy: Policy) -> tuple[Member, ...]:
 
 
 def _minimum(
-    groups: dict[str, Group], smallest: Mapping[str, int], completes: frozenset[str]
+    groups: dict[str, Group],
+    smallest: Mapping[str, int],
+    completes: frozenset[str],
+    candidates: Mapping[str, tuple[Member, ...]],
 ) -> tuple[dict[str, int], tuple[Member, ...]]:
     """What is missing of the smallest ratio beside what is bound and has a slot, and what of that is bound in part."""
     lacking, fixed = {}, []
     for name, number in smallest.items():
         group = groups[name]
-        bound = [m for m in group.members if m.in_flight and m.instance.bound]
+        bound = [m for m in group.members if m.in_flight and m not in candidates[name]]
         bound += [m for m in group.released if m.uid in completes and not m.has_slot]
         parts = in_order(m for m in bound if m.in_part or not m.has_slot)
         lacking[name] = max(0, number - group.running - len(bound))

@@ -37,8 +37,7 @@ class Group:
             self.held.append(member)
         elif member.state is State.ADMITTED or member.state is State.BROKEN or member.instance.stripped:
             self.released.append(member)
-        if not (member.instance.owner_deleting or member.instance.owner_finished):
-            self.live += 1
+        self.live += member.is_live
 
     def roll(self) -> None:
         """Find the pairs, once all members are counted. What is about to go does not make a larger ratio reachable."""

@@ -59,6 +59,12 @@ class Member(msgspec.Struct, frozen=True, eq=False):
         return self.state is State.ADMITTED and not self.instance.bound
 
     @property
+    def is_live(self) -> bool:
+        """Its owner exists, goes on, and can be made into pods."""
+        i = self.instance
+        return not (i.owner_deleting or i.owner_finished or (i.faults and self.state is State.HELD))
+
+    @property
     def in_part(self) -> bool:
         """Some pods of it are bound, and others are with the scheduler or will be at once."""
         i = self.instance

@@ -172,9 +172,7 @@ class Minimums:
             return None
         by_group, first = [], None
         for name, number in rule.smallest.counts.items():
-            live = [
-                m for m in demand.groups[name].members if not (m.instance.owner_deleting or m.instance.owner_finished)
-            ]
+            live = [member for member in demand.groups[name].members if member.is_live]
             alike = not live or all(m.instance.needs == live[0].instance.needs for m in live[1:])
             by_group.append([live[:number]] if alike else islice(combinations(live, number), MOST_SETS))
         for sets in islice(product(*by_group), MOST_SETS):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from scaler.decide.draft import Draft
 from scaler.decide.groups import Group
-from scaler.decide.members import is_made, may_be_revoked, newest_admission_first, why_not_admissible
+from scaler.decide.members import Member, is_made, may_be_revoked, newest_admission_first, why_not_admissible
 from scaler.decide.world import Policy, Reason, State
 
 
@@ -22,10 +22,20 @@ def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
     if demand.paused:
         return
     missing = any(demand.lacks(group) for group in demand.groups.values())
+    again = _refused_before(draft)
     for name, group in demand.groups.items():
-        if group.wants:
+        if again is not None and again.instance.group == name:
+            draft.admit(again)
+        elif group.wants and again is None:
             _admit(draft, name)
         _revoke(draft, name, group, policy, missing=missing)
+
+
+def _refused_before(draft: Draft) -> Member | None:
+    """An instance whose creation was refused is tried again alone: its partners are admitted when it has pods."""
+    held = (m for name in draft.demand.groups for m in draft.demand.candidates[name] if m.state is State.HELD)
+    refused = (m for m in held if m.memory.refused and draft.places(m.instance.group or "").has_place_for(m))
+    return next(refused, None)
 
 
 def _without_rule(draft: Draft, now: float) -> None:
@@ -57,7 +67,7 @@ def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: b
     beyond = group.places.fewest - group.target
     above = group.running + group.in_flight - demand.largest(name)
     unbound = [member for member in demand.hands if member.instance.group == name]
-    candidates = newest_admission_first(unbound)
+    candidates = newest_admission_first(m for m in unbound if not group.places.keeps(m))
     candidates.sort(key=lambda m: may_be_revoked(m.instance, policy), reverse=True)
     for member in candidates[: max(0, beyond)]:
         if missing or above > 0 or member.uid in demand.half_made:

@@ -25,21 +25,21 @@ SPARE = "a-spare-"
 
 
 def race(seed: int) -> Schedule:
-    """A surplus instance is bound, and while the scaler's watch of pods is behind, another group loses its node."""
+    """An instance is bound, and while the scaler's watch of pods is behind, the rule has no place for it any more."""
     rng = random.Random(f"race-{seed}")
     ladder, pods = _one_to_spare(rng), (rng.randint(1, 3), rng.randint(1, 2))
     service = Service("a", "mindie", "a", ladder, ladder[0], pods, mindie=False)
     nodes = _nodes(service.nodes_for(ladder[-1]), spare=pods[0])
-    return _schedule(seed, World((service,), nodes), _bind_unseen(rng, nodes, "a-d0"), lag=True)
+    return _schedule(seed, World((service,), nodes), (*_opened(nodes), _smaller_rule(rng)), lag=True)
 
 
 def half_bound(seed: int) -> Schedule:
-    """Without gangs, some pods of a surplus instance are bound and others wait when another group loses its node."""
+    """Without gangs, some pods of an instance are bound and others wait when another group loses its node."""
     rng = random.Random(f"half-bound-{seed}")
     ladder, pods = _one_to_spare(rng), (rng.randint(2, 3), rng.randint(1, 2))
     service = Service("a", "mindie", "a", ladder, ladder[0], pods, mindie=False)
     nodes = _nodes(service.nodes_for(ladder[-1]), spare=pods[0] - 1)
-    return _schedule(seed, World((service,), nodes), _bind_unseen(rng, nodes, "a-d0"), gangs=False)
+    return _schedule(seed, World((service,), nodes), (*_opened(nodes), _lost(rng, "a-d0")), gangs=False)
 
 
 def gated_race(seed: int) -> GatedSchedule:
@@ -47,7 +47,7 @@ def gated_race(seed: int) -> GatedSchedule:
     rng = random.Random(f"gated-race-{seed}")
     service = _gated(rng.choice(RACED), _one_to_spare(rng))
     nodes = _nodes(service.kind.nodes_for(service.ladder[-1]), spare=service.kind.pods[0])
-    return _gated_schedule(seed, service, nodes, _bind_unseen(rng, nodes, "a"), lag=True)
+    return _gated_schedule(seed, service, nodes, (*_opened(nodes), _smaller_rule(rng)), lag=True)
 
 
 def gated_half_bound(seed: int) -> GatedSchedule:
@@ -55,7 +55,7 @@ def gated_half_bound(seed: int) -> GatedSchedule:
     rng = random.Random(f"gated-half-bound-{seed}")
     service = _gated(rng.choice(OF_SEVERAL_PODS), _one_to_spare(rng))
     nodes = _nodes(service.kind.nodes_for(service.ladder[-1]), spare=1)
-    return _gated_schedule(seed, service, nodes, _bind_unseen(rng, nodes, "a"), gangs=False)
+    return _gated_schedule(seed, service, nodes, (*_opened(nodes), _lost(rng, "a")), gangs=False)
 
 
 def rollout(seed: int) -> GatedSchedule:
@@ -88,12 +88,20 @@ def _nodes(number: int, *, spare: int) -> tuple[NodeSpec, ...]:
     return (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(name, labels={"pool": "a"}) for name in names))
 
 
-def _bind_unseen(rng: random.Random, nodes: tuple[NodeSpec, ...], victim: str) -> tuple[Event, ...]:
-    """The spare nodes open at 30 s, and some seconds later a node under the victim is lost."""
+def _opened(nodes: tuple[NodeSpec, ...]) -> list[Event]:
+    """The spare nodes open at 30 s."""
     spare = [node.name for node in nodes if node.name.startswith(SPARE)]
-    lost = Event(round(30 + rng.uniform(1.5, 4.0), 2), "node under it lost", victim)
-    closed = [Event(0.0, "node cordoned", name) for name in spare]
-    return (*closed, *(Event(30.0, "node back", name) for name in spare), lost)
+    return [Event(0.0, "node cordoned", name) for name in spare] + [Event(30.0, "node back", name) for name in spare]
+
+
+def _lost(rng: random.Random, victim: str) -> Event:
+    """Some seconds later a node under the victim is lost."""
+    return Event(round(30 + rng.uniform(1.5, 4.0), 2), "node under it lost", victim)
+
+
+def _smaller_rule(rng: random.Random) -> Event:
+    """Some seconds later the smallest ratio is the only one."""
+    return Event(round(30 + rng.uniform(1.5, 4.0), 2), "rule edited", "a", 1)
 
 
 _BEHIND = Weather("lag of Pod", 29.0, 30.0, 1.0, Fault.LAG, ("watch",), ("Pod",), 10.0)

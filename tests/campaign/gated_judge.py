@@ -29,10 +29,13 @@ class GatedJudge(Judge):
     def at_rest(self, ladders: Mapping[str, tuple[Ratio, ...]]) -> list[str]:
         """As in Judge. During a rollout that cannot end there are no numbers to reach."""
         found = outside.instances(self._cluster)
-        for one in found:
-            if one.half:
-                self.half_made = True
-                self._fail(f"S2: {one.name} is half released at rest")
+        ready = outside.ready_nodes(self._cluster)
+        for service in self._services:
+            own = [_standing(one, ready) for one in found if one.service == service.key]
+            halves = {one.name for one in found if one.service == service.key and one.half}
+            for half in (standing for standing in own if standing.job in halves):
+                if not self._may_wait(half, own, ladders[service.name]):
+                    self._fail(f"S2: {half.job} is half released at rest")
         for name in outside.unexplained(self._cluster, found):
             self._fail(f"L2: {name} is held without a reason")
         gaps: list[str] = []

@@ -133,7 +133,7 @@ class Judge:
                 self._fail(f"S2: {standing.job} has {standing.pods} pods and a PodGroup that does not fit them")
 
     def _may_wait(self, half: Standing, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> bool:
-        """Whether what is left of a broken instance has no slot to be completed in: others fill its group."""
+        """Whether what is bound of an instance has no slot to be completed in: others fill its group."""
         self.half_made = True
         others = sum(s.group == half.group and s.pods == s.expected for s in standings)
         return half.bound > 0 and others >= target_of(standings, ladder)[GROUPS.index(half.group)]

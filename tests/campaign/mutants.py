@@ -12,13 +12,13 @@ import inspect
 import textwrap
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from scaler import app, controller, election
 from scaler.actuate import actuator, gates, writer
-from scaler.decide import groups, planner
+from scaler.decide import demand, draft, groups, members
 from scaler.observe import cache, expectations, instances, pod_instances, queue, store, watch
 from scaler.report import outbox
 from tests.campaign.aimed import FAMILIES
@@ -28,8 +28,17 @@ from tests.campaign.schedule import schedule
 from tests.campaign.stage import Result, play
 
 
+class Edit(NamedTuple):
+    """In `module`, the function or property `where` (`Class.method` or a plain name) has `new` instead of `old`."""
+
+    module: ModuleType
+    where: str
+    old: str
+    new: str
+
+
 class Mutant(NamedTuple):
-    """In `module`, the function `where` (`Class.method` or a plain name) has `new` instead of `old`."""
+    """The fields of an `Edit`, and `also` others that the mistake takes."""
 
     mistake: str
     module: ModuleType
@@ -38,9 +47,15 @@ class Mutant(NamedTuple):
     new: str
     aimed: str = ""
     """Histories that bring it about (tests.campaign.aimed); "": random ones."""
+    also: tuple[Edit, ...] = ()
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return Edit(self.module, self.where, self.old, self.new), *self.also
 
 
 NEVER = "if False and "
+BOUND_IN_HANDS = (Edit(members, "Member.in_hands", " and not self.instance.bound", ""),)
 
 MUTANTS = (
     Mutant("own writes count as seen at once", expectations, "Expectations.settled", "key not in self._open", "True"),
@@ -58,20 +73,20 @@ MUTANTS = (
     Mutant("an older record replaces a newer", store, "Store.apply", "if version and version <", f"{NEVER}version <"),
     Mutant("decides before everything is listed", app, "App._synced",
            "await listed(resource, reflector).wait()", "pass"),
-    Mutant("revocations what is bound", planner, "_revoke", "if not m.instance.bound", "", aimed="half-bound"),
+    Mutant("revokes what is bound", draft, "may_be_revoked", "instance.bound or ", "", "half-bound", BOUND_IN_HANDS),
     Mutant("deletes what is bound", actuator, "Actuator._take_back", "if not pod.node and", "if"),
-    Mutant("never revocations", planner, "_act", "missing=missing and snapshot.policy.revoke", "missing=False"),
+    Mutant("never revokes", draft, "may_be_revoked", "return policy.revoke and", "return False and"),
     Mutant("a PodGroup goes unseen pods or not", actuator, "Actuator._delete_group", "if pod:", f"{NEVER}pod:"),
-    Mutant("half-made instances stay", planner, "_is_incomplete", "return has_pods and", "return False and"),
+    Mutant("half-made instances stay", demand, "is_incomplete", "return has_pods and", "return False and"),
     Mutant("refused instances are not undone", actuator, "Actuator._make", "if undo and", "if True or"),
     Mutant("failed actions are not tried again", controller, "Controller._act", "self._queue.add_after_backoff(key)",
            "pass"),
     Mutant("what is dirtied while processed is lost", queue, "WorkQueue.done", "if key in", f"{NEVER}key in"),
-    Mutant("rechecks never come", controller, "Controller._settle", "if made.recheck_at:", "if False:"),
+    Mutant("rechecks never come", controller, "Controller._recheck", "if moment:", "if False:"),
     Mutant("nodes that change are not looked at", cache, "Cache._on_faults", "self.mark(uid)", "pass"),
-    Mutant("what waits counts as running", planner, "counts_as_running",
+    Mutant("what waits counts as running", members, "counts_as_running",
            "if state is State.RUNNING:", "if state in (State.RUNNING, State.ADMITTED):"),
-    Mutant("the newest ratio is aimed at first", planner, "choose_target", "Target(satisfied_from - 1,",
+    Mutant("the newest ratio is aimed at first", demand, "choose_target", "Target(satisfied_from - 1,",
            "Target(reachable_from,"),
     Mutant("writes after the deadline", writer, "Writer._until", "if now >= self._deadline():", "if False:"),
     Mutant("leads for ever", election, "Election.deadline", "return self._deadline", "return math.inf"),
@@ -88,18 +103,18 @@ GATED = (
     Mutant("releases one pod of an instance only", gates, "Gates.release", "gated = [pod for pod in pods if pod.gated]",
            "gated = pods[:1] if all(pod.gated for pod in pods) else []"),
     Mutant("takes every gate off", gates, "_release", '[{"$patch": "delete", "name": GATE}]', "None"),
-    Mutant("admits one too many beside a pair of revisions", groups, "Group.seat",
+    Mutant("admits one too many beside a pair of revisions", groups, "Places.has_place_for",
            "(rollout.newest < rollout.outdated and lasting < self.target)", "True"),
-    Mutant("late members are forgotten", planner, "_is_incomplete", "lacks = i.gated > 0 or", "lacks ="),
+    Mutant("late members are forgotten", demand, "is_incomplete", "lacks = i.gated > 0 or", "lacks ="),
     Mutant("takes back what got bound meanwhile", gates, "Gates._delete", "resource_version=pod.resource_version",
            'resource_version=""', aimed="gated-race"),
-    Mutant("revocations bound instances of others", planner, "_revoke", "if not m.instance.bound", "",
-           aimed="gated-half-bound"),
+    Mutant("revokes bound instances of others", draft, "may_be_revoked", "instance.bound or ", "", "gated-half-bound",
+           BOUND_IN_HANDS),
     Mutant("forgets what was told by a pod that has gone", pod_instances, "PodInstances._remove",
            "del pods[record.name]", "pass"),
-    Mutant("an instance comes back admitted", planner, "_look_at", "state = state_of(instance, memory, now, policy)",
+    Mutant("an instance comes back admitted", demand, "look_at", "state = state_of(instance, memory, now, policy)",
            "state = state_of(instance, memory, now, policy)\n"
-           "    state = State.ADMITTED if state is State.HELD and instance.pods and remembered.whole else state"),
+           "    state = State.ADMITTED if state is State.HELD and instance.pods and remembered.ran else state"),
     Mutant("revisions are not told apart", instances, "_is_outdated", "newest != place.revision", "False",
            aimed="rollout"),
 )  # fmt: skip
@@ -109,17 +124,26 @@ GATED = (
 @contextmanager
 def broken(mutant: Mutant) -> Iterator[None]:
     """The controller with this mistake in it."""
-    owner: Any = mutant.module
-    *classes, name = mutant.where.split(".")
+    with ExitStack() as mended:
+        for edit in mutant.edits:
+            mended.enter_context(_edited(mutant.mistake, edit))
+        yield
+
+
+@contextmanager
+def _edited(mistake: str, edit: Edit) -> Iterator[None]:
+    owner: Any = edit.module
+    *classes, name = edit.where.split(".")
     for part in classes:
         owner = getattr(owner, part)
     original = getattr(owner, name)
-    source = textwrap.dedent(inspect.getsource(original))
-    if mutant.old not in source:
-        raise ValueError(f"{mutant.mistake}: {mutant.where} has no {mutant.old!r} any more")
-    changed = source.replace(mutant.old, mutant.new)
+    function = original.fget if isinstance(original, property) else original
+    source = textwrap.dedent(inspect.getsource(function))
+    if edit.old not in source:
+        raise ValueError(f"{mistake}: {edit.where} has no {edit.old!r} any more")
+    changed = source.replace(edit.old, edit.new)
     made: dict[str, Any] = {}
-    exec(compile(f"from __future__ import annotations\n{changed}", name, "exec"), original.__globals__, made)  # noqa: S102
+    exec(compile(f"from __future__ import annotations\n{changed}", name, "exec"), function.__globals__, made)  # noqa: S102
     setattr(owner, name, made[name])
     try:
         yield

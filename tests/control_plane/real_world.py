@@ -37,8 +37,11 @@ from tests.control_plane.stage import wall_clock
 from tests.control_plane.witness import witnessed
 
 _STATUS_LABEL = "app.kubernetes.io/managed-by"
-_TIMES = ("at", "until", "within", "never_for", "lasting")
-_SETTINGS = ("broken_grace", "stable_after", "status_interval")
+_TIMES = ("at", "until", "within", "never_for", "lasting", "every")
+_SETTINGS = (
+    "broken_grace", "stable_after", "status_interval", "start_timeout", "minimum_timeout", "backoff", "backoff_max",
+    "due_back", "fit_patience", "trade_after",
+)  # fmt: skip
 
 
 def compressed(scenario: Scenario, factor: float) -> Scenario:
@@ -68,14 +71,14 @@ def plane_options(scenario: Scenario) -> PlaneOptions:
     return PlaneOptions(crds=definitions(), pod_start=sum(start) / 2, pod_stop=sum(stop) / 2)
 
 
-def flags(factor: float) -> list[str]:
-    """The scaler's settings that are about the service's time, not the API server's."""
-    usual = Settings.model_validate({})
+def flags(settings: Settings, factor: float) -> list[str]:
+    """The scaler's settings that are about the service's time, not the API server's, and those that the scenario
+    gives."""
+    given = {name: getattr(settings, name) for name in sorted(settings.model_fields_set)}
+    shorter = {name: round(getattr(settings, name) / factor, 3) for name in _SETTINGS}
     return [
-        word
-        for name in _SETTINGS
-        for word in (f"--{name.replace('_', '-')}", str(round(getattr(usual, name) / factor, 3)))
-    ]
+        word for name, value in (given | shorter).items() for word in (f"--{name.replace('_', '-')}", str(value))
+    ]  # fmt: skip
 
 
 async def play_really(plane: ControlPlane, scenario: Scenario, folder: Path, factor: float) -> Timeline:
@@ -84,7 +87,7 @@ async def play_really(plane: ControlPlane, scenario: Scenario, folder: Path, fac
     timeline = Timeline(None)
     async with plane.client() as api, proxied(plane.port, plane.authority) as proxy, witnessed(api):
         kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
-        runner = _Runner(folder, kubeconfig, [*ALONE, *flags(factor)])
+        runner = _Runner(folder, kubeconfig, [*ALONE, *flags(scenario.settings, factor)])
         await _RealWorld(api, wall_clock(), scenario, timeline, runner, proxy).play()
     return timeline
 
@@ -142,6 +145,9 @@ class _RealWorld(World):
         self._recorder.start()
         for path in self._scenario.manifests:
             await self._apply([path])
+        for at, copies, namespace in self._arrivals():
+            if not at:
+                await self._arrive(copies, namespace)
 
     def _actors(self) -> Any:
         timing, api, clock = self._scenario.timing, self._api, self._clock

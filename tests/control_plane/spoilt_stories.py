@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scaler.kube.api import ASCEND_JOBS, Object
+from scaler.kube.api import ASCEND_JOBS, PODS, Object
+from scaler.sim.actors import objects
 from tests.control_plane.crowd_stage import DECODE, PREFILL, Change, CrowdStage, Way, crowded
 from tests.control_plane.kinds_stage import WATCHED, census_of_pods
 from tests.control_plane.plane import ControlPlane
@@ -41,8 +42,9 @@ class Fault:
     words: str = ""
     words_of_operator: str = ""
     """Where Ascend Operator makes the pods."""
-    admitted: bool = False
-    """Nobody but the scheduler can know that it never runs."""
+    edited: bool = False
+    """It is mended by an edit where the scaler makes the pods; else, as always where the operator does, the job is
+    deleted and created again."""
 
 
 def _template(job: Object) -> Object:
@@ -79,9 +81,10 @@ MISTYPED = Fault(
     "JobInvalid",
     words="ascend",
     words_of_operator="Ascend Operator has refused it (InvalidContainer: ",
+    edited=True,
 )
 NO_NODE = Fault("no-such-node", _of_decode(_ask_for_no_node), "MinimumTooLarge")
-NEVER_BOUND = Fault("never-bound", _of_decode(_stand_beside_nobody), "WaitingForScheduler", admitted=True)
+NEVER_BOUND = Fault("never-bound", _of_decode(_stand_beside_nobody), "WaitingForScheduler")
 FAULTS = (MISTYPED, NO_NODE, NEVER_BOUND)
 
 
@@ -110,7 +113,8 @@ async def one_never_runs(
     way: Way, fault: Fault, plane: ControlPlane, folder: Path, *, nodes: int = ROOM, within: float = TURN - 5.0
 ) -> Found:
     """The first of the services has the fault. The others come to all that their rule has as if there were no fault,
-    nothing of theirs is revoked or evicted, and what is said of the job says what is wrong with it."""
+    nothing of theirs is revoked or evicted, and what is said of the job says what is wrong with it. Where there is room
+    it comes to all as well once it is mended."""
     kubeconfig = install(plane)
     async with (
         crowded(plane, way, nodes, services=SERVICES, name=f"{fault.name}-{way.name}-{nodes}") as stage,
@@ -138,8 +142,29 @@ async def one_never_runs(
         assert found.revoked.keys() <= {spoilt}, await _show(stage, found, process)
         assert spoilt not in found.served
         assert _others(before, spoilt) == _others(stage.seats(), spoilt)
+        if nodes >= ROOM:
+            await _mend(stage, spoilt, deleted=way.beside_operator or not fault.edited)
+            await until(lambda: _is_whole(stage, spoilt), f"{spoilt} runs all", lambda: _show(stage, found, process))
+            assert _others(before, spoilt) == _others(stage.seats(), spoilt)
         assert process.errors() == []
         return found
+
+
+async def _mend(stage: CrowdStage, spoilt: str, *, deleted: bool) -> None:
+    """Its user does what the words say."""
+    if deleted:
+        await stage.api.delete(ASCEND_JOBS, spoilt, _SPOILT, propagation_policy="Background")
+        await until(lambda: _gone(stage, spoilt), f"{_SPOILT} and its pods are gone")
+    await stage.join(spoilt)
+
+
+async def _gone(stage: CrowdStage, namespace: str) -> bool:
+    found = [*(await stage.api.list(ASCEND_JOBS, namespace)).items, *(await stage.api.list(PODS, namespace)).items]
+    return not any(objects.name(obj).startswith(_SPOILT) for obj in found)
+
+
+async def _is_whole(stage: CrowdStage, namespace: str) -> bool:
+    return stage.running(namespace) == _WHOLE
 
 
 def _note(stage: CrowdStage, found: Found, now: float) -> None:

@@ -25,9 +25,16 @@ _OTHERS = {
     "ome-leaderworkerset", "volcano-jobs",
 }  # fmt: skip
 """Whose pods others make: test_kinds.py and test_beside.py tell those stories with the real makers."""
-_SCENARIOS = sorted(
-    path for path in (Path(__file__).parents[1] / "scenarios").glob("*.yaml") if path.stem not in _OTHERS
-)
+_CROWDS = {"no-preemption-among-equals", "preemption-among-equals", "preemption-by-priority"}
+"""Those of several services that are told here; test_minimums.py and test_one_never_runs.py tell others. What a curse
+withholds is the simulation's to withhold."""
+
+
+def _is_told_here(path: Path) -> bool:
+    return path.stem not in _OTHERS and (path.stem in _CROWDS or not load_scenario(path).copies)
+
+
+_SCENARIOS = sorted(filter(_is_told_here, (Path(__file__).parents[1] / "scenarios").glob("*.yaml")))
 _FACTORS = {"cold-start": 3.0, "crashing-pod": 4.0}
 """How much faster than written. These two have windows of seconds, which a busy machine needs."""
 

@@ -56,8 +56,9 @@ def _summary(outcomes: Sequence[Outcome], what: str) -> str:
         f"after at most {max(one.settled for one in outcomes):.0f} s; "
         f"at rest after at most {max(one.rested for one in outcomes):.0f} s\n"
         f"    revoked: {sum(one.revocations for one in outcomes)}, at most {max(one.revocations for one in outcomes)} "
-        f"with one seed; evicted: {sum(one.evictions for one in outcomes)}; a minimum held up beside free nodes for at "
-        f"most {max(one.held_up for one in outcomes):.0f} s; at most {max(one.most_admissions for one in outcomes)} admissions of one instance; "
+        f"with one seed; evicted: {sum(one.evictions for one in outcomes)}; "
+        f"at most {max(one.most_admissions for one in outcomes)} admissions of one instance\n"
+        f"    a minimum was held up beside free nodes for at most {max(one.held_up for one in outcomes):.0f} s; "
         f"{sum(one.seconds for one in outcomes) / len(outcomes):.2f} s of CPU each"
     )
 

@@ -88,8 +88,9 @@ def _digest(timeline: Timeline) -> str:
 def _unkept(tale: Tale, timeline: Timeline, witness: Witness) -> Iterator[str]:
     """What is not as promised in the end."""
     count = len(serving(timeline))
-    if tale.serving is not None and count != tale.serving:
-        yield f"{count} serve, not {tale.serving}"
+    halves = _half_services(witness.sight) if any(one.priority for one in tale.services) else 0
+    if tale.serving is not None and not tale.serving - halves // 2 <= count <= tale.serving:
+        yield f"{count} serve, not {tale.serving}, {halves} half"
     early = len(serving(timeline, AT_WORK - 1))
     if tale.before is not None and early != tale.before:
         yield f"{early} serve before anything befalls them, not {tale.before}"
@@ -106,6 +107,12 @@ def _unkept(tale: Tale, timeline: Timeline, witness: Witness) -> Iterator[str]:
         end = samples[-1]
         if end.instances and {view.name for view in end.instances} != set(end.reasons):
             yield f"L2: {service} has instances without a reason"
+
+
+def _half_services(sight: Sight) -> int:
+    """Services that hold nodes to no use. Where a higher one comes while a lower one is being bound, the bind may race
+    the decision to take its room: that is not promised away."""
+    return sum(any(map(sight.has_bound, sight.all_of(key))) for key in sight.waiting())
 
 
 def _is_epilogue(moment: Moment) -> bool:

@@ -127,8 +127,11 @@ class Sight:
 
     def in_part(self, key: str) -> list[str]:
         """Kind of node for each pod that waits for the scheduler while another one of its instance is bound."""
-        halves = [job for job in self.all_of(key) if self.has_bound(job)]
+        halves = [job for job in self.all_of(key) if self.is_in_part(job)]
         return [self.services[key].kind for job in halves for pod in self.pods_of(job) if pod.waits]
+
+    def is_in_part(self, job: Job) -> bool:
+        return self.has_bound(job) and any(pod.waits for pod in self.pods_of(job))
 
     def ends(self, key: str) -> bool:
         """Some of its pods are terminating."""

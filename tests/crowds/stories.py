@@ -327,9 +327,9 @@ def _cursed(teller: Teller, never: Never) -> Tale:
     rng = teller.rng
     pods, what = 2 if never is Never.HALF_BOUND else rng.choice([1, 1, 2]), rng.choice([ONE, DECODE, ALL])
     lasting = rng.choice([None, None, 40.0, 200.0])
-    cursed = teller.service("a-cursed", pods=pods)
-    *small, cursed = teller.ranked([*teller.crowd(rng.randint(2, 6)), cursed])
-    ample, count = rng.random() < 0.5, len(small)
+    cursed, ample, count = teller.service("a-cursed", pods=pods), rng.random() < 0.5, rng.randint(2, 6)
+    ladder = ((2, 1), (1, 1)) if ample else ((1, 1),)  # scale-ups may be bound before a minimum gets its turn
+    *small, cursed = teller.ranked([*teller.crowd(count, ladder=ladder), cursed])
     room = 3 * count + 4 * pods if ample else 2 * count + _held(never, what, pods)
     curse = {"of": f"{cursed.name}/{what}", "never": never.value, **({"until": lasting} if lasting else {})}
     settings = {**teller.settings(), "start_timeout": 200}
@@ -352,7 +352,7 @@ def _held(never: Never, what: str, pods: int) -> int:
 
 
 def never_ending(teller: Teller) -> Tale:
-    """A service is removed and its pods stay; a large one waits for their nodes, a small one needs only what is free."""
+    """A service is removed, its pods stay, and a large one waits for them; a small one needs only what is free."""
     rng, lasting = teller.rng, teller.rng.choice([None, 60.0])
     old = teller.service("old", ladder=((1, 1),), pods=2)
     large, small = teller.service("a-large", ladder=((1, 1),), pods=2), teller.service("small", ladder=((1, 1),))

@@ -5,6 +5,7 @@ A matching of pods to nodes of its own; it shares nothing with scaler.decide but
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
@@ -25,6 +26,8 @@ PATIENCE = 360.0
 ABLE = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.MINIMUM_TOO_LARGE, Reason.WAITING_FOR_CAPACITY, Reason.REVOKED,
                   Reason.WAITING_FOR_RATIO})  # fmt: skip
 """Why an instance is held that could start if there were room."""
+TURN = 30.0
+"""Seconds after which room may not be kept any more for what makes no progress."""
 _MOST_WORDS = 5
 
 
@@ -54,6 +57,8 @@ class Witness:
         self._evicted: set[str] = set()
         self._going: set[str] = set()
         """Instances that were revoked, and whose pods may still be seen."""
+        self._part_since: dict[str, float] = {}
+        """Since when instances are bound in part."""
         self._plans: dict[str, Plan] = {}
         self.admitted: Counter[str] = Counter()
         """Admissions by instance."""
@@ -124,6 +129,8 @@ class Witness:
 
     def _take_note(self, plans: Mapping[str, Plan]) -> None:
         now = self._clock.now()
+        parts = {job.uid for key in plans for job in self.sight.all_of(key) if self.sight.is_in_part(job)}
+        self._part_since = {uid: self._part_since.get(uid, now) for uid in parts}
         for plan in plans.values():
             admitted, revoked = _uids(plan, Admit), _uids(plan, Revoke)
             self.admitted.update(admitted)
@@ -145,7 +152,7 @@ class Witness:
                 jobs = self.sight.of(key, group)
                 fresh = {job.uid for job in jobs if job.uid in admitted}
                 there = {job.uid for job in jobs if self.sight.is_running(job)} | fresh
-                there |= self.sight.released(key).intersection(job.uid for job in jobs)
+                there |= self._in_hands(key, plan).intersection(job.uid for job in jobs)
                 if fresh and len(there) > target:
                     self.say(f"S1: {key} gets {len(there)} in {group}, above its target {target}")
 
@@ -195,8 +202,12 @@ class Witness:
         seen = self.sight.released(key)
         self._going -= jobs.keys() - seen
         broken = {verdict.uid for verdict in plan.verdicts if verdict.state is State.BROKEN} if plan else set()
-        over = {uid for uid in broken & seen if self.sight.has_bound(jobs[uid])}
+        over = {uid for uid in seen if self.sight.has_bound(jobs[uid]) and (uid in broken or self._is_over(uid))}
         return (seen - self._going - over) | (_uids(plan, Admit) if plan else set())
+
+    def _is_over(self, uid: str) -> bool:
+        """It has been bound in part for a turn."""
+        return self._clock.now() - self._part_since.get(uid, math.inf) >= TURN
 
     def _reserved(self, plans: Mapping[str, Plan]) -> list[str]:
         """Services for whose minimum room is kept: it is on its way to a node, or waits for what becomes free."""
@@ -207,7 +218,7 @@ class Witness:
         return bool(self._in_hands(key, plan)) or Reason.WAITING_FOR_ROOM in _reasons(plan)
 
     def _check_scale_ups(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
-        """Wherever the scheduler puts a scale-up that is admitted, and all that it has, every reservation still fits."""
+        """Wherever the scheduler puts a scale-up that is admitted, and what it has, every reservation still fits."""
         for key, plan in plans.items():
             if _uids(plan, Admit) and self.sight.serves(key):
                 self._check_scale_up(key, plans, reserved)
@@ -233,10 +244,11 @@ class Witness:
         """Minimums in the scheduler's hands fit all together; who waits would not fit beside them."""
         parts = [self.sight.in_part(key) for key in plans if key not in reserved]
         hands = [key for key in reserved if self._in_hands(key, plans[key])]
-        wrong = not self.sight.fits(self.sight.missing(key) for key in hands)
-        if self._lasts("S10", self._settled, wrong=wrong):
-            self.say(f"S10: minimums of {hands} do not fit together: {self.sight.free()}")
-        self._check_whole(plans)
+        wanted = [kind for key in hands for kind in self.sight.missing(key)]
+        room = self.sight.free(coming=True, away=True)
+        if self._lasts("S10", self._settled, wrong=not fit(wanted, room)):
+            self.say(f"S10: minimums of {hands} do not fit together: {wanted} on {room}")
+        self._check_release(plans, hands)
         kept = [self.sight.missing(key) for key in reserved]
         for key in self.sight.services:
             waits = key in plans and key not in reserved and self._could_start(key, plans[key])
@@ -244,18 +256,24 @@ class Witness:
             if self._lasts(f"L1 {key}", self._settled, wrong=wrong):
                 self.say(f"L1: {key} is held though {self.sight.missing(key)} fits beside {kept}: {self.sight.free()}")
 
-    def _check_whole(self, plans: Mapping[str, Plan]) -> None:
-        """Where all nodes are alike, a minimum goes to the scheduler with all that it misses."""
-        if len({node.kind for node in self.sight.nodes.values()}) > 1:
-            return
-        for key, plan in plans.items():
-            if not (_uids(plan, Admit) and self.sight.has_neighbour(key)) or self.sight.serves(key) or Reason.CREATE_REFUSED in _reasons(plan):
-                continue
-            out = self._in_hands(key, plan)
-            for group, least in self.sight.services[key].minimum.items():
-                there = [job for job in self.sight.of(key, group) if job.uid in out or self.sight.has_bound(job)]
-                if len(there) < least:
-                    self.say(f"S10: of the minimum of {key} only {len(there)} of {least} in {group} are released")
+    def _check_release(self, plans: Mapping[str, Plan], hands: Sequence[str]) -> None:
+        """A minimum goes to the scheduler on room that is free beside all that the scheduler has, and, where all nodes
+        are alike, whole."""
+        fresh = [key for key in hands if _uids(plans[key], Admit)]
+        held = [kind for key, plan in plans.items() for kind in self._kinds(key, self._in_hands(key, plan))]
+        if fresh and not self.sight.fits([held]):
+            self.say(f"S10: the minimums of {fresh} are released, but {held} does not fit on {self.sight.free()}")
+        alike = len({node.kind for node in self.sight.nodes.values()}) == 1
+        for key in fresh if alike else ():
+            if Reason.CREATE_REFUSED not in _reasons(plans[key]):
+                self._check_whole(key, plans[key])
+
+    def _check_whole(self, key: str, plan: Plan) -> None:
+        out = self._in_hands(key, plan)
+        for group, least in self.sight.services[key].minimum.items():
+            there = [job for job in self.sight.of(key, group) if job.uid in out or self.sight.has_bound(job)]
+            if len(there) < least:
+                self.say(f"S10: of the minimum of {key} only {len(there)} of {least} in {group} are released")
 
     def _could_start(self, key: str, plan: Plan) -> bool:
         """Its minimum waits, and for nothing but room."""

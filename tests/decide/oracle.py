@@ -106,10 +106,10 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     going = [one for group in back for one in group] if seen.policy.revoke else []
     reasons = {
         one.uid: Reason.WAITING_FOR_SCHEDULER
-        if one in chosen and not is_ready_to_go(one)
+        if one in chosen
         else barred(one, seen) or waiting(one, seen, seated, held, given)
         for one in held
-        if one.uid not in admit
+        if one.uid not in admit and one not in ready
     }
     if seen.service.assumed:
         return Judgement(index, complete, serves, states, held={}, counts=counts)
@@ -226,6 +226,8 @@ def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         for one in seen.instances
         if states[one.uid] is State.HELD
     }
+    if seen.service.assumed:
+        return Judgement(complete=True, states=states)
     return Judgement(
         complete=True,
         states=states,
@@ -338,7 +340,8 @@ def waiting(
     assert seen.rule is not None
     group = one.group or ""
     places = [*seated[group], *given[group]]
-    queue = [other for other in oldest(held, group, seen) if other not in given[group]]
+    queue = [other for other in sorted(held, key=age) if other.group == group and not barred(other, seen)]
+    queue = [other for other in queue if other not in given[group]]
     if len(places) - pairs(places, seen) + queue.index(one) >= seen.rule.ratios[0].counts.get(group, 0):
         return Reason.NOT_IN_RATIO
     return Reason.REVOKED if remembered(one, seen).revoked else Reason.WAITING_FOR_RATIO

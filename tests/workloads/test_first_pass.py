@@ -37,7 +37,7 @@ def seen(
         (Admit("u"), {}, Weight.DOES, "starts"),
         (Complete("u"), {"p0-master-0": BOUND}, Weight.DOES, "Service p0-master-0"),
         (Complete("u"), {}, Weight.DOES, "Pod p0-master-0"),
-        (Revoke("u"), {"p0-master-0": WAITING}, Weight.DOES, "taken back: p0-master-0"),
+        (Revoke("u"), {"p0-master-0": WAITING}, Weight.DOES, "revoked: p0-master-0"),
         (Revoke("u"), {}, Weight.DOES, "without a PodGroup"),
         (Record("u", 2), {"p0-master-0": BOUND}, Weight.EXPECTED, "round 2"),
         (Resize("u"), {"p0-master-0": BOUND}, Weight.DOES, "number of pods"),

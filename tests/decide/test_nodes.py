@@ -8,11 +8,11 @@ import pytest
 from scaler.decide.nodes import (
     NODE_NAME,
     OTHER,
-    Capacity,
+    Node,
     NodeClass,
+    Nodes,
     PodRequest,
     Requirement,
-    Room,
     Taint,
     Toleration,
     Where,
@@ -106,14 +106,18 @@ def test_every_taint_must_be_tolerated_and_unknown_effects_repel_nobody() -> Non
 def test_nodes_are_told_apart_only_by_labels_that_some_need_names() -> None:
     terms = terms_of([PodRequest(where=Where((("type", "910b"),)))])
     labels = {"type": "910b", "kubernetes.io/hostname": "node-1"}
-    assert terms.kind(labels, ()) == NodeClass((("type", "910b"),))
-    assert terms.kind({"type": "910a"}, ()) == terms.kind({"type": "310p"}, ()) == NodeClass((("type", OTHER),))
-    assert terms.kind({}, ()) == NodeClass()
+    assert terms.node_class(labels, ()) == NodeClass((("type", "910b"),))
+    assert (
+        terms.node_class({"type": "910a"}, ())
+        == terms.node_class({"type": "310p"}, ())
+        == NodeClass((("type", OTHER),))
+    )
+    assert terms.node_class({}, ()) == NodeClass()
 
 
-def test_a_node_that_is_named_is_the_only_one_of_its_kind() -> None:
+def test_a_node_that_is_named_is_the_only_one_of_its_class() -> None:
     terms = terms_of([PodRequest(where=Where(((NODE_NAME, "node-1"),)))])
-    kinds = {terms.kind({NODE_NAME: f"node-{number}"}, ()) for number in range(100)}
+    kinds = {terms.node_class({NODE_NAME: f"node-{number}"}, ()) for number in range(100)}
     assert len(kinds) == 2
 
 
@@ -121,7 +125,7 @@ def test_values_that_are_compared_as_numbers_all_matter() -> None:
     terms = terms_of(
         [PodRequest(where=affine((Requirement("gen", "Gt", ("6",)), Requirement("gen", "NotIn", ("9",)))))]
     )
-    assert terms.kind({"gen": "12"}, ()) == NodeClass((("gen", "12"),))
+    assert terms.node_class({"gen": "12"}, ()) == NodeClass((("gen", "12"),))
 
 
 def test_room_is_counted_in_portions_that_every_request_is_a_multiple_of() -> None:
@@ -136,7 +140,9 @@ def test_pods_that_ask_for_the_same_are_counted_together_in_a_fixed_order() -> N
     assert distinct([((FOUR, 1),), ((ONE, 2), (FOUR, 3))]) == {ONE, FOUR}
 
 
-def test_a_capacity_is_the_same_after_a_trip_through_a_file() -> None:
-    room = Room(NodeClass((("type", OTHER),), (TAINT,)), (8,), (4,), (4,), passing=(TAINT,), count=3)
-    capacity = Capacity((NPU,), (room,))
-    assert msgspec.json.decode(msgspec.json.encode(capacity), type=Capacity) == capacity
+def test_nodes_are_the_same_after_a_trip_through_a_file() -> None:
+    one = Node(
+        "n", NodeClass((("type", OTHER),), (TAINT,)), (8,), (4,), ((7.0, (2,)),), cordoned=True, passing=(TAINT,)
+    )
+    nodes = Nodes((NPU,), (one,))
+    assert msgspec.json.decode(msgspec.json.encode(nodes), type=Nodes) == nodes

@@ -1,0 +1,181 @@
+"""A minimum may preempt scale-ups: 3.6 and 3b.4 of the contract, clause by clause."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scaler.decide.decide import decide
+from scaler.decide.world import Evict, InstanceMemory, Memory, Preempt, Reason, Service, ServiceMemory, Turns
+from scaler.rules.rule import RuleOptions, Trade
+from tests.builders import doings, on_nodes, reasons, world
+from tests.decide.story import Story
+
+EQUAL, NEVER = Preempt.EQUAL_OR_HIGHER, Preempt.NEVER
+
+
+def done(*services: Service, nodes: str, **changes: object) -> dict[str, str]:
+    return doings(decide(world(*services, nodes=nodes, **changes)))
+
+
+SURPLUS = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 a2", name="a")
+HIGHER = on_nodes("1P", "p0 -", name="b", priority=1)
+EQUALS = on_nodes("1P", "p0 -", name="b")
+
+
+# of others
+
+
+def test_a_minimum_of_a_higher_priority_evicts_the_newest_scale_up() -> None:
+    made = decide(world(SURPLUS, HIGHER, nodes="a:8x3"))
+    assert doings(made) == {"a-p1": "Evict"}
+    assert reasons(made) == {
+        **dict.fromkeys(("a-p0", "a-d0"), Reason.RUNNING),
+        "a-p1": Reason.PREEMPTED,
+        "b-p0": Reason.WAITING_FOR_ROOM,
+    }
+    assert next(action for plan in made.plans for action in plan.actions) == Evict("a-p1", "default/rule/b")
+    assert made.tally is not None
+    assert made.tally.evicted == 1
+
+
+@pytest.mark.parametrize(
+    ("preempt", "beneficiary", "evicts"),
+    [
+        (Preempt.HIGHER_PRIORITY, EQUALS, False),
+        (EQUAL, EQUALS, True),
+        (EQUAL, on_nodes("1P", "p0 -", name="b", priority=-1), False),
+        (NEVER, HIGHER, False),
+    ],
+)
+def test_the_setting_says_whose_scale_ups_may_be_evicted(preempt: Preempt, beneficiary: Service, evicts: bool) -> None:
+    assert bool(done(SURPLUS, beneficiary, nodes="a:8x3", preempt=preempt)) is evicts
+
+
+@pytest.mark.parametrize(("honoured", "evicts"), [(True, False), (False, True)])
+def test_a_rule_may_protect_its_service_unless_the_administrator_says_otherwise(honoured: bool, evicts: bool) -> None:
+    protected = msgspec.structs.replace(SURPLUS, options=RuleOptions(preemptable=False))
+    assert bool(done(protected, HIGHER, nodes="a:8x3", honour_preemptable=honoured)) is evicts
+
+
+def test_no_group_that_has_its_minimum_loses_it() -> None:
+    small = on_nodes("1P1D", "p0 a0, d0 a1", name="a")
+    assert done(small, HIGHER, nodes="a:8x2") == {}
+
+
+def test_nobody_is_evicted_unless_that_places_the_whole_minimum() -> None:
+    two = on_nodes("1P1D", "p0 -, d0 -", name="b", priority=1)
+    assert done(SURPLUS, two, nodes="a:8x3") == {}
+    assert done(SURPLUS, two, nodes="a:8x4") == {"a-p1": "Evict"}
+    assert done(SURPLUS, on_nodes("1P", "p0 -2", name="b", priority=1), nodes="a:8x3") == {}
+
+
+def test_what_does_not_run_goes_before_what_runs_and_lower_priority_before_higher() -> None:
+    starts = on_nodes("3P > 1P", "p0 a0, p1 a1*, p2 a2", name="a")
+    assert done(starts, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x3") == {"a-p1": "Evict"}
+    low, middle = (
+        on_nodes("2P > 1P", f"p0 a{i}, p1 a{i + 1}", name=n, priority=p) for i, n, p in ((0, "a", 1), (2, "c", 0))
+    )
+    assert done(low, middle, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x4") == {"c-p1": "Evict"}
+
+
+def test_those_that_can_be_spared_are_spared() -> None:
+    mixed = on_nodes("3P > 1P", "p0 a0, p1@a a1, p2@b b0", name="a")
+    restricted = on_nodes("1P", "p0@a -", name="b", priority=1)
+    assert done(mixed, restricted, nodes="a:8x2 b:8") == {"a-p1": "Evict"}
+
+
+def test_an_older_scale_up_goes_where_the_newest_does_not_help() -> None:
+    """Of two prefill instances one is beyond the minimum, whichever it is."""
+    mixed = on_nodes("2P > 1P", "p0 a0, p1 b0", name="a")
+    assert done(mixed, on_nodes("1P", "p0@a -", name="b", priority=1), nodes="a:8 b:8") == {"a-p0": "Evict"}
+
+
+def test_what_is_bound_on_a_node_that_is_not_ready_is_neither_a_victim_nor_spares_one() -> None:
+    lost = on_nodes("1P1D", "p0 -, d0 a0?, d1 a1*", name="a")
+    assert done(lost, on_nodes("1P", "p0 a2", name="b"), nodes="a:8x3, a0 lost 10") == {}
+
+
+def test_while_a_victims_room_is_to_come_its_beneficiary_evicts_nobody_else() -> None:
+    story = Story("a:8x3")
+    three = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 a2", name="a")
+    assert story.at(0, three, HIGHER) == {"a-p2": "Evict"}
+    going = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 !", name="a")
+    assert story.at(5, going, HIGHER, nodes="a:8x3, a2 ending 8") == {}
+    gone = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 -", name="a")
+    assert story.at(9, gone, HIGHER) == {"b-p0": "Admit"}
+
+
+def test_a_preemption_whose_victims_node_dies_ends() -> None:
+    story = Story("a:8x3")
+    three = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 a2", name="a")
+    assert story.at(0, three, HIGHER) == {"a-p2": "Evict"}
+    going = on_nodes("3P > 1P", "p0 a0, p1 a1, p2 !", name="a")
+    found = msgspec.structs.replace(going.instances[2], ends_by=-1.0)
+    dead = msgspec.structs.replace(going, instances=(*going.instances[:2], found))
+    assert story.at(5, dead, HIGHER, nodes="a:8x3, a2 ending 8, a2 lost 1") == {"a-p1": "Evict"}
+
+
+@pytest.mark.parametrize("turns", [Turns.SINCE_LAST_BIND, Turns.FOR_GOOD])
+def test_nobody_is_evicted_for_an_instance_that_has_had_its_turn(turns: Turns) -> None:
+    remembered = ServiceMemory(instances={"b-p0": InstanceMemory(turns=turns)})
+    memory = Memory({"default/rule/b": remembered})
+    assert done(SURPLUS, HIGHER, nodes="a:8x3", memory=memory) == {}
+    spare = on_nodes("1P", "p0 -, p1 -", name="b", priority=1)
+    assert done(SURPLUS, spare, nodes="a:8x3", memory=memory) == {"a-p1": "Evict"}, "but for its spare"
+
+
+def test_a_scale_up_preempts_nobody() -> None:
+    climbs = on_nodes("2P > 1P", "p0 a3, p1 -", name="b", priority=9)
+    assert done(SURPLUS, climbs, nodes="a:8x4") == {}
+
+
+# own surplus
+
+
+LOST = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 -", name="a")
+STRANGER = on_nodes("1P", "p0 a2", name="b")
+
+
+def test_own_running_surplus_goes_so_that_the_service_can_serve_but_not_too_soon() -> None:
+    story = Story("a:8x3")
+    assert [story.at(time, LOST, STRANGER) for time in (0, 89.9, 90)] == [{}, {}, {"a-p1": "Evict"}]
+
+
+def test_own_surplus_that_does_not_run_goes_at_once() -> None:
+    starts = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1*, d0 -", name="a")
+    assert done(starts, STRANGER, nodes="a:8x3") == {"a-p1": "Evict"}
+
+
+def test_alone_on_its_nodes_a_service_gives_up_surplus_as_well() -> None:
+    story = Story("a:8x2")
+    assert [story.at(time, LOST) for time in (0, 90)][1] == {"a-p1": "Evict"}
+
+
+def test_the_annotation_switches_it_off_for_all_own_surplus() -> None:
+    story, off = Story("a:8x3"), RuleOptions(trade=Trade.OFF)
+    lost = msgspec.structs.replace(LOST, options=off)
+    assert [story.at(time, lost, STRANGER) for time in (0, 90, 900)] == [{}, {}, {}]
+    starts = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1*, d0 -", name="a", options=off)
+    assert done(starts, STRANGER, nodes="a:8x3") == {}
+
+
+@pytest.mark.parametrize(("trade", "evicts"), [(Trade.WHEN_NOT_SERVING, {}), (Trade.ALWAYS, {"a-p2": "Evict"})])
+def test_a_service_that_serves_gives_up_surplus_only_where_told(trade: Trade, evicts: dict[str, str]) -> None:
+    serves = on_nodes(
+        "3P2D > 2P2D > 1P1D", "p0 a0, p1 a1, p2 a2, d0 a3, d1 -", name="a", options=RuleOptions(trade=trade)
+    )
+    story = Story("a:8x5")
+    stranger = on_nodes("1P", "p0 a4", name="b")
+    assert [story.at(time, serves, stranger) for time in (0, 90)] == [{}, evicts]
+
+
+def test_no_surplus_is_given_up_where_that_would_not_help() -> None:
+    story = Story("a:8x2 b:8")
+    elsewhere = on_nodes("2P1D > 1P1D", "p0@a a0, p1@a a1, d0@b -", name="a")
+    assert [story.at(time, elsewhere, on_nodes("1P", "p0 b0", name="b")) for time in (0, 90, 900)] == [{}, {}, {}]
+
+
+def test_the_time_to_wait_is_a_setting() -> None:
+    story = Story("a:8x3", trade_after=5)
+    assert [story.at(time, LOST, STRANGER) for time in (0, 5)] == [{}, {"a-p1": "Evict"}]

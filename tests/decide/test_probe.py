@@ -1,0 +1,62 @@
+"""The fit can be wrong: what fits nowhere is tried now and then: 3b.9 of the contract."""
+
+from __future__ import annotations
+
+from scaler.decide.world import Service
+from tests.builders import on_nodes
+from tests.decide.story import Story
+
+SCATTERED = "a:8x4, a0 used 4, a1 used 4, a2 used 4, a3 used 4"
+
+
+class Scattered:
+    """Two services with one job of 8 devices each; nothing is ever bound."""
+
+    def __init__(self, nodes: str) -> None:
+        self.story = Story(nodes)
+        self.admitted: set[str] = set()
+
+    def service(self, name: str, age: int) -> Service:
+        return on_nodes("1P", f"p0 {'u' if f'{name}-p0' in self.admitted else '-'}", name=name, age=age)
+
+    def at(self, time: float) -> dict[str, str]:
+        made = self.story.at(time, self.service("a", 9), self.service("b", 0))
+        self.admitted |= {uid for uid, doing in made.items() if doing == "Admit"}
+        self.admitted -= {uid for uid, doing in made.items() if doing == "Revoke"}
+        return made
+
+
+def test_what_fits_nowhere_is_tried_after_a_minute_one_at_a_time_and_not_for_long() -> None:
+    nodes = Scattered(SCATTERED)
+    assert [nodes.at(time) for time in (0, 59.9)] == [{}, {}]
+    assert nodes.at(60) == {"a-p0": "Admit"}
+    assert nodes.at(89.9) == {}, "one probe at a time"
+    made = nodes.at(90)
+    made |= nodes.at(90.1)
+    assert made == {"a-p0": "Revoke", "b-p0": "Admit"}
+    assert nodes.at(120.1) == {"b-p0": "Revoke"}
+
+
+def test_each_probe_in_vain_makes_the_next_one_rarer_up_to_an_hour() -> None:
+    nodes = Scattered(SCATTERED)
+    tried, time = [], 0.0
+    while time < 20_000:
+        if nodes.at(time).get("a-p0") == "Admit":
+            tried.append(time)
+        time = max(time + 0.5, nodes.story.recheck_in)
+    gaps = [after - before for before, after in zip(tried, tried[1:], strict=False)]
+    assert gaps[0] >= 120
+    assert sorted(gaps) == gaps
+    assert max(gaps) <= 3600 + 200
+
+
+def test_nothing_is_tried_where_not_even_the_sum_would_do() -> None:
+    nodes = Scattered("a:8x2, a0 used 4, a1 used 5")
+    assert [nodes.at(time) for time in (0, 100, 10_000)] == [{}, {}, {}]
+
+
+def test_what_others_have_in_hands_is_not_revoked_for_a_probe() -> None:
+    climbs = on_nodes("2P > 1P", "p0:4 a0, p1:4 u", name="a")
+    minimum = on_nodes("1P", "p0 -", name="b")
+    story = Story("a:8x3, a0 used 4, a1 used 4, a2 used 4", fit_patience=10)
+    assert not any("a-p1" in story.at(time, climbs, minimum) for time in (0, 10, 20))

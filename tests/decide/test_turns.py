@@ -1,0 +1,193 @@
+"""A reservation that makes no progress ends: 3b.5 of the contract, clause by clause, in virtual seconds."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scaler.decide.world import Service
+from tests.builders import on_nodes
+from tests.decide.story import Story
+
+HELD = on_nodes("1P1D", "p0 -, d0 -", name="a", age=9)
+HANDS = on_nodes("1P1D", "p0 u, d0 u", name="a", age=9)
+OTHER = on_nodes("1P1D", "p0 -, d0 -", name="b")
+BOTH_A = {"a-p0": "Admit", "a-d0": "Admit"}
+NO_A = {"a-p0": "Revoke", "a-d0": "Revoke"}
+ON_TWO = "a:8x2"
+
+
+def begun(*services: Service, nodes: str = ON_TWO) -> Story:
+    """The first decision, at 0 s."""
+    story = Story(nodes)
+    story.at(0, *services)
+    return story
+
+
+def test_a_minimum_that_nothing_is_bound_of_ends_its_turn_for_another_minimum() -> None:
+    story = begun(HELD, OTHER)
+    assert story.at(1, HANDS, OTHER) == {}
+    assert story.recheck_in == 30
+    assert story.at(29.9, HANDS, OTHER) == {}
+    assert story.at(30, HANDS, OTHER) == NO_A
+    assert story.at(30.1, HELD, OTHER) == {"b-p0": "Admit", "b-d0": "Admit"}
+    assert story.reasons["a-p0"] == "MinimumNotScheduled"
+
+
+def test_if_nobody_waits_its_turn_begins_anew_and_nothing_is_written() -> None:
+    elsewhere = on_nodes("1P", "p0 a2", name="b")
+    story = begun(HELD, elsewhere, nodes="a:8x3")
+    assert [story.at(time, HANDS, elsewhere) for time in (1, 30, 60, 300, 1000)] == [{}] * 5
+
+
+def test_a_bound_pod_of_its_own_gives_it_a_new_turn() -> None:
+    story = begun(HELD, OTHER)
+    part = on_nodes("1P1D", "p0 a0*, d0 u", name="a", age=9)
+    assert story.at(1, HANDS, OTHER) == {}
+    assert story.at(29, part, OTHER, bound=True) == {}
+    assert story.at(58, part, OTHER) == {}
+    assert story.at(59, part, OTHER) == {"a-d0": "Revoke"}
+
+
+def test_the_pauses_grow_from_half_a_minute_to_five_and_end_when_it_serves() -> None:
+    story, time, pauses = begun(HELD, OTHER, nodes=ON_TWO), 0.0, []
+    taken = on_nodes("1P1D", "p0 a2, d0 a3", name="b")
+    waits = on_nodes("2P > 1P", "p0 a4, p1 -", name="c")
+    full = "a:8x5"
+    for _ in range(6):
+        time += 30
+        made = story.at(time, HANDS, taken, waits, nodes=full, bound=True)
+        if not made:  # the bind came after the clock began: now it counts
+            time += 30
+            made = story.at(time, HANDS, taken, waits, nodes=full, bound=True)
+        assert set(NO_A.items()) <= set(made.items())
+        start = time
+        pauses.append(story.remembered(HANDS).backoff_until - (1_000_000 + time))
+        time = start + pauses[-1]
+        assert "a-p0" not in story.at(time - 0.1, HELD, taken, waits, nodes=full)
+        assert set(BOTH_A.items()) <= set(story.at(time, HELD, taken, waits, nodes=full).items())
+    assert pauses == [30, 60, 120, 240, 300, 300]
+    story.at(time + 1, on_nodes("1P1D", "p0 a0, d0 a1", name="a", age=9), taken, waits, nodes=full, bound=True)
+    assert story.remembered(HANDS).failures == 0
+
+
+CLIMBS = on_nodes("2P > 1P", "p0 a2, p1 -", name="b")
+CLIMBED = on_nodes("2P > 1P", "p0 a2, p1 a0", name="b")
+
+
+def ended() -> Story:
+    """Nothing of a minimum was bound, though something else was, and a scale-up waits: in backoff from 60 s to 90 s."""
+    story = Story("a:8x3")
+    assert story.at(0, HELD, CLIMBS) == BOTH_A
+    assert story.at(30, HANDS, CLIMBS, bound=True) == {}
+    assert story.at(60, HANDS, CLIMBS, bound=True) == NO_A
+    return story
+
+
+def test_what_others_do_never_ends_its_pause() -> None:
+    story = ended()
+    assert story.at(61, HELD, CLIMBS) == {"b-p1": "Admit"}
+    assert story.at(70, HELD, CLIMBED, bound=True) == {}
+    assert story.at(80, HELD, on_nodes("1P", "p0 a2", name="b")) == {}, "all of its room is free again"
+    assert story.at(90, HELD, on_nodes("1P", "p0 a2", name="b")) == BOTH_A
+
+
+def test_a_node_that_appears_or_returns_ends_its_pause() -> None:
+    serves = on_nodes("1P", "p0 a2", name="b")
+    assert ended().at(70, HELD, serves, nodes="a:8x4, a3 since -70") == BOTH_A
+    assert ended().at(70, HELD, serves, nodes="a:8x3 b:8, b0 since -70") == BOTH_A, "it may use any node"
+
+
+def test_its_own_jobs_changing_ends_its_pause() -> None:
+    serves = on_nodes("1P", "p0 a2", name="b")
+    changed = msgspec.structs.replace(HELD.instances[0], generation=7)
+    mended = msgspec.structs.replace(HELD, instances=(changed, HELD.instances[1]))
+    assert ended().at(61, mended, serves) == BOTH_A
+
+
+def test_if_other_candidates_fit_in_its_place_they_are_swapped_in() -> None:
+    spare = on_nodes("1P", "p0 u, p1 -", name="a")
+    elsewhere = on_nodes("1P", "p0 a3", name="b")
+    story = begun(on_nodes("1P", "p0 -, p1 -", name="a"), elsewhere, nodes="a:8x4")
+    story.at(1, spare, elsewhere)
+    assert story.at(30, spare, elsewhere) == {"a-p0": "Revoke"}
+    assert story.at(31, on_nodes("1P", "p0 -, p1 -", name="a"), elsewhere) == {"a-p1": "Admit"}
+    swapped = on_nodes("1P", "p0 -, p1 u", name="a")
+    assert story.at(40, swapped, elsewhere) == {}, "with a new clock"
+    assert story.at(59, swapped, elsewhere) == {}
+
+
+def test_bound_in_part_it_becomes_broken_when_its_turn_ends_and_its_pod_keeps_its_node() -> None:
+    story = begun(on_nodes("1P", "p0 -2", name="a", age=9), OTHER, nodes="a:8x3")
+    part = on_nodes("1P", "p0 a0+u", name="a", age=9)
+    assert story.at(5, part, OTHER, bound=True) == {}
+    assert story.reasons["b-p0"] in ("MinimumDoesNotFit", "WaitingForRoom")
+    made = [story.at(time, part, OTHER, bound=True) for time in (20, 35, 36)]
+    assert story.reasons["a-p0"] == "Broken"
+    assert {"b-p0": "Admit", "b-d0": "Admit"} in made
+
+
+def test_while_the_scheduler_binds_nothing_a_turn_ends_only_for_a_minimum_of_the_same_or_a_higher_priority() -> None:
+    waits = on_nodes("2P > 1P", "p0 a2, p1 -", name="b")
+    story = begun(HELD, waits, nodes="a:8x3")
+    assert [story.at(time, HANDS, waits, nodes="a:8x3") for time in (1, 30, 60, 299)] == [{}] * 4
+    assert story.at(300, HANDS, waits, nodes="a:8x3") == NO_A
+    lower = on_nodes("1P1D", "p0 -, d0 -", name="b", priority=-1)
+    story = begun(HELD, lower)
+    assert [story.at(time, HANDS, lower) for time in (1, 30, 299)] == [{}] * 3
+    assert story.at(300, HANDS, lower) == NO_A
+
+
+def test_the_next_bind_of_anybody_pardons_a_clock_that_ran_out_without_one() -> None:
+    lower = on_nodes("1P1D", "p0 -, d0 -", name="b", priority=-1)
+    story = begun(HELD, lower)
+    assert story.at(100, HANDS, lower) == {}
+    assert story.at(101, HANDS, lower, bound=True) == {}
+    assert story.at(130.9, HANDS, lower, bound=True) == {}
+    assert story.at(131, HANDS, lower) == NO_A, "once"
+
+
+def test_a_scale_up_that_is_never_bound_ends_its_turn_for_its_spare() -> None:
+    spare = on_nodes("2P > 1P", "p0 a0, p1 -, p2 -", name="a")
+    hands = on_nodes("2P > 1P", "p0 a0, p1 u, p2 -", name="a")
+    elsewhere = on_nodes("1P", "p0 a1", name="b")
+    story = Story("a:8x4")
+    assert story.at(0, spare, elsewhere) == {"a-p1": "Admit"}
+    assert story.at(1, hands, elsewhere, bound=True) == {}
+    assert story.at(30, hands, elsewhere) == {"a-p1": "Revoke"}
+    assert story.at(31, spare, elsewhere) == {"a-p2": "Admit"}
+
+
+def test_a_minimum_that_only_waits_for_room_has_no_clock() -> None:
+    story = begun(HELD, OTHER, nodes="a:8x2, a1 ending 8 290")
+    assert [story.at(time, HELD, OTHER, nodes="a:8x2, a1 ending 8 290") for time in (30, 60, 200)] == [{}] * 3
+    assert story.reasons["a-p0"] == "WaitingForRoom"
+    assert story.at(210, HELD, OTHER, nodes=ON_TWO) == BOTH_A
+
+
+def test_where_others_make_the_pods_the_clock_starts_anew_when_the_last_one_is_made() -> None:
+    none, half, both = (
+        on_nodes("1P1D", f"p0 {p}, d0 {d}", name="a", age=9, others=True) for p, d in ("..", "g.", "gg")
+    )
+    story = begun(none, OTHER)
+    assert story.at(20, half, OTHER) == {}
+    assert story.at(28, both, OTHER) == BOTH_A
+    hands = on_nodes("1P1D", "p0 u, d0 u", name="a", age=9, others=True)
+    assert story.at(57.9, hands, OTHER) == {}
+    assert story.at(58, hands, OTHER) == NO_A
+
+
+def test_what_its_owner_never_makes_holds_up_others_for_a_turn_only() -> None:
+    unmade = on_nodes("1P1D", "p0 g, d0 .", name="a", age=9, others=True)
+    story = begun(unmade, OTHER)
+    assert story.at(29.9, unmade, OTHER) == {}
+    assert story.at(30, unmade, OTHER) | story.at(30.1, unmade, OTHER) == {"b-p0": "Admit", "b-d0": "Admit"}
+
+
+@pytest.mark.parametrize("nodes", ["a:8x2, a0 cordoned 1", "a:8x2, a0 lost 1"])
+def test_after_a_failover_every_clock_starts_anew_and_nothing_else_changes(nodes: str) -> None:
+    story = begun(HANDS, OTHER, nodes=ON_TWO)
+    fresh = Story(ON_TWO)
+    assert story.at(29, HANDS, OTHER) == fresh.at(29, HANDS, OTHER) == {}
+    assert fresh.at(58.9, HANDS, OTHER) == {}
+    assert fresh.at(59, HANDS, OTHER) == NO_A
