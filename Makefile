@@ -78,9 +78,8 @@ pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, mini
 	done
 
 .PHONY: explore
-explore: dev  ## Visit every small world of minimums first (BOUND=4 pods, SHARD=0/5, BUDGET=600 seconds, ARGS="--kinds 2")
-	@$(PY) -m tests.decide.arbitration.census --pods $(or $(BOUND),3) --shard $(or $(SHARD),0/1) \
-	    --seconds $(or $(BUDGET),inf) $(ARGS)
+explore: dev  ## Visit every state of small worlds with the real decision (ARGS="chosen half" or ARGS="random 600 1")
+	@$(PY) -m tests.decide.explorer $(or $(ARGS),chosen)
 
 .PHONY: control-plane
 control-plane: dev  ## Build Kubernetes' own programs for the tests, once (minutes); VERSIONS="1.35.3" builds less

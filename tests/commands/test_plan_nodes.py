@@ -78,9 +78,9 @@ def test_several_rules_and_several_kinds_of_nodes(tmp_path: Path, capsys: pytest
 
 
 def test_the_annotations_of_a_rule_play_their_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plain = written(tmp_path, "a.yaml", yaml.safe_dump(rule_config_map(name="a")))
-    first = written(tmp_path, "b.yaml", yaml.safe_dump(rule_config_map(name="b", service_priority="5")))
-    found = asked(capsys, plain, first, "--nodes", f"2x {NPU}=8")["services"]
+    lowered = written(tmp_path, "a.yaml", yaml.safe_dump(rule_config_map(name="a", service_priority="-5")))
+    plain = written(tmp_path, "b.yaml", yaml.safe_dump(rule_config_map(name="b")))
+    found = asked(capsys, lowered, plain, "--nodes", f"2x {NPU}=8")["services"]
     assert [(one["service"], one["serves"]) for one in found] == [("mindie/a", False), ("mindie/b", True)]
 
 

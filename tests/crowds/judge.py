@@ -105,7 +105,7 @@ def _unkept(tale: Tale, timeline: Timeline, witness: Witness) -> Iterator[str]:
     yield from _endless(witness, tale)
     for service, samples in timeline.samples.items():
         end = samples[-1]
-        if end.instances and {view.name for view in end.instances} != set(end.reasons):
+        if witness.sight.all_of(service) and {view.name for view in end.instances} != set(end.reasons):
             yield f"L2: {service} has instances without a reason"
 
 

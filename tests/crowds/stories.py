@@ -330,19 +330,25 @@ def _cursed(teller: Teller, never: Never) -> Tale:
     cursed, ample, count = teller.service("a-cursed", pods=pods), rng.random() < 0.5, rng.randint(2, 6)
     ladder = ((2, 1), (1, 1)) if ample else ((1, 1),)  # scale-ups may be bound before a minimum gets its turn
     *small, cursed = teller.ranked([*teller.crowd(count, ladder=ladder), cursed])
-    room = 3 * count + 4 * pods if ample else 2 * count + _held(never, what, pods)
+    own_minimum = 2 * pods if lasting else 0
+    room = 3 * count + 4 * pods if ample else 2 * count + _held(never, what, pods) + own_minimum
     curse = {"of": f"{cursed.name}/{what}", "never": never.value, **({"until": lasting} if lasting else {})}
     settings = {**teller.settings(), "start_timeout": 200}
     own = {cursed.key} if ample and (what == ONE or lasting) else set()
+    patience = WORTH_MORE if any(one.worth < cursed.worth for one in small) else HELD_UP
     return Tale(
         [cursed, *small], [nodes(room)], teller.together([cursed, *small]), rests=False, settings=settings,
         given_up={cursed.key}, whole={one.key for one in small} if ample else frozenset(),
-        serves={one.key for one in small} | own, curses=[curse], patience=HELD_UP, admissions=3,
+        serves={one.key for one in small} | own, curses=[curse], patience=patience, admissions=3,
     )  # fmt: skip
 
 
-HELD_UP = 60.0
-"""Seconds for which one service whose pods are never bound may hold up another: its turn, and time for the rest."""
+TURNS = 2
+"""Sets of instances that the cursed service may try, one after the other."""
+REST = 20.0
+HELD_UP, WORTH_MORE = TURNS * 30.0 + REST, TURNS * 300.0 + REST
+"""Seconds for which one service whose pods are never bound may hold up others: its turns, and time for the rest. While
+nothing of anybody is bound a turn lasts longer for those that are worth less."""
 
 
 def _held(never: Never, what: str, pods: int) -> int:
@@ -354,20 +360,20 @@ def _held(never: Never, what: str, pods: int) -> int:
 def never_ending(teller: Teller) -> Tale:
     """A service is removed, its pods stay, and a large one waits for them; a small one needs only what is free."""
     rng, lasting = teller.rng, teller.rng.choice([None, 60.0])
-    old = teller.service("old", ladder=((1, 1),), pods=2)
+    old, calm = teller.service("old", ladder=((1, 1),), pods=2), teller.service("calm", ladder=((1, 1),))
     large, small = teller.service("a-large", ladder=((1, 1),), pods=2), teller.service("small", ladder=((1, 1),))
     over = AT_WORK + 10.0
     curse = {"of": "old/*", "never": Never.ENDING.value, **({"until": over + lasting} if lasting else {})}
     first = teller.apply(0.0, old.name, old.manifests())
     jobs = written(teller.folder, "old-jobs", [one for one in old.manifests() if one["kind"] == "AscendJob"])
     events = [
-        first, teller.apply(3.0, large.name, large.manifests()), {"at": over, "delete_file": str(jobs)},
+        first, teller.apply(1.0, calm.name, calm.manifests()), teller.apply(3.0, large.name, large.manifests()),
+        {"at": over, "delete_file": str(jobs)},
         teller.apply(over + rng.uniform(1.0, 200.0), small.name, small.manifests()),
     ]  # fmt: skip
-    serves = {small.key, *([large.key] if lasting else [])}
-    return Tale(
-        [old, large, small], [nodes(4 + rng.randint(2, 3))], events, serves=serves, curses=[curse], patience=ABSENT
-    )  # fmt: skip
+    serves = {calm.key, small.key, *([large.key] if lasting else [])}
+    room = [nodes(2 + 4 + rng.randint(2, 3))]
+    return Tale([old, calm, large, small], room, events, serves=serves, curses=[curse], patience=ABSENT)
 
 
 ABSENT = 300.0 + 30.0 + 60.0

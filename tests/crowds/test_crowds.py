@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from scaler.clock import Clock
+from scaler.decide import arbitration, minimum, placement, preemption, turn
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.campaign.mutants import Mutant, broken
 from tests.crowds.judge import play
 from tests.crowds.services import crowd, training
 from tests.crowds.stories import STORIES, Teller
@@ -53,6 +55,29 @@ def test_without_arbitration_the_same_judge_finds_fault() -> None:
     assert any("S10" in words for words in wrong)
 
 
+MISTAKES = (
+    ("unbound", 2, "L5", Mutant("a turn never ends", turn, "has_to_end", "return for_", "return False and for_")),
+    ("never-ending", 3, "L5", Mutant("what ends may be waited for for ever", placement, "_levels",
+                                     "deadline + due_back > now", "True")),
+    ("preempting", 2, "S11", Mutant("evicts though it does not help", minimum, "Minimums._suffices",
+                                    "return fits", "return True")),
+    ("preempting", 2, "S3", Mutant("evicts below a minimum", preemption, "_running",
+                                   "[: max(0, len(runs) - group.paired - least)]", "[:]")),
+    ("preempting", 2, "S10", Mutant("releases on room to come", arbitration, "Arbitration._to_release",
+                                    "minimum.room is not Room.FREE", "False")),
+    ("on-twenty", 1, "S9", Mutant("scales up beside no reservation", arbitration, "Arbitration._reserve_minimums",
+                                  "self.minimums.reserve(draft, self._would_wait)", "None")),
+)  # fmt: skip
+"""Story, seed, the promise that is broken, and the mistake that breaks it."""
+
+
+@pytest.mark.parametrize(("story", "seed", "promise", "mistake"), MISTAKES, ids=[one[3].mistake for one in MISTAKES])
+def test_a_broken_controller_is_noticed(story: str, seed: int, promise: str, mistake: Mutant) -> None:
+    with broken(mistake):
+        wrong = play(story, seed).wrong
+    assert any(promise in words for words in wrong), wrong
+
+
 def test_a_seed_decides_who_comes_when_how_long_things_take_and_how_late_all_hear_of_it(tmp_path: Path) -> None:
     skies = [weather(seed) for seed in range(1, 30)]
     for drawn in ({s.latency for s in skies}, {s.own_lag for s in skies}, {s.others_lag for s in skies}):
@@ -93,7 +118,7 @@ def test_the_witness_tells_a_controller_that(deed: Callable[[Object], tuple[str,
         cluster.apply([pod])
         _, victim = deed(pod)
         await cluster.client("scaler").delete(PODS, victim["metadata"]["namespace"], victim["metadata"]["name"])
-        witness.check_writes()
+        witness.finish()
         return witness.wrong
 
     (words,) = run(main())

@@ -215,7 +215,8 @@ class Witness:
         return [key for key in waiting if key in plans and self._is_reserved(key, plans[key])]
 
     def _is_reserved(self, key: str, plan: Plan) -> bool:
-        return bool(self._in_hands(key, plan)) or Reason.WAITING_FOR_ROOM in _reasons(plan)
+        waits = _reasons(plan) & {Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER}
+        return bool(waits or self._in_hands(key, plan))
 
     def _check_scale_ups(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
         """Wherever the scheduler puts a scale-up that is admitted, and what it has, every reservation still fits."""

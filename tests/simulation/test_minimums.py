@@ -76,11 +76,11 @@ def test_without_arbitration_half_started_services_hold_nodes_that_others_need(t
     assert any("S10" in words for words in witness.wrong)  # so the witness can see it
 
 
-def test_only_without_arbitration_services_climb_while_others_wait_for_their_first_nodes(tmp_path: Path) -> None:
+def test_only_without_arbitration_services_scale_up_into_what_others_need_to_serve_at_all(tmp_path: Path) -> None:
     events = arriving(tmp_path, crowd(12), 1, 1.5)
-    _, witness = unfolded(crowd(12), nodes(40), events=events, arbitration=False, until="7m")
+    _, witness = unfolded(crowd(12), nodes(24), events=events, arbitration=False, until="7m")
     assert any("S9" in words for words in witness.wrong)  # so the witness can see that, too
-    unfolded(crowd(12), nodes(40), events=events, until="7m")  # finds nothing wrong
+    unfolded(crowd(12), nodes(24), events=events, until="7m")  # finds nothing wrong
 
 
 @pytest.mark.parametrize(("count", "most"), [(40, 20), (20, 10)])
@@ -90,7 +90,7 @@ def test_the_same_holds_beside_ascend_operator(tmp_path: Path, count: int, most:
 
 
 def test_services_that_arrive_over_time_never_lose_what_they_have(tmp_path: Path) -> None:
-    """A climb that is bound before a later minimum arrives stays: not promised, and so not more than three of four."""
+    """A scale-up that is bound before a later minimum arrives stays, among equals: no more than three of four serve."""
     timeline, _ = unfolded(crowd(4), nodes(9), events=arriving(tmp_path, crowd(4), 1, 30))
     assert len(serving(timeline)) == 3
     assert all(not sample.pods_deleted for samples in timeline.samples.values() for sample in samples)
@@ -164,9 +164,7 @@ def test_a_minimum_that_fits_and_is_never_bound_gives_way_and_is_reported(tmp_pa
 
 @pytest.mark.parametrize("favourite", ["chat-00", "chat-04"])
 def test_priority_says_who_goes_first(tmp_path: Path, favourite: str) -> None:
-    services = [
-        Service(one.name, annotations={"service-priority": "100"} if one.name == favourite else {}) for one in crowd(5)
-    ]
+    services = [Service(one.name, priority=100 if one.name == favourite else 0) for one in crowd(5)]
     train = written(tmp_path, "training", training(2))
     story = [{"at": "3m", "delete_file": str(train)}]
     events = [*arriving(tmp_path, services, 10, 0), *story]

@@ -1,0 +1,192 @@
+"""How long one decision takes: 1,000 services on 5,000 nodes that are all unlike (odd free amounts), 200 of them with a
+waiting minimum and 800 with scale-ups waiting; and 10,000 services at rest of which one changed.
+
+    python -m tests.bench.bench_decide
+
+`event`: a pod of one service changed since the last decision, the cache is kept. `cold`: without a cache. `rest`: nothing
+changed. Also: the answers of `scaler plan --cases`.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import msgspec
+
+from scaler.decide.counts import Case
+from scaler.decide.counts import decide as decide_counts
+from scaler.decide.decide import Cache, decide
+from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
+from scaler.decide.world import Instance, Service, ServiceKey, State, World
+from tests.builders import NOW, instance, rule
+
+SERVICES, WAITING, NODES, CLASSES = 1000, 200, 5000, 20
+RESOURCES = ("huawei.com/Ascend910", "cpu", "memory", "pods")
+GIB = 1 << 30
+EVENTS, COLD = 1000, 10
+WHOLE = (8, 192_000, 1024 * GIB, 110)
+
+
+@lru_cache
+def request(kind: int, npus: int) -> PodRequest:
+    """A pod that may run on nodes of one class, or on any for a negative number. Equal ones are one object, as the
+    product makes them."""
+    only = Requirement("accelerator-type", "In", (f"module-{kind}",))
+    amounts = (npus, npus * 12_000, npus * 64 * GIB, 1)
+    return PodRequest(tuple(zip(RESOURCES, amounts, strict=True)), Where(affinity=((only,),)) if kind >= 0 else Where())
+
+
+def unlike(dice: random.Random, empty: float) -> Nodes:
+    """No two nodes have the same free amounts; a few are empty, most are full or nearly so."""
+    found = []
+    for number in range(NODES):
+        kind = NodeClass((("accelerator-type", f"module-{number % CLASSES}"),))
+        npus = 8 if dice.random() < empty else dice.choice((0, 0, 0, 0, 1, 2, 3, 4, 6))
+        free = (npus, npus * 24_000 + 13 * number, npus * 128 * GIB + 4096 * number, 60 + number % 50)
+        found.append(Node(f"node-{number:05}", kind, WHOLE, free))
+    return Nodes(RESOURCES, tuple(found))
+
+
+def service(number: int, *, waits: bool, anywhere: bool) -> Service:
+    """Four prefill and four decode; a waiting one runs none of them, another all but one of each group."""
+    kind = -1 if anywhere else number % CLASSES
+    needs = (((request(kind, 4), 1),), ((request(kind, 8), 2),))
+    found: list[Instance] = []
+    for index in range(8):
+        runs = not waits and index % 4 < 3
+        what = needs[index // 4]
+        found.append(
+            instance(
+                f"{'pd'[index // 4]}{index % 4}",
+                State.RUNNING if runs else State.HELD,
+                uid=f"{number}-{index}",
+                created=NOW - 10_000 + number,
+                needs=what,
+                unbound=() if runs else what,
+                seats=tuple((f"node-{(number * 7 + pod) % NODES:05}", what[0][0]) for pod in range(2)) if runs else (),
+            )
+        )
+    return Service(ServiceKey("default", "rule", f"s{number:05}"), tuple(found), rule("4P4D > 3P3D > 2P1D"))
+
+
+def crowded(*, empty: float, anywhere: int) -> World:
+    """A fifth of the services waits for its minimum, every other one wants to scale up."""
+    services = (
+        service(
+            number,
+            waits=(number + number // CLASSES) % (SERVICES // WAITING) == 0,
+            anywhere=bool(anywhere) and number % anywhere == 0,
+        )
+        for number in range(SERVICES)
+    )
+    return World(NOW, tuple(services), unlike(random.Random(1), empty))
+
+
+def resting(number: int) -> World:
+    """Services that run all that there is of them."""
+    what = ((request(-1, 4), 1),)
+    ladder = rule("2P1D > 1P1D")
+
+    def one(index: int) -> Service:
+        found = tuple(
+            instance(
+                name,
+                State.RUNNING,
+                uid=f"{index}-{name}",
+                needs=what,
+                seats=((f"node-{index % NODES:05}", what[0][0]),),
+            )
+            for name in ("p0", "p1", "d0")
+        )
+        return Service(ServiceKey("default", "rule", f"s{index:05}"), found, ladder)
+
+    return World(NOW, tuple(one(index) for index in range(number)), unlike(random.Random(1), 0.1))
+
+
+def changed(world: World, number: int) -> World:
+    """A pod of one service restarted, or is ready again."""
+    at = number % len(world.services)
+    one = world.services[at]
+    first = one.instances[0]
+    other = msgspec.structs.replace(
+        first, crashing=0 if first.crashing else min(1, first.bound), restarts=first.restarts
+    )
+    if not first.bound:
+        other = msgspec.structs.replace(first, generation=first.generation + 1)
+    after = msgspec.structs.replace(one, instances=(other, *one.instances[1:]))
+    return msgspec.structs.replace(world, services=(*world.services[:at], after, *world.services[at + 1 :]))
+
+
+def events(world: World, step: int) -> Iterator[float]:
+    """Milliseconds of each decision when one pod event after the other changes one service."""
+    cache = Cache()
+    made = decide(world, cache)
+    gc.freeze()
+    for number in range(EVENTS):
+        world = msgspec.structs.replace(changed(world, number * step), memory=made.memory, now=world.now + 0.005)
+        start = time.perf_counter()
+        made = decide(world, cache)
+        yield (time.perf_counter() - start) * 1e3
+
+
+def at_rest(world: World) -> Iterator[float]:
+    cache = Cache()
+    made = decide(world, cache)
+    for _ in range(EVENTS // 5):
+        world = msgspec.structs.replace(world, memory=made.memory, now=world.now + 0.005)
+        start = time.perf_counter()
+        made = decide(world, cache)
+        yield (time.perf_counter() - start) * 1e3
+
+
+def cold(world: World) -> Iterator[float]:
+    for _ in range(COLD):
+        start = time.perf_counter()
+        decide(world)
+        yield (time.perf_counter() - start) * 1e3
+
+
+def say(name: str, times: Iterator[float]) -> None:
+    took = sorted(times)
+    p50, p99 = took[len(took) // 2], took[min(len(took) - 1, len(took) * 99 // 100)]
+    print(f"decide_{name}_ms_p50 {p50:.2f}\ndecide_{name}_ms_p99 {p99:.2f}\ndecide_{name}_ms_worst {took[-1]:.2f}")
+
+
+def cases(number: int) -> float:
+    """Seconds to decode, decide and encode so many bare counts."""
+    ladder, decoder = rule("4P2D > 2P1D > 1P1D"), msgspec.json.Decoder(Case)
+    lines = [
+        msgspec.json.encode(Case({"group0": index % 5}, {"group1": index % 2}, {"group0": index % 3, "group1": 1}))
+        for index in range(number)
+    ]
+    start = time.perf_counter()
+    for line in lines:
+        msgspec.json.encode(decide_counts(ladder, decoder.decode(line)))
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    worlds: tuple[tuple[str, Callable[[], World]], ...] = (
+        ("nothing_fits", lambda: crowded(empty=0.0, anywhere=0)),
+        ("half_fits", lambda: crowded(empty=0.04, anywhere=0)),
+        ("half_fits_a_third_anywhere", lambda: crowded(empty=0.04, anywhere=3)),
+    )
+    for name, make in worlds:
+        world = make()
+        made = decide(world)
+        acts = sum(bool(plan.actions) for plan in made.plans)
+        print(f"  {name}: {acts} services act at first, {made.tally}")
+        say(f"{name}_event", events(world, 37))
+        say(f"{name}_rest", at_rest(world))
+        say(f"{name}_cold", cold(world))
+    say("10000_resting_event", events(resting(10_000), 37))
+    say("1000_resting_event", events(resting(1_000), 37))
+    print(f"plan_100_000_cases_s {cases(100_000):.3f}")
+
+
+if __name__ == "__main__":
+    main()
