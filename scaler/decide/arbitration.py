@@ -65,8 +65,8 @@ class Arbitration:
     def _goes_on(self, draft: Draft, member: Member) -> bool:
         """Whether the turn of an instance that is bound in part goes on; when it ends, what is bound is of no use."""
         memory = draft.of(member.uid)
-        if not turn.is_over(memory, self.moment):
-            return True
+        if memory.turn_over or not turn.is_over(memory, self.moment):
+            return not memory.turn_over
         for_minimum, for_anybody = self._would_wait(draft, [member])
         if turn.has_to_end(memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
             draft.remember_of(member.uid, turn_over=True, turn_since=0.0)

@@ -68,7 +68,7 @@ class Minimums:
         if found.room is not Room.FREE:
             draft.remember(turn_since=0.0)
             self._evict(draft, found)
-            why = Reason.WAITING_FOR_ROOM, _awaited_room(found)
+            why = Reason.WAITING_FOR_ROOM, _awaited_room(found, self.sources.victims_of(draft))
             draft.waits |= {member.uid: why for member in found.members if member.state is State.HELD}
         self._swap(draft, found)
 
@@ -279,10 +279,15 @@ def _is_beyond_target(victim: Victim) -> bool:
     return group.running > group.target
 
 
-def _awaited_room(found: Minimum) -> tuple[str, ...]:
+def _awaited_room(found: Minimum, under_way: Sequence[Victim]) -> tuple[str, ...]:
     """The nodes, and what has to go from them."""
-    nodes = ", ".join(found.reservation.waits_for[:4]) + (", ..." if len(found.reservation.waits_for) > 4 else "")
-    if found.victims:
-        names = ", ".join(victim.member.instance.name for victim in found.victims[:4])
-        return (f"{names} to be evicted from {nodes}",)
-    return (f"{nodes} {'are' if len(found.reservation.waits_for) > 1 else 'is'} to come back",) if nodes else ()
+    nodes = _few(found.reservation.waits_for)
+    victims = _few(f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in found.victims or under_way)
+    if victims:
+        return (f"{victims} {'is to be' if found.victims else 'was'} evicted" + (f" from {nodes}" if nodes else ""),)
+    return (f"room on {nodes} is to come: pods end there, or the node is away",) if nodes else ()
+
+
+def _few(names: Iterable[str]) -> str:
+    some = list(names)
+    return ", ".join(some[:4]) + (f" and {len(some) - 4} more" if len(some) > 4 else "")

@@ -214,6 +214,11 @@ class Sources:
         member = victim.member
         return member.state is State.TERMINATING and is_to_come(member, self.moment.now, self.moment.policy)
 
+    def victims_of(self, draft: Draft) -> list[Victim]:
+        """What was evicted for this service before and is not gone."""
+        found = (self._find_victim(uid) for uid in draft.memory.victims)
+        return [victim for victim in found if victim is not None]
+
     def _find_victim(self, uid: str) -> Victim | None:
         found = (Victim(draft, m) for draft in self._everybody() for m in draft.demand.members if m.uid == uid)
         return next(found, None)

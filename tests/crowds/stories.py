@@ -361,7 +361,7 @@ def never_ending(teller: Teller) -> Tale:
     """A service is removed, its pods stay, and a large one waits for them; a small one needs only what is free."""
     rng, lasting = teller.rng, teller.rng.choice([None, 60.0])
     old, calm = teller.service("old", ladder=((1, 1),), pods=2), teller.service("calm", ladder=((1, 1),))
-    large, small = teller.service("a-large", ladder=((1, 1),), pods=2), teller.service("small", ladder=((1, 1),))
+    large, small = teller.service("a-large", ladder=((1, 1),), pods=3), teller.service("small", ladder=((1, 1),))
     over = AT_WORK + 10.0
     curse = {"of": "old/*", "never": Never.ENDING.value, **({"until": over + lasting} if lasting else {})}
     first = teller.apply(0.0, old.name, old.manifests())
@@ -371,7 +371,7 @@ def never_ending(teller: Teller) -> Tale:
         {"at": over, "delete_file": str(jobs)},
         teller.apply(over + rng.uniform(1.0, 200.0), small.name, small.manifests()),
     ]  # fmt: skip
-    serves = {calm.key, small.key, *([large.key] if lasting else [])}
+    serves = {calm.key, large.key if lasting else small.key}
     room = [nodes(2 + 4 + rng.randint(2, 3))]
     return Tale([old, calm, large, small], room, events, serves=serves, curses=[curse], patience=ABSENT)
 

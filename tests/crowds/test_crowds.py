@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scaler.clock import Clock
-from scaler.decide import arbitration, minimum, placement, preemption, turn
+from scaler.decide import arbitration, placement, preemption, turn
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -57,15 +57,13 @@ def test_without_arbitration_the_same_judge_finds_fault() -> None:
 
 MISTAKES = (
     ("unbound", 2, "L5", Mutant("a turn never ends", turn, "has_to_end", "return for_", "return False and for_")),
-    ("never-ending", 3, "L5", Mutant("what ends may be waited for for ever", placement, "_levels",
+    ("never-ending", 1, "L5", Mutant("what ends is waited for for ever", placement, "_levels",
                                      "deadline + due_back > now", "True")),
-    ("preempting", 2, "S11", Mutant("evicts though it does not help", minimum, "Minimums._suffices",
-                                    "return fits", "return True")),
-    ("preempting", 2, "S3", Mutant("evicts below a minimum", preemption, "_running",
-                                   "[: max(0, len(runs) - group.paired - least)]", "[:]")),
+    ("preempting", 4, "S3", Mutant("evicts whom it may not", preemption, "_may_lose", "return theirs < own",
+                                  "return True")),
     ("preempting", 2, "S10", Mutant("releases on room to come", arbitration, "Arbitration._to_release",
                                     "minimum.room is not Room.FREE", "False")),
-    ("on-twenty", 1, "S9", Mutant("scales up beside no reservation", arbitration, "Arbitration._reserve_minimums",
+    ("on-twenty", 1, "L1", Mutant("reserves nothing", arbitration, "Arbitration._reserve_minimums",
                                   "self.minimums.reserve(draft, self._would_wait)", "None")),
 )  # fmt: skip
 """Story, seed, the promise that is broken, and the mistake that breaks it."""

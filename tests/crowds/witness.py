@@ -171,7 +171,7 @@ class Witness:
             wanted = self.sight.missing(key, without=victims)
             room = self.sight.free(coming=True, without=victims | self._evicted)
             if not fit(wanted, room):
-                self.say(f"S11: {len(victims)} go for {key}, and {wanted} still does not fit on {room}")
+                self.say(f"S11: {len(victims)} go for {key}, and {_told(wanted)} still does not fit on {_told(room)}")
             if not wanted and self.sight.services[key].annotations.get("trade") != "always":
                 self.say(f"S11: {len(victims)} go for {key}, which misses nothing")
 
@@ -226,7 +226,7 @@ class Witness:
 
     def _check_scale_up(self, key: str, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
         own = self.sight.services[key].kind
-        minimums = [kind for other in reserved for kind in self.sight.missing(other)]
+        minimums = self._missing(reserved)
         hands = {other: self._in_hands(other, plan) for other, plan in plans.items()}
         others = [other for other in hands if other not in reserved]
         scale_ups = [kind for other in others for kind in self._kinds(other, hands[other])]
@@ -235,7 +235,9 @@ class Witness:
         kinds = {kind for kind in (set(soon) if not own else {own}) if kind in minimums}
         spoilt = [kind for kind in kinds if _most(kind, [*minimums, *scale_ups], flexible, free) > soon.count(kind)]
         if minimums and (spoilt or not fit([*minimums, *scale_ups], soon)):
-            self.say(f"S9: {key} scales up, {minimums} are reserved on {soon}, {flexible} may go anywhere")
+            self.say(
+                f"S9: {key} scales up, {_told(minimums)} are reserved on {_told(soon)}, {len(flexible)} may go anywhere"
+            )
 
     def _kinds(self, key: str, uids: Set[str]) -> list[str]:
         jobs: list[Job] = [job for job in self.sight.all_of(key) if job.uid in uids]
@@ -245,25 +247,33 @@ class Witness:
         """Minimums in the scheduler's hands fit all together; who waits would not fit beside them."""
         parts = [self.sight.in_part(key) for key in plans if key not in reserved]
         hands = [key for key in reserved if self._in_hands(key, plans[key])]
-        wanted = [kind for key in hands for kind in self.sight.missing(key)]
+        wanted = self._missing(hands)
         room = self.sight.free(coming=True, away=True)
         if self._lasts("S10", self._settled, wrong=not fit(wanted, room)):
-            self.say(f"S10: minimums of {hands} do not fit together: {wanted} on {room}")
-        self._check_release(plans, hands)
+            self.say(f"S10: minimums of {hands} do not fit together: {_told(wanted)} on {_told(room)}")
+        self._check_release(plans, hands, reserved)
         kept = [self.sight.missing(key) for key in reserved]
         for key in self.sight.services:
             waits = key in plans and key not in reserved and self._could_start(key, plans[key])
             wrong = waits and self.sight.fits([*parts, *kept, self.sight.missing(key)])
             if self._lasts(f"L1 {key}", self._settled, wrong=wrong):
-                self.say(f"L1: {key} is held though {self.sight.missing(key)} fits beside {kept}: {self.sight.free()}")
+                beside = _told(kind for each in kept for kind in each)
+                self.say(f"L1: {key} is held though it fits beside {beside} on {_told(self.sight.free())}")
 
-    def _check_release(self, plans: Mapping[str, Plan], hands: Sequence[str]) -> None:
-        """A minimum goes to the scheduler on room that is free beside all that the scheduler has, and, where all nodes
-        are alike, whole."""
+    def _missing(self, keys: Iterable[str]) -> list[str]:
+        return [kind for key in keys for kind in self.sight.missing(key)]
+
+    def _check_release(self, plans: Mapping[str, Plan], hands: Sequence[str], reserved: Sequence[str]) -> None:
+        """A minimum goes to the scheduler on room that is free beside all that the scheduler has, beside all that is
+        reserved, and, where all nodes are alike, whole."""
         fresh = [key for key in hands if _uids(plans[key], Admit)]
         held = [kind for key, plan in plans.items() for kind in self._kinds(key, self._in_hands(key, plan))]
         if fresh and not self.sight.fits([held]):
-            self.say(f"S10: the minimums of {fresh} are released, but {held} does not fit on {self.sight.free()}")
+            free = _told(self.sight.free())
+            self.say(f"S10: the minimums of {fresh} are released, but {_told(held)} does not fit on {free}")
+        soon, kept = self.sight.free(coming=True, away=True, without=self._evicted), self._missing(reserved)
+        if fresh and not fit(kept, soon):
+            self.say(f"S10: the minimums of {fresh} are released into {_told(soon)}, where {_told(kept)} are reserved")
         alike = len({node.kind for node in self.sight.nodes.values()}) == 1
         for key in fresh if alike else ():
             if Reason.CREATE_REFUSED not in _reasons(plans[key]):
@@ -291,10 +301,16 @@ class Witness:
             what = f"L5 {key}"
             if self._lasts(what, self._patience, wrong=wrong):
                 why = sorted(_reasons(plans[key])) if key in plans else []
-                self.say(f"L5: {key} is held up though {self.sight.missing(key)} fits on {self.sight.free()}: {why}")
+                wanted, free = _told(self.sight.missing(key)), _told(self.sight.free())
+                self.say(f"L5: {key} is held up though {wanted} fits on {free}: {', '.join(why)}")
                 self._since[what] = self._clock.now()
             if what in self._since:
                 self.held_up = max(self.held_up, self._clock.now() - self._since[what])
+
+
+def _told(kinds: Iterable[str]) -> str:
+    """`3x module-910b-8, 2x any`."""
+    return ", ".join(f"{times}x {kind or 'any'}" for kind, times in sorted(Counter(kinds).items())) or "nothing"
 
 
 def _uids(plan: Plan, kind: type[Admit | Revoke | Evict]) -> set[str]:

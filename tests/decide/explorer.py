@@ -329,41 +329,52 @@ def _turns_at_once(states: list[int], inner: list[tuple[int, Edge]]) -> bool:
 
 def strongly_connected(edges: list[list[int]]) -> tuple[list[int], list[list[int]]]:
     """Tarjan's components, those that are led to first: the component of each, and the members of each component."""
-    index, low, component = [0] * len(edges), [0] * len(edges), [-1] * len(edges)
-    on_stack, stack, components, count = [False] * len(edges), [], [], 1  # type: ignore[var-annotated]
+    search = _Search(edges)
     for root in range(len(edges)):
-        if index[root]:
-            continue
-        work: list[tuple[int, Iterator[int]]] = []
+        if not search.index[root]:
+            search.follow(root)
+    return search.component, search.components
 
-        def enter(at: int, work: list[tuple[int, Iterator[int]]] = work) -> None:
-            nonlocal count
-            index[at] = low[at] = count
-            count += 1
-            stack.append(at)
-            on_stack[at] = True
-            work.append((at, iter(edges[at])))
 
-        enter(root)
-        while work:
-            at, rest_of = work[-1]
-            to = next(rest_of, None)
+class _Search:
+    def __init__(self, edges: list[list[int]]) -> None:
+        self.edges = edges
+        self.index, self.low = [0] * len(edges), [0] * len(edges)
+        self.component = [-1] * len(edges)
+        self.components: list[list[int]] = []
+        self.stack: list[int] = []
+        self.work: list[tuple[int, Iterator[int]]] = []
+        self.count = 0
+
+    def follow(self, root: int) -> None:
+        self._enter(root)
+        while self.work:
+            at, left = self.work[-1]
+            to = next(left, None)
             if to is None:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[at])
-                if low[at] == index[at]:
-                    members: list[int] = []
-                    while not members or members[-1] != at:
-                        members.append(stack.pop())
-                        on_stack[members[-1]] = False
-                        component[members[-1]] = len(components)
-                    components.append(members)
-            elif not index[to]:
-                enter(to)
-            elif on_stack[to]:
-                low[at] = min(low[at], index[to])
-    return component, components
+                self._leave(at)
+            elif not self.index[to]:
+                self._enter(to)
+            elif self.component[to] < 0:
+                self.low[at] = min(self.low[at], self.index[to])
+
+    def _enter(self, at: int) -> None:
+        self.count += 1
+        self.index[at] = self.low[at] = self.count
+        self.stack.append(at)
+        self.work.append((at, iter(self.edges[at])))
+
+    def _leave(self, at: int) -> None:
+        self.work.pop()
+        if self.work:
+            above = self.work[-1][0]
+            self.low[above] = min(self.low[above], self.low[at])
+        if self.low[at] == self.index[at]:
+            members: list[int] = []
+            while not members or members[-1] != at:
+                members.append(self.stack.pop())
+                self.component[members[-1]] = len(self.components)
+            self.components.append(members)
 
 
 def explore(shapes: Iterable[Shape], *, show: Callable[[str], None] = print, traces: int = 1, **limits: float) -> int:

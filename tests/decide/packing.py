@@ -28,10 +28,8 @@ def _packs(room: Room, pods: tuple[Pod, ...]) -> bool:
     if not pods:
         return True
     (units, nodes), rest = pods[0], pods[1:]
-    for node, left in room:
-        if node in nodes and left >= units and _packs(taken(room, node, units), rest):
-            return True
-    return False
+    fits = (node for node, left in room if node in nodes and left >= units)
+    return any(_packs(taken(room, node, units), rest) for node in fits)
 
 
 def taken(room: Room, node: int, units: int) -> Room:

@@ -1,7 +1,7 @@
 """Small worlds that move: nodes, services whose instances may be cursed, a scheduler, kubelets, owners, and time.
 
-A `Shape` never changes; a `State` is a handful of small numbers with the controller's memory. Times are kept as ages, so
-that states that differ only in when they were reached are one state. Nothing here knows how the controller decides;
+A `Shape` never changes; a `State` is a handful of small numbers with the controller's memory. Times are kept as ages,
+so that states that differ only in when they were reached are one state. Nothing here knows how the controller decides;
 `view` shows a state to it, `act` lets a decision take effect.
 
 Curses, of one instance: `bind` the scheduler never binds it, `half` it binds its first pod only, `make` its owner never
@@ -403,10 +403,9 @@ def moves(of: Shape, s: State) -> Iterator[Step]:
             yield ("make", job_name(of, number)), _with(s, number, _all(inst, {NOT_THERE: GATED}))
         if not s.out and inst.count("u"):
             yield from _bindings(of, s, number, room)
-        if inst.count("s") and inst.bound == job.pods and job.curse != "run":
-            if all(s.nodes[place][0] != "X" for phase, place in inst.pods):
-                pods = tuple(sorted(("r", place) for _, place in inst.pods))
-                yield ("run", job_name(of, number)), _with(s, number, inst._replace(pods=pods))
+        if inst.count("s") and _can_run(s, job, inst):
+            pods = tuple(sorted(("r", place) for _, place in inst.pods))
+            yield ("run", job_name(of, number)), _with(s, number, inst._replace(pods=pods))
         if job.curse != "stuck" and any(phase == "t" and s.nodes[place][0] != "X" for phase, place in inst.pods):
             pods = tuple(
                 NOT_THERE if phase == "t" and s.nodes[place][0] != "X" else (phase, place) for phase, place in inst.pods
@@ -416,6 +415,11 @@ def moves(of: Shape, s: State) -> Iterator[Step]:
                 ("gone", job_name(of, number)),
                 _with(s, number, left._replace(ending=left.count("t") and left.ending)),
             )
+
+
+def _can_run(s: State, job: Job, inst: Inst) -> bool:
+    ready = all(s.nodes[place][0] != "X" for _, place in inst.pods)
+    return inst.bound == job.pods and job.curse != "run" and ready
 
 
 def _bindings(of: Shape, s: State, number: int, room: dict[int, int]) -> Iterator[Step]:
@@ -439,14 +443,7 @@ def _bindings(of: Shape, s: State, number: int, room: dict[int, int]) -> Iterato
 
 def events(of: Shape, s: State) -> Iterator[Step]:
     """All that comes from outside: it need not come, and comes at any moment."""
-    for number, (job, inst) in enumerate(zip(of.jobs, s.insts, strict=True)):
-        if not inst.there:
-            yield ("arrive", job_name(of, number)), _with(s, number, inst._replace(there=True))
-        elif job.curse == "slow" and inst.count("."):
-            pods = list(inst.pods)
-            pods[pods.index(NOT_THERE)] = GATED
-            made = inst._replace(pods=tuple(sorted(pods)), newest=0)
-            yield ("make one of", job_name(of, number)), _with(s, number, made)
+    yield from _jobs_that_come(of, s)
     for event in sorted(set(s.events)):
         rest = list(s.events)
         rest.remove(event)
@@ -457,11 +454,26 @@ def events(of: Shape, s: State) -> Iterator[Step]:
             yield (event,), left._replace(out=False)
         if event == "failover":
             yield (event,), left._replace(memory=Memory())
-        for number, (state, _) in enumerate(s.nodes):
-            if event in ("lose", "flap", "cordon", "vanish") and state == "R":
-                yield (event, f"n{number}"), _gone(left, number, event)
-            if event == "back" and state != "R":
-                yield (event, f"n{number}"), _node(aged(left, 1), number, "R")
+        yield from _nodes_that_change(left, event)
+
+
+def _jobs_that_come(of: Shape, s: State) -> Iterator[Step]:
+    for number, (job, inst) in enumerate(zip(of.jobs, s.insts, strict=True)):
+        if not inst.there:
+            yield ("arrive", job_name(of, number)), _with(s, number, inst._replace(there=True))
+        elif job.curse == "slow" and inst.count("."):
+            pods = list(inst.pods)
+            pods[pods.index(NOT_THERE)] = GATED
+            made = inst._replace(pods=tuple(sorted(pods)), newest=0)
+            yield ("make one of", job_name(of, number)), _with(s, number, made)
+
+
+def _nodes_that_change(left: State, event: str) -> Iterator[Step]:
+    for number, (state, _) in enumerate(left.nodes):
+        if event in ("lose", "flap", "cordon", "vanish") and state == "R":
+            yield (event, f"n{number}"), _gone(left, number, event)
+        if event == "back" and state != "R":
+            yield (event, f"n{number}"), _node(aged(left, 1), number, "R")
 
 
 def _gone(s: State, number: int, event: str) -> State:

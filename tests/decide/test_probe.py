@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from scaler.decide.world import Service
 from tests.builders import on_nodes
 from tests.decide.story import Story
@@ -44,7 +46,7 @@ def test_each_probe_in_vain_makes_the_next_one_rarer_up_to_an_hour() -> None:
         if nodes.at(time).get("a-p0") == "Admit":
             tried.append(time)
         time = max(time + 0.5, nodes.story.recheck_in)
-    gaps = [after - before for before, after in zip(tried, tried[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(tried)]
     assert gaps[0] >= 120
     assert sorted(gaps) == gaps
     assert max(gaps) <= 3600 + 200
