@@ -188,7 +188,7 @@ def test_a_few_bursts_of_deletions_are_healed_at_once_each() -> None:
     run(story())
 
 
-def test_what_the_scaler_takes_back_itself_again_and_again_puts_nothing_in_doubt() -> None:
+def test_what_the_scaler_revokes_itself_again_and_again_puts_nothing_in_doubt() -> None:
     async def story() -> None:
         behind = Behind()
         async with rig(*SERVICE, job("p1"), interceptor=behind) as on:

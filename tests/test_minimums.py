@@ -79,7 +79,7 @@ def status(on: Rig, rule: str) -> Any:
     return one
 
 
-def test_both_minimums_come_before_any_climb() -> None:
+def test_both_minimums_come_before_any_scale_up() -> None:
     async def story() -> None:
         async with rig(*nodes(4), *service("a"), *service("b")) as on:
             assert on.with_pods() == {"a-p0", "a-d0", "b-p0", "b-d0"}
@@ -104,7 +104,7 @@ def test_a_minimum_that_does_not_fit_is_held_whole_and_says_what_is_missing() ->
     run(story())
 
 
-def test_an_unbound_climb_makes_way_for_a_service_that_comes_later() -> None:
+def test_an_unbound_scale_up_makes_way_for_a_service_that_comes_later() -> None:
     async def story() -> None:
         async with rig(*nodes(4), *service("a")) as on:
             await serve(on, "a", "n1", "n2")

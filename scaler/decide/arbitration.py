@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from scaler.decide import preemption, turn
 from scaler.decide.draft import Draft, Why, requests_of
-from scaler.decide.members import Member, age, is_made
+from scaler.decide.members import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.minimum import Minimums
 from scaler.decide.neighbours import Neighbours
 from scaler.decide.nodes import PodRequests
@@ -41,32 +41,43 @@ class Arbitration:
         """Instances with the scheduler whose pods have a reservation."""
         self._no_room: dict[PodRequests, Why] = {}
         """What does not fit any more once only scale-ups are left."""
+        self._kept: dict[str, Reservation] = {}
+        """Uid -> room of what cannot be revoked."""
         self._gone: list[tuple[Draft, Member]] = []
         """Instances that this decision revokes."""
 
     def run(self) -> None:
         """The five steps."""
-        self._keep_what_is_bound_in_part()
+        self._keep_what_cannot_be_revoked()
         self._reserve_minimums()
         self._scale_ups_in_hands()
         self._release()
         self._scale_ups_held()
 
-    # 1. What is bound in part cannot be taken back
+    # 1. What cannot be revoked
 
-    def _keep_what_is_bound_in_part(self) -> None:
-        """Its room counts first, while its clock runs. So does that of a paused service: nothing of it is moved."""
+    def _keep_what_cannot_be_revoked(self) -> None:
+        """The room of what is bound in part counts first, while its clock runs; so does that of what is in hands and
+        has to stay there, and that of a paused service, of which nothing moves."""
         for draft in self.drafts:
-            fixed = {member.uid for member in draft.demand.fixed}
-            kept = [m for m in draft.demand.loose if m.uid not in fixed and self._goes_on(draft, m)]
-            for member in [*kept, *(draft.demand.hands if draft.demand.paused else ())]:
-                self._reserve_in_hands(draft, member)
+            for member in (*draft.demand.loose, *draft.demand.hands):
+                self._keep(draft, member)
+
+    def _keep(self, draft: Draft, member: Member) -> None:
+        stays = draft.demand.paused or not (member.in_hands and may_be_revoked(member.instance, self.policy))
+        if stays and member.uid not in self._kept and self._goes_on(draft, member):
+            found = self.placement.reserve(member.unbound)
+            if isinstance(found, Reservation):
+                self._kept[member.uid] = found
 
     def _goes_on(self, draft: Draft, member: Member) -> bool:
         """Whether the turn of an instance that is bound in part goes on; when it ends, what is bound is of no use."""
         memory = draft.of(member.uid)
-        if memory.turn_over or not turn.is_over(memory, self.moment):
-            return not memory.turn_over
+        if member in draft.demand.fixed:
+            waits = turn.in_backoff(draft.memory, self.moment) or turn.is_over(draft.memory, self.moment)
+            return not (memory.turn_over or waits)
+        if member.in_hands or memory.turn_over or not turn.is_over(memory, self.moment):
+            return not (memory.turn_over or (member.in_hands and turn.is_over(memory, self.moment)))
         for_minimum, for_anybody = self._would_wait(draft, [member])
         if turn.has_to_end(memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
             draft.remember_of(member.uid, turn_over=True, turn_since=0.0)
@@ -76,18 +87,19 @@ class Arbitration:
             draft.remember_of(member.uid, turn_since=self.moment.now)
         return True
 
-    def _reserve_in_hands(self, draft: Draft, member: Member) -> Reservation | Shortage:
-        found = self.placement.reserve(member.unbound)
-        if isinstance(found, Reservation):
-            self._hands.append((draft, member))
-        return found
-
     # 2. Minimums
 
     def _reserve_minimums(self) -> None:
         waiting = [draft for draft in self.drafts if draft.demand.lacks_minimum]
         for draft in sorted(waiting, key=lambda each: _minimum_order(each, self.moment)):
+            own = [*draft.demand.fixed, *draft.demand.hands]
+            for member in own:
+                if member.uid in self._kept:
+                    self.placement.cancel(self._kept.pop(member.uid))
             minimum = self.minimums.reserve(draft, self._would_wait)
+            for member in own:
+                if member.uid not in draft.chosen and member.uid not in draft.revoked:
+                    self._keep(draft, member)
             if minimum is not None:
                 self.granted.append((draft, minimum))
                 if minimum.room is Room.FREE:
@@ -142,30 +154,40 @@ class Arbitration:
 
     def _scale_ups_in_hands(self) -> None:
         for draft in self.drafts:
+            self._hands += [(draft, m) for m in draft.demand.loose if m.uid in self._kept]
             if draft.demand.paused:
                 continue
-            for member in sorted(draft.demand.hands, key=age):
-                if member.uid not in draft.chosen and member.uid not in draft.revoked:
+            hands = [m for m in draft.demand.hands if m.uid not in draft.chosen and m.uid not in draft.revoked]
+            for member in newest_admission_first(hands):
+                if self._is_beyond(draft, member):
+                    draft.revoke(member, self.policy, (Reason.REVOKED, _awaited(draft)))
+            for member in sorted(hands, key=age):
+                if member.uid not in draft.revoked:
                     self._keep_or_revoke(draft, member)
 
     def _keep_or_revoke(self, draft: Draft, member: Member) -> None:
         """It stays while it fits beside all reservations, can spoil none and its turn is not over."""
-        found = self.placement.reserve(member.unbound)
+        found = self._kept.get(member.uid) or self.placement.reserve(member.unbound)
         why = self._against(draft, member, found)
         if why is None:
             if isinstance(found, Reservation):
                 self._hands.append((draft, member))
+            if not affords_revoke(member.instance, self.policy) and self._is_in_the_way(draft):
+                draft.revoke(member, self.policy, (Reason.WAITING_FOR_CAPACITY, ()))
             return
         keeps_room = not draft.revoke(member, self.policy, why) and not turn.is_over(draft.of(member.uid), self.moment)
         if isinstance(found, Reservation) and not keeps_room:
             self.placement.cancel(found)
 
+    def _is_in_the_way(self, draft: Draft) -> bool:
+        """A minimum found no free room on nodes that it could use."""
+        granted = {id(other) for other, minimum in self.granted if minimum.room is Room.FREE}
+        lacking = (other for other in self.drafts if other.demand.lacks_minimum and id(other) not in granted)
+        return any(other is not draft and self.neighbours.share(draft, other) for other in lacking)
+
     def _against(self, draft: Draft, member: Member, found: Reservation | Shortage) -> Why | None:
         demand, name = draft.demand, member.instance.group or ""
-        group = demand.groups[name]
-        revoked = sum(1 for uid in draft.revoked if any(m.uid == uid for m in group.members))
-        beyond = group.running + group.in_flight - revoked > demand.largest(name) and not group.places.keeps(member)
-        if beyond or member.uid in demand.half_made:
+        if member.uid in demand.half_made:
             return Reason.REVOKED, _awaited(draft)
         alone = not draft.shares and not demand.lacks_minimum
         if isinstance(found, Shortage):
@@ -184,11 +206,22 @@ class Arbitration:
             draft.remember_of(member.uid, turn_since=self.moment.now)
         return None
 
+    @staticmethod
+    def _is_beyond(draft: Draft, member: Member) -> bool:
+        """More of its group have a slot than the largest ratio with enough live instances names."""
+        name = member.instance.group or ""
+        group = draft.demand.groups[name]
+        revoked = sum(m.uid in draft.revoked for m in group.members)
+        most = draft.demand.largest(name)
+        return group.running + group.in_flight - revoked > most and not group.places.keeps(member)
+
     def _fits(self, member: Member) -> bool:
         return self.placement.fits(member.unbound) is None
 
-    def _spoils(self, member: Member) -> bool:
-        return self.placement.spoils(member.unbound, [other.unbound for _, other in self._hands])
+    def _spoils(self, member: Member, *, own: bool = False) -> bool:
+        """Wherever the scheduler puts it and what is in its hands. `own`: its own reservation counts too."""
+        hands = (other.unbound for _, other in self._hands)
+        return self.placement.spoils(member.unbound, hands, own=own)
 
     # 4. Release what is reserved on free room
 
@@ -232,7 +265,7 @@ class Arbitration:
         return bool(near) and self.placement.fits(requests_of(near)) is not None
 
     def _release_if_safe(self, draft: Draft, member: Member) -> bool:
-        if self._spoils(member):
+        if self._spoils(member, own=True):
             return False
         self._admit(draft, member)
         return True

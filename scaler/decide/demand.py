@@ -86,7 +86,7 @@ class Demand(msgspec.Struct, eq=False, frozen=True):
     def is_incomplete(self) -> list[str]:
         """Groups of which fewer can start than the minimum lacks, in words."""
         return [
-            f"{name} has {len(self.candidates[name])} of {number} that it lacks"
+            f"{name} lacks {number}, {len(self.candidates[name])} can start"
             for name, number in self.minimum.items()
             if len(self.candidates[name]) < number
         ]

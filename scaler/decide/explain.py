@@ -45,7 +45,7 @@ def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
     target = f"ratio {plan.target_index} ({counts_in_words(plan.target)})"
     group = plan.groups.get(verdict.group or "")
     if group is not None and group.running + group.in_flight + group.admit < group.target:
-        return f"Another instance of {verdict.group} goes first and waits for room; then this one's turn comes."
+        return f"Another instance of {verdict.group} goes first; then this one's turn comes."
     if verdict.about:
         return f"{verdict.group} has as many admitted as {target} asks for; waits for {_awaited(plan, verdict.about)}."
     return (
@@ -139,7 +139,7 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.RULE_MISSING: _rule_missing,
     Reason.RULE_INVALID: _rule_invalid,
     Reason.MINIMUM_DOES_NOT_FIT: _fixed("The smallest ratio of the service does not fit on the free nodes{colon}."),
-    Reason.MINIMUM_INCOMPLETE: _fixed("Jobs of the smallest ratio are missing{colon}; apply them, the others wait."),
+    Reason.MINIMUM_INCOMPLETE: _fixed("Jobs of the smallest ratio are missing or spoilt{colon}; the others wait."),
     Reason.MINIMUM_TOO_LARGE: _fixed("The smallest ratio would not fit even on empty nodes{colon}; use a smaller one."),
     Reason.MINIMUM_NOT_SCHEDULED: _fixed(
         "The scheduler bound nothing of the smallest ratio in time{colon}; tried again."

@@ -65,12 +65,18 @@ class Minimums:
 
     def _take(self, draft: Draft, found: Minimum) -> None:
         draft.chosen = {member.uid for member in found.members}
+        self._swap(draft, found)
         if found.room is not Room.FREE:
             draft.remember(turn_since=0.0)
             self._evict(draft, found)
             why = Reason.WAITING_FOR_ROOM, _awaited_room(found, self.sources.victims_of(draft))
-            draft.waits |= {member.uid: why for member in found.members if member.state is State.HELD}
-        self._swap(draft, found)
+            for member in found.members:
+                if member.in_hands and draft.shares:
+                    draft.revoke(member, self.moment.policy, why)  # it would be bound where room is kept for others
+                elif member.state is State.HELD and not draft.shares and is_made(member) and not found.swaps:
+                    draft.admit(member, why[1])  # alone: its pods wait for the room
+                elif member.state is State.HELD:
+                    draft.waits[member.uid] = why
 
     def _evict(self, draft: Draft, found: Minimum) -> None:
         """Own instances that run go only after `trade_after`: MindIE Controller may let one go by itself. Until then
@@ -220,6 +226,7 @@ class Minimums:
             return self._give_up(draft, why)
         draft.remember(turn_since=0.0)
         hands = [member for member in draft.demand.hands if member.uid not in draft.revoked]
+        draft.chosen = {member.uid for member in draft.demand.fixed if self._has_room(member)}
         for name, number in draft.demand.minimum.items():
             candidates, fitting = draft.demand.candidates[name], list[Member]()
             for member in candidates:
@@ -233,7 +240,7 @@ class Minimums:
                 draft.revoke(member, self.moment.policy, (Reason.REVOKED, (f"another instance of {name}",)))
             for member in held:
                 if is_made(member) and not swapped:
-                    draft.admit(member, why[1])
+                    draft.admit(member, why[1] if why[0] is not Reason.MINIMUM_INCOMPLETE else ())
                 else:
                     draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, why[1]
         return None

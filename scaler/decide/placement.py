@@ -118,7 +118,7 @@ def _levels(node: Node, now: float, due_back: float) -> Levels:
         return node.free, node.free, to_come, to_come
     if now >= node.since + due_back:
         return none, none, none, none
-    ending = [amounts for _, amounts in node.ending]
+    ending = [amounts for _, amounts in node.ending] if node.ready else []
     return none, none, none, tuple(map(sum, zip(node.free, *ending, strict=True)))
 
 
@@ -406,17 +406,18 @@ class Placement:
         chosen = chain.from_iterable(combinations(groups, size) for size in range(1, len(groups) + 1))
         return all(map(self._sum_suffices, chosen))
 
-    def spoils(self, pods: PodRequests, in_hands: Iterable[PodRequests]) -> bool:
+    def spoils(self, pods: PodRequests, in_hands: Iterable[PodRequests], *, own: bool = True) -> bool:
         """Whether a scheduler that knows of no reservations may put some of these pods, or of those in its hands,
-        where a reservation within reach of these pods cannot be kept any more. All of them are reserved, at the least
-        room of their kind. True when unsure."""
+        where a reservation within reach of these pods cannot be kept any more; that of the pods themselves counts if
+        `own`. All of them are reserved, at the least room of their kind. True when unsure."""
         hands = self._counted(chain(pods, *in_hands))
         before: dict[_Ask, int] = {}
-        involved = self._reach(self._counted(pods))
+        mine = self._counted(pods)
+        involved = self._reach(mine)
         if len(involved) > 1:
             for ask in sorted(involved, key=_rank):
                 later = {hand: count for hand, count in hands.items() if hand not in before and hand is not ask}
-                if not self._is_safe(ask, before | later):
+                if not self._is_safe(ask, before, later, less=0 if own else mine[ask]):
                     return True
                 before[ask] = sum(ask.seated)
         return False
@@ -731,16 +732,33 @@ class Placement:
         pools = Pools().union(*[pools for pools, _ in groups])
         asked = sum((asked for _, asked in groups), Counter[int]())
         states, entries = self._states, self._facts.fitting(pools, ()).entries
-        rest = [states[index].left[Room.FREE] if index in states else free for free, index in entries]
+        rest = [states[index].room[Room.FREE] if index in states else free for free, index in entries]
         return all(sum([free[at] for free in rest if free[at] > 0]) >= amount for at, amount in asked.items())
 
-    def _is_safe(self, ask: _Ask, foreign: Mapping[_Ask, int]) -> bool:
-        """Whether these pods find their places wherever the foreign ones sit."""
+    def _is_safe(self, ask: _Ask, before: Mapping[_Ask, int], hands: Mapping[_Ask, int], *, less: int) -> bool:
+        """Whether all but `less` of these pods find their places, wherever those in hands sit on what is free, beside
+        those that are placed before them."""
+        everybody = {**before, **hands}
         for room in [room for room in Room if ask.seated[room]]:
-            spare = self._places(ask, room) - sum(ask.seated[: room + 1])
-            if ask.lost(foreign) > spare and ask.lost(foreign, self._slack(ask, room)) > spare:
+            wanted = sum(ask.seated[: room + 1]) - less
+            spare = self._places(ask, room) - wanted
+            if wanted <= 0 or ask.lost(everybody) <= spare:
+                continue
+            within = self._within_reach(ask, room, hands)
+            slack = self._slack(ask, room)
+            if ask.lost(before) + min(within, ask.lost(hands)) > spare and ask.lost(everybody, slack) > spare:
                 return False
         return True
+
+    def _within_reach(self, ask: _Ask, room: Room, hands: Iterable[_Ask]) -> int:
+        """Places for such pods on nodes on which one of those in hands finds room that is free now."""
+        closed = (
+            times(ask.asked, state.whole[room])
+            for index, state in self._states.items()
+            if state.whole[room] is not state.whole[Room.FREE] and self._facts.pool_of[index] in ask.pools
+            and not any(times(hand.asked, state.whole[Room.FREE]) for hand in hands)
+        )  # fmt: skip
+        return self._places(ask, room) - sum(closed)
 
     def _slack(self, ask: _Ask, room: Room) -> _Slack:
         if room not in ask.slack:

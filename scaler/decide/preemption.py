@@ -29,17 +29,24 @@ class Victim(msgspec.Struct, frozen=True, eq=False):
         return self.member.state is State.RUNNING
 
 
-def surplus(draft: Draft, homes: Mapping[str, Node], *, running: bool) -> list[Victim]:
+Helps = Callable[[Node], bool]
+"""Whether room on this node could help."""
+
+
+def surplus(draft: Draft, homes: Mapping[str, Node], helps: Helps, *, running: bool) -> list[Victim]:
     """Bound instances beyond the minimum, newest first. `running` ones, or those of no use: without a slot, or bound
-    and not running. A group that has its minimum keeps it."""
+    and not running. A group that has its minimum keeps it. What is on a node that takes no pods counts for nothing."""
     demand = draft.demand
     if demand.paused or demand.service.assumed or demand.target is None or demand.service.rule is None:
         return []
     smallest = demand.service.rule.smallest
     found: list[Victim] = []
     for name, group in demand.groups.items():
-        chosen = _running(draft, group, smallest.of(name)) if running else _useless(draft, group, smallest.of(name))
-        found += [Victim(draft, member) for member in chosen if _on_well_nodes(member, homes)]
+        bound = [member for member in _bound(draft, group) if _on_well_nodes(member, homes)]
+        helpful = {m.uid for m in bound if any(helps(homes[node]) for node, _ in m.instance.seats)}
+        least = smallest.of(name)
+        chosen = _running(bound, helpful, least + group.paired) if running else _useless(bound, helpful, least)
+        found += [Victim(draft, member) for member in chosen]
     return found
 
 
@@ -50,18 +57,18 @@ def _bound(draft: Draft, group: Group) -> list[Member]:
     return sorted(alive, key=age, reverse=True)
 
 
-def _running(draft: Draft, group: Group, least: int) -> list[Member]:
-    runs = [member for member in _bound(draft, group) if member.state is State.RUNNING]
-    return runs[: max(0, len(runs) - group.paired - least)]
-
-
-def _useless(draft: Draft, group: Group, least: int) -> list[Member]:
-    bound = _bound(draft, group)
+def _running(bound: Sequence[Member], helpful: Collection[str], least: int) -> list[Member]:
     runs = [member for member in bound if member.state is State.RUNNING]
+    return [member for member in runs if member.uid in helpful][: max(0, len(runs) - least)]
+
+
+def _useless(bound: Sequence[Member], helpful: Collection[str], least: int) -> list[Member]:
+    runs = sum(member.state is State.RUNNING for member in bound)
     rest = [member for member in bound if member.state is not State.RUNNING]
     with_slot = sorted((m for m in rest if m.has_slot), key=lambda m: not m.in_part)
-    beyond = max(0, min(len(with_slot), len(runs) + len(with_slot) - least))
-    return [member for member in rest if not member.has_slot] + with_slot[:beyond]
+    beyond = max(0, min(len(with_slot), runs + len(with_slot) - least))
+    chosen = [m for m in rest if not m.has_slot] + [m for m in with_slot if m.uid in helpful][:beyond]
+    return [member for member in chosen if member.uid in helpful]
 
 
 def _on_well_nodes(member: Member, homes: Mapping[str, Node]) -> bool:
@@ -71,7 +78,7 @@ def _on_well_nodes(member: Member, homes: Mapping[str, Node]) -> bool:
 
 
 def of_others(
-    draft: Draft, drafts: Iterable[Draft], shares: Callable[[Draft], bool], homes: Mapping[str, Node], policy: Policy
+    draft: Draft, drafts: Iterable[Draft], homes: Mapping[str, Node], helps: Helps, policy: Policy
 ) -> list[Victim]:
     """What may be evicted of other services for a minimum of this one, the cheapest first: lower priority, not running
     before running, newest."""
@@ -79,8 +86,8 @@ def of_others(
         return []
     found: list[Victim] = []
     for other in drafts:
-        if other is not draft and _may_lose(other, draft, policy) and shares(other):
-            found += surplus(other, homes, running=False) + surplus(other, homes, running=True)
+        if other is not draft and _may_lose(other, draft, policy):
+            found += surplus(other, homes, helps, running=False) + surplus(other, homes, helps, running=True)
     found.sort(key=lambda one: age(one.member), reverse=True)
     found.sort(key=lambda one: (one.draft.demand.priority, one.runs))
     return found

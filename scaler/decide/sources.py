@@ -135,7 +135,13 @@ class Sources:
 
     def surplus(self, draft: Draft, *, running: bool) -> list[Victim]:
         """Own instances of a service that may be evicted for what it misses."""
-        return preemption.surplus(draft, self._ground.by_name, running=running)
+        return preemption.surplus(draft, self._ground.by_name, self._helps(draft), running=running)
+
+    def _helps(self, draft: Draft) -> preemption.Helps:
+        """Whether a pod that the service misses may run on a node."""
+        candidates = (m for found in draft.demand.candidates.values() for m in found)
+        classes = self.placement.node_classes(requests_of([*draft.demand.fixed, *candidates]))
+        return lambda node: node.node_class in classes
 
     def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:
         trades = draft.demand.service.options.trade is not Trade.OFF
@@ -159,9 +165,8 @@ class Sources:
             return []
         if lowest == own and policy.preempt is Preempt.HIGHER_PRIORITY:
             return []
-        return preemption.of_others(
-            draft, self._everybody(), lambda other: self.neighbours.share(draft, other), self._ground.by_name, policy
-        )
+        sharing = (other for other in self._everybody() if self.neighbours.share(draft, other))
+        return preemption.of_others(draft, sharing, self._ground.by_name, self._helps(draft), policy)
 
     def _on(self, draft: Draft, fixed: list[Member], room: Room, victims: list[Victim]) -> Minimum | None:
         for chosen in self._sets(draft, room, freed=bool(victims)):

@@ -34,7 +34,9 @@ def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
 def _refused_before(draft: Draft) -> Member | None:
     """An instance whose creation was refused is tried again alone: its partners are admitted when it has pods."""
     held = (m for name in draft.demand.groups for m in draft.demand.candidates[name] if m.state is State.HELD)
-    refused = (m for m in held if m.memory.refused and draft.places(m.instance.group or "").has_place_for(m))
+    refused = (
+        m for m in held if m.memory.refused and is_made(m) and draft.places(m.instance.group or "").has_place_for(m)
+    )
     return next(refused, None)
 
 

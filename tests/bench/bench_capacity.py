@@ -1,6 +1,6 @@
-"""What placing costs on 5,000 nodes of 20 kinds with 50,000 pods: events, memory of the index, a board, promises.
+"""What the index of free room costs on 5,000 nodes of 20 kinds with 50,000 pods: events, the nodes after one, memory.
 
-python -m tests.bench.bench_capacity
+python -m tests.bench.bench_capacity; tests.bench.bench_placement measures what is done with it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from scaler.decide.nodes import Capacity, PodRequest, PodRequests, Where, joined
-from scaler.decide.room.placement import Board, Placement
+from scaler.decide.nodes import PodRequest, Where
 from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad
 
 NODES, KINDS, PODS = 5_000, 20, 50_000
-MINIMUMS = 200
 NPU = "huawei.com/Ascend910"
 
 
@@ -46,7 +44,7 @@ def load(number: int, chance: random.Random) -> PodLoad:
 
 def filled() -> CapacityIndex:
     index, chance = CapacityIndex(), random.Random(0)
-    index.capacity(NEEDS)
+    index.nodes(NEEDS)
     for number in range(NODES):
         index.node_changed(None, node(number))
     for number in range(PODS):
@@ -58,62 +56,17 @@ def measure() -> dict[str, float]:
     index = filled()
     gc.collect()
     gc.freeze()
-    capacity = index.capacity(NEEDS)
     pod = PodLoad("node-1", (("cpu", 100), (NPU, 8), ("pods", 1)))
+    odd = PodRequest((("memory", (1 << 30) + 1), ("pods", 1)))
     return {
-        "rooms": len(capacity.rooms),
+        "nodes": len(index.nodes(NEEDS).nodes),
         "event_us": _event(index, pod),
-        "capacity_after_an_event_ms": _best(lambda: _changed(index, pod)) * 1e3,
-        "tell_apart_anew_ms": _best(lambda: (index.capacity(NEEDS[:1]), index.capacity(NEEDS))) * 500,
-        "board_ms": _best(lambda: Board(capacity)) * 1e3,
-        "place_2_pods_us": _places(capacity, [((need(3), 2),)]),
-        "minimums_of_one_kind_each_ms": _minimums(capacity, [((need(i % KINDS), 2),) for i in range(MINIMUMS)]),
-        "minimums_that_do_not_fit_ms": _minimums(capacity, [((need(0), 2),) for _ in range(MINIMUMS * 5)]) / 5,
-        "minimums_that_may_sit_anywhere_ms": _minimums(capacity, _mixed()),
-        "minimums_of_many_sizes_that_do_not_fit_ms": _minimums(capacity, _many_sizes(10)),
-        "which_of_the_promised_may_go_anywhere_ms": _disturbing(capacity),
-        **_without_common_measure(index),
+        "nodes_after_an_event_ms": _best(lambda: _changed(index, pod)) * 1e3,
+        "nodes_at_rest_us": _best(lambda: index.nodes(NEEDS)) * 1e6,
+        "tell_apart_anew_ms": _best(lambda: (index.nodes(NEEDS[:1]), index.nodes(NEEDS))) * 500,
+        "beside_an_odd_amount_ms": _best(lambda: _changed(index, PodLoad("node-1", odd.requests), odd)) * 1e3,
         "memory_of_the_index_mb": _memory(),
     }
-
-
-def _mixed() -> list[PodRequests]:
-    """Half of the minimums may sit on any kind, half are bound to one: promises have to move."""
-    anywhere = PodRequest(need(0).requests)
-    return [joined(((anywhere if i % 2 else need(i % KINDS), 2),)) for i in range(MINIMUMS)]
-
-
-def _many_sizes(pods: int) -> list[PodRequests]:
-    """No two minimums ask for the same."""
-    return [((need(i % KINDS, 4, 32_000 + 32_000 * i), pods),) for i in range(MINIMUMS)]
-
-
-def _disturbing(capacity: Capacity) -> float:
-    """Milliseconds to ask of every flexible minimum whether it could spoil another; all are promised."""
-
-    def ask() -> None:
-        board = Board(capacity)
-        for minimum in _mixed():
-            board.place(minimum)
-        for minimum in _mixed()[1::2]:
-            board.disturbs(minimum)
-
-    return _best(ask) * 1e3 - _minimums(capacity, _mixed())
-
-
-def _without_common_measure(index: CapacityIndex) -> dict[str, float]:
-    """One pod that asks for an odd number of bytes: hardly two nodes have the same room then."""
-    odd = PodRequest((("memory", (1 << 30) + 1), ("pods", 1)))
-    capacity = index.capacity([*NEEDS, odd])
-    result = {
-        "odd_rooms": len(capacity.rooms),
-        "odd_capacity_after_an_event_ms": _best(lambda: _changed(index, PodLoad("node-1", odd.requests), odd)) * 1e3,
-        "odd_board_ms": _best(lambda: Board(capacity)) * 1e3,
-        "odd_minimums_ms": _minimums(capacity, [((need(i % KINDS), 2),) for i in range(MINIMUMS)]),
-        "odd_minimums_that_do_not_fit_ms": _minimums(capacity, _many_sizes(500)),
-    }
-    index.capacity(NEEDS)
-    return result
 
 
 def _event(index: CapacityIndex, pod: PodLoad) -> float:
@@ -126,24 +79,8 @@ def _event(index: CapacityIndex, pod: PodLoad) -> float:
 
 def _changed(index: CapacityIndex, pod: PodLoad, *more: PodRequest) -> None:
     index.pod_changed(None, pod)
-    index.capacity([*NEEDS, *more])
+    index.nodes([*NEEDS, *more])
     index.pod_changed(pod, None)
-
-
-def _places(capacity: Capacity, minimums: list[PodRequests]) -> float:
-    board = Board(capacity)
-
-    def once() -> None:
-        found = board.place(minimums[0])
-        if isinstance(found, Placement):
-            board.give_back(found)
-
-    return _best(once, 1000) * 1e6
-
-
-def _minimums(capacity: Capacity, minimums: list[PodRequests]) -> float:
-    """Milliseconds for all of them on one board."""
-    return _best(lambda: list(map(Board(capacity).place, minimums))) * 1e3
 
 
 def _memory() -> float:
@@ -152,7 +89,7 @@ def _memory() -> float:
     pods = [load(number, chance) for number in range(PODS)]
     tracemalloc.start()
     index = CapacityIndex()
-    index.capacity(NEEDS)
+    index.nodes(NEEDS)
     for facts in nodes:
         index.node_changed(None, facts)
     for pod in pods:

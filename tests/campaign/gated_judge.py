@@ -31,10 +31,10 @@ class GatedJudge(Judge):
         found = outside.instances(self._cluster)
         ready = outside.ready_nodes(self._cluster)
         for service in self._services:
-            own = [_standing(one, ready) for one in found if one.service == service.key]
+            standings = [_standing(one, ready) for one in found if one.service == service.key]
             halves = {one.name for one in found if one.service == service.key and one.half}
-            for half in (standing for standing in own if standing.job in halves):
-                if not self._may_wait(half, own, ladders[service.name]):
+            for half in (standing for standing in standings if standing.job in halves):
+                if not self._may_wait(half, standings, ladders[service.name]):
                     self._fail(f"S2: {half.job} is half released at rest")
         for name in outside.unexplained(self._cluster, found):
             self._fail(f"L2: {name} is held without a reason")

@@ -137,7 +137,7 @@ def _edited(mistake: str, edit: Edit) -> Iterator[None]:
     for part in classes:
         owner = getattr(owner, part)
     original = getattr(owner, name)
-    function = original.fget if isinstance(original, property) else original
+    function: Any = original.fget if isinstance(original, property) else original
     source = textwrap.dedent(inspect.getsource(function))
     if edit.old not in source:
         raise ValueError(f"{mistake}: {edit.where} has no {edit.old!r} any more")

@@ -1,7 +1,7 @@
 """The systematic part: one reference history, and every write of it in turn goes wrong in every way.
 
-The reference is a cold start of 2P1D, a lost node, its return and the climb. A crash is followed by a fresh life. After
-each plan the world must be at rest where the reference ended.
+The reference is a cold start of 2P1D, a lost node, its return and the scale-up. A crash is followed by a fresh life.
+After each plan the world must be at rest where the reference ended.
 """
 
 from __future__ import annotations

@@ -123,8 +123,8 @@ def _is_epilogue(moment: Moment) -> bool:
 def _endless(witness: Witness, tale: Tale) -> Iterator[str]:
     """L4: evictions end, and what can be bound is admitted once, outside events aside."""
     over = START + tale.last_event + SORTED_OUT
-    for key, times in witness.evictions.items():
-        late = [at - START for at in times if at > over + QUIET]
+    for key, moments in witness.evictions.items():
+        late = [at - START for at in moments if at > over + QUIET]
         if late:
             yield f"L4: evictions for {key} do not end: {late[:3]}"
     cursed = {job.uid for key in tale.given_up for job in witness.sight.all_of(key)}

@@ -57,7 +57,7 @@ def test_without_arbitration_the_same_judge_finds_fault() -> None:
 
 MISTAKES = (
     ("unbound", 2, "L5", Mutant("a turn never ends", turn, "has_to_end", "return for_", "return False and for_")),
-    ("never-ending", 1, "L5", Mutant("what ends is waited for for ever", placement, "_levels",
+    ("never-ending", 5, "L5", Mutant("what ends is waited for for ever", placement, "_levels",
                                      "deadline + due_back > now", "True")),
     ("preempting", 4, "S3", Mutant("evicts whom it may not", preemption, "_may_lose", "return theirs < own",
                                   "return True")),

@@ -215,8 +215,11 @@ class Witness:
         return [key for key in waiting if key in plans and self._is_reserved(key, plans[key])]
 
     def _is_reserved(self, key: str, plan: Plan) -> bool:
-        waits = _reasons(plan) & {Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER}
-        return bool(waits or self._in_hands(key, plan))
+        """While writes for it are under way its new jobs are not decided about."""
+        held = {verdict.reason for verdict in plan.verdicts if verdict.state is State.HELD}
+        waits = held & {Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER}
+        known = {verdict.uid for verdict in plan.verdicts}
+        return known >= {job.uid for job in self.sight.all_of(key)} and bool(waits or self._in_hands(key, plan))
 
     def _check_scale_ups(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
         """Wherever the scheduler puts a scale-up that is admitted, and what it has, every reservation still fits."""

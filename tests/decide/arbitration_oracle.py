@@ -269,6 +269,10 @@ class _Judge:
             self.revoke += swapped
             if source == "free" and not swapped:
                 self.granted.append((team, choice))
+            elif source != "free" and self.alone(team) and not swapped:
+                self.admit += [n for n in choice if self.state[n] == "held"]
+            elif source != "free" and not self.alone(team):
+                self.revoke += [n for n in choice if self.state[n] == "hands"]
 
     def replaced(self, job: int, choice: list[int]) -> bool:
         letter = self.of.jobs[job].letter

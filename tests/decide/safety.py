@@ -25,6 +25,7 @@ from tests.decide.standing import (
     minimums,
     pods_of,
     remembered,
+    runs,
     serves,
     shares,
     smallest,
@@ -106,7 +107,7 @@ def _beneficiaries(of: Shape, s: State, made: Decision, for_whom: dict[int, int]
             yield f"S11: what is evicted for s{team} does not place its minimum"
         elif all(any(had_turn(of, s.memory, one) for one in choice) for choice in fitting):
             yield f"S11: evicted for s{team}, of which what fits has had its turn"
-        for victim in victims:
+        for victim in (v for v in victims if of.jobs[v].team != team or runs(s, v)):
             less = added(free(of, s), to_come(of, s), freed(of, s, [v for v in victims if v != victim]))
             if len(for_whom) == len(victims) and not _other_minimums(of, s, made, team):
                 fine = (c for c in fitting if not any(had_turn(of, s.memory, one) for one in c))

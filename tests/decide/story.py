@@ -1,4 +1,4 @@
-"""Decisions one after the other in virtual seconds: the test changes the world by hand, and sees what is done to whom."""
+"""Decisions one after the other in virtual seconds: the test changes the world by hand and sees what is done."""
 
 from __future__ import annotations
 

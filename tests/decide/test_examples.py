@@ -91,14 +91,14 @@ def test_p2_comes_before_p10_when_both_are_of_one_age() -> None:
 
 
 @pytest.mark.parametrize("prefill", ["Terminating", "Held", "Admitted"])
-def test_where_nodes_are_not_known_an_unbound_scale_up_stays_when_the_smallest_ratio_breaks(prefill: str) -> None:
-    """A ladder of 1P1D and 1P2D: the second decode waits unbound when the prefill dies. Whether its room is needed is
-    for the nodes to say."""
+def test_where_nodes_are_not_known_an_unbound_scale_up_is_revoked_when_the_smallest_ratio_breaks(prefill: str) -> None:
+    """A ladder of 1P1D and 1P2D: the second decode waits unbound when the prefill dies. Nobody knows whether there is
+    room for both."""
     made = plan(service("1P2D > 1P1D", f"p0 {prefill}, d0 Running, d1 Admitted"))
-    assert (names(made, Revoke), reasons(made)["d1"]) == ("", Reason.WAITING_FOR_SCHEDULER)
+    assert (names(made, Revoke), reasons(made)["d1"]) == ("d1", Reason.REVOKED)
 
 
-@pytest.mark.parametrize("decode", ["Held", "Running"])
+@pytest.mark.parametrize("decode", ["Starting", "Running"])
 def test_unbound_instances_beyond_the_largest_ratio_are_revoked_the_newest_admission_first(decode: str) -> None:
     made = plan(service("2P1D > 1P1D", f"p0 Running, p1 Admitted, p2 Admitted, p3 Admitted, d0 {decode}"))
     assert names(made, Revoke) == "p2 p3"

@@ -83,7 +83,7 @@ def levels(of: Node, now: float, due_back: float, granted: Sequence[PodRequest] 
             if deadline + due_back > now:
                 to_come = plus(to_come, amounts)
         return [list(free), list(freed), list(to_come), list(to_come)]
-    for _, amounts in of.ending:
+    for _, amounts in of.ending if of.ready else ():
         free = plus(free, amounts)
     return [list(none), list(none), list(none), free if now < of.since + due_back else list(none)]
 
@@ -302,7 +302,9 @@ def test_what_is_said_to_spoil_nothing_spoils_nothing(
             else:
                 rest += one_by_one(pods)
     for at, pods in enumerate(hands):
-        if not of.spoils(pods, [*hands[:at], *hands[at + 1 :]]):
+        others = [*hands[:at], *hands[at + 1 :]]
+        before = [pod for part in others for pod in one_by_one(part)]
+        if not of.spoils(pods, others) and not spoilt(some, before, [*rest, *one_by_one(pods)]):
             assert not spoilt(some, [pod for part in hands for pod in one_by_one(part)], rest)
 
 
@@ -423,8 +425,8 @@ def test_room_counts_as_to_come_until_it_is_overdue() -> None:
     assert not fits(of, ask(1))
     assert fits(of, ask(4), room=Room.TO_COME)
     assert not fits(of, ask(4), ask(1), room=Room.TO_COME)
-    assert fits(of, ask(4), ask(8), room=Room.AWAY)
-    assert not fits(of, ask(4), ask(8), ask(1), room=Room.AWAY)
+    assert fits(of, ask(4), ask(4), room=Room.AWAY)
+    assert not fits(of, ask(4), ask(4), ask(1), room=Room.AWAY), "what ends on a node that is not Ready is nothing"
     assert placement(*some, now=15.0, due_back=5.0).fits(((ask(1), 1),), Room.AWAY) is not None
 
 

@@ -149,7 +149,7 @@ def test_own_surplus_that_does_not_run_goes_at_once() -> None:
 
 def test_alone_on_its_nodes_a_service_gives_up_surplus_as_well() -> None:
     story = Story("a:8x2")
-    assert [story.at(time, LOST) for time in (0, 90)][1] == {"a-p1": "Evict"}
+    assert [story.at(time, LOST) for time in (0, 90)][1] == {"a-p1": "Evict", "a-d0": "Admit"}, "its pods may wait"
 
 
 def test_the_annotation_switches_it_off_for_all_own_surplus() -> None:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.invariants import violations
-from scaler.decide.world import Decision, World
+from scaler.decide.world import Decision, Evict, World
 from scaler.kube.api import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.settings import Settings
 from scaler.sim.actors import objects
@@ -204,6 +204,8 @@ class KindsStage:
     def decided(self, world: World, decision: Decision) -> None:
         for plan in decision.plans:
             self._targets[str(plan.key)] = dict(plan.target)
+            evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
+            self.witness.evicted.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
         for found in violations(world, decision):
             self.witness.fail(found)
 
