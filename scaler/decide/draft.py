@@ -125,7 +125,7 @@ class Draft:
         """Take the admission back; False when it cannot be, then it stays and says so."""
         if member.uid in self.revoked:
             return True
-        if not policy.revoke:
+        if not policy.revoke or member.instance.unheld:
             return False
         if not may_be_revoked(member.instance, policy):
             self.stays[member.uid] = (Reason.REVOKE_WOULD_COST_RESTARTS, why[1])

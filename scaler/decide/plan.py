@@ -14,6 +14,8 @@ def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
     """What to do for one service. Nothing, while writes for it are under way."""
     demand = draft.demand
     service, target = demand.service, demand.target
+    if service.assumed:  # nothing is done, so nothing else is said
+        draft = Draft(demand)
     revoked = [member.instance.group for member in demand.hands if member.uid in draft.revoked]
     groups = {}
     for name, group in demand.groups.items():

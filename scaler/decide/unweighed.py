@@ -69,7 +69,7 @@ def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: b
     beyond = group.places.fewest - group.target
     above = group.running + group.in_flight - demand.largest(name)
     unbound = [member for member in demand.hands if member.instance.group == name]
-    candidates = newest_admission_first(m for m in unbound if not group.places.keeps(m))
+    candidates = newest_admission_first(m for m in unbound if not (group.places.keeps(m) or m.instance.unheld))
     candidates.sort(key=lambda m: may_be_revoked(m.instance, policy), reverse=True)
     for member in candidates[: max(0, beyond)]:
         if missing or above > 0 or member.uid in demand.half_made:

@@ -102,7 +102,10 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     chosen = [one for group in groups for one in given[group]]
     ready = [one for one in chosen if is_ready_to_go(one)]
     admit = frozenset(one.uid for one in tried_first(ready, seen, serves=serves))
-    back = [beyond(seen, group, placed[group], target[group], largest[group]) for group in groups]
+    bound = {group: sum(bool(one.bound) for one in placed[group] if one not in run[group]) for group in groups}
+    short = any(running[group] + bound[group] < target[group] for group in groups)
+    most = target if short else largest  # nobody knows what is free: surplus could take it from what is missing
+    back = [beyond(seen, group, placed[group], target[group], most[group]) for group in groups]
     going = [one for group in back for one in group] if seen.policy.revoke else []
     reasons = {
         one.uid: Reason.WAITING_FOR_SCHEDULER
@@ -376,7 +379,8 @@ def is_partial(one: Instance, seen: Seen) -> bool:
 
 
 def beyond(seen: Seen, group: str, placed: list[Instance], target: int, largest: int) -> list[Instance]:
-    """Unbound instances beyond the largest ratio go, newest first; half-made ones above the target as well (S2). Those
+    """Unbound instances beyond the largest ratio go, newest first; beyond the target while something is missing that
+    needs room, and half-made ones (S2). Those
     that cannot pay for it only say so, where the others are not enough; one of a pair makes no room. What nothing holds
     would come again."""
     unbound = [
