@@ -8,6 +8,7 @@ that makes no progress ends. Must not do I/O, read a clock or log.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from scaler.decide import preemption, turn
@@ -15,7 +16,7 @@ from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.members import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.minimum import Minimums
 from scaler.decide.neighbours import Neighbours
-from scaler.decide.nodes import PodRequests
+from scaler.decide.nodes import PodRequest, PodRequests
 from scaler.decide.placement import Placement, Reservation, Room
 from scaler.decide.shortage import Shortage, in_words
 from scaler.decide.sources import Minimum
@@ -39,6 +40,8 @@ class Arbitration:
         self.granted: list[tuple[Draft, Minimum]] = []
         self._hands: list[tuple[Draft, Member]] = []
         """Instances with the scheduler whose pods have a reservation."""
+        self._in_hands: Counter[PodRequest] = Counter()
+        """What all these pods ask for."""
         self._no_room: dict[PodRequests, Why] = {}
         """What does not fit any more once only scale-ups are left."""
         self._kept: dict[str, Reservation] = {}
@@ -103,7 +106,7 @@ class Arbitration:
             if minimum is not None:
                 self.granted.append((draft, minimum))
                 if minimum.room is Room.FREE:
-                    self._hands += [(draft, m) for m in minimum.members if m.in_hands or m.in_part]
+                    self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
 
     def _would_wait(self, draft: Draft, chosen: Iterable[Member]) -> tuple[bool, bool]:
         """Whether somebody waits for the end of this turn: a minimum of the same or a higher priority; anybody."""
@@ -154,7 +157,7 @@ class Arbitration:
 
     def _scale_ups_in_hands(self) -> None:
         for draft in self.drafts:
-            self._hands += [(draft, m) for m in draft.demand.loose if m.uid in self._kept]
+            self._put_in_hands(draft, *(m for m in draft.demand.loose if m.uid in self._kept))
             if draft.demand.paused:
                 continue
             hands = [m for m in draft.demand.hands if m.uid not in draft.chosen and m.uid not in draft.revoked]
@@ -171,7 +174,7 @@ class Arbitration:
         why = self._against(draft, member, found)
         if why is None:
             if isinstance(found, Reservation):
-                self._hands.append((draft, member))
+                self._put_in_hands(draft, member)
             if not affords_revoke(member.instance, self.policy) and self._is_in_the_way(draft):
                 draft.revoke(member, self.policy, (Reason.WAITING_FOR_CAPACITY, ()))
             return
@@ -220,8 +223,13 @@ class Arbitration:
 
     def _spoils(self, member: Member, *, own: bool = False) -> bool:
         """Wherever the scheduler puts it and what is in its hands. `own`: its own reservation counts too."""
-        hands = (other.unbound for _, other in self._hands)
-        return self.placement.spoils(member.unbound, hands, own=own)
+        return self.placement.spoils(member.unbound, [self._in_hands.items()], own=own)
+
+    def _put_in_hands(self, draft: Draft, *members: Member) -> None:
+        """The scheduler may bind these at any moment, and room is reserved for them."""
+        for member in members:
+            self._hands.append((draft, member))
+            self._in_hands.update(dict(member.unbound))
 
     # 4. Release what is reserved on free room
 
@@ -272,7 +280,7 @@ class Arbitration:
 
     def _admit(self, draft: Draft, member: Member) -> None:
         draft.admit(member)
-        self._hands.append((draft, member))
+        self._put_in_hands(draft, member)
 
     # 5. Scale-ups that are held
 
@@ -310,7 +318,7 @@ class Arbitration:
         if crowded or self._spoils(member):
             self.placement.cancel(found)
             return Reason.WAITING_FOR_CAPACITY, (BEING_GIVEN_BACK if crowded else RESERVED_FOR_OTHERS,)
-        self._hands.append((draft, member))
+        self._put_in_hands(draft, member)
         return None
 
     def _say_why_others_wait(self, draft: Draft, name: str) -> None:

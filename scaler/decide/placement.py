@@ -37,7 +37,7 @@ MOST_PODS = 10_000
 """More pods than this are not placed one by one: they count as finding no place."""
 STEPS = 2_000
 """So many ways to move pods are tried in one call."""
-EFFORT = 5_000
+EFFORT = 1_000
 """So many in vain in the life of one `Placement`."""
 MOST_AT_ONCE = 8
 """Of more pods than this it is worth while to see first whether there are places enough at all."""
@@ -406,7 +406,9 @@ class Placement:
         chosen = chain.from_iterable(combinations(groups, size) for size in range(1, len(groups) + 1))
         return all(map(self._sum_suffices, chosen))
 
-    def spoils(self, pods: PodRequests, in_hands: Iterable[PodRequests], *, own: bool = True) -> bool:
+    def spoils(
+        self, pods: PodRequests, in_hands: Iterable[Iterable[tuple[PodRequest, int]]], *, own: bool = True
+    ) -> bool:
         """Whether a scheduler that knows of no reservations may put some of these pods, or of those in its hands,
         where a reservation within reach of these pods cannot be kept any more; that of the pods themselves counts if
         `own`. All of them are reserved, at the least room of their kind. True when unsure."""

@@ -74,7 +74,7 @@ def _useless(bound: Sequence[Member], helpful: Collection[str], least: int) -> l
 def _on_well_nodes(member: Member, homes: Mapping[str, Node]) -> bool:
     """Its room would come back at once."""
     nodes = [homes.get(name) for name, _ in member.instance.seats]
-    return bool(nodes) and all(node is not None and node.schedulable for node in nodes)
+    return bool(nodes) and all(node is not None and node.ready for node in nodes)
 
 
 def of_others(

@@ -141,7 +141,7 @@ class Sources:
         """Whether a pod that the service misses may run on a node."""
         candidates = (m for found in draft.demand.candidates.values() for m in found)
         classes = self.placement.node_classes(requests_of([*draft.demand.fixed, *candidates]))
-        return lambda node: node.node_class in classes
+        return lambda node: node.schedulable and node.node_class in classes
 
     def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:
         trades = draft.demand.service.options.trade is not Trade.OFF

@@ -1,150 +1,186 @@
-"""Breaks the planner on purpose, one mistake at a time, and expects the tests of this folder to notice each.
+"""Breaks the decision on purpose, one sentence of the contract at a time: the tests of this folder should notice.
 
-    python -m tests.decide.mutants [NUMBER ...]
+    python -m tests.decide.mutants [PART OF A NAME]
 
-Not part of the suite: it takes a few seconds per mutant. Each mutant is a copy of the code in a temporary folder.
+Not part of the suite: each mutant is a copy of the code in a temporary folder, and takes as long as its tests need to
+notice; a survivor takes as long as they need to pass. That each can still be made is in `test_mutants`.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
+HANGS = 900
+"""Seconds after which a mutant counts as noticed: no tests of this folder take that long."""
 
 
 class Mutant(NamedTuple):
+    """In `scaler/decide/<module>.py`, `new` stands instead of `old`, which is there exactly once."""
+
     mistake: str
-    file: str
+    sentence: str
+    """Where the contract says otherwise."""
+    module: str
     old: str
     new: str
+    tests: str
+    """Who should notice: words that name files of this folder, `turns` for test_turns.py."""
 
+    @property
+    def file(self) -> Path:
+        return Path("scaler", "decide", f"{self.module}.py")
 
-NAMES = ("planner", "members", "groups", "rollouts", "state", "verdicts", "lifecycle")
-PLANNER, MEMBERS, GROUPS, ROLLOUTS, STATE, VERDICTS, LIFECYCLE = (f"scaler/decide/{name}.py" for name in NAMES)
+    @property
+    def test_files(self) -> list[Path]:
+        return [Path("tests", "decide", f"test_{name}.py") for name in self.tests.split()]
+
+    def broken(self) -> str:
+        """The module with the mistake in it."""
+        source = (ROOT / self.file).read_text()
+        if (found := source.count(self.old)) != 1:
+            raise ValueError(f"{self.mistake}: {self.file} has {found} of {self.old!r}")
+        return source.replace(self.old, self.new)
+
 
 MUTANTS = (
-    Mutant(
-        "forgets what is in flight", GROUPS, "self.taken = self.running + self.in_flight", "self.taken = self.running"
-    ),
-    Mutant("climbs from the largest ratio down", PLANNER, "Target(satisfied_from - 1,", "Target(reachable_from,"),
-    Mutant("admits one too many", GROUPS, "fits = self.taken < self.target", "fits = self.taken <= self.target"),
-    Mutant("forgets instances that rejoin", PLANNER, "else group.seat(member))", "else group.places < group.target)"),
-    Mutant("takes the oldest admission back first", MEMBERS, "-m.instance.admitted_at", "m.instance.admitted_at"),
-    Mutant("revocations though nothing is missing", PLANNER, "if missing or _is_incomplete(m)", "if True"),
-    Mutant("never revocations", PLANNER, "if missing or _is_incomplete(m)", "if _is_incomplete(m)"),
-    Mutant("revocations what is bound", PLANNER, "for m in admitted if not m.instance.bound", "for m in admitted"),
-    Mutant(
-        "waits for in-flight instances to be missing",
-        PLANNER,
-        "group.running < group.target for",
-        "group.occupied < group.target for",
-    ),
-    Mutant("newest job first", MEMBERS, "outdated, m.instance.created,", "outdated, -m.instance.created,"),
-    Mutant("p10 before p2", MEMBERS, "natural(m.instance.name)", "m.instance.name"),
-    Mutant(
-        "ignores that jobs are missing",
-        PLANNER,
-        "choose_target(rule.ratios, running, live)",
-        "choose_target(rule.ratios, running, dict.fromkeys(live, 9**9))",
-    ),
-    Mutant("acts while paused", PLANNER, "[] if snapshot.options.paused else", "[] if False else"),
-    Mutant(
-        "counts owners that go away as live",
-        PLANNER,
-        "if not (member.instance.owner_deleting or member.instance.owner_finished):",
-        "if True:",
-    ),
-    Mutant(
-        "a broken instance keeps its slot for ever",
-        STATE,
-        "return now - memory.broken_since < policy.broken_grace",
-        "return True",
-    ),
-    Mutant(
-        "a broken instance loses its slot at once",
-        STATE,
-        "return now - memory.broken_since < policy.broken_grace",
-        "return False",
-    ),
-    Mutant(
-        "crash-looping counts as running", STATE, "not (i.terminating or i.crashing or i", "not (i.terminating or i"
-    ),
-    Mutant("the short cut takes crash-looping for running", STATE, "i.crashing or i.faulty or i.owner", "i.owner"),
-    Mutant("the short cut takes a job without pods for running", STATE, "== i.expected > 0", "== i.expected"),
-    Mutant("gated pods count as admitted", STATE, "if i.pods == i.gated:", "if i.pods == 0:"),
-    Mutant("admits what the API server refused", MEMBERS, "if memory.refused and", "if False and memory.refused and"),
-    Mutant("keeps a held instance's PodGroup", PLANNER, "member.instance.leftovers and", "False and"),
-    Mutant(
-        "every held instance waits for the ratio",
-        VERDICTS,
-        "if beyond:\n        return Reason.NOT_IN_RATIO",
-        "if False:\n        return Reason.NOT_IN_RATIO",
-    ),
-    Mutant("makes what others make", PLANNER, "(i.made_by_us and (i.stripped", "(True and (i.stripped"),
-    Mutant(
-        "gives a place to what has no pods first", PLANNER, "candidates.sort(key=can_be_released, reverse=True)", "pass"
-    ),
-    Mutant("admits what has no pods", MEMBERS, "instance.made_by_us or member.instance.gated > 0", "pods >= 0"),
-    Mutant("tidies what others made", PLANNER, "leftovers and member.instance.made_by_us and", "leftovers and"),
-    Mutant("serves what others make without a rule", PLANNER, "or not member.instance.made_by_us:", "or False:"),
-    Mutant("lives the life of what others make", LIFECYCLE, " or not instance.made_by_us", ""),
-    Mutant("takes pods to come for lost ones", STATE, " and (instance.made_by_us or memory.whole)", ""),
-    Mutant("forgets that it was whole", STATE, "(memory.whole or instance.pods == instance.expected)", "False"),
-    Mutant(
-        "spends a restart of the reserve", MEMBERS, "budget.used > restart_reserve", "budget.used >= restart_reserve"
-    ),
-    Mutant("asks those first who cannot pay", PLANNER, "affords_revoke(m.instance, policy), reverse=True", "0"),
-    Mutant("counts pairs twice", ROLLOUTS, "return min(self.outdated, self.newest)", "return 0"),
-    Mutant("lets any number stand beside", GROUPS, "(rollout.newest < rollout.outdated and", "(True and"),
-    Mutant("makes surplus anew", GROUPS, "and lasting < self.target)", "and True)"),
-    Mutant("takes one of a pair back", GROUPS, "if rollout.newest <= rollout.outdated:", "if False:"),
-    Mutant(
-        "leaves one of a pair half released",
-        GROUPS,
-        " or (rollout is not None and rollout.newest <=",
-        " or (False and rollout.newest <=",
-    ),
-    Mutant("pairs beside what does not run", ROLLOUTS, "if member.running and member", "if member"),
-    Mutant("builds on what is about to go", ROLLOUTS, "return min(self.outdated, self.live_newest,", "return min(0,"),
-    Mutant("counts pairs once where there is place for two", GROUPS, "max(0, self.taken - target))", "self.taken)"),
-    Mutant("outdated ones first", MEMBERS, "(m.instance.outdated, m", "(not m.instance.outdated, m"),
-)
+    # what a service asks for
+    Mutant("the target counts what is in flight", "3.2", "demand",
+           "running = {name: group.running for", "running = {name: group.running + group.in_flight for",
+           "examples gate counts"),
+    Mutant("places forget what is in flight", "3.3", "groups",
+           "places.taken = self.running + self.in_flight", "places.taken = self.running",
+           "examples minimums scale_ups"),
+    Mutant("what is JobInvalid counts as live", "3.2, 5", "members",
+           " or (i.faults and self.state is State.HELD))", ")", "examples minimums planner"),
+    Mutant("the newest job goes first", "3.3", "members",
+           "return i.outdated, i.created,", "return i.outdated, -i.created,", "examples planner"),
+    Mutant("start_timeout is ignored", "2", "state",
+           "return memory.bound_since > 0 and now - memory.bound_since >= policy.start_timeout", "return False",
+           "examples"),
+    Mutant("revokes beyond the target instead of the largest ratio", "3.5", "arbitration",
+           "most = draft.demand.largest(name)", "most = group.target", "scale_ups alone arbitration"),
+    # minimums
+    Mutant("the order of minimums ignores priority", "3b.2", "arbitration",
+           "-demand.priority, memory.ended_at,", "0, memory.ended_at,", "minimums"),
+    Mutant("whose turn has ended does not go behind the others", "3b.2", "arbitration",
+           "-demand.priority, memory.ended_at,", "-demand.priority, 0.0,", "turns minimums arbitration"),
+    Mutant("what is bound in part is not reserved first", "3b, words", "arbitration",
+           "self._keep_what_cannot_be_revoked()", "pass", "minimums scale_ups"),
+    Mutant("lost nodes are to come for ever", "3b, words", "placement",
+           "if now >= node.since + due_back:", "if False:", "minimums placement"),
+    Mutant("pods that end on a lost node are to come", "3b, words", "placement",
+           "for _, amounts in node.ending] if node.ready else []", "for _, amounts in node.ending]",
+           "minimums placement"),
+    Mutant("scale-ups in hands go before minimums", "3b.2", "arbitration",
+           "self._reserve_minimums()\n        self._scale_ups_in_hands()",
+           "self._scale_ups_in_hands()\n        self._reserve_minimums()", "scale_ups"),
+    # preemption
+    Mutant("evicts for what has had its turn", "3b.4", "sources",
+           "if victims and any(draft.of(member.uid).turns is not Turns.NONE", "if False and any(True",
+           "preemption"),
+    Mutant("trade_after is ignored", "3.6", "minimum",
+           "if now - since < policy.trade_after:", "if False:", "preemption"),
+    Mutant("never evicts others of a lower priority", "3b.4", "preemption",
+           "return theirs < own or (theirs == own and", "return (theirs == own and", "preemption"),
+    Mutant("evicts what runs below the minimum", "3b.4", "preemption",
+           "[: max(0, len(runs) - least)]", "[: len(runs)]", "preemption"),
+    Mutant("equal-or-higher counts as never", "3b.4", "preemption",
+           "if policy.preempt is Preempt.NEVER:", "if policy.preempt is not Preempt.HIGHER_PRIORITY:", "preemption"),
+    # turns
+    Mutant("a turn never ends", "3b.5", "turn",
+           "return memory.turn_since > 0 and moment.now - memory.turn_since >= moment.policy.minimum_timeout",
+           "return False", "turns"),
+    Mutant("the backoff never grows", "3b.5", "turn",
+           "moment.policy.backoff * 2.0 ** min(max(0, failures - 1), 16)", "moment.policy.backoff", "turns"),
+    Mutant("a node that returns ends no backoff", "3b.5", "turn", "if not node_back_at:", "if True:", "turns"),
+    Mutant("a bind of anybody pardons every time", "3b.5", "turn",
+           "if not memory.pardoned and (late or failed or waited):", "if late or failed or waited:",
+           "turns explorer"),
+    Mutant("a turn ends for anybody though nothing is bound anywhere", "3b.5", "turn",
+           "if moment.last_bind > memory.turn_since:", "if True:", "turns"),
+    Mutant("what is in backoff reserves", "3b.2, 3b.5", "minimum",
+           "if turn.in_backoff(draft.memory, self.moment) and not lacking:", "if False:", "turns"),
+    Mutant("bound in part it is never of no use", "2, 3b.5", "state",
+           "if 0 < instance.bound < instance.expected and memory.turn_over:", "if False:", "turns"),
+    Mutant("what an owner makes again inherits nothing", "3b.5", "demand",
+           "remembered = _inherited(service, seen.instances, now)", "remembered = seen.instances",
+           "made_by_others turns explorer"),
+    # release
+    Mutant("what is swapped in is admitted in the same pass", "3b.6", "arbitration",
+           "minimum.unmade or minimum.swaps or", "minimum.unmade or", "turns"),
+    Mutant("what is refused is not tried alone", "3b.6", "arbitration",
+           "alone = refused[:1] or new", "alone = new", "minimums"),
+    Mutant("the least restricted is released first", "3b.6", "arbitration",
+           "queue.sort(key=lambda each: (self.placement", "queue.sort(key=lambda each: (-self.placement",
+           "minimums arbitration explorer"),
+    Mutant("a minimum is released though it may spoil another", "3b.6", "arbitration",
+           "if self._spoils(member, own=True):", "if False:", "minimums"),
+    Mutant("nothing spoils a reservation", "3b.6, 3b.7", "arbitration",
+           "return self.placement.spoils(", "return False and self.placement.spoils(", "scale_ups minimums"),
+    # alone, probes
+    Mutant("alone it is held when it does not fit", "3b.8", "minimum", "if draft.shares:\n", "if True:\n", "alone"),
+    Mutant("two are probed at once", "3b.9", "minimum", "not (patient or self._probing)", "not patient", "probe"),
+    Mutant("probes without fit_patience", "3b.9", "minimum", "not (patient or self._probing)", "not self._probing",
+           "probe"),
+)  # fmt: skip
 
 
-UNCHANGED = (PLANNER, "def plan(", "def plan(")
+def failure(copy: Path, tests: list[Path]) -> str:
+    """The first test that fails on this copy of the code; "" when all pass."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    try:
+        done = subprocess.run(
+            [*command, *map(str, tests)], cwd=copy, capture_output=True, check=False, text=True, timeout=HANGS
+        )
+    except subprocess.TimeoutExpired:
+        return f"no end within {HANGS} s"
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"the tests cannot be run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    lines = done.stdout.splitlines()
+    failed = next((line.split()[1] for line in lines if line.startswith("FAILED")), "a test without a name")
+    return failed if done.returncode else ""
 
 
-def killed(mutant: Mutant, tests: str) -> bool:
+def killed_by(mutant: Mutant | None, tests: list[Path]) -> str:
+    """The first test that notices; "" for a survivor. None: the code as it is."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in ("scaler", "tests"):
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
         shutil.copy(ROOT / "pyproject.toml", copy)
-        source = (copy / mutant.file).read_text()
-        assert source.count(mutant.old) == 1, f"{mutant.file} has {source.count(mutant.old)} of: {mutant.old}"
-        (copy / mutant.file).write_text(source.replace(mutant.old, mutant.new))
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests]
-        return subprocess.run(command, cwd=copy, capture_output=True, check=False).returncode == 1
+        if mutant is not None:
+            (copy / mutant.file).write_text(mutant.broken())
+        return failure(copy, tests)
 
 
-def survivors(mutants: Sequence[Mutant], tests: str, numbers: Sequence[int]) -> int:
-    """Plays these mutants, all if no number is given, against these tests; 1 if any is not noticed."""
-    found = 0
-    assert not killed(Mutant("none", *UNCHANGED), tests), "the tests fail without any mistake"
-    for number, mutant in enumerate(mutants):
-        if numbers and number not in numbers:
-            continue
-        dead = killed(mutant, tests)
-        found += not dead
-        print(f"{number:>3} {'killed' if dead else 'SURVIVED':<9} {mutant.mistake}", flush=True)
-    return 1 if found else 0
+def main() -> int:
+    """1 if any mutant survives."""
+    parser = argparse.ArgumentParser(prog="python -m tests.decide.mutants")
+    parser.add_argument("part", nargs="*", help="of a name; all if none is given")
+    part = " ".join(parser.parse_args().part)
+    chosen = [mutant for mutant in MUTANTS if part in mutant.mistake]
+    if not chosen:
+        parser.error(f"no mutant's name has {part!r} in it")
+    unbroken = killed_by(None, sorted({file for mutant in chosen for file in mutant.test_files}))
+    if unbroken:
+        parser.error(f"a test fails without any mistake: {unbroken}")
+    survivors = 0
+    for mutant in chosen:
+        began = time.perf_counter()
+        test = killed_by(mutant, mutant.test_files)
+        survivors += not test
+        verdict = f"killed by {test}" if test else f"SURVIVED {mutant.tests}"
+        print(f"{mutant.mistake} ({mutant.sentence}): {verdict} ({time.perf_counter() - began:.0f} s)", flush=True)
+    return 1 if survivors else 0
 
 
 if __name__ == "__main__":
-    sys.exit(survivors(MUTANTS, "tests/decide", [int(number) for number in sys.argv[1:]]))
+    sys.exit(main())
