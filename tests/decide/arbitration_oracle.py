@@ -159,17 +159,22 @@ class _Judge:
 
     # 3b.4: victims, the cheapest first
 
-    def surplus(self, team: int, *, running: bool) -> list[int]:
-        """Bound beyond the minimum, newest first, on nodes that are ready."""
+    def surplus(self, team: int, *, running: bool, helps: int) -> list[int]:
+        """Bound beyond the minimum, newest first, on nodes that are ready; those that leave a node that the team which
+        it is for could use."""
         found = []
         for g, least in self.ratios(team)[-1].items():
             mine = [n for n in reversed(self.group(team, g)) if n not in self.evict and self._on_ready_nodes(n)]
             runs = [n for n in mine if self.state[n] == "running"]
             rest = [n for n in mine if self.state[n] in ("starting", "part", "broken")]
             rest.sort(key=lambda n: self.state[n] != "part")  # what is of no use goes first
-            pool = (runs if running else rest)[: max(0, len(runs) + (0 if running else len(rest)) - least)]
-            found += pool
+            most = max(0, len(runs) + (0 if running else len(rest)) - least)
+            found += [n for n in (runs if running else rest) if self._helps(n, helps)][:most]
         return found
+
+    def _helps(self, job: int, team: int) -> bool:
+        usable = frozenset().union(*(self.of.jobs[n].nodes for n in self.of.of(team)))
+        return not self.seats([job]).isdisjoint(usable)
 
     def _on_ready_nodes(self, job: int) -> bool:
         return all(self.s.nodes[at][0] in "RC" for _, at in self.s.insts[job].pods if at >= 0)
@@ -182,7 +187,11 @@ class _Judge:
             if number == team or not allowed or other.protected or self.of.preempt is Preempt.NEVER:
                 continue
             if self.share(team, number):
-                found += [(r, other.priority, -n, n) for r in (False, True) for n in self.surplus(number, running=r)]
+                found += [
+                    (r, other.priority, -n, n)
+                    for r in (False, True)
+                    for n in self.surplus(number, running=r, helps=team)
+                ]
         return [n for *_, n in sorted(found)]
 
     def seats(self, jobs: list[int]) -> frozenset[int]:
@@ -195,10 +204,10 @@ class _Judge:
     def source(self, team: int) -> tuple[list[int], Needs, str, list[int]] | None:
         """What is chosen, on what room, from which source, and whom it costs."""
         own = self.of.teams[team].trade is not Trade.OFF
-        still = self.surplus(team, running=False) if own else []
-        running = self.surplus(team, running=True) if own else []
+        still = self.surplus(team, running=False, helps=team) if own else []
+        running = self.surplus(team, running=True, helps=team) if own else []
         elsewhere = self.victims_elsewhere(team)
-        come = self.free | self.ends
+        come = self.free | self.ends | self.seats(self.evict)
         tries: list[tuple[str, frozenset[int], list[int]]] = [
             ("free", self.free, []),
             ("own that does not run", self.free, still),

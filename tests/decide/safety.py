@@ -169,7 +169,8 @@ def _spoilt(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) ->
 
 
 def _in_the_way(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> Iterator[str]:
-    """3b.6: what a minimum is released on is free beside everything that is still in the scheduler's hands."""
+    """3b.6: what a minimum is released on is free beside everything that is still in the scheduler's hands. What
+    is probed does not count: it has no reservation, and holds nobody up."""
     new = [n for n in done[Admit] if not serves(of, s, of.jobs[n].team) and shares(of, s, of.jobs[n].team)]
     new = [n for n in new if not probes(made, of.jobs[n].team)]
     hands = [
@@ -177,6 +178,7 @@ def _in_the_way(of: Shape, s: State, made: Decision, done: dict[type, list[int]]
         for n, inst in enumerate(s.insts)
         if inst.there and inst.count("u") and n not in new and not remembered(of, made.memory, n).turn_over
     ]
+    hands = [n for n in hands if not probes(made, of.jobs[n].team)]
     if of.budget or not new or not hands:
         return
     pods = [pod for n in [*hands, *new] for pod in pods_of(of, s, (n,))]

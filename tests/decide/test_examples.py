@@ -17,7 +17,7 @@ from scaler.decide.world import (
     State,
     Warning,
 )
-from tests.builders import NOW, decision, instance, plan, remembering, service
+from tests.builders import NOW, decision, instance, instances, plan, remembering, service
 
 
 def admitted(made: Plan) -> str:
@@ -251,3 +251,10 @@ def test_a_refused_creation_leaves_its_turn_to_the_next_of_its_group() -> None:
     refused = InstanceMemory(refused="exceeded quota", refused_until=NOW + 9, refused_times=1)
     made = plan(seen, memory=remembering(seen, ("uid-p0", refused)))
     assert (admitted(made), reasons(made)["p0"]) == ("d0 p1", Reason.CREATE_REFUSED)
+
+
+def test_a_job_that_is_invalid_is_not_live_and_no_ratio_counts_on_it() -> None:
+    spoilt = instance("p1", "Held", faults=("InvalidContainer: there is no container named ascend",))
+    made = plan(service("2P1D > 1P1D", (*instances("p0 Running, d0 Running"), spoilt)))
+    assert (made.target_index, made.complete) == (1, True)
+    assert reasons(made)["p1"] is Reason.JOB_INVALID

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scaler.decide.world import Service
-from tests.builders import on_nodes
+from scaler.decide.decide import decide
+from scaler.decide.world import InstanceMemory, Memory, Service, ServiceMemory, Turns
+from tests.builders import NOW, doings, on_nodes, world
 from tests.decide.story import Story
 
 HELD = on_nodes("1P1D", "p0 -, d0 -", name="a", age=9)
@@ -191,3 +192,21 @@ def test_after_a_failover_every_clock_starts_anew_and_nothing_else_changes(nodes
     assert story.at(29, HANDS, OTHER) == fresh.at(29, HANDS, OTHER) == {}
     assert fresh.at(58.9, HANDS, OTHER) == {}
     assert fresh.at(59, HANDS, OTHER) == NO_A
+
+
+def test_whose_turn_has_ended_goes_behind_the_others() -> None:
+    older, younger = on_nodes("1P", "p0 -", name="a", age=9), on_nodes("1P", "p0 -", name="b")
+    had = Memory({str(older.key): ServiceMemory(ended_at=NOW - 100)})
+    assert doings(decide(world(older, younger, nodes="a:8"))) == {"a-p0": "Admit"}
+    assert doings(decide(world(older, younger, nodes="a:8", memory=had))) == {"b-p0": "Admit"}
+
+
+def test_what_an_owner_makes_again_inherits_that_it_had_its_turn() -> None:
+    gone = InstanceMemory(turns=Turns.FOR_GOOD, failures=2, backoff_until=NOW + 60)
+    before = on_nodes("2P > 1P", "p0 a0, p1 -", name="a", others=True)
+    made = tuple(msgspec.structs.replace(one, owner="deployment") for one in before.instances)
+    seen = msgspec.structs.replace(before, instances=made)
+    memory = Memory({str(seen.key): ServiceMemory(instances={"gone": gone, "a-p0": InstanceMemory(ran=True)})})
+    after = decide(world(seen, nodes="a:8x3", memory=memory))
+    assert doings(after) == {}
+    assert after.memory.services[str(seen.key)].instances["a-p1"].backoff_until == NOW + 60
