@@ -43,7 +43,7 @@ class Arbitration:
         self._in_hands: Counter[PodRequest] = Counter()
         """What all these pods ask for."""
         self._no_room: dict[PodRequests, Why] = {}
-        """What does not fit any more once only scale-ups are left."""
+        """What does not fit any more, or could spoil a reservation, once only scale-ups are left."""
         self._kept: dict[str, Reservation] = {}
         """Uid -> room of what cannot be revoked."""
         self._gone: list[tuple[Draft, Member]] = []
@@ -314,10 +314,13 @@ class Arbitration:
             self.minimums.trade_for_scale_up(draft, member)
             why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (in_words(found),)
             return why
-        crowded = self._is_crowded(draft)
-        if crowded or self._spoils(member):
+        if self._is_crowded(draft):
             self.placement.cancel(found)
-            return Reason.WAITING_FOR_CAPACITY, (BEING_GIVEN_BACK if crowded else RESERVED_FOR_OTHERS,)
+            return Reason.WAITING_FOR_CAPACITY, (BEING_GIVEN_BACK,)
+        if self._spoils(member):
+            self.placement.cancel(found)
+            why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
+            return why
         self._put_in_hands(draft, member)
         return None
 
