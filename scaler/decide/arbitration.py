@@ -79,8 +79,11 @@ class Arbitration:
         if member in draft.demand.fixed:
             waits = turn.in_backoff(draft.memory, self.moment) or turn.is_over(draft.memory, self.moment)
             return not (memory.turn_over or waits)
-        if member.in_hands or memory.turn_over or not turn.is_over(memory, self.moment):
-            return not (memory.turn_over or (member.in_hands and turn.is_over(memory, self.moment)))
+        is_over = turn.is_over(memory, self.moment)
+        if memory.turn_over or (member.in_hands and is_over):
+            return False
+        if not is_over:
+            return True
         for_minimum, for_anybody = self._would_wait(draft, [member])
         if turn.has_to_end(memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
             draft.remember_of(member.uid, turn_over=True, turn_since=0.0)
@@ -163,7 +166,7 @@ class Arbitration:
             hands = [m for m in draft.demand.hands if m.uid not in draft.chosen and m.uid not in draft.revoked]
             for member in newest_admission_first(hands):
                 if self._is_beyond(draft, member):
-                    draft.revoke(member, self.policy, (Reason.REVOKED, _awaited(draft)))
+                    draft.revoke(member, self.policy, (Reason.REVOKED, (draft.awaited,)))
             for member in sorted(hands, key=age):
                 if member.uid not in draft.revoked:
                     self._keep_or_revoke(draft, member)
@@ -191,7 +194,7 @@ class Arbitration:
     def _against(self, draft: Draft, member: Member, found: Reservation | Shortage) -> Why | None:
         demand, name = draft.demand, member.instance.group or ""
         if member.uid in demand.half_made:
-            return Reason.REVOKED, _awaited(draft)
+            return Reason.REVOKED, (draft.awaited,)
         alone = not draft.shares and not demand.lacks_minimum
         if isinstance(found, Shortage):
             other = any(self._fits(m) for m in self._spares(draft, name) if m.uid != member.uid)
@@ -346,11 +349,6 @@ def _why_not_released(minimum: Minimum) -> Why:
     if minimum.unmade:
         return Reason.WAITING_FOR_ROOM, (OTHERS_NOT_MADE,)
     return Reason.WAITING_FOR_ROOM, (BEING_GIVEN_BACK,)
-
-
-def _awaited(draft: Draft) -> tuple[str, ...]:
-    """Groups that miss something."""
-    return (", ".join(sorted(name for name, group in draft.demand.groups.items() if group.running < group.target)),)
 
 
 def _scale_up_order(draft: Draft) -> tuple[int, float, str]:

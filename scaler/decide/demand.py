@@ -57,7 +57,7 @@ class Demand(msgspec.Struct, eq=False, frozen=True):
     hands: tuple[Member, ...]
     """Instances in the scheduler's hands."""
     loose: tuple[Member, ...]
-    """Instances bound in part, or completed now: their unbound pods cannot be taken back."""
+    """Instances bound in part, or completed now: their unbound pods cannot be revoked."""
     completes: frozenset[str]
     """Uids of instances with live pods that get what they lack."""
     half_made: frozenset[str]

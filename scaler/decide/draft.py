@@ -99,6 +99,12 @@ class Draft:
         return found
 
     @property
+    def awaited(self) -> str:
+        """Groups that miss something of the target."""
+        groups = self.demand.groups.items()
+        return ", ".join(sorted(name for name, group in groups if group.running < group.target)) or "-"
+
+    @property
     def has_changes(self) -> bool:
         """Something about its instances is to be remembered, or something is done."""
         return bool(self._changed or self.admitted or self.revoked)

@@ -137,7 +137,7 @@ def _admission(instance: Instance) -> Iterator[str]:
 
 
 def _made_by_others(instance: Instance, action: Action, rule: str) -> Iterator[str]:
-    """Its pods can be released and taken back, where it names a rule; nothing else of it is ours."""
+    """Its pods can be released and revoked, where it names a rule; nothing else of it is ours."""
     if not rule or not isinstance(action, SlotAction):
         yield f"S8: {type(action).__name__} of {instance.name}, which others make and mind"
     elif isinstance(action, Revoke) and instance.pods == instance.gated:
@@ -177,7 +177,7 @@ def _target(service: Service, plan: Plan) -> Iterator[str]:
 
 
 def _slots(service: Service, plan: Plan) -> Iterator[str]:
-    """S1: no admission takes a group above its target, pairs of revisions counted once; S6: none is taken back in the
+    """S1: no admission takes a group above its target, pairs of revisions counted once; S6: none is revoked in the
     same breath."""
     states = {verdict.uid: verdict.state for verdict in plan.verdicts}
     states |= {action.uid: State.ADMITTED for action in plan.actions if isinstance(action, Admit)}

@@ -172,13 +172,13 @@ def is_incomplete(member: Member) -> bool:
 
 
 def may_be_revoked(instance: Instance, policy: Policy) -> bool:
-    """Whether its admission can be taken back: nothing is bound, something would hold it again, and it leaves enough
+    """Whether its admission can be revoked: nothing is bound, something would hold it again, and it leaves enough
     restarts for faults."""
     return policy.revoke and not (instance.bound or instance.unheld) and affords_revoke(instance, policy)
 
 
 def affords_revoke(instance: Instance, policy: Policy) -> bool:
-    """Whether its admission can be taken back and leave enough of its restarts for faults."""
+    """Whether its admission can be revoked and leave enough of its restarts for faults."""
     budget = instance.budget
     return budget is None or budget.limit - budget.used > restart_reserve(budget, policy)
 

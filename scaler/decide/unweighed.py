@@ -74,8 +74,4 @@ def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: b
     for member in candidates[: max(0, beyond)]:
         if missing or above > 0 or member.uid in demand.half_made:
             above -= 1
-            draft.revoke(member, policy, (Reason.REVOKED, (_awaited(demand.groups),)))
-
-
-def _awaited(groups: dict[str, Group]) -> str:
-    return ", ".join(sorted(name for name, group in groups.items() if group.running < group.target)) or "-"
+            draft.revoke(member, policy, (Reason.REVOKED, (draft.awaited,)))

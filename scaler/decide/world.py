@@ -156,7 +156,7 @@ class Instance(msgspec.Struct, frozen=True):
     warnings: tuple[tuple[Warning, str], ...] = ()
     """What people should know of it besides, with words; nothing of it is decided on."""
     made_by_us: bool = True
-    """False: somebody else makes its pods and objects. They can be released and taken back here, never made."""
+    """False: somebody else makes its pods and objects. They can be released and revoked here, never made."""
     owner: str = ""
     """What makes this instance and its like (uid of the Deployment, LeaderWorkerSet, ...); "" = it stands alone."""
     revision: str = ""
@@ -177,7 +177,7 @@ class Instance(msgspec.Struct, frozen=True):
     misplaced: bool = False
     """A released pod of it is in a PodGroup that it shares with other instances: that has to be mended."""
     budget: RestartBudget | None = None
-    """What a taking back is paid from; None when it costs nothing."""
+    """What a revocation is paid from; None when it costs nothing."""
     needs: PodRequests = ()
     """What all its expected pods ask for; empty when it is not known, then it is not arbitrated."""
     unbound: PodRequests = ()
