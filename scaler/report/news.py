@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaler.decide.world import Decision, Plan, Reason, ServiceKey, State
+from scaler.decide.world import Plan, Reason, ServiceKey, State, Tally
 
 ROOM_REASONS = frozenset(
     {
@@ -23,6 +23,8 @@ class News:
 
     def __init__(self) -> None:
         self._told: dict[ServiceKey, Plan] = {}
+        self._waiting: set[ServiceKey] = set()
+        """Services of which something waits for room."""
         self.waiting = False
         """Whether somebody waits for room, as of the last decision."""
 
@@ -31,6 +33,19 @@ class News:
 
     def forget(self, key: ServiceKey) -> None:
         self._told.pop(key, None)
+        self._waiting.discard(key)
+
+    def waits(self, plan: Plan) -> None:
+        """Take in a plan that is other than before."""
+        waits = any(verdict.reason in ROOM_REASONS for verdict in plan.verdicts)
+        (self._waiting.add if waits else self._waiting.discard)(plan.key)
+
+    def waits_for_room(self, tally: Tally | None) -> bool:
+        """Whether more room would change what is done."""
+        return bool(
+            self._waiting
+            or (tally and (tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing))
+        )
 
     def is_news(self, plan: Plan) -> bool:
         """Whether people would see another state or reason, or other numbers."""
@@ -45,14 +60,6 @@ class News:
         if before is None or before is plan:
             return before is None
         return before.verdicts != plan.verdicts or before.notes != plan.notes
-
-
-def waits_for_room(decision: Decision) -> bool:
-    """Whether more room would change what is done."""
-    tally = decision.tally
-    if tally is not None and (tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing):
-        return True
-    return any(verdict.reason in ROOM_REASONS for plan in decision.plans for verdict in plan.verdicts)
 
 
 def _numbers(plan: Plan) -> tuple[object, ...]:
