@@ -26,9 +26,9 @@ from scaler.kube.errors import (
     NotSentError,
 )
 from scaler.kube.writer import Writer
+from scaler.names import DELETION_COST, GATE, POD_GROUP
 from scaler.state.expectations import Expectations
 from scaler.state.instances import VOLCANOS_OWN, instance_of, starts_with_leader
-from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
 from scaler.workloads.kind import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
 
@@ -106,7 +106,7 @@ class Gates:
             await self._join(name, moving)
         else:
             await self._make_group(name, key, membership, pods)
-        await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: name})}) for pod in moving])
+        await _all([self._patch(key, pod, {"metadata": _named(pod, {POD_GROUP: name})}) for pod in moving])
         await _all([self._keep_no_room(pods[0].namespace, left) for left in sorted(_made_by_volcano(waiting))])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:

@@ -19,11 +19,11 @@ from scaler.informers.faults import FaultData
 from scaler.informers.owners import OwnerName, Owners
 from scaler.informers.pod_instances import PodInstances, instance_of
 from scaler.informers.pods import PodRecord
-from scaler.informers.records import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
+from scaler.informers.records import JobRecord, NodeFacts, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.informers.store import Name, Store
-from scaler.ranktables.table import PREFIX as RANK_TABLE_PREFIX
+from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.tables import JobTable, MadeTable
-from scaler.state.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices, no_clock
+from scaler.state.capacity import CapacityIndex, PodLoad, faulty_devices, no_clock
 from scaler.state.last_valid import LastValid, decode
 from scaler.state.own_config_maps import last_valid_name, rule_of
 from scaler.state.rules_in_force import RulesInForce
@@ -343,7 +343,11 @@ class Cache:
                 self._dirty(key)
             if record.retries is not None:
                 self._on_retries()
-            job = self.jobs.get(record.namespace, record.name.removeprefix(RANK_TABLE_PREFIX)) if record.rings else None
+            job = (
+                self.jobs.get(record.namespace, record.name.removeprefix(RANK_TABLE_PREFIX))
+                if record.table_map
+                else None
+            )
             if job is not None:
                 self.mark(job.uid)
 

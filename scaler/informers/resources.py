@@ -47,7 +47,7 @@ from scaler.kube.api import (
     KubeApi,
     Resource,
 )
-from scaler.workloads.ascendjob import RULE_LABEL
+from scaler.names import RULE_LABEL
 from scaler.workloads.ascendjob_objects import OPERATOR_NAME
 from scaler.workloads.owners import OwnerObject, owner_facts
 

@@ -14,7 +14,7 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.informers.cache import Cache
-from scaler.informers.config_maps import read_rings
+from scaler.informers.config_maps import RankTableMap, read_rank_table_map
 from scaler.informers.store import Name, version_of
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, PatchType
 from scaler.kube.errors import (
@@ -27,10 +27,10 @@ from scaler.kube.errors import (
 )
 from scaler.kube.outbox import Outbox
 from scaler.kube.writer import Writer
-from scaler.ranktables.config_map import Rings, blocked_by, merge_patch, says
-from scaler.ranktables.table import INITIALIZING, PREFIX, RankTable, Status
-from scaler.ranktables.tables import rings_of, table_of
-from scaler.workloads.ascendjob import RULE_LABEL
+from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL
+from scaler.ranktables.config_map import blocked_by, merge_patch, says
+from scaler.ranktables.table import INITIALIZING, RankTable, Status
+from scaler.ranktables.tables import table_map_of, table_of
 
 PARALLEL_WRITES = 16
 TRIES = 3
@@ -59,7 +59,7 @@ class RankTableReconciler:
         self._running = False
         self._names: dict[str, Name] = {}
         """Owner uid -> namespace and name, also of owners that have just gone."""
-        self._written: dict[Name, Rings] = {}
+        self._written: dict[Name, RankTableMap] = {}
         """As the API server answered last; the cache may be behind for a moment."""
         cache.followers.append(self._changed)
 
@@ -80,8 +80,8 @@ class RankTableReconciler:
     def _withdraw_orphans(self) -> None:
         """Tables of services under a rule whose jobs went while nobody looked: withdrawn, as if it was seen now."""
         for record in list(self._cache.config_maps.values()):
-            if record.rings is not None and RULE_LABEL in record.rings.labels and not self._elsewhere():
-                job = record.name.removeprefix(PREFIX)
+            if record.table_map is not None and RULE_LABEL in record.table_map.labels and not self._elsewhere():
+                job = record.name.removeprefix(RANK_TABLE_PREFIX)
                 if self._cache.jobs.get(record.namespace, job) is None:
                     self._outbox.mark((record.namespace, job))
 
@@ -114,10 +114,10 @@ class RankTableReconciler:
             del self._names[uid]
             self._cache.refused_tables.pop(uid, None)
 
-    def _due(self, name: Name, rings: Rings | None = None) -> tuple[Rings, RankTable] | None:
+    def _due(self, name: Name, table_map: RankTableMap | None = None) -> tuple[RankTableMap, RankTable] | None:
         """What is to be written into which ConfigMap; None when it says so already or must not be touched."""
-        rings = rings or self._newest(name)
-        if rings is None:
+        table_map = table_map or self._newest(name)
+        if table_map is None:
             return None
         record = self._cache.jobs.get(*name)
         made = table_of(self._cache, record) if record is not None else None
@@ -125,12 +125,12 @@ class RankTableReconciler:
             return None
         table = made.table if made is not None else INITIALIZING
         owner = record.uid if record is not None else ""
-        if says(rings, table) or blocked_by(rings, owner, table) is not None:
+        if says(table_map, table) or blocked_by(table_map, owner, table) is not None:
             return None
-        return rings, table
+        return table_map, table
 
-    def _newest(self, name: Name) -> Rings | None:
-        cached, written = rings_of(self._cache, *name), self._written.get(name)
+    def _newest(self, name: Name) -> RankTableMap | None:
+        cached, written = table_map_of(self._cache, *name), self._written.get(name)
         if cached is None or written is None or cached.uid != written.uid:
             return cached
         behind = version_of(cached.resource_version) < version_of(written.resource_version)
@@ -156,25 +156,27 @@ class RankTableReconciler:
                 return
         self._refused(name, "")
 
-    async def _patch(self, rings: Rings, table: RankTable) -> Object:
-        patch = merge_patch(rings, table, self._clock.now())
-        answer = await self._writer.patch(CONFIG_MAPS, rings.namespace, rings.name, patch, patch_type=PatchType.MERGE)
-        _log.info("rank table written", name=rings.name, namespace=rings.namespace, status=table.status.value)
+    async def _patch(self, table_map: RankTableMap, table: RankTable) -> Object:
+        patch = merge_patch(table_map, table, self._clock.now())
+        answer = await self._writer.patch(
+            CONFIG_MAPS, table_map.namespace, table_map.name, patch, patch_type=PatchType.MERGE
+        )
+        _log.info("rank table written", name=table_map.name, namespace=table_map.namespace, status=table.status.value)
         return answer
 
-    async def _due_afresh(self, name: Name) -> tuple[Rings, RankTable] | None:
+    async def _due_afresh(self, name: Name) -> tuple[RankTableMap, RankTable] | None:
         """The same question about the ConfigMap that is there now, should the cache not have it yet."""
-        rings = self._newest(name)
-        if rings is None:
+        table_map = self._newest(name)
+        if table_map is None:
             return None
         try:
-            return self._due(name, self._note(name, await self._reader.get(CONFIG_MAPS, name[0], rings.name)))
+            return self._due(name, self._note(name, await self._reader.get(CONFIG_MAPS, name[0], table_map.name)))
         except NotFoundError:
             return None
 
-    def _note(self, name: Name, answer: Object) -> Rings:
-        rings = self._written[name] = read_rings(answer)
-        return rings
+    def _note(self, name: Name, answer: Object) -> RankTableMap:
+        table_map = self._written[name] = read_rank_table_map(answer)
+        return table_map
 
     def _refused(self, name: Name, words: str) -> None:
         """Tell it as a warning of the instance, and no longer when the reason has gone."""

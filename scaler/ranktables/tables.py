@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scaler.decide.world import Reason, Warning
-from scaler.ranktables.config_map import Obstacle, Rings, obstacle, servers_of
-from scaler.ranktables.table import PREFIX, Member, RankTable, rank_table
+from scaler.informers.config_maps import RankTableMap
+from scaler.names import RANK_TABLE_PREFIX
+from scaler.ranktables.config_map import Obstacle, obstacle, servers_of
+from scaler.ranktables.table import Member, RankTable, rank_table
 from scaler.workloads.devices import PodDevices
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ class JobTable(msgspec.Struct, frozen=True):
     """What the table of a job should say, and what people should know about it."""
 
     table: RankTable
-    rings: Rings | None
+    table_map: RankTableMap | None
     obstacle: Obstacle | None
 
 
@@ -45,12 +47,12 @@ def table_of(cache: Cache, record: JobRecord) -> JobTable | None:
 def _build(cache: Cache, record: JobRecord) -> JobTable:
     job, obj = record.job, record.object
     table = _made(cache, record)
-    rings = rings_of(cache, record.namespace, record.name)
-    found = obstacle(rings, job, obj, table)
+    table_map = table_map_of(cache, record.namespace, record.name)
+    found = obstacle(table_map, job, obj, table)
     refused = cache.refused_tables.get(record.uid)
     if found is None and refused:
         found = Obstacle(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
-    return JobTable(table, rings, found)
+    return JobTable(table, table_map, found)
 
 
 def _made(cache: Cache, record: JobRecord) -> RankTable:
@@ -69,16 +71,16 @@ def _must_stay(cache: Cache, record: JobRecord) -> bool:
     """A job that was edited into one that is wrong: its pods run on, and so must what is told of them."""
     if not record.job.faults or record.job.deleting:
         return False
-    rings = rings_of(cache, record.namespace, record.name)
+    table_map = table_map_of(cache, record.namespace, record.name)
     members = [member_of(pod) for pod in cache.pods_of(record.uid).values()]
-    listed = len(servers_of(rings.text)) if rings is not None else 0
+    listed = len(servers_of(table_map.text)) if table_map is not None else 0
     return len(members) >= listed > 0 and not any(member.lost for member in members)
 
 
-def rings_of(cache: Cache, namespace: str, job: str) -> Rings | None:
+def table_map_of(cache: Cache, namespace: str, job: str) -> RankTableMap | None:
     """The ConfigMap for the rank table of the job with this name, as the cache has it."""
-    record = cache.config_maps.get(namespace, PREFIX + job)
-    return record.rings if record is not None else None
+    record = cache.config_maps.get(namespace, RANK_TABLE_PREFIX + job)
+    return record.table_map if record is not None else None
 
 
 def member_of(pod: PodRecord) -> Member:

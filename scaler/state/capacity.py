@@ -26,6 +26,7 @@ from scaler.decide.nodes import (
     Terms,
     terms_of,
 )
+from scaler.informers.records import NodeFacts
 from scaler.workloads.needs import Requests
 
 SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})
@@ -33,24 +34,6 @@ SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Keys of taints with which Kubernetes speaks of a condition begin so; they go by themselves."""
 _CHIP = re.compile(r"(.+)-[0-9]+")
-
-
-class NodeFacts(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a node. Amounts are whole, as `workloads.needs.whole_amounts` gives them."""
-
-    name: str
-    labels: Mapping[str, str] = {}
-    taints: tuple[Taint, ...] = ()
-    allocatable: Mapping[str, int] = {}
-    capacity: Mapping[str, int] = {}
-    """With the devices that its kubelet does not count as allocatable because they are faulty."""
-    ready: bool = True
-    unschedulable: bool = False
-    """Cordoned."""
-    unhealthy: bool = False
-    """Reported as faulty as a whole."""
-    faulty: Mapping[str, int] = {}
-    """Devices that are reported as faulty, by resource."""
 
 
 class PodLoad(msgspec.Struct, frozen=True, gc=False):

@@ -15,9 +15,10 @@ from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
+from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import table_of
 from scaler.state.lifecycle import life_of
-from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
+from scaler.workloads.ascendjob import Job, as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
 from scaler.workloads.run_policy import refusal

@@ -180,7 +180,7 @@ def _job(
         remarks.append(Remark(Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"))
     told = table_of(cache, record)
     if told is not None:
-        remarks += rank_table_remarks(told.table, told.rings, told.obstacle.message if told.obstacle else "")
+        remarks += rank_table_remarks(told.table, told.table_map, told.obstacle.message if told.obstacle else "")
     return JobReport(
         namespace=record.namespace,
         name=record.name,

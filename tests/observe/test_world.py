@@ -9,8 +9,8 @@ import pytest
 
 from scaler.decide.nodes import Nodes
 from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, World
+from scaler.informers.records import NodeFacts
 from scaler.state.assumed import GRACE, Intent, foreseen, intents
-from scaler.state.capacity import NodeFacts
 from scaler.state.world import WorldBuilder, is_missed
 from tests.builders import NOW, SIZE, instance, others
 from tests.jobs import NAMESPACE
