@@ -79,7 +79,7 @@ C = TypeVar("C", bound=Change)
 
 
 class Changes:
-    """One stream. Subscribers are called at once, in the order in which they subscribed; they must not wait or raise."""
+    """One stream. Subscribers are called at once, in the order in which they subscribed; none may wait or raise."""
 
     def __init__(self) -> None:
         self._subscribers: dict[type, list[Callable[[Any], None]]] = {}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from scaler.clock import Clock
-from scaler.informers.cache import Cache
+from scaler.informers.changes import InstanceChanged
 from scaler.informers.config_maps import RankTableMap, read_rank_table_map
 from scaler.informers.store import Name, version_of
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, PatchType
@@ -30,7 +30,7 @@ from scaler.kube.writer import Writer
 from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL
 from scaler.ranktables.config_map import blocked_by, merge_patch, says
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
-from scaler.ranktables.tables import table_map_of, table_of
+from scaler.ranktables.tables import Tables, table_map_of
 
 PARALLEL_WRITES = 16
 TRIES = 3
@@ -46,11 +46,12 @@ class RankTableReconciler:
     """One per process. `elsewhere` says whether somebody else writes the tables now."""
 
     def __init__(
-        self, writer: Writer, reader: KubeApi, cache: Cache, clock: Clock, *, elsewhere: Callable[[], bool]
+        self, writer: Writer, reader: KubeApi, tables: Tables, clock: Clock, *, elsewhere: Callable[[], bool]
     ) -> None:
         self._writer = writer
         self._reader = reader
-        self._cache = cache
+        self._tables = tables
+        self._cache = tables.cache
         self._clock = clock
         self._elsewhere = elsewhere
         self._outbox: Outbox[Name] = Outbox(self._write, interval=0.0, parallel=PARALLEL_WRITES)
@@ -61,14 +62,13 @@ class RankTableReconciler:
         """Owner uid -> namespace and name, also of owners that have just gone."""
         self._written: dict[Name, RankTableMap] = {}
         """As the API server answered last; the cache may be behind for a moment."""
-        cache.followers.append(self._changed)
 
     async def run(self) -> None:
         """Write until cancelled, beginning with a look at every job. Errors are logged and retried, never raised."""
         self._running = True
         try:
             for record in list(self._cache.jobs.values()):
-                self._changed(record.uid)
+                self._look_later(record.uid)
             self._withdraw_orphans()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._outbox.run())
@@ -85,8 +85,11 @@ class RankTableReconciler:
                 if self._cache.jobs.get(record.namespace, job) is None:
                     self._outbox.mark((record.namespace, job))
 
-    def _changed(self, uid: str) -> None:
-        """Called by the cache. While this process does not lead, nothing is remembered: `run` looks at all."""
+    def on_instance(self, change: InstanceChanged) -> None:
+        """While this process does not lead, nothing is remembered: `run` looks at all."""
+        self._look_later(change.uid)
+
+    def _look_later(self, uid: str) -> None:
         if self._running:
             self._dirty.add(uid)
             self._wake.set()
@@ -112,7 +115,7 @@ class RankTableReconciler:
             self._outbox.mark(name, delay=NOT_URGENT if due[1].status is Status.COMPLETED else 0.0)
         if record is None:
             del self._names[uid]
-            self._cache.refused_tables.pop(uid, None)
+            self._tables.note_refusal(uid, "")
 
     def _due(self, name: Name, table_map: RankTableMap | None = None) -> tuple[RankTableMap, RankTable] | None:
         """What is to be written into which ConfigMap; None when it says so already or must not be touched."""
@@ -120,7 +123,7 @@ class RankTableReconciler:
         if table_map is None:
             return None
         record = self._cache.jobs.get(*name)
-        made = table_of(self._cache, record) if record is not None else None
+        made = self._tables.of(record) if record is not None else None
         if record is not None and made is None:
             return None
         table = made.table if made is not None else INITIALIZING
@@ -181,16 +184,11 @@ class RankTableReconciler:
     def _refused(self, name: Name, words: str) -> None:
         """Tell it as a warning of the instance, and no longer when the reason has gone."""
         record = self._cache.jobs.get(*name)
-        if record is None or self._cache.refused_tables.get(record.uid, "") == words:
-            return
-        if words:
-            self._cache.refused_tables[record.uid] = words
-        else:
-            del self._cache.refused_tables[record.uid]
-        self._cache.mark(record.uid)
+        if record is not None and self._tables.note_refusal(record.uid, words):
+            self._cache.mark(record.uid)
 
     async def _try_refused_again(self) -> None:
         while True:
             await asyncio.sleep(REFUSED_PAUSE)
-            for uid in sorted(self._cache.refused_tables):
-                self._changed(uid)
+            for uid in self._tables.refused:
+                self._look_later(uid)

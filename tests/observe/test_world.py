@@ -25,13 +25,13 @@ class Stage(Seen):
     def __init__(self) -> None:
         super().__init__()
         self.alone = ""
-        self.builder = WorldBuilder(self.cache, Policy(), alone=lambda: self.alone)
+        self.builder = WorldBuilder(self.state, Policy(), alone=lambda: self.alone)
         self.job("p0", pods=2)
         self.job("d0", pods=2)
         amounts = {NPU: 16, "pods": 110}
         for name in ("n1", "n2"):
             self.node(name, ready=True)
-            self.cache.capacity.node_changed(None, NodeFacts(name, allocatable=amounts, capacity=amounts))
+            self.state.capacity.node_changed(None, NodeFacts(name, allocatable=amounts, capacity=amounts))
         self.builder.look_at(KEY)
 
     def world(self) -> World:
