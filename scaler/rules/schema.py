@@ -15,8 +15,15 @@ NUMBER = r"^(?:0|[1-9][0-9]{0,5}|1000000)$(?!\n)"
 POSITIVE_NUMBER = r"^(?:[1-9][0-9]{0,5}|1000000)$(?!\n)"
 LABEL_VALUE = r"^[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$(?!\n)"
 MAX_RATIOS = 10_000
+UNKNOWN = "extra_forbidden"
 
-_CONFIG = ConfigDict(strict=True, extra="ignore", regex_engine="python-re", frozen=True)
+
+def _tolerant(schema: dict[str, Any]) -> None:
+    """Unknown members are findings here, but only warnings: no editor should refuse them."""
+    schema.pop("additionalProperties", None)
+
+
+_CONFIG = ConfigDict(strict=True, extra="forbid", regex_engine="python-re", frozen=True, json_schema_extra=_tolerant)
 
 
 class Group(BaseModel):
@@ -63,7 +70,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def shape_errors(value: object) -> list[dict[str, Any]]:
-    """Pydantic's findings on a decoded document: `type`, `loc`, `input`; empty when the shape is right."""
+    """Pydantic's findings on a decoded document: `type`, `loc`, `input`; of unknown members the type is `UNKNOWN`."""
     try:
         RuleDocument.model_validate(value)
     except ValidationError as refused:
