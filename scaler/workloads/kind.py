@@ -1,13 +1,8 @@
-"""What a workload kind is: how a pod tells which instance it belongs to. Values and one Protocol only.
-
-One module per kind implements it (workloads/deployment.py, ...), workloads/kinds.py lists them. Must not raise on any
-pod, must not do I/O, and never looks at anything but the pod: what its owners know arrives as OwnerFacts.
-"""
+"""The values with which pods and their owners tell of instances: what a kind sees, and what it says (workloads.kinds)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import msgspec
 
@@ -97,16 +92,3 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
     """Instances that it is told to have, where it is itself a maker; 0 when it does not tell."""
     leader_first: bool = False
     """The other pods of an instance are made only when its leader is ready."""
-
-
-class Kind(Protocol):
-    """One workload kind."""
-
-    @property
-    def name(self) -> str:
-        """As in status, logs and docs: the Kubernetes kind of the user's object."""
-        ...
-
-    def place(self, pod: PodFacts) -> Place | None:
-        """None for a pod of another kind."""
-        ...
