@@ -15,7 +15,8 @@ from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
 from scaler.ranktables.table import RankTable, mounts_rank_table
-from scaler.workloads.ascendjob import Job, as_list
+from scaler.rules.values import as_list
+from scaler.workloads.ascendjob import Job
 
 MAX_BYTES = 1_000_000
 """Of all values together; the API server takes 1 MiB."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from scaler.workloads.ascendjob import as_mapping
+from scaler.rules.values import at
 
 ROCE, UBOE, UBG = "ROCE", "UBOE", "UBG"
 PREFERENCE = (ROCE, UBOE, UBG)
@@ -43,7 +43,7 @@ def _level_list(levels: Levels, kind: str) -> Iterable[dict[str, Any]]:
 
 
 def _info(level: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {kind: as_mapping(element) for kind, element in as_mapping(_field(level, "info")).items()}
+    return {kind: at(element) for kind, element in at(_field(level, "info")).items()}
 
 
 def _field(level: Mapping[str, Any], name: str) -> Any:

@@ -18,12 +18,15 @@ from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.network_levels import network_levels
 from scaler.rules.jobspec import LEADER, WORKER, read_replicas
-from scaler.workloads.ascendjob import Job, as_list, as_mapping, as_text
+from scaler.rules.values import as_list, as_text, at
+from scaler.workloads.ascendjob import Job
 from scaler.workloads.devices import Chip, Configuration, PodDevices, read_configuration
+from scaler.workloads.needs import asked_by
 
 SUPER_POD_POLICIES = frozenset({"chip2-node16-sp", "chip2-node8-sp", "multilevel"})
 SUPER_POD_ACCELERATORS = frozenset({"module-a3-16-super-pod", "module-a3-8-super-pod"})
 NO_DEVICE_IP = "-1"
+_SPECS = ("spec", "replicaSpecs")
 
 
 class Layout(StrEnum):
@@ -99,14 +102,14 @@ def rank_table(job: Job, obj: Object, members: Sequence[Member]) -> RankTable:
 
 def layout_of(obj: Object) -> Layout:
     """The layout that the job's hardware needs; a present schedule_policy decides alone, as in Ascend Operator."""
-    templates = _templates(obj)
-    if any("huawei.com/npu" in _wanted(container) for template in templates for container in _containers(template)):
+    specs = _pod_specs(obj)
+    if any("huawei.com/npu" in asked_by(container) for spec in specs for container in _containers(spec)):
         return Layout.V2_0
-    annotations = as_mapping(as_mapping(obj.get("metadata")).get("annotations"))
+    annotations = at(obj, "metadata", "annotations")
     if "huawei.com/schedule_policy" in annotations:
         policy = as_text(annotations["huawei.com/schedule_policy"])
         return Layout.V1_2 if policy in SUPER_POD_POLICIES else Layout.V1_0
-    accelerators = {as_text(_pod_spec(template, "nodeSelector").get("accelerator-type")) for template in templates}
+    accelerators = {as_text(at(spec, "nodeSelector").get("accelerator-type")) for spec in specs}
     if "sp-block" in annotations or accelerators & SUPER_POD_ACCELERATORS:
         return Layout.V1_2
     return Layout.V1_0
@@ -115,33 +118,29 @@ def layout_of(obj: Object) -> Layout:
 def mounts_rank_table(job: Job, obj: Object) -> bool:
     """Whether its pods mount the ConfigMap: they cannot start while it is missing."""
     return any(
-        as_mapping(as_mapping(volume).get("configMap")).get("name") == RANK_TABLE_PREFIX + job.name
-        for template in _templates(obj)
-        for volume in as_list(_pod_spec(template).get("volumes"))
+        at(volume, "configMap").get("name") == RANK_TABLE_PREFIX + job.name
+        for spec in _pod_specs(obj)
+        for volume in as_list(spec.get("volumes"))
     )
 
 
 def _computing_pods(job: Job, obj: Object) -> dict[str, int]:
     """Pods that ask for NPUs, with the rank each has unless its annotation says otherwise."""
     replicas = read_replicas(obj)
-    leader_computes = _computes(obj, LEADER)
-    computing: dict[str, int] = {}
-    names = iter(job.pods)
-    for kind, number in replicas.items():
-        computes = _computes(obj, kind)
-        for index in range(number):
-            name = next(names, "")
-            if computes and name:
-                computing[name] = index + leader_computes if kind == WORKER else index
-    return computing
+    computes = {kind: _computes(at(obj, *_SPECS, kind, "template", "spec")) for kind in replicas}
+    places = [(kind, index) for kind, number in replicas.items() for index in range(number)]
+    return {
+        name: index + (kind == WORKER and computes[LEADER])
+        for name, (kind, index) in zip(job.pods, places, strict=False)
+        if computes[kind]
+    }
 
 
-def _computes(obj: Object, kind: str) -> bool:
+def _computes(spec: Mapping[str, Any]) -> bool:
     return any(
         name.startswith("huawei.com/") and str(amount) != "0"
-        for template in _templates(obj, kind)
-        for container in _containers(template)
-        for name, amount in _wanted(container).items()
+        for container in _containers(spec)
+        for name, amount in asked_by(container).items()
     )
 
 
@@ -190,7 +189,7 @@ def _address_problem(servers: Sequence[_Server], obj: Object) -> str:
 
 def _super_pod_block(obj: Object, default: int) -> int:
     """Chips per logical super pod."""
-    text = as_text(as_mapping(as_mapping(obj.get("metadata")).get("annotations")).get("sp-block"))
+    text = as_text(at(obj, "metadata", "annotations").get("sp-block"))
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) else default
 
 
@@ -242,7 +241,7 @@ def _super_pods(servers: Sequence[_Server], ids: Sequence[str]) -> list[dict[str
 
 
 def _completed_2_0(servers: Sequence[_Server], obj: Object) -> RankTable:
-    scale_out = as_text(as_mapping(as_mapping(obj.get("metadata")).get("labels")).get("scaleout-type"))
+    scale_out = as_text(at(obj, "metadata", "labels").get("scaleout-type"))
     chips = [chip for server in servers for chip in server.configuration.chips]
     levels = network_levels([chip.levels for chip in chips], scale_out)
     if isinstance(levels, str):
@@ -259,27 +258,12 @@ def _refused(problem: str) -> RankTable:
     return RankTable(Status.INITIALIZING, INITIALIZING.text, problem)
 
 
-def _templates(obj: Object, kind: str = "") -> list[Mapping[str, Any]]:
-    specs = as_mapping(as_mapping(obj.get("spec")).get("replicaSpecs"))
-    return [
-        as_mapping(as_mapping(spec).get("template"))
-        for name, spec in specs.items()
-        if not kind or str(name).capitalize() == kind
-    ]
+def _pod_specs(obj: Object) -> list[Mapping[str, Any]]:
+    return [at(replica, "template", "spec") for replica in at(obj, *_SPECS).values()]
 
 
-def _pod_spec(template: Mapping[str, Any], key: str = "") -> Mapping[str, Any]:
-    spec = as_mapping(template.get("spec"))
-    return as_mapping(spec.get(key)) if key else spec
-
-
-def _containers(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [as_mapping(container) for container in as_list(_pod_spec(template).get("containers"))]
-
-
-def _wanted(container: Mapping[str, Any]) -> dict[str, Any]:
-    resources = as_mapping(container.get("resources"))
-    return {**as_mapping(resources.get("limits")), **as_mapping(resources.get("requests"))}
+def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [at(container) for container in as_list(spec.get("containers"))]
 
 
 def _listed(ranks: Sequence[int]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.values import at
 
 LEADER, WORKER = "Master", "Worker"
 CONTAINER = "ascend"
@@ -24,15 +25,15 @@ _SPECS: Path = ("spec", "replicaSpecs")
 
 def job_faults(job: Mapping[str, Any]) -> tuple[Fault, ...]:
     """Everything that is wrong, in the order of the object; empty when pods can be made of it."""
-    labels = _mapping(_mapping(job.get("metadata")).get("labels"))
-    spec = _mapping(job.get("spec"))
-    return (*_label_faults(labels), *_success_faults(spec), *_replica_faults(_mapping(spec.get("replicaSpecs"))))
+    labels = at(job, "metadata", "labels")
+    spec = at(job, "spec")
+    return (*_label_faults(labels), *_success_faults(spec), *_replica_faults(at(spec, "replicaSpecs")))
 
 
 def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
     """Replicas per type (`Master`, `Worker`), leader first; empty unless every number makes sense."""
-    specs = _mapping(_mapping(job.get("spec")).get("replicaSpecs"))
-    counts = {name: _replicas(_mapping(specs[name])) for name in (LEADER, WORKER) if name in specs}
+    specs = at(job, "spec", "replicaSpecs")
+    counts = {name: _replicas(at(specs[name])) for name in (LEADER, WORKER) if name in specs}
     known = {name: count for name, count in counts.items() if count is not None}
     return known if len(known) == len(counts) and known.get(LEADER) == 1 else {}
 
@@ -78,8 +79,8 @@ def _replica_faults(specs: Mapping[str, Any]) -> Iterator[Fault]:
         return
     for name, spec in specs.items():
         if name in (LEADER, WORKER):
-            yield from _count_faults(name, _mapping(spec))
-            yield from _container_faults(name, _mapping(spec))
+            yield from _count_faults(name, at(spec))
+            yield from _container_faults(name, at(spec))
         else:
             message = f"spec.replicaSpecs has {shown(name)}, which is no replica type"
             yield Fault("InvalidReplicaType", (*_SPECS, str(name)), message, f"use {LEADER} and {WORKER}", on_key=True)
@@ -101,7 +102,7 @@ def _count_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
 
 def _container_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
     path = (*_SPECS, name, "template", "spec", "containers")
-    containers = _mapping(_mapping(spec.get("template")).get("spec")).get("containers")
+    containers = at(spec, "template", "spec").get("containers")
     if not isinstance(containers, list) or not containers or not all(isinstance(one, dict) for one in containers):
         yield Fault("InvalidReplicaSpec", path, f"{name} has no list of containers", f"add one named {CONTAINER}")
         return
@@ -112,7 +113,3 @@ def _container_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
     elif not ours.get("image"):
         message = f"the container {CONTAINER} of {name} has no image"
         yield Fault("InvalidContainer", path, message, "write its image")
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

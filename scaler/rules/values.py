@@ -1,4 +1,4 @@
-"""Takes values out of JSON whose shape nobody has checked. What is of another shape counts as not there. Never raises."""
+"""Values out of JSON whose shape nobody has checked: what is of another shape counts as not there. Never raises."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def as_count(value: Any, most: int) -> int:
+def as_count(value: Any, most: int = 1 << 63) -> int:
     """`value` if it is a whole number from 0 to `most`, else 0."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else 0

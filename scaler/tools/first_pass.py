@@ -14,8 +14,9 @@ from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
 from scaler.ranktables.config_map import says, status_of
 from scaler.ranktables.table import RankTable, Status
+from scaler.rules.values import as_text, at
 from scaler.tools.comparison import Found, Remark, Weight
-from scaler.workloads.ascendjob import Job, as_mapping, as_text
+from scaler.workloads.ascendjob import Job
 
 
 def foresee(job: Job, found: Found, verdict: Verdict, actions: Sequence[Action]) -> list[Remark]:
@@ -107,8 +108,8 @@ def _removal(action: Remove, pods: Mapping[str, Object]) -> Remark:
 
 
 def _is_alive(pod: Mapping[str, Any]) -> bool:
-    return bool(_node(pod)) and as_text(as_mapping(pod.get("status")).get("phase")) not in ("Failed", "Succeeded")
+    return bool(_node(pod)) and as_text(at(pod, "status").get("phase")) not in ("Failed", "Succeeded")
 
 
 def _node(pod: Mapping[str, Any]) -> str:
-    return as_text(as_mapping(pod.get("spec")).get("nodeName"))
+    return as_text(at(pod, "spec").get("nodeName"))

@@ -1,4 +1,4 @@
-"""The values with which pods and their owners tell of instances: what a kind sees, and what it says (workloads.kinds)."""
+"""With which values a kind (workloads.kinds) says where a pod belongs, and owners what they know of instances."""
 
 from __future__ import annotations
 

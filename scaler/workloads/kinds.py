@@ -19,6 +19,7 @@ from scaler.workloads.owners import LWS, ROLE, ROLE_HASH, STORM, TEMPLATE_HASH, 
 
 APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
 """API groups of the objects that make pods."""
+_RBG_LABELS = ("group-name", "role-name", "component-name", "component-size")
 ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
 
@@ -96,9 +97,7 @@ def role_based_group(pod: PodFacts) -> Place | None:
     """
     if not pod.owner.is_a("RoleInstance", RBG):
         return None
-    group, role, component, size = (
-        pod.labels.get(f"rbg.{RBG}/{name}", "") for name in ("group-name", "role-name", "component-name", "component-size")
-    )
+    group, role, component, size = (pod.labels.get(f"rbg.{RBG}/{name}", "") for name in _RBG_LABELS)
     # Leaders, workers and single pods know the size of the whole instance; other components only their own.
     knows = component in ("leader", "worker", role)
     return Place(

@@ -57,9 +57,7 @@ def number_in(text: str, largest: int = LARGEST) -> int:
     return number if number <= largest else 0
 
 
-def _revision(
-    kind: str, namespace: str, name: str, meta: Mapping[str, Any], created: float
-) -> tuple[str, str, int]:
+def _revision(kind: str, namespace: str, name: str, meta: Mapping[str, Any], created: float) -> tuple[str, str, int]:
     """Maker, revision and rank; empty when the object tells nothing of revisions."""
     labels = {key: text for key, text in at(meta, "labels").items() if isinstance(text, str)}
     if kind == "ReplicaSet" and (deployment := _deployment(meta)):

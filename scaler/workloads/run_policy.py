@@ -13,6 +13,7 @@ from scaler.clock import seconds_of
 from scaler.decide.life import CleanPods, Ending, RunPolicy
 from scaler.kube.api import Object
 from scaler.names import ROUNDS_ANNOTATION
+from scaler.rules.values import as_text, at
 
 RETRIES_LABEL = "fault-retry-times"
 NOT_FOR_GOOD = "JobValidFailed"
@@ -23,10 +24,10 @@ _LONGEST = 10**9
 
 def read_run_policy(obj: Object) -> RunPolicy:
     """`finished_at` is 0.0 for a job that has not finished."""
-    meta, status = _mapping(obj.get("metadata")), _mapping(obj.get("status"))
-    spec = _mapping(obj.get("spec"))
-    policy = _mapping(spec.get("runPolicy"))
-    retries = _retries(_mapping(meta.get("labels")))
+    meta, status = at(obj, "metadata"), at(obj, "status")
+    spec = at(obj, "spec")
+    policy = at(spec, "runPolicy")
+    retries = _retries(at(meta, "labels"))
     limit = _number(policy.get("backoffLimit"))
     return RunPolicy(
         backoff_limit=(retries if limit is None else limit) or 0,
@@ -35,7 +36,7 @@ def read_run_policy(obj: Object) -> RunPolicy:
         ttl=_number(policy.get("ttlSecondsAfterFinished")),
         deadline=_number(policy.get("activeDeadlineSeconds")),
         all_workers=spec.get("successPolicy") == "AllWorkers",
-        started_at=seconds_of(_text(status.get("startTime"))),
+        started_at=seconds_of(as_text(status.get("startTime"))),
         finished_at=_finished_at(obj),
         rounds=_rounds(meta),
     )
@@ -48,8 +49,8 @@ def rounds_patch(uid: str, rounds: int) -> dict[str, Any]:
 
 def final_condition(obj: Object) -> Mapping[str, Any] | None:
     """The condition that says that the job has succeeded or failed for good; None while it has not."""
-    conditions = _mapping(obj.get("status")).get("conditions")
-    for condition in map(_mapping, conditions if isinstance(conditions, list) else ()):
+    conditions = at(obj, "status").get("conditions")
+    for condition in map(at, conditions if isinstance(conditions, list) else ()):
         final = condition.get("type") in ("Succeeded", "Failed") and condition.get("status") == "True"
         if final and condition.get("reason") != NOT_FOR_GOOD:
             return condition
@@ -59,11 +60,11 @@ def final_condition(obj: Object) -> Mapping[str, Any] | None:
 def refusal(obj: Object) -> str:
     """Why Ascend Operator could not read the job, in its own words; "" when it could. The operator looks no more at a
     job that it has refused, whatever is edited."""
-    conditions = _mapping(obj.get("status")).get("conditions")
-    for condition in map(_mapping, conditions if isinstance(conditions, list) else ()):
+    conditions = at(obj, "status").get("conditions")
+    for condition in map(at, conditions if isinstance(conditions, list) else ()):
         failed = condition.get("type") == "Failed" and condition.get("status") == "True"
         if failed and condition.get("reason") == NOT_FOR_GOOD:
-            return _text(condition.get("message")).rstrip(".") or NOT_FOR_GOOD
+            return as_text(condition.get("message")).rstrip(".") or NOT_FOR_GOOD
     return ""
 
 
@@ -77,17 +78,17 @@ def _finished_at(obj: Object) -> float:
     final = final_condition(obj)
     if final is None:
         return 0.0
-    completed = seconds_of(_text(_mapping(obj.get("status")).get("completionTime")))
-    return completed or seconds_of(_text(final.get("lastTransitionTime")))
+    completed = seconds_of(as_text(at(obj, "status").get("completionTime")))
+    return completed or seconds_of(as_text(final.get("lastTransitionTime")))
 
 
 def _rounds(meta: Mapping[str, Any]) -> int:
-    number, _, uid = _text(_mapping(meta.get("annotations")).get(ROUNDS_ANNOTATION)).partition(".")
+    number, _, uid = as_text(at(meta, "annotations").get(ROUNDS_ANNOTATION)).partition(".")
     return int(number) if uid and uid == meta.get("uid") and re.fullmatch("[0-9]{1,9}", number) else 0
 
 
 def _retries(labels: Mapping[str, Any]) -> int:
-    text = _text(labels.get(RETRIES_LABEL))
+    text = as_text(labels.get(RETRIES_LABEL))
     return min(int(text), _LONGEST) if re.fullmatch("[0-9]{1,18}", text) else 0
 
 
@@ -103,11 +104,3 @@ def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
 def _number(value: object) -> int | None:
     whole = isinstance(value, int) and not isinstance(value, bool)
     return min(value, _LONGEST) if whole and isinstance(value, int) and value >= 0 else None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -17,7 +17,8 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
-from scaler.workloads.ascendjob import Job, as_count, as_list, as_mapping, as_text, label_problem_of
+from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.workloads.ascendjob import Job, label_problem_of
 from scaler.workloads.owners import LARGEST
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
@@ -40,10 +41,10 @@ class _Task(msgspec.Struct, frozen=True):
 
 def read_volcano_job(obj: Object) -> Job:
     """Everything that is known from the job alone."""
-    meta, spec, status = (as_mapping(obj.get(part)) for part in ("metadata", "spec", "status"))
-    state = as_mapping(status.get("state"))
+    meta, spec, status = (at(obj, part) for part in ("metadata", "spec", "status"))
+    state = at(status, "state")
     namespace, name, uid = (as_text(meta.get(field)) for field in ("namespace", "name", "uid"))
-    tasks = [_task(index, as_mapping(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
+    tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
     pods = tuple(f"{name}-{task.name}-{index}" for task in tasks for index in range(task.replicas))
     labels = _labels(meta, tasks)
     final = state.get("phase") in FINAL
@@ -70,14 +71,14 @@ def read_volcano_job(obj: Object) -> Job:
 
 
 def _task(index: int, task: Mapping[str, Any]) -> _Task:
-    labels = as_mapping(as_mapping(as_mapping(task.get("template")).get("metadata")).get("labels"))
-    policies = [as_mapping(policy) for policy in as_list(task.get("policies"))]
+    labels = at(task, "template", "metadata", "labels")
+    policies = [at(policy) for policy in as_list(task.get("policies"))]
     return _Task(as_text(task.get("name")) or f"default{index}", _count(task.get("replicas")), labels, policies)
 
 
 def _labels(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> dict[str, str]:
     """Those of the three that there are: from the first task that names a rule, else from the job itself."""
-    own = as_mapping(meta.get("labels"))
+    own = at(meta, "labels")
     found = next((task.labels for task in tasks if RULE_LABEL in task.labels), own)
     return {name: as_text(found[name]) for name in _LABELS if name in found}
 
@@ -93,7 +94,7 @@ def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
     first = next((task for task in tasks if RULE_LABEL in task.labels), None)
     if first is not None:
         yield from _disagreements(first, tasks)
-    elif RULE_LABEL in as_mapping(meta.get("labels")):
+    elif RULE_LABEL in at(meta, "labels"):
         yield (
             "LabelsNotOnTasks: the labels are on the job itself, which does not pass them on to its pods; put "
             f"{', '.join(_LABELS)} into metadata.labels of every task's template"
@@ -112,7 +113,7 @@ def _disagreements(first: _Task, tasks: Sequence[_Task]) -> Iterator[str]:
 
 def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | None:
     """None when a deleted pod is simply made anew. Volcano gives up at the maxRetry-th restart itself."""
-    of_job = [as_mapping(policy) for policy in as_list(spec.get("policies"))]
+    of_job = [at(policy) for policy in as_list(spec.get("policies"))]
     actions = {_on_deletion([*task.policies, *of_job]) for task in tasks}
     if actions & set(_ENDS):
         return 0

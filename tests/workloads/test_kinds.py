@@ -8,7 +8,6 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 from hypothesis import given
