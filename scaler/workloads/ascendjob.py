@@ -6,7 +6,7 @@ The objects themselves are made in workloads.ascendjob_objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -65,8 +65,10 @@ def read_job(obj: Object) -> Job:
     name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
     pods = tuple(pod_names(name, read_replicas(obj)))
-    final = final_condition(obj)
-    policy = read_run_policy(obj)
+    final, policy = final_condition(obj), read_run_policy(obj)
+    members = at(obj, "spec", "runPolicy", "schedulingPolicy").get("minAvailable")
+    replicas = at(obj, "spec", "replicaSpecs")
+    restarted = (kind for kind, spec in replicas.items() if at(spec).get("restartPolicy") == EXIT_CODE)
     return Job(
         namespace=key.namespace,
         name=name,
@@ -80,8 +82,8 @@ def read_job(obj: Object) -> Job:
         pods=pods,
         pod_group=f"{name}-{uid}",
         policy=policy,
-        members=_members(obj, len(pods)),
-        exit_code_pods=tuple(_exit_code_pods(name, obj)),
+        members=members if isinstance(members, int) and not isinstance(members, bool) else len(pods),
+        exit_code_pods=tuple(f"{name}-{kind.lower()}-" for kind in restarted),
         ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
         faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)),
@@ -113,18 +115,6 @@ def label_problem_of(rule: str, job_id: str, group: str) -> Reason | None:
     if not job_id:
         return Reason.JOB_ID_MISSING
     return None if group else Reason.GROUP_LABEL_MISSING
-
-
-def _members(obj: Object, pods: int) -> int:
-    run_policy = at(obj, "spec", "runPolicy")
-    wanted = at(run_policy, "schedulingPolicy").get("minAvailable")
-    return wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else pods
-
-
-def _exit_code_pods(name: str, obj: Object) -> Iterator[str]:
-    for kind, spec in at(obj, "spec", "replicaSpecs").items():
-        if at(spec).get("restartPolicy") == EXIT_CODE:
-            yield f"{name}-{kind.lower()}-"
 
 
 def pod_names(job: str, replicas: Mapping[str, int]) -> list[str]:
