@@ -1,6 +1,6 @@
 """The chips that a pod was given, as Volcano's NPU plugin or the device plugin wrote them into its annotations. Pure.
 
-Must not raise on any text: what is wrong with an annotation is said in words, and then nothing is made of it.
+On any text: what is wrong with an annotation is said in words, and then nothing is made of it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from scaler.rules.finding import shown
+from scaler.rules.values import as_list, as_text
 
 CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
 CONFIGURATION_NPU = "ascend.kubectl.kubernetes.io/ascend-npu-configuration"
@@ -55,38 +58,38 @@ class Configuration(msgspec.Struct, frozen=True):
     chips: tuple[Chip, ...]
 
 
-def read_configuration(text: str) -> Configuration | str:
-    """The annotation's meaning, or what is wrong with it."""
+class UnusableError(ValueError):
+    """Why the chips of a pod, or of several together, cannot be told: in words."""
+
+
+def read_configuration(text: str) -> Configuration:
+    """The annotation's meaning. Raises UnusableError."""
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        return f"it is not JSON ({error})"
+    except (RecursionError, ValueError) as error:
+        raise UnusableError(f"it is not JSON ({error})") from None
     if not isinstance(value, dict):
-        return "it is not a JSON object"
-    devices = value.get("devices")
-    if not isinstance(devices, list) or not devices:
-        return "it names no devices"
+        raise UnusableError("it is not a JSON object")
+    devices = as_list(value.get("devices"))
+    if not devices:
+        raise UnusableError("it names no devices")
     if len(devices) > MAX_CHIPS:
-        return f"it names {len(devices)} devices, more than {MAX_CHIPS}"
-    chips = [_chip(device) for device in devices]
-    for number, chip in enumerate(chips):
-        if isinstance(chip, str):
-            return f"devices[{number}]: {chip}"
-    read = tuple(chip for chip in chips if isinstance(chip, Chip))
-    if len({chip.device_id for chip in read}) < len(read):
-        return "it names a device twice"
-    return Configuration(_text(value.get("server_id")), _text(value.get("host_ip")), read)
+        raise UnusableError(f"it names {len(devices)} devices, more than {MAX_CHIPS}")
+    chips = tuple(_chip(f"devices[{number}]: ", device) for number, device in enumerate(devices))
+    if len({chip.device_id for chip in chips}) < len(chips):
+        raise UnusableError("it names a device twice")
+    return Configuration(_text(value.get("server_id")), _text(value.get("host_ip")), chips)
 
 
-def _chip(device: Any) -> Chip | str:
+def _chip(place: str, device: Any) -> Chip:
     if not isinstance(device, dict):
-        return "not a JSON object"
+        raise UnusableError(f"{place}not a JSON object")
     device_id = _text(device.get("device_id"))
     if not (device_id.isascii() and device_id.isdecimal() and len(device_id) <= 9):
-        return f"device_id is {_shown(device.get('device_id'))}, not a number"
+        raise UnusableError(f"{place}device_id is {shown(device.get('device_id'), 40)}, not a number")
     levels = device.get("levelList") or []
     if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
-        return "levelList is not a list of objects"
+        raise UnusableError(f"{place}levelList is not a list of objects")
     return Chip(device_id, _text(device.get("device_ip")), _text(device.get("super_device_id")), tuple(levels))
 
 
@@ -94,9 +97,4 @@ def _text(value: Any) -> str:
     """Text, also of a number: writers of this annotation differ in that."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 40 else f"{shown[:37]}..."
+    return as_text(value).strip()

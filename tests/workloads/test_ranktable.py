@@ -197,7 +197,7 @@ def _devices(*ids: object, **more: object) -> str:
         (member("worker-0", 2, "{"), "not JSON"),
         (member("worker-0", 2, "[]"), "not a JSON object"),
         (member("worker-0", 2, "{}"), "names no devices"),
-        (member("worker-0", 2, _devices("a", "b")), "devices[0]: device_id is 'a', not a number"),
+        (member("worker-0", 2, _devices("a", "b")), 'devices[0]: device_id is "a", not a number'),
         (member("worker-0", 2, _devices("1", "1")), "names a device twice"),
         (member("worker-0", 2, _devices("0", "1", levelList=3)), "levelList is not a list"),
         (member("worker-0", 2, configuration(2, devices=[1])), "devices[0]: not a JSON object"),
