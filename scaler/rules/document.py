@@ -15,7 +15,7 @@ from scaler.rules.check import check
 from scaler.rules.finding import Fault, Finding, Level, pointer, printable
 from scaler.rules.options import read_options
 from scaler.rules.rule import Rule, RuleOptions
-from scaler.rules.text import Lines, decode, offsets
+from scaler.rules.text import decode, line_starts, offsets, place
 
 MAX_BYTES = 1024 * 1024
 MAX_FAULTS = 100
@@ -59,8 +59,8 @@ def judge(text: str) -> tuple[Rule | None, tuple[Fault, ...]]:
 
 def findings(faults: Sequence[Fault], text: str) -> tuple[Finding, ...]:
     """The faults of `text` with their lines and columns."""
-    lines = Lines(text if faults else "")
-    return tuple(_finding(fault, lines) for fault in faults)
+    starts = line_starts(text) if faults else []
+    return tuple(_finding(fault, *(place(starts, fault.start) if fault.start >= 0 else (0, 0))) for fault in faults)
 
 
 def key_fault(data: Collection[str], binary_keys: Collection[str]) -> Fault:
@@ -102,7 +102,6 @@ def _placed(faults: Sequence[Fault], text: str) -> list[Fault]:
     return [msgspec.structs.replace(fault, start=start) for fault, start in zip(faults, starts, strict=True)]
 
 
-def _finding(fault: Fault, lines: Lines) -> Finding:
-    line, column = lines.place(fault.start) if fault.start >= 0 else (0, 0)
-    place = pointer(fault.path)
-    return Finding(fault.level, fault.code, place, line, column, printable(fault.message), printable(fault.hint))
+def _finding(fault: Fault, line: int, column: int) -> Finding:
+    message, hint = printable(fault.message), printable(fault.hint)
+    return Finding(fault.level, fault.code, pointer(fault.path), line, column, message, hint)

@@ -21,12 +21,12 @@ SERVED_FRAMEWORK = "pytorch"
 SUCCESS_POLICIES = ("", "AllWorkers")
 _SCALE_OUT = ("ROCE", "UBOE")
 _SPECS: Path = ("spec", "replicaSpecs")
+_LABELS: Path = ("metadata", "labels")
 
 
 def job_faults(job: Mapping[str, Any]) -> tuple[Fault, ...]:
     """Everything that is wrong, in the order of the object; empty when pods can be made of it."""
-    labels = at(job, "metadata", "labels")
-    spec = at(job, "spec")
+    labels, spec = at(job, "metadata", "labels"), at(job, "spec")
     return (*_label_faults(labels), *_success_faults(spec), *_replica_faults(at(spec, "replicaSpecs")))
 
 
@@ -41,29 +41,24 @@ def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
 def _replicas(spec: Mapping[str, Any]) -> int | None:
     """None when the number is none, or out of bounds."""
     value = spec.get("replicas")
-    if value is None:
-        return 1
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 <= value <= MAX_REPLICAS else None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_REPLICAS:
+        return value
+    return 1 if value is None else None
 
 
 def _label_faults(labels: Mapping[str, Any]) -> Iterator[Fault]:
     framework = labels.get("framework")
-    path: Path = ("metadata", "labels", "framework")
-    if not framework:
-        yield Fault("InvalidFramework", path, "label framework is missing", f"write framework: {SERVED_FRAMEWORK}")
-    elif framework not in FRAMEWORKS:
+    if framework != SERVED_FRAMEWORK:
         message = f"label framework is {shown(framework)}, which is none of {', '.join(FRAMEWORKS)}"
-        yield Fault("InvalidFramework", path, message, f"write framework: {SERVED_FRAMEWORK}")
-    elif framework != SERVED_FRAMEWORK:
-        message = f"label framework is {shown(framework)}; inference servers are {SERVED_FRAMEWORK} jobs"
-        yield Fault("InvalidFramework", path, message, f"write framework: {SERVED_FRAMEWORK}")
+        if not framework:
+            message = "label framework is missing"
+        elif framework in FRAMEWORKS:
+            message = f"label framework is {shown(framework)}; inference servers are {SERVED_FRAMEWORK} jobs"
+        yield Fault("InvalidFramework", (*_LABELS, "framework"), message, f"write framework: {SERVED_FRAMEWORK}")
     scale_out = labels.get("scaleout-type")
     if isinstance(scale_out, str) and scale_out.strip() and scale_out.upper() not in _SCALE_OUT:
         message = f"label scaleout-type is {shown(scale_out)}"
-        yield Fault(
-            "InvalidScaleOutConfig", ("metadata", "labels", "scaleout-type"), message, "write ROCE or UBOE, or drop it"
-        )
+        yield Fault("InvalidScaleOutConfig", (*_LABELS, "scaleout-type"), message, "write ROCE or UBOE, or drop it")
 
 
 def _success_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:

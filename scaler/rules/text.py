@@ -51,28 +51,15 @@ _MISTAKES = (
 """What people write where JSON cannot go on: how the json module calls it, what stands there, code, message, hint."""
 
 
-class Lines:
-    """The lines of a text as an editor counts them."""
+def line_starts(text: str) -> list[int]:
+    """The offsets at which the lines of a text begin, as an editor counts them."""
+    return [0, *(match.end() for match in _BREAK.finditer(text))]
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
 
-    def place(self, offset: int) -> tuple[int, int]:
-        """Line and column (in characters, from 1) of an offset."""
-        line = bisect.bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
-
-    def offset(self, line: int, column: int) -> int:
-        """The offset of a line and column, both from 1; the end of the text when there is no such line."""
-        return self._starts[line - 1] + column - 1 if line <= len(self._starts) else len(self.text)
-
-    def line(self, number: int) -> str:
-        """Line `number` (from 1) without its end."""
-        if not 1 <= number <= len(self._starts):
-            return ""
-        end = self._starts[number] if number < len(self._starts) else len(self.text)
-        return self.text[self._starts[number - 1] : end].rstrip("\r\n")
+def place(starts: list[int], offset: int) -> tuple[int, int]:
+    """Line and column (in characters, both from 1) of an offset in a text whose lines begin at `starts`."""
+    line = bisect.bisect_right(starts, offset)
+    return line, offset - starts[line - 1] + 1
 
 
 class _Doubled(dict[str, Any]):

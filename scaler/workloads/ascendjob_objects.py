@@ -80,25 +80,21 @@ def service(job: Job, obj: Object) -> Object:
 def pods(job: Job, obj: Object, clusterd: str) -> dict[str, Object]:
     """All pods of the instance by name. `clusterd` is the address of ClusterD's gRPC service."""
     replicas = read_replicas(obj)
-    scheduler = _scheduler(obj, replicas)
-    result: dict[str, Object] = {}
-    for kind, number in replicas.items():
-        for index in range(number):
-            pod = _pod(job, obj, kind, index, clusterd)
-            if scheduler:
-                pod["spec"].setdefault("schedulerName", scheduler)
-            result[pod["metadata"]["name"]] = pod
-    return result
+    # The job's scheduler for all pods; when any template names one of its own, none is changed.
+    named = any(at(_template(obj, kind), "spec").get("schedulerName") for kind in replicas)
+    scheduler = "" if named else as_text(at(obj, "spec").get("schedulerName")) or "volcano"
+    places = [(kind, index) for kind, number in replicas.items() for index in range(number)]
+    made = [_pod(job, obj, kind, index, clusterd) for kind, index in places]
+    for pod in made:
+        if scheduler:
+            pod["spec"].setdefault("schedulerName", scheduler)
+    return {pod["metadata"]["name"]: pod for pod in made}
 
 
 def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
     template = _template(obj, kind)
     meta = at(template, "metadata")
-    labels = {
-        **at(meta, "labels"),
-        **_identity_labels(job.name, kind, index),
-        "version": str(job.policy.rounds),
-    }
+    labels = {**at(meta, "labels"), **_identity_labels(job.name, kind, index), "version": str(job.policy.rounds)}
     if kind == LEADER:
         labels["training.kubeflow.org/job-role"] = LEADER.lower()
     annotations = {
@@ -107,7 +103,9 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
         "scheduling.k8s.io/group-name": job.pod_group,
         "volcano.sh/task-spec": kind.lower(),
     }
-    spec = {**template["spec"], "restartPolicy": _restart_policy(obj, kind)}
+    # The replica's own policy wins over the template's; ExitCode is not a pod's policy and means Never.
+    policy = as_text(at(obj, "spec", "replicaSpecs", kind).get("restartPolicy")) or "Never"
+    spec = {**template["spec"], "restartPolicy": "Never" if policy == EXIT_CODE else policy}
     spec["containers"] = [_container(container, kind, obj, clusterd) for container in template["spec"]["containers"]]
     metadata = {**_metadata(job, f"{job.name}-{kind.lower()}-{index}"), "labels": labels, "annotations": annotations}
     if meta.get("finalizers"):
@@ -127,16 +125,16 @@ def _rank(obj: Object, kind: str, index: int) -> int:
 def _container(container: Object, kind: str, obj: Object, clusterd: str) -> Object:
     if container.get("name") != CONTAINER:
         return container
-    labels = at(obj["metadata"].get("labels"))
-    environment = [
-        {"name": "MINDX_TASK_ID", "value": as_text(labels.get(JOB_ID_LABEL))},
-        {"name": "APP_TYPE", "value": as_text(labels.get(APP_LABEL))},
-        {"name": "MINDX_SERVER_IP", "value": clusterd},
-        {"name": "MINDX_SERVER_DOMAIN", "value": clusterd},
-    ]
-    given = [at(variable).get("name") for variable in as_list(container.get("env"))]
-    added = [variable for variable in environment if variable["name"] not in given]
-    result = {**container, "env": [*as_list(container.get("env")), *added]}
+    labels, given = at(obj, "metadata", "labels"), as_list(container.get("env"))
+    environment = {
+        "MINDX_TASK_ID": as_text(labels.get(JOB_ID_LABEL)),
+        "APP_TYPE": as_text(labels.get(APP_LABEL)),
+        "MINDX_SERVER_IP": clusterd,
+        "MINDX_SERVER_DOMAIN": clusterd,
+    }
+    names = [at(variable).get("name") for variable in given]
+    added = [{"name": name, "value": value} for name, value in environment.items() if name not in names]
+    result = {**container, "env": [*given, *added]}
     if kind == LEADER:
         result["ports"] = _leader_ports(container)
     return result
@@ -147,19 +145,6 @@ def _leader_ports(container: Mapping[str, Any]) -> list[Object]:
     if any(port.get("name") == PORT_NAME for port in ports):
         return ports
     return [*ports, {"name": PORT_NAME, "containerPort": PORT}]
-
-
-def _restart_policy(obj: Object, kind: str) -> str:
-    """The replica's own policy wins over the template's; ExitCode is not a pod's policy and means Never."""
-    policy = as_text(at(obj, "spec", "replicaSpecs", kind).get("restartPolicy")) or "Never"
-    return "Never" if policy == EXIT_CODE else policy
-
-
-def _scheduler(obj: Object, replicas: Mapping[str, int]) -> str:
-    """The job's scheduler for all pods, "" when any template names one of its own (then none is changed)."""
-    if any(at(_template(obj, kind)["spec"]).get("schedulerName") for kind in replicas):
-        return ""
-    return as_text(at(obj, "spec").get("schedulerName")) or "volcano"
 
 
 def _identity_labels(job: str, kind: str, index: int) -> dict[str, str]:

@@ -5,7 +5,7 @@ Must not raise on any input. Whatever is not understood makes the need `opaque`,
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from decimal import ROUND_CEILING
@@ -97,38 +97,26 @@ def _plain(containers: tuple[tuple[tuple[str, Any], ...], ...]) -> Requests:
 
 
 def _effective(pod: PodResources) -> Requests:
-    running: dict[str, int] = {}
-    highest: dict[str, int] = {}
+    running: Counter[str] = Counter()
+    highest: Counter[str] = Counter()
     for container in pod.init_containers or ():
         asked = _asked(container.resources)
         if container.restart_policy == "Always":
-            _add(running, asked)
-            _raise(highest, running)
+            running += asked
+            highest |= running
         else:
-            _add(asked, running)
-            _raise(highest, asked)
+            highest |= running + asked
     for container in pod.containers or ():
-        _add(running, _asked(container.resources))
-    _raise(running, highest)
-    running.update(_asked(pod.resources))
-    _add(running, whole_amounts(pod.overhead or {}))
-    running[PODS] = 1
-    requests: Requests = _shared(tuple(sorted((name, min(n, MOST)) for name, n in running.items() if n > 0)))
+        running += _asked(container.resources)
+    amounts = {**(running | highest), **_asked(pod.resources)}
+    found = Counter(amounts) + Counter(whole_amounts(pod.overhead or {}))
+    found[PODS] = 1
+    requests: Requests = _shared(tuple(sorted((name, min(amount, MOST)) for name, amount in found.items())))
     return requests
 
 
-def _asked(resources: Asked | None) -> dict[str, int]:
-    return whole_amounts(resources.amounts) if resources else {}
-
-
-def _add(amounts: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        amounts[name] = amounts.get(name, 0) + amount
-
-
-def _raise(amounts: dict[str, int], least: Mapping[str, int]) -> None:
-    for name, amount in least.items():
-        amounts[name] = max(amounts.get(name, 0), amount)
+def _asked(resources: Asked | None) -> Counter[str]:
+    return Counter(whole_amounts(resources.amounts) if resources else {})
 
 
 @lru_cache(maxsize=4096)

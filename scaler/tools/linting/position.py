@@ -1,6 +1,8 @@
-"""From a value inside a YAML file back to the file: where each of its characters is written. Pure text work."""
+"""From offsets to lines and columns, and from a value inside a YAML file back to the file. Pure text work."""
 
 from __future__ import annotations
+
+from scaler.rules.text import line_starts, place
 
 Span = tuple[int, int]
 """Start and end of a piece of text, as offsets."""
@@ -19,6 +21,29 @@ _SHORT_ESCAPES = {
     "_": "\xa0",
 }
 _LONG_ESCAPES = {"x": 2, "u": 4, "U": 8}
+
+
+class Lines:
+    """The lines of a text as an editor counts them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = line_starts(text)
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column (in characters, from 1) of an offset."""
+        return place(self._starts, offset)
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and column, both from 1; the end of the text when there is no such line."""
+        return self._starts[line - 1] + column - 1 if line <= len(self._starts) else len(self.text)
+
+    def line(self, number: int) -> str:
+        """Line `number` (from 1) without its end."""
+        if not 1 <= number <= len(self._starts):
+            return ""
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[self._starts[number - 1] : end].rstrip("\r\n")
 
 
 def align(value: str, raw: str, start: int, *, escapes: bool = False, doubled: str = "") -> list[Span] | None:
