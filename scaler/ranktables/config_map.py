@@ -15,7 +15,7 @@ from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
 from scaler.ranktables.table import RankTable, mounts_rank_table
-from scaler.rules.values import as_list, as_text, at
+from scaler.rules.values import as_list, at
 from scaler.workloads.ascendjob import Job
 from scaler.workloads.owners import number_in
 
@@ -77,11 +77,6 @@ def content_of(text: str | None) -> Any:
         return json.loads(text or "")
     except (ValueError, RecursionError):
         return None
-
-
-def status_of(text: str | None) -> str:
-    """The status that the document claims; "" when it claims none."""
-    return as_text(at(content_of(text)).get("status"))
 
 
 def servers_of(text: str | None) -> list[Any]:

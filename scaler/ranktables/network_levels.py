@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from scaler.ranktables.server import UnusableError
 from scaler.rules.values import at
-from scaler.workloads.devices import UnusableError
 
 ROCE, UBOE, UBG = "ROCE", "UBOE", "UBG"
 PREFERENCE = (ROCE, UBOE, UBG)

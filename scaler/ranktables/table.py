@@ -18,10 +18,10 @@ import msgspec
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.network_levels import network_levels
+from scaler.ranktables.server import Member, Server, UnusableError, read_server
 from scaler.rules.jobspec import LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
 from scaler.workloads.ascendjob import Job
-from scaler.workloads.devices import Configuration, PodDevices, UnusableError, read_configuration
 from scaler.workloads.needs import asked_by
 from scaler.workloads.owners import number_in
 
@@ -44,15 +44,6 @@ class Status(StrEnum):
     COMPLETED = "completed"
 
 
-class Member(msgspec.Struct, frozen=True):
-    """One pod that exists, as the table sees it. `lost` = terminating or ended: its chips are not the job's now."""
-
-    name: str
-    node: str
-    devices: PodDevices = PodDevices()
-    lost: bool = False
-
-
 class RankTable(msgspec.Struct, frozen=True):
     """What `hccl.json` is to say. With a `problem` the status is initializing."""
 
@@ -65,26 +56,18 @@ INITIALIZING = RankTable(Status.INITIALIZING, '{"status":"initializing"}')
 """Exactly what the ConfigMap is delivered with, so that a fresh one needs no write."""
 
 
-class _Server(msgspec.Struct, frozen=True):
-    """One pod in the table. `rank` is the pod's; its first chip has rank * number of chips."""
-
-    pod: Member
-    rank: int
-    configuration: Configuration
-
-
 def rank_table(job: Job, obj: Object, members: Sequence[Member]) -> RankTable:
     """The table of `job` (its object is `obj`), given those of its pods that exist."""
     expected = _computing_pods(job, obj)
     present = {member.name: member for member in members if not member.lost}
     if job.deleting or not expected or not all(name in present for name in job.pods):
         return INITIALIZING
-    servers: list[_Server] = []
+    servers: list[Server] = []
     try:
         for name, rank in expected.items():
             if not present[name].devices.configuration:
                 return INITIALIZING
-            servers.append(_server(present[name], rank))
+            servers.append(read_server(present[name], rank))
         servers.sort(key=lambda server: server.rank)
         layout = layout_of(obj)
         _check_together(servers)
@@ -141,20 +124,9 @@ def _computes(spec: Mapping[str, Any]) -> bool:
     )
 
 
-def _server(pod: Member, rank: int) -> _Server:
-    text = pod.devices.rank_index
-    if text and not (text.isascii() and text.isdecimal() and len(text) <= 6):
-        raise UnusableError(f"pod {pod.name}: hccl/rankIndex is {text[:40]!r}, not a number")
-    try:
-        configuration = read_configuration(pod.devices.configuration)
-    except UnusableError as problem:
-        raise UnusableError(f"pod {pod.name}: the device annotation cannot be used: {problem}") from None
-    return _Server(pod, int(text) if text else rank, configuration)
-
-
-def _check_together(servers: Sequence[_Server]) -> None:
+def _check_together(servers: Sequence[Server]) -> None:
     """That pods, in the order of their ranks, make one table together."""
-    sizes = sorted({len(server.configuration.chips) for server in servers})
+    sizes = sorted({len(server.chips) for server in servers})
     if len(sizes) > 1:
         what = f"its pods have different numbers of chips ({sizes[0]} and {sizes[-1]}), ranks would collide"
         raise UnusableError(what)
@@ -165,27 +137,28 @@ def _check_together(servers: Sequence[_Server]) -> None:
     seen: dict[tuple[str, str], str] = {}
     for server in servers:
         node, name = server.pod.node, server.pod.name
-        for chip in server.configuration.chips:
+        for chip in server.chips:
             other = seen.setdefault((node, chip.device_id), name)
             if other != name:
                 raise UnusableError(f"pods {other} and {name} both have chip {chip.device_id} of node {node}")
 
 
-def _check_addresses(servers: Sequence[_Server], layout: Layout, obj: Object) -> None:
+def _check_addresses(servers: Sequence[Server], layout: Layout, obj: Object) -> None:
     """That the annotations give the addresses that the layout needs."""
-    chips = sum(len(server.configuration.chips) for server in servers)
+    chips = sum(len(server.chips) for server in servers)
     block = number_in(as_text(at(obj, "metadata", "annotations").get("sp-block")), largest=10**9) or chips
     networked = layout is Layout.V1_0 or (layout is Layout.V1_2 and chips > block)
     for server in servers:
-        if not (server.configuration.host_ip or server.configuration.server_id):
+        if not (server.host_ip or server.server_id):
             raise UnusableError(f"pod {server.pod.name}: the device annotation has neither host_ip nor server_id")
-        if networked and any(chip.device_ip == NO_DEVICE_IP for chip in server.configuration.chips):
+        if networked and any(chip.device_ip == NO_DEVICE_IP for chip in server.chips):
             raise UnusableError(f"pod {server.pod.name}: a chip has the address -1, which means that it has no network")
 
 
-def _content(servers: Sequence[_Server], layout: Layout) -> dict[str, Any]:
+def _content(servers: Sequence[Server], layout: Layout) -> dict[str, Any]:
+    # The host's address, unless two pods share a host; then the id that tells them apart.
     apart = len({server.pod.node for server in servers}) == len(servers)
-    ids = [_server_id(server.configuration, apart) for server in servers]
+    ids = [(one.host_ip or one.server_id) if apart else (one.server_id or one.host_ip) for one in servers]
     content: dict[str, Any] = {
         "status": Status.COMPLETED.value,
         "server_list": [_entry(server, name, layout) for server, name in zip(servers, ids, strict=True)],
@@ -200,25 +173,19 @@ def _content(servers: Sequence[_Server], layout: Layout) -> dict[str, Any]:
     return content
 
 
-def _server_id(configuration: Configuration, apart: bool) -> str:
-    """The host's address, unless two pods share a host; then the id that tells them apart."""
-    first, second = configuration.host_ip, configuration.server_id
-    return (first or second) if apart else (second or first)
-
-
-def _entry(server: _Server, server_id: str, layout: Layout) -> dict[str, Any]:
+def _entry(server: Server, server_id: str, layout: Layout) -> dict[str, Any]:
     devices: list[dict[str, str]] = []
-    for rank, chip in enumerate(server.configuration.chips, start=server.rank * len(server.configuration.chips)):
+    for rank, chip in enumerate(server.chips, start=server.rank * len(server.chips)):
         more = {"super_device_id": chip.super_device_id} if layout is Layout.V1_2 else {}
         devices.append({"device_id": chip.device_id, "device_ip": chip.device_ip, **more, "rank_id": str(rank)})
     told = server.pod.devices
-    optional = {"hardware_type": told.hardware_type, "server_id": server_id, "host_ip": server.configuration.host_ip}
+    optional = {"hardware_type": told.hardware_type, "server_id": server_id, "host_ip": server.host_ip}
     return {"device": devices, **{key: text for key, text in optional.items() if text}, "container_ip": told.ip}
 
 
-def _content_2_0(servers: Sequence[_Server], obj: Object) -> dict[str, Any]:
+def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
     scale_out = as_text(at(obj, "metadata", "labels").get("scaleout-type"))
-    chips = [chip for server in servers for chip in server.configuration.chips]
+    chips = [chip for server in servers for chip in server.chips]
     levels = network_levels([chip.levels for chip in chips], scale_out)
     ranks = [
         {"rank_id": rank, "local_id": int(chip.device_id), "device_id": int(chip.device_id), "level_list": level}

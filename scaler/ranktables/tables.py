@@ -13,7 +13,8 @@ from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.config_map import Obstacle, obstacle, servers_of
-from scaler.ranktables.table import Member, RankTable, rank_table
+from scaler.ranktables.server import Member
+from scaler.ranktables.table import RankTable, rank_table
 from scaler.workloads.devices import PodDevices
 
 

@@ -12,7 +12,7 @@ from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resiz
 from scaler.decide.world import Action, Admit, Complete, Evict, Reason, Revoke, Verdict
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
-from scaler.ranktables.config_map import says, status_of
+from scaler.ranktables.config_map import content_of, says
 from scaler.ranktables.table import RankTable, Status
 from scaler.rules.values import as_text, at
 from scaler.tools.comparison import Found, Remark, Weight
@@ -113,3 +113,8 @@ def _is_alive(pod: Mapping[str, Any]) -> bool:
 
 def _node(pod: Mapping[str, Any]) -> str:
     return as_text(at(pod, "spec").get("nodeName"))
+
+
+def status_of(text: str | None) -> str:
+    """The status that the document claims; "" when it claims none."""
+    return as_text(at(content_of(text)).get("status"))

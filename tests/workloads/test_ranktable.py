@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.ranktables.table import INITIALIZING, Layout, Member, RankTable, Status, layout_of, rank_table
+from scaler.ranktables.server import Member
+from scaler.ranktables.table import INITIALIZING, Layout, RankTable, Status, layout_of, rank_table
 from scaler.workloads.ascendjob import Job, read_job
 from scaler.workloads.devices import PodDevices
 from tests import jobs
