@@ -1,4 +1,4 @@
-"""The shape of the rule document as a pydantic model: what is checked, and what editors are told (JSON Schema).
+"""The shape of the rule document as a pydantic model: what is checked, and what `scaler schema` tells editors.
 
 Only shape: how ratios must follow from each other is said in rules.check. Imported when a document is read, not
 before: loading pydantic takes longer than reading a thousand rules.
@@ -17,13 +17,7 @@ LABEL_VALUE = r"^[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$(?!\n)"
 MAX_RATIOS = 10_000
 UNKNOWN = "extra_forbidden"
 
-
-def _tolerant(schema: dict[str, Any]) -> None:
-    """Unknown members are findings here, but only warnings: no editor should refuse them."""
-    schema.pop("additionalProperties", None)
-
-
-_CONFIG = ConfigDict(strict=True, extra="forbid", regex_engine="python-re", frozen=True, json_schema_extra=_tolerant)
+_CONFIG = ConfigDict(strict=True, extra="forbid", regex_engine="python-re", frozen=True)
 
 
 class Group(BaseModel):
@@ -62,11 +56,6 @@ class RuleDocument(BaseModel):
             min_length=1, max_length=MAX_RATIOS, description="Largest ratio first; the last is the smallest to serve at"
         ),
     ]
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of the document, for editors and other tools."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **RuleDocument.model_json_schema()}
 
 
 def shape_errors(value: object) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scaler.names import RULE_KEY
@@ -235,6 +235,7 @@ def test_good_documents_are_accepted_and_give_the_same_rule_on_both_paths(said: 
 @given(odd_documents, st.sampled_from([None, 1]))
 def test_the_controller_finds_in_any_json_what_lint_finds_at_the_same_places(said: Any, indent: int | None) -> None:
     written = json.dumps(said, indent=indent)
+    assume("Infinity" not in written)
     reading = read_rule({RULE_KEY: written}, [], {})
     rule, findings = read_document(written)
     assert reading.rule == rule

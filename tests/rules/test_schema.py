@@ -8,7 +8,8 @@ import jsonschema
 import pytest
 from hypothesis import example, given
 
-from scaler.rules.schema import UNKNOWN, json_schema, shape_errors
+from scaler.rules.schema import UNKNOWN, shape_errors
+from scaler.tools.linting.schema import json_schema
 from tests.rules.documents import TWO_TO_ONE, document, good_documents, group, odd_documents
 
 CHECKED_IN = Path(__file__).parents[2] / "schemas" / "elastic_scaling.schema.json"
