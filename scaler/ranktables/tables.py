@@ -1,4 +1,4 @@
-"""From the cache to the rank table of one job and what stands in its way. Built once per change. Writes nothing."""
+"""From the cache to the rank table of one job and what stands in its way. Writes nothing."""
 
 from __future__ import annotations
 
