@@ -6,7 +6,8 @@ import pytest
 
 from tests.campaign.aimed import FAMILIES
 from tests.campaign.gated_stage import play_any
-from tests.campaign.mutants import GATED, MUTANTS, Mutant, broken, killed_by
+from tests.campaign.mutants import GATED, MUTANTS, killed_by
+from tests.mutants import Mutant, broken
 
 SEEDS = range(3)
 AIMED_AT = [mutant for mutant in (*MUTANTS, *GATED) if mutant.aimed]
