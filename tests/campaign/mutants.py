@@ -102,7 +102,7 @@ def killed_by(mutant: Mutant, *, most: int, first: int = 0) -> tuple[int, str]:
 def _result(mutant: Mutant, number: int, *, is_first: bool) -> Result:
     """Mistakes with gates first meet a rollout, which few schedules have room for."""
     if mutant.aimed:
-        return play_any(FAMILIES[mutant.aimed](number))
+        return play_any(FAMILIES[mutant.aimed](number), family=mutant.aimed)
     if mutant in GATED:
         return play_gated(ROLLOUT if is_first else gated_schedule(number))
     return play(schedule(number))
