@@ -16,6 +16,7 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
+from scaler.names import RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.mirror import Mirror
@@ -26,7 +27,6 @@ from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.sim.stories.census import Condition, InstanceView, census, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
-from scaler.workloads.ascendjob import RULE_LABEL
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.witness import WATCHED, census_of

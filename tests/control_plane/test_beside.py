@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
+from scaler.names import MOVED_RULE, RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
-from scaler.workloads.ascendjob import RULE_LABEL
-from scaler.workloads.gates import MOVED_RULE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.platform_stage import PlatformStage, ascend_jobs, played
 from tests.control_plane.stage import EXAMPLE, kinds_definitions

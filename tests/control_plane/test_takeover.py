@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, SERVICES
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.sim.actors import objects
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.actors.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
-from scaler.workloads.ranktable import KEY, PREFIX
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until, wall_clock
@@ -63,9 +63,9 @@ async def _whole(stage: Stage) -> bool:
 async def _tables(stage: Stage) -> dict[str, tuple[str, str]]:
     """Of each rank table: status and the ConfigMap's resourceVersion."""
     return {
-        objects.name(found): (json.loads(found["data"][KEY])["status"], found["metadata"]["resourceVersion"])
+        objects.name(found): (json.loads(found["data"][RANK_TABLE_KEY])["status"], found["metadata"]["resourceVersion"])
         for found in (await stage.api.list(CONFIG_MAPS, "mindie")).items
-        if objects.name(found).startswith(PREFIX)
+        if objects.name(found).startswith(RANK_TABLE_PREFIX)
     }
 
 

@@ -127,8 +127,8 @@ MUTANTS = (
            "return self.placement.spoils(", "return False and self.placement.spoils(", "scale_ups minimums"),
     # alone, probes
     Mutant("alone it is held when it does not fit", "3b.8", "minimum", "if draft.shares:\n", "if True:\n", "alone"),
-    Mutant("two are probed at once", "3b.9", "minimum", "not (patient or self._probing)", "not patient", "probe"),
-    Mutant("probes without fit_patience", "3b.9", "minimum", "not (patient or self._probing)", "not self._probing",
+    Mutant("two are probed at once", "3b.9", "minimum", "not (patient or self.probing)", "not patient", "probe"),
+    Mutant("probes without fit_patience", "3b.9", "minimum", "not (patient or self.probing)", "not self.probing",
            "probe"),
 )  # fmt: skip
 

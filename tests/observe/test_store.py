@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.observe.store import Store, version_of
+from scaler.informers.store import Store, version_of
 from tests.observe.records import Record, a_record
 
 Change = tuple[Record | None, Record | None]
@@ -96,7 +96,7 @@ def test_progress_is_that_of_the_scope_furthest_behind() -> None:
 def test_listeners_hear_of_changes_by_name_and_of_progress() -> None:
     store, _ = a_store()
     heard: list[tuple[str, str] | None] = []
-    store.listeners.append(heard.append)
+    store.listen(heard.append)
     store.apply(a_record("a", 3))
     store.advance(None, 3)
     store.advance(None, 2)

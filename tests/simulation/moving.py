@@ -23,6 +23,7 @@ from scaler.kube.api import (
     Object,
     PatchType,
 )
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.settings import Settings
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
@@ -38,7 +39,6 @@ from scaler.sim.stories.census import Condition, census
 from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import START
 from scaler.sim.stories.world import Actor
-from scaler.workloads.ranktable import KEY, PREFIX
 from tests.simulation.worlds import A2, A3
 
 SCALER, OPERATOR = "scaler", "operator"
@@ -133,12 +133,12 @@ class Moving:
     def tables(self) -> dict[str, tuple[str, str]]:
         """Of each rank table, by job: status and the ConfigMap's resourceVersion."""
         return {
-            objects.name(found).removeprefix(PREFIX): (
-                json.loads(found["data"][KEY])["status"],
+            objects.name(found).removeprefix(RANK_TABLE_PREFIX): (
+                json.loads(found["data"][RANK_TABLE_KEY])["status"],
                 found["metadata"]["resourceVersion"],
             )
             for found in self.cluster.peek(CONFIG_MAPS)
-            if objects.name(found).startswith(PREFIX)
+            if objects.name(found).startswith(RANK_TABLE_PREFIX)
         }
 
     def node_of(self, pod: str) -> str:

@@ -1,4 +1,4 @@
-"""How Ascend Operator keeps rank tables; the text of a completed one is what workloads.ranktable makes of the pods.
+"""How Ascend Operator keeps rank tables; the text of a completed one is what ranktables.table makes of the pods.
 
 Its weaknesses are kept: a table that comes late is never filled, a withdrawn one keeps its old servers, and `version`
 is the time of the write before. Must not: read tables back, or look at pods of other jobs.
@@ -10,13 +10,14 @@ import json
 from collections.abc import Sequence
 
 from scaler.clock import Clock
+from scaler.informers.pods import read_pod
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.observe.pods import read_pod
-from scaler.observe.ranktables import member_of
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
+from scaler.ranktables.table import RankTable, Status, rank_table
+from scaler.ranktables.tables import member_of
 from scaler.sim.actors import objects
 from scaler.workloads.ascendjob import read_job
-from scaler.workloads.ranktable import KEY, PREFIX, VERSION_KEY, RankTable, Status, rank_table
 
 
 class _Generator:
@@ -56,10 +57,14 @@ class OperatorTables:
     async def _save(self, job: Object, generator: _Generator) -> None:
         if generator.absent:
             return
-        place = objects.namespace(job), PREFIX + objects.name(job)
+        place = objects.namespace(job), RANK_TABLE_PREFIX + objects.name(job)
         try:
             found = await self._api.get(CONFIG_MAPS, *place)
-            data = {**(found.get("data") or {}), KEY: generator.text, VERSION_KEY: str(generator.saved)}
+            data = {
+                **(found.get("data") or {}),
+                RANK_TABLE_KEY: generator.text,
+                RANK_TABLE_VERSION_KEY: str(generator.saved),
+            }
             await self._api.replace(CONFIG_MAPS, *place, {**found, "data": data})
         except NotFoundError:
             generator.absent = generator.saved == 0

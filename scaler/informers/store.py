@@ -1,0 +1,134 @@
+"""The cache of one resource type: the newest known record of each object, and how far the cluster has been seen.
+
+Reflectors feed it, everything else only reads. It never goes back in time and never talks to the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, ValuesView
+from typing import Generic, Protocol, TypeVar
+
+Name = tuple[str, str]
+"""Namespace ("" for cluster-scoped objects) and name."""
+
+
+class Record(Protocol):
+    """What a store must know of a record; everything else in it is the business of its readers."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def resource_version(self) -> str: ...
+
+
+R = TypeVar("R", bound=Record)
+
+
+def version_of(resource_version: str) -> int:
+    """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within one resource type."""
+    return int(resource_version) if resource_version.isdecimal() else 0
+
+
+class Store(Generic[R]):
+    """Records by namespace and name.
+
+    `on_change(old, new)` is called synchronously for every effective change; None stands for "does not exist".
+    `listeners` are called as `listener(name)` after a change, and as `listener(None)` after `version` has grown.
+    `version` is the resourceVersion up to which everything has been seen; of several scopes, the one furthest behind.
+    """
+
+    def __init__(self, on_change: Callable[[R | None, R | None], None]) -> None:
+        self.version = 0
+        self._listeners: list[Callable[[Name | None], None]] = []
+        self._on_change = on_change
+        self._records: dict[Name, R] = {}
+        self._seen: dict[str | None, int] = {}
+        self._absent: dict[Name, int] = {}
+        """Names under which nothing existed at a version that is not reached yet."""
+
+    def listen(self, listener: Callable[[Name | None], None]) -> None:
+        """Have `listener(name)` called after each change, and `listener(None)` after `version` has grown."""
+        self._listeners.append(listener)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, namespace: str, name: str) -> R | None:
+        return self._records.get((namespace, name))
+
+    def values(self) -> ValuesView[R]:
+        """All records, a live view: take a copy before anything awaits."""
+        return self._records.values()
+
+    def add_scope(self, namespace: str | None) -> None:
+        """Announce a informer for `namespace` (None = all): until it has listed, `version` stays 0."""
+        self._seen[namespace] = 0
+        self.version = 0
+
+    def seen(self, namespace: str | None) -> int:
+        """How far this scope has been seen."""
+        return self._seen[namespace]
+
+    def apply(self, record: R) -> None:
+        """Take in what a list or an event says, unless something at least as new is known under this name.
+
+        A name that was given to a new object counts too: its first version is newer than the last of the old one.
+        """
+        name = (record.namespace, record.name)
+        old = self._records.get(name)
+        if self._absent and 0 < version_of(record.resource_version) <= self._absent.get(name, 0):
+            return
+        if old is not None:
+            if old.resource_version == record.resource_version:
+                return
+            version = version_of(record.resource_version)
+            if version and version < version_of(old.resource_version):
+                return
+        self._records[name] = record
+        self._changed(name, old, record)
+
+    def remove(self, namespace: str, name: str, uid: str) -> None:
+        """The object with this `uid` is gone; a successor of the same name stays."""
+        old = self._records.get((namespace, name))
+        if old is not None and old.uid == uid:
+            del self._records[namespace, name]
+            self._changed((namespace, name), old, None)
+
+    def absent(self, namespace: str, name: str, version: int) -> None:
+        """Somebody looked, and as of `version` there was no such object: what is told of it later, and is older, is
+        left out. Something newer that is known stays."""
+        old = self._records.get((namespace, name))
+        if old is not None and version_of(old.resource_version) > version:
+            return
+        if version > self.version:
+            self._absent[namespace, name] = version
+        if old is not None:
+            self.remove(namespace, name, old.uid)
+
+    def retain(self, scope: str | None, names: Collection[Name]) -> None:
+        """A complete list of `scope` held just `names`: whatever else is known there has gone unseen."""
+        gone = [name for name in self._records if scope in (None, name[0]) and name not in names]
+        for name in gone:
+            self.remove(*name, self._records[name].uid)
+
+    def advance(self, scope: str | None, version: int) -> None:
+        """Everything of `scope` up to `version` has been taken in."""
+        if version <= self._seen[scope]:
+            return
+        self._seen[scope] = version
+        lowest = version if len(self._seen) == 1 else min(self._seen.values())
+        if lowest > self.version:
+            self.version = lowest
+            if self._absent:
+                self._absent = {name: until for name, until in self._absent.items() if until > lowest}
+            for listener in self._listeners:
+                listener(None)
+
+    def _changed(self, name: Name, old: R | None, new: R | None) -> None:
+        self._on_change(old, new)
+        for listener in self._listeners:
+            listener(name)

@@ -1,0 +1,265 @@
+"""What is free on the nodes, kept up to date event by event: one value for each node.
+
+Every event costs the same whatever the size of the cluster; only a change in what pod requests can tell nodes apart by
+looks at all nodes once. Holds no pods: what a pod asks for is given again when it goes. Must not raise on anything that
+a node or pod says, and must not decide.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+
+from scaler.decide.nodes import (
+    NODE_NAME,
+    REPELLING,
+    Amounts,
+    Node,
+    NodeClass,
+    Nodes,
+    PodRequest,
+    Taint,
+    Terms,
+    terms_of,
+)
+from scaler.informers.records import NodeFacts
+from scaler.workloads.needs import Requests
+
+SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})
+"""Taints with which Kubernetes repeats that a node is not Ready or is cordoned."""
+PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Keys of taints with which Kubernetes speaks of a condition begin so; they go by themselves."""
+
+
+class PodLoad(msgspec.Struct, frozen=True, gc=False):
+    """What a pod takes from a node. Without a node it takes nothing."""
+
+    node: str
+    requests: Requests
+    deletion: float = 0.0
+    """When it should be gone, its grace period included; 0.0 = it is not terminating."""
+    ended: bool = False
+    """Phase Succeeded or Failed: it takes nothing any more."""
+
+
+class _Home(msgspec.Struct, frozen=True, gc=False):
+    """What of a node its pods do not change."""
+
+    node_class: NodeClass
+    allocatable: Amounts
+    have: Mapping[str, int]
+    """Allocatable, less faulty devices."""
+    ready: bool
+    cordoned: bool
+    passing: tuple[Taint, ...]
+
+
+class _Entry:
+    """One node and what sits on it. `node` is the value that was made of it last."""
+
+    __slots__ = ("ending", "facts", "home", "node", "since", "used")
+
+    def __init__(self) -> None:
+        self.facts: NodeFacts | None = None
+        self.home: _Home | None = None
+        self.since = 0.0
+        self.used: dict[str, int] = {}
+        """By all bound pods that have not ended, those that are terminating included."""
+        self.ending: dict[float, dict[str, int]] = {}
+        """By the terminating ones of them, by when they should be gone."""
+        self.node: Node | None = None
+
+
+def no_clock() -> float:
+    """Where nobody cares since when something is as it is."""
+    return 0.0
+
+
+class CapacityIndex:
+    """Nodes by name. Feed it every node and every pod, of whatever namespace. `now` gives seconds since the epoch."""
+
+    def __init__(self, now: Callable[[], float] = no_clock) -> None:
+        self._now = now
+        self._entries: dict[str, _Entry] = {}
+        self._requests: frozenset[PodRequest] = frozenset()
+        self._terms = terms_of(())
+        self._classes: dict[NodeClass, NodeClass] = {}
+        self._names: list[str] = []
+        """Of the nodes that exist, sorted."""
+        self._nodes: Nodes | None = None
+        self._overcommitted: dict[str, None] = {}
+        self._touched: dict[str, None] = {}
+        """Nodes that are to be looked at anew before the next answer: a burst about one node looks at it once."""
+
+    def node_changed(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
+        """The node has come, has become another, or has gone."""
+        facts = new or old
+        if facts is None:
+            return
+        entry = self._entries.get(facts.name) if new is None else self._entry(facts.name)
+        if entry is None or entry.facts == new:
+            return
+        if new is not None and (entry.facts is None or _schedulable(entry.facts) != _schedulable(new)):
+            entry.since = self._now()
+        entry.facts = new
+        entry.home = self._home(new) if new is not None else None
+        self._touched[facts.name] = None
+
+    def pod_changed(self, old: PodLoad | None, new: PodLoad | None) -> None:
+        """The pod has come, has become another, or has gone; `old` is what was given of it last."""
+        if old == new:
+            return
+        for load, sign in ((old, -1), (new, 1)):
+            if load is not None and load.node and not load.ended:
+                self._load(self._entry(load.node), load, sign)
+                self._touched[load.node] = None
+
+    def nodes(self, requests: Collection[PodRequest]) -> Nodes:
+        """All nodes as far as these requests can tell them apart; the same value as long as nothing changes."""
+        wanted = requests if isinstance(requests, frozenset) else frozenset(requests)
+        if wanted != self._requests:
+            self._requests = wanted
+            self._tell_apart_by(terms_of(wanted))
+        self._look_anew()
+        if self._nodes is None:
+            found = (self._entries[name].node for name in self._names)
+            self._nodes = Nodes(self._terms.resources, tuple(node for node in found if node is not None))
+        return self._nodes
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether something may have changed since `nodes` was called last."""
+        return self._nodes is None or bool(self._touched)
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Node name -> what does not add up there, in words."""
+        self._look_anew()
+        found = {name: "; ".join(_exceeded(self._entries[name])) for name in self._overcommitted}
+        unknown = (name for name, entry in self._entries.items() if entry.facts is None)
+        return found | dict.fromkeys(unknown, "pods are bound to it, but there is no such node")
+
+    def _entry(self, name: str) -> _Entry:
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = _Entry()
+        return entry
+
+    def _tell_apart_by(self, terms: Terms) -> None:
+        if terms == self._terms:
+            return
+        self._terms = terms
+        self._nodes = None
+        self._classes.clear()
+        for entry in self._entries.values():
+            entry.home = self._home(entry.facts) if entry.facts is not None else None
+        self._touched.update(dict.fromkeys(self._entries))
+
+    @staticmethod
+    def _load(entry: _Entry, load: PodLoad, sign: int) -> None:
+        _add(entry.used, load.requests, sign)
+        if load.deletion:
+            ending = entry.ending.setdefault(load.deletion, {})
+            _add(ending, load.requests, sign)
+            if not ending:
+                del entry.ending[load.deletion]
+
+    def _look_anew(self) -> None:
+        touched, self._touched = self._touched, {}
+        for name in touched:
+            self._look_at(name, self._entries[name])
+
+    def _look_at(self, name: str, entry: _Entry) -> None:
+        """Make the node's value anew unless it is as it was, and forget a node of which nothing is known."""
+        node = self._node(name, entry, entry.home) if entry.home is not None else None
+        if node is None and not entry.used:
+            del self._entries[name]
+        if node != entry.node:
+            self._nodes = None
+            if entry.node is None:
+                insort(self._names, name)
+            elif node is None:
+                self._names.remove(name)
+            entry.node = node
+        if _exceeded(entry):
+            self._overcommitted[name] = None
+        else:
+            self._overcommitted.pop(name, None)
+
+    def _home(self, facts: NodeFacts) -> _Home:
+        passing = tuple(taint for taint in facts.taints if taint.key.startswith(PASSING))
+        stays = (taint for taint in facts.taints if taint not in passing)
+        node_class = self._terms.node_class({**facts.labels, NODE_NAME: facts.name}, stays)
+        return _Home(
+            node_class=self._classes.setdefault(node_class, node_class),
+            allocatable=self._terms.whole(_when_well(facts)),
+            have=_in_order(facts),
+            ready=facts.ready and not facts.unhealthy,
+            cordoned=facts.unschedulable,
+            passing=tuple(sorted({t for t in passing if t.effect in REPELLING and t.key not in SAID_OTHERWISE})),
+        )
+
+    def _node(self, name: str, entry: _Entry, home: _Home) -> Node:
+        """Amounts are rounded down to whole grains, which loses nothing, unless amounts are still to be added up."""
+        resources = self._terms.resources
+        left = tuple(home.have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources)
+        if not entry.ending:
+            left = tuple(amount // grain * grain for amount, grain in zip(left, self._terms.grains, strict=True))
+        return Node(
+            name=name,
+            node_class=home.node_class,
+            allocatable=home.allocatable,
+            free=left,
+            ending=tuple(
+                (gone_by, tuple(amounts.get(resource, 0) for resource in resources))
+                for gone_by, amounts in sorted(entry.ending.items())
+            ),
+            ready=home.ready,
+            cordoned=home.cordoned,
+            since=entry.since,
+            passing=home.passing,
+        )
+
+
+def _schedulable(facts: NodeFacts) -> bool:
+    return facts.ready and not facts.unschedulable and not facts.unhealthy
+
+
+def _when_well(facts: NodeFacts) -> Mapping[str, int]:
+    """What it has with every device in order; of cpu and memory the system keeps a part."""
+    if facts.capacity == facts.allocatable:
+        return facts.allocatable
+    return {**facts.allocatable, **{name: amount for name, amount in facts.capacity.items() if "/" in name}}
+
+
+def _in_order(facts: NodeFacts) -> Mapping[str, int]:
+    """What is allocatable, less the faulty devices that the kubelet still counts."""
+    have = facts.allocatable
+    for name, number in facts.faulty.items():
+        allocatable = facts.allocatable.get(name, 0)
+        detected = max(0, facts.capacity.get(name, allocatable) - allocatable)
+        have = {**have, name: allocatable - max(0, number - detected)}
+    return have
+
+
+def _exceeded(entry: _Entry) -> list[str]:
+    """The resources of which pods ask for more than the node has, in words."""
+    if entry.facts is None:
+        return []
+    have = entry.facts.allocatable
+    return [
+        f"{name}: {amount} asked for, {have.get(name, 0)} allocatable"
+        for name, amount in entry.used.items()
+        if amount > have.get(name, 0)
+    ]
+
+
+def _add(amounts: dict[str, int], requests: Requests, sign: int) -> None:
+    for name, amount in requests:
+        total = amounts.get(name, 0) + sign * amount
+        if total:
+            amounts[name] = total
+        else:
+            amounts.pop(name, None)
