@@ -142,10 +142,11 @@ class PlatformStage(WatchingStage):
         """The platform's minimum of nodes; no namespace of its name is going away any more."""
         await until(self._settled, f"namespace {self.platform.namespace} is there or not")
         await self.add_npu_nodes(self.platform.minimum)
-        if self.platform.beside_operator:
-            await self.place_operator(self.platform.namespace)
-            await self.add_node(NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
-        await self.nodes_are_open()
+        if not self.platform.beside_operator:
+            return
+        await self.add_node(NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
+        await self.nodes_are_open()  # or the operator's own pod would be put on a node that is lost later
+        await self.place_operator(self.platform.namespace)
 
     async def _settled(self) -> bool:
         try:
