@@ -108,11 +108,13 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     back = [beyond(seen, group, placed[group], target[group], most[group]) for group in groups]
     going = [one for group in back for one in group] if seen.policy.revoke else []
     reasons = {
-        one.uid: Reason.WAITING_FOR_SCHEDULER
+        one.uid: Reason.WAITING_FOR_RATIO
+        if one in ready
+        else Reason.WAITING_FOR_SCHEDULER
         if one in chosen
         else barred(one, seen) or waiting(one, seen, seated, held, given)
         for one in held
-        if one.uid not in admit and one not in ready
+        if one.uid not in admit
     }
     if seen.service.assumed:
         return Judgement(index, complete, serves, states, held={}, counts=counts)
@@ -142,8 +144,8 @@ def reachable(rule: Rule, live: dict[str, int]) -> dict[str, int]:
 
 
 def tried_first(ready: list[Instance], seen: Seen, *, serves: bool) -> list[Instance]:
-    """An instance whose creation was refused is tried again alone: its partners go when it has pods."""
-    refused = [one for one in ready if remembered(one, seen).refused and one.made_by_us]
+    """An instance whose creation, or release, was refused is tried again alone: its partners go when it has pods."""
+    refused = [one for one in ready if remembered(one, seen).refused]
     if refused and not serves:
         return refused[:1]
     return ready
@@ -343,8 +345,7 @@ def waiting(
     assert seen.rule is not None
     group = one.group or ""
     places = [*seated[group], *given[group]]
-    queue = [other for other in sorted(held, key=age) if other.group == group and not barred(other, seen)]
-    queue = [other for other in queue if other not in given[group]]
+    queue = [other for other in oldest(held, group, seen) if other not in given[group]]
     if len(places) - pairs(places, seen) + queue.index(one) >= seen.rule.ratios[0].counts.get(group, 0):
         return Reason.NOT_IN_RATIO
     return Reason.REVOKED if remembered(one, seen).revoked else Reason.WAITING_FOR_RATIO
