@@ -287,10 +287,10 @@ def lost_some(one: Instance, seen: Seen) -> bool:
 
 
 def never_ran(one: Instance, seen: Seen) -> bool:
-    """It has been bound for the start timeout, as far as we saw it."""
+    """It has been bound for the start timeout, as far as we saw it; or its first pods have, and its owner waits."""
     since = remembered(one, seen).bound_since
-    whole = one.bound == one.pods == one.expected or (one.more_to_come and one.bound == one.pods)
-    return whole and one.bound > one.running and since > 0 and seen.now - since >= seen.policy.start_timeout
+    waits = one.more_to_come or one.bound == one.pods == one.expected > one.running
+    return waits and since > 0 and seen.now - since >= seen.policy.start_timeout
 
 
 def remembered(one: Instance, seen: Seen) -> InstanceMemory:
@@ -313,8 +313,10 @@ def is_in_flight(one: Instance, seen: Seen) -> bool:
     return occupies and not counts_as_running(one, seen)
 
 
-def is_live(one: Instance, _: Seen) -> bool:
-    return not one.owner_deleting and not one.owner_finished
+def is_live(one: Instance, seen: Seen) -> bool:
+    """What no pods can be made of is not live."""
+    spoilt = bool(one.faults) and state(one, seen) is State.HELD
+    return not (one.owner_deleting or one.owner_finished or spoilt)
 
 
 def barred(one: Instance, seen: Seen) -> Reason | None:
