@@ -388,8 +388,9 @@ class Placement:
         self.grant(seats, -1)
 
     def breadth(self, pods: PodRequests) -> int:
-        """The number of nodes with free room for the most restricted of these pods."""
-        return min([len(self._valid(self._ask(request), Room.FREE)) for request, _ in pods], default=0)
+        """The number of nodes with free room for the most restricted of these pods, whatever is reserved there."""
+        asks = [self._ask(request) for request, _ in pods]
+        return min([len(self._facts.fitting(ask.pools, ask.asked).entries) for ask in asks], default=0)
 
     def sums_suffice(self, pods: PodRequests) -> bool:
         """Whether, for every set of candidate nodes, the sum of what is free and not reserved would do."""

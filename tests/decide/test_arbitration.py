@@ -89,17 +89,21 @@ def opinion(made: Decision) -> Opinion:
     return Opinion(done[Admit], done[Revoke], done[Evict])
 
 
-# The same worlds in every run: in rare others the two still differ (seen: a service that is alone and does
-# not fit; the oracle does not reserve what it admits all the same).
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400, deadline=None)
 @given(small_worlds())
 def test_decision_and_oracle_agree_on_who_is_admitted_revoked_and_evicted(drawn: tuple[Shape, State]) -> None:
     of, s = drawn
     note(f"{of.nodes} {of.teams} {of.jobs}\n{in_short(of, s)}")
-    assert opinion(decide(view(of, s))) == judge(of, s)
+    made, judged = opinion(decide(view(of, s))), judge(of, s)
+    assert made.evict == judged.evict
+    if judged.unsure:
+        assert made.admit <= judged.admit
+        assert made.revoke >= judged.revoke
+    else:
+        assert (made.admit, made.revoke) == (judged.admit, judged.revoke)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None)
 @given(small_worlds())
 def test_no_decision_breaks_what_must_always_hold(drawn: tuple[Shape, State]) -> None:
     of, s = drawn
@@ -108,7 +112,7 @@ def test_no_decision_breaks_what_must_always_hold(drawn: tuple[Shape, State]) ->
     assert safety.broken(of, s, made) == []
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(small_worlds(), min_size=2, max_size=4))
 def test_a_cache_of_other_worlds_changes_no_answer(drawn: list[tuple[Shape, State]]) -> None:
     cache = Cache()
