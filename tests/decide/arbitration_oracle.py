@@ -8,7 +8,7 @@ make them, and no restarts are counted.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from scaler.decide.world import Preempt
@@ -330,12 +330,13 @@ class _Judge:
         return sorted(teams, key=lambda team: (-self.of.teams[team].priority, self.of.of(team).start))
 
     def scale_ups_in_hands(self, teams: list[int]) -> None:
-        beyond = self.beyond_largest(teams)
+        beyond = self.too_many(teams, lambda team: self.reachable(team)[0])
+        late = self.too_many(teams, self.target)
         hands = [n for n in self.chosen if self.state[n] == "hands"] + [
             n for n, each in enumerate(self.state) if each == "part"
         ]
         for team in self.in_order(teams):
-            for n in self.of.of(team):
+            for n in sorted(self.of.of(team), key=lambda n: (n in late, n)):
                 if self.state[n] != "hands" or n in self.chosen or n in self.revoke:
                     continue
                 needs = self.needs(n, self.free)
@@ -347,14 +348,14 @@ class _Judge:
                 elif fits:
                     self.reserved += needs
                     hands.append(n)
-                elif not (self.alone(team) and not self.misses(team) and not self.another_fits(team, n)):
+                elif n in late or self.misses(team) or not self.alone(team) or self.another_fits(team, n):
                     self.revoke.append(n)
 
-    def beyond_largest(self, teams: list[int]) -> set[int]:
-        """The newest of those in hands, as many as are too many for the largest ratio."""
+    def too_many(self, teams: list[int], ratio: Callable[[int], Mapping[str, int]]) -> set[int]:
+        """The newest of those in hands, as many as are too many for this ratio of their service."""
         found: set[int] = set()
         for team in teams:
-            for g, most in self.reachable(team)[0].items():
+            for g, most in ratio(team).items():
                 up = ("running", "starting", "part", "broken", "hands")
                 left = [n for n in reversed(self.group(team, g)) if self.state[n] in up and n not in self.revoke]
                 hands = [n for n in left if self.state[n] == "hands" and n not in self.chosen]
