@@ -6,36 +6,12 @@ pod, must not do I/O, and never looks at anything but the pod: what its owners k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
 from scaler.decide.world import Reason, ServiceKey
-
-
-class Owner(msgspec.Struct, frozen=True, gc=False):
-    """The controlling owner reference of a pod; empty strings without one."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-
-    def is_a(self, kind: str, group: str) -> bool:
-        """Whether it is of this kind of this API group, in any version."""
-        return self.kind == kind and self.api_version.partition("/")[0] == group
-
-
-class PodFacts(msgspec.Struct, frozen=True, gc=False):
-    """What a kind may look at. `labels` and `annotations` have text only."""
-
-    namespace: str
-    name: str
-    uid: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    owner: Owner = Owner()
+from scaler.kube.metadata import LabelledMetadata
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -107,6 +83,6 @@ class Kind(Protocol):
         """As in status, logs and docs: the Kubernetes kind of the user's object."""
         ...
 
-    def place(self, pod: PodFacts) -> Place | None:
-        """None for a pod of another kind."""
+    def place(self, pod: LabelledMetadata) -> Place | None:
+        """Where the pod with this metadata belongs; None for a pod of another kind."""
         ...

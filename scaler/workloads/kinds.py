@@ -7,11 +7,12 @@ Pods of AscendJobs and Volcano Jobs are not here: those jobs are instances befor
 from __future__ import annotations
 
 from scaler.decide.world import ServiceKey
+from scaler.kube.metadata import LabelledMetadata
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.workloads.ascendjob import label_problem_of
 from scaler.workloads.deployment import Deployment, ReplicaSet, StatefulSet
 from scaler.workloads.inferoperator import InstanceSet
-from scaler.workloads.kind import Kind, Membership, Place, PodFacts
+from scaler.workloads.kind import Kind, Membership, Place
 from scaler.workloads.leaderworkerset import LeaderWorkerSet
 from scaler.workloads.plainpod import PlainPod, as_annotated
 from scaler.workloads.rolebasedgroup import RoleBasedGroup
@@ -25,7 +26,7 @@ KINDS: tuple[Kind, ...] = (
 knows the pod has it; a pod that none knows is a plain one."""
 
 
-def membership_of(pod: PodFacts) -> Membership | None:
+def membership_of(pod: LabelledMetadata) -> Membership | None:
     """None for a pod that names no rule."""
     labels = pod.labels
     rule = labels.get(RULE_LABEL)
@@ -42,7 +43,7 @@ def membership_of(pod: PodFacts) -> Membership | None:
     )
 
 
-def unknown_owner(pod: PodFacts, membership: Membership) -> str:
+def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
     """That a pod counts by itself although something made it, in words; "" when that is not so."""
     if membership.kind != PLAIN.name or not pod.owner.kind or not membership.place.mortal:
         return ""
@@ -53,7 +54,7 @@ def unknown_owner(pod: PodFacts, membership: Membership) -> str:
     )
 
 
-def _placed(pod: PodFacts) -> tuple[str, Place]:
+def _placed(pod: LabelledMetadata) -> tuple[str, Place]:
     for kind in KINDS:
         place = kind.place(pod)
         if place is not None:

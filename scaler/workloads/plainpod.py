@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from scaler.kube.metadata import LabelledMetadata
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL
-from scaler.workloads.kind import Place, PodFacts
+from scaler.workloads.kind import Place
 from scaler.workloads.owners import identity, number_in
 
 
@@ -14,12 +15,12 @@ class PlainPod:
 
     name = "Pod"
 
-    def place(self, pod: PodFacts) -> Place:
+    def place(self, pod: LabelledMetadata) -> Place:
         """The pod itself: with it the instance ends."""
         return Place(pod.uid, pod.name, size=1, mortal=True, shares_pod_group=True)
 
 
-def as_annotated(pod: PodFacts, place: Place) -> Place:
+def as_annotated(pod: LabelledMetadata, place: Place) -> Place:
     """`place` with what the pod's annotations say instead. A name means one instance within its service and group.
 
     A size alone concerns instances that the kind knows to consist of several pods: a pod that is an instance by itself
@@ -35,6 +36,6 @@ def as_annotated(pod: PodFacts, place: Place) -> Place:
     return msgspec.structs.replace(place, size=size) if size and place.size != 1 else place
 
 
-def read_size(pod: PodFacts) -> int:
+def read_size(pod: LabelledMetadata) -> int:
     """What annotation mind-cluster/instance-size says; 0 when it says nothing usable."""
     return number_in(pod.annotations.get(INSTANCE_SIZE, ""))
