@@ -10,14 +10,14 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.decide.nodes import PodRequest
-from scaler.informers.records import Condition, job_uid
+from scaler.informers.records import Condition
 from scaler.kube.api import Object
 from scaler.kube.metadata import LabelledMetadata, Owner
 from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
-from scaler.workloads.kind import Membership
+from scaler.workloads.kind import Membership, job_uid
 from scaler.workloads.kinds import membership_of, unknown_owner
 from scaler.workloads.needs import PodResources, Requests, need_of, requests_of
 

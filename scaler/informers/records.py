@@ -16,8 +16,9 @@ import msgspec
 from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, Metadata, Owner
+from scaler.kube.metadata import LabelledMetadata, Metadata
 from scaler.workloads.ascendjob import Job, as_mapping, as_text, read_job
+from scaler.workloads.kind import job_uid
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
 
@@ -160,16 +161,6 @@ class PriorityRecord(msgspec.Struct, frozen=True, gc=False):
 def priority_record(found: PriorityClassObject) -> PriorityRecord:
     meta = found.metadata
     return PriorityRecord(name=meta.name, uid=meta.uid, resource_version=meta.resource_version, value=found.value)
-
-
-JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
-"""NodeClasses of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
-
-
-def job_uid(owner: Owner) -> str:
-    """The uid of a controller that is a job of ours to know, else ""."""
-    group = JOB_KINDS.get(owner.kind)
-    return owner.uid if group is not None and owner.api_version.startswith(group) else ""
 
 
 class JobRecord(msgspec.Struct, frozen=True):

@@ -7,8 +7,7 @@ comes again under its name. Without own PodGroups Volcano puts all of one Replic
 from __future__ import annotations
 
 from scaler.kube.metadata import LabelledMetadata
-from scaler.workloads.kind import Ask, Place
-from scaler.workloads.owners import identity
+from scaler.workloads.kind import Ask, Place, identity
 
 APPS = "apps"
 TEMPLATE_HASH = "pod-template-hash"

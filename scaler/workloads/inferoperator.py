@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from scaler.kube.metadata import LabelledMetadata
 from scaler.workloads.deployment import APPS, deployment_of
-from scaler.workloads.kind import Ask, Place
-from scaler.workloads.owners import identity
+from scaler.workloads.kind import Ask, Place, identity
 
 MADE_BY = "infer.huawei.com/ascend-infer-operator"
 

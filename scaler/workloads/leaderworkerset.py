@@ -9,8 +9,7 @@ from __future__ import annotations
 from scaler.kube.metadata import LabelledMetadata
 from scaler.names import POD_GROUP
 from scaler.workloads.deployment import APPS
-from scaler.workloads.kind import Ask, Place
-from scaler.workloads.owners import identity, number_in
+from scaler.workloads.kind import Ask, Place, identity, number_in
 
 PREFIX = "leaderworkerset.sigs.k8s.io/"
 NAME, REVISION, SIZE = PREFIX + "name", PREFIX + "template-revision-hash", PREFIX + "size"

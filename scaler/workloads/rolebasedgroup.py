@@ -8,8 +8,7 @@ LeaderWorkerSets, which are known as such.
 from __future__ import annotations
 
 from scaler.kube.metadata import LabelledMetadata
-from scaler.workloads.kind import Place
-from scaler.workloads.owners import identity, number_in
+from scaler.workloads.kind import Place, identity, number_in
 
 GROUP = "workloads.x-k8s.io"
 PREFIX = "rbg.workloads.x-k8s.io/"

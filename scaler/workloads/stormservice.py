@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from scaler.kube.metadata import LabelledMetadata
 from scaler.names import POD_GROUP
-from scaler.workloads.kind import Ask, Place
-from scaler.workloads.owners import identity
+from scaler.workloads.kind import Ask, Place, identity
 
 GROUP = "orchestration.aibrix.ai"
 STORM, ROLE, ROLE_HASH = "storm-service-name", "role-name", "role-template-hash"
