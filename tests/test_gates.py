@@ -245,7 +245,7 @@ def test_an_instance_that_goes_while_its_pod_group_is_made_ends_nothing_else() -
     async def story() -> None:
         async with rig(rule_config_map(), D0, interceptor=api) as on:
             api.on = on
-            on.apply(held("p0", "group0", scheduler="volcano", annotations={GROUP_NAME: "podgroup-of-all"}))
+            on.apply(held("p0", "group0", scheduler="volcano", annotations={POD_GROUP: "podgroup-of-all"}))
             await on.settle(5)
             on.apply(P1)
             await on.settle(5)
