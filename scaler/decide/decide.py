@@ -108,7 +108,8 @@ class _Pass:
                 made = plan_of(draft or Draft(known.demand), self.world.now, self.world.policy)
                 known.plan = known.plan if known.plan == made else made
                 known.ruling = ruling
-        return tuple([known.plan for known in self.demands.all if known.plan is not None])
+                self.demands.plans[at] = known.plan
+        return tuple(self.demands.plans)
 
     # all services together
 
@@ -192,7 +193,7 @@ class _Weighing:
             self.moment,
             everybody=everybody,
             ground=self.ground,
-            room_to_come=bool(self.evicted or self.ground.unusual),
+            room_to_come=bool(self.evicted) or self.ground.is_unusual(self.neighbours.classes_of(number)),
         )
         minimums = Minimums(
             sources, too_large=lambda pods: self.cache.sizes.too_large(pods, self.nodes), probing=self.probing

@@ -46,6 +46,10 @@ class Neighbours:
         """The parts whose services may run on nodes of these classes."""
         return {self._part_of_class[one] for one in classes if one in self._part_of_class}
 
+    def classes_of(self, part: int) -> set[NodeClass]:
+        """Classes of nodes that services of this part may run on."""
+        return {one for one, number in self._part_of_class.items() if number == part}
+
     def share(self, one: Draft, other: Draft) -> bool:
         """Whether some node could run pods of both."""
         return self._meet(one.demand.requests, other.demand.requests)
