@@ -184,7 +184,8 @@ class _Weighing:
         )
         placement.grant(self.evicted)
         for draft in drafts:
-            back_at = self.ground.back_at(self.neighbours.classes(draft)) if _waits_for_time(draft) else 0.0
+            in_time = draft.memory.backoff_until or draft.demand.has_turns
+            back_at = self.ground.back_at(self.neighbours.classes(draft)) if in_time else 0.0
             turn.observe(draft, self.moment, back_at)
             draft.shares = not self.neighbours.is_alone(draft)
         sources = Sources(
@@ -278,11 +279,6 @@ def _total(tallies: list[Tally], serving: int) -> Tally:
 
 
 _SUMMED = [name for name in Tally.__struct_fields__ if name not in ("serving", "idle")]
-
-
-def _waits_for_time(draft: Draft) -> bool:
-    memory = draft.memory
-    return bool(memory.backoff_until) or any(one.backoff_until for one in memory.instances.values())
 
 
 def _bound_amounts(demand: Demand) -> Iterable[tuple[str, int]]:
