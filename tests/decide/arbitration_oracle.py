@@ -331,7 +331,7 @@ class _Judge:
 
     def scale_ups_in_hands(self, teams: list[int]) -> None:
         beyond = self.beyond_largest(teams)
-        hands = [n for n in self.chosen if self.state[n] == "hands"] + [
+        hands = [n for n in self.chosen if self.state[n] == "hands" and n not in self.revoke] + [
             n for n, each in enumerate(self.state) if each == "part"
         ]
         for team in self.in_order(teams):
