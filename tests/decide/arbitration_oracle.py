@@ -405,9 +405,9 @@ class _Judge:
     def release(self, hands: list[int]) -> None:
         """Beside everything still in hands, what is revoked now included: first the most restricted."""
         ready = [choice for team, choice in self.granted if not self.crowded(team)]
-        held = [n for choice in ready for n in sorted(choice) if self.state[n] == "held"]
+        held = (n for choice in ready for n in choice if self.state[n] == "held")
         first = not hands
-        for n in sorted(held, key=lambda n: len(self.of.jobs[n].nodes & self.free)):  # alike ones in the order of 3b.2
+        for n in sorted(held, key=lambda n: (len(self.of.jobs[n].nodes & self.free), n)):
             movers = [need for one in [*hands, n] for need in self.needs(one, self.free)]
             if first or not self.can_spoil(movers):
                 self.admit.append(n)
