@@ -734,13 +734,13 @@ class Placement:
         return all(sum([free[at] for free in rest if free[at] > 0]) >= amount for at, amount in asked.items())
 
     def _is_safe(self, ask: _Ask, before: Mapping[_Ask, int], hands: Mapping[_Ask, int], *, less: int) -> bool:
-        """Whether all but `less` of these pods find their places, wherever those in hands sit on what is free, beside
-        those that are placed before them."""
+        """Whether these pods find their places, wherever those in hands sit on what is free, beside those that are
+        placed before them. No more than `less` of them: nobody counts on their places."""
         everybody = {**before, **hands}
         for room in [room for room in Room if ask.seated[room]]:
-            wanted = sum(ask.seated[: room + 1]) - less
+            wanted = sum(ask.seated[: room + 1])
             spare = self._places(ask, room) - wanted
-            if wanted <= 0 or ask.lost(everybody) <= spare:
+            if wanted <= less or ask.lost(everybody) <= spare:
                 continue
             within = self._within_reach(ask, room, hands)
             slack = self._slack(ask, room)

@@ -332,7 +332,7 @@ class _Judge:
     def scale_ups_in_hands(self, teams: list[int]) -> None:
         beyond = self.too_many(teams, lambda team: self.reachable(team)[0])
         late = self.too_many(teams, self.target)
-        hands = [n for n in self.chosen if self.state[n] == "hands"] + [
+        hands = [n for n in self.chosen if self.state[n] == "hands" and n not in self.revoke] + [
             n for n, each in enumerate(self.state) if each == "part"
         ]
         for team in self.in_order(teams):

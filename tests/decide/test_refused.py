@@ -44,3 +44,9 @@ def test_what_cannot_start_itself_makes_no_spare_of_another() -> None:
     spoilt = others("p1", faults=("InvalidContainer: there is no container named ascend",))
     seen = service("2P2D > 1P1D", [*service(None, "p0 Running, d0 Starting, p2 Held, d1 Held").instances, spoilt])
     assert reasons(plan(seen))["p2"] is Reason.WAITING_FOR_RATIO
+
+
+def test_the_spare_is_who_goes_last_and_that_is_one_that_had_its_turn() -> None:
+    seen = service("2P1D > 1P1D", "p0 Running, d0 Starting, p1 Held, p2 Held")
+    said = reasons(plan(seen, memory=remembering(seen, ("uid-p1", InstanceMemory(turns=Turns.FOR_GOOD)))))
+    assert (said["p1"], said["p2"]) == (Reason.NOT_IN_RATIO, Reason.WAITING_FOR_RATIO)
