@@ -247,7 +247,7 @@ class Arbitration:
         queue.sort(key=lambda each: (self.placement.breadth(each[1].unbound), order[id(each[0])], age(each[1])))
         blocked = [each for each in queue if not self._release_if_safe(*each)]
         for draft, member in blocked:
-            if self.neighbours.any_near(draft, [other for other, _ in self._hands]):
+            if self.neighbours.any_near(draft, [*(other for other, _ in self._hands), *self._unmade_before(draft)]):
                 draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
             else:
                 self._admit(draft, member)
@@ -255,6 +255,12 @@ class Arbitration:
             with_scheduler = any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
             if minimum.room is Room.FREE and not draft.memory.turn_since and (with_scheduler or minimum.unmade):
                 draft.remember(turn_since=self.moment.now)
+
+    def _unmade_before(self, draft: Draft) -> list[Draft]:
+        """More restricted services whose minimum has a reservation and not all of its pods yet. As long as their turn
+        runs, nobody may be bound where it would be spoilt."""
+        unmade = (other for other, minimum in self.granted if minimum.unmade and minimum.room is Room.FREE)
+        return [other for other in unmade if self.neighbours.is_narrower(other, draft)]
 
     def _to_release(self, draft: Draft, minimum: Minimum) -> list[Member]:
         """What of a minimum may go to the scheduler now, safety aside."""

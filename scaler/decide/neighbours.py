@@ -67,6 +67,10 @@ class Neighbours:
         """Whether one of these shares nodes with it; it may be one of them."""
         return any(other is draft or self.share(draft, other) for other in others)
 
+    def is_narrower(self, one: Draft, other: Draft) -> bool:
+        """Whether it can use some of the nodes of another service, and no others."""
+        return self._of(one.demand.requests) < self._of(other.demand.requests)
+
     def _meet(self, one: Requests, other: Requests) -> bool:
         known = self._share.get((one, other))
         if known is None:
