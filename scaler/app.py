@@ -41,7 +41,7 @@ from scaler.informers.rights import Rights
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.ranktables.reconciler import RankTableReconciler
-from scaler.report.gate_setup import Ways
+from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
@@ -105,7 +105,7 @@ class App:
         self.rights = Rights(self.informers, self.cache, self.changes)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
-        self.ways = Ways(api, self.metrics)
+        self.gate_setup = GateSetup(api, self.metrics)
         self.policy = _policy(settings)
         self._rng = rng
         self._on_synced = on_synced
@@ -251,7 +251,7 @@ class App:
         """The safety net: it should never find anything, and counts when it does."""
         await asyncio.sleep(SETTLED)  # by then a webhook of ours has been trusted for the first time
         while True:
-            await self.ways.look()
+            await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
             self.controller.resync()
 
