@@ -37,7 +37,7 @@ from scaler.workloads.kind import JOB_KINDS
 _log = structlog.get_logger(__name__)
 
 PATIENCE = 300.0
-"""Seconds after which a service that only pods told of is forgotten; its last valid rule goes with it."""
+"""Seconds after which a service known from pods alone is forgotten; its last valid rule goes with it."""
 WORDS_PATIENCE = 10.0
 """Seconds until the other words of a service are reported to which nothing happened: what is free may change many
 times a second, and every waiting service says how much there is."""
@@ -175,11 +175,11 @@ class Controller:
             self._fresh.add(key)
 
     def _leave(self, key: ServiceKey) -> None:
-        """A service without jobs is gone. One that only its pods told of may have lost them all for a moment."""
+        """A service without jobs is gone. One known from its pods alone may have lost them all for a moment."""
         now = asyncio.get_running_loop().time()
         last = self._services.get(key)
-        told = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
-        end = self._leaving.setdefault(key, now + PATIENCE if told else now)
+        from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
+        end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
         self._services.leave(key)
         if now < end:
             self._queue.add_at(key, end)

@@ -19,7 +19,7 @@ from scaler.clock import Clock
 from scaler.decide import explain
 from scaler.decide.world import Plan, Reason, ServiceKey, State, Verdict, Warning
 from scaler.informers.changes import OwnConfigMapGone
-from scaler.kube.api import ASCEND_JOBS, EVENTS, Object, PatchType
+from scaler.kube.api import ASCEND_JOBS, EVENTS, KubeApi, Object, PatchType
 from scaler.kube.errors import (
     AlreadyExistsError,
     BadRequestError,
@@ -29,12 +29,13 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.kube.outbox import Outbox
+from scaler.kube.writer import Writer
 from scaler.report import events
 from scaler.report.config_maps import OwnConfigMaps
 from scaler.report.events import Happening
 from scaler.report.metrics import Metrics
 from scaler.report.status import status_config_map
-from scaler.report.values import Reader, RuleKey, ServiceReport, Subject, Words, Writer
+from scaler.report.values import RuleKey, ServiceReport, Subject, Words
 from scaler.settings import Settings
 from scaler.state.last_valid import encode
 from scaler.state.own_config_maps import last_valid_name, rule_of, status_name
@@ -84,7 +85,7 @@ class _Transition(NamedTuple):
 
 
 class _Appearance(NamedTuple):
-    """A warning appeared; told only if it is still there when its turn comes."""
+    """A warning appeared; written only if it is still there when its turn comes."""
 
     key: ServiceKey
     happening: Happening
@@ -94,7 +95,7 @@ class Reporter:
     """`writer` refuses to write without leadership; `reader` is the KubeApi; `words` puts a verdict into a sentence."""
 
     def __init__(
-        self, writer: Writer, reader: Reader, clock: Clock, settings: Settings, metrics: Metrics,
+        self, writer: Writer, reader: KubeApi, clock: Clock, settings: Settings, metrics: Metrics,
         words: Words = explain.words,
     ) -> None:  # fmt: skip
         self._writer = writer
@@ -225,8 +226,8 @@ class Reporter:
         """A service may end late, when it has been waiting for its own writes: what has moved on by then stays."""
         kept = {instance.uid for instance in after.service.instances} if after else set()
         for instance in before.service.instances if before else ():
-            told = self._jobs.get(instance.uid)
-            moved_on = before is not None and told is not None and told[0].plan.key != before.plan.key
+            reported = self._jobs.get(instance.uid)
+            moved_on = before is not None and reported is not None and reported[0].plan.key != before.plan.key
             if instance.uid not in kept and not moved_on:
                 for memory in (self._jobs, self._written_jobs, self._reasons):
                     memory.pop(instance.uid, None)
