@@ -69,7 +69,7 @@ class Neighbours:
 
     def is_narrower(self, one: Draft, other: Draft) -> bool:
         """Whether it can use some of the nodes of another service, and no others."""
-        return self._of(one.demand.requests) < self._of(other.demand.requests)
+        return self._classes[one.demand.requests] < self._classes[other.demand.requests]
 
     def _meet(self, one: Requests, other: Requests) -> bool:
         known = self._share.get((one, other))

@@ -90,7 +90,7 @@ def a_job(service: int, number: int) -> dict[str, Any]:
 def pod_texts(service: int, number: int) -> list[bytes]:
     """%d stands for the resourceVersion."""
     made = a_job(service, number)
-    found = []
+    found: list[bytes] = []
     for name, pod in pods(read_job(made), made, "").items():
         pod["metadata"] |= {"uid": f"pod-{name}", "resourceVersion": "%d", "creationTimestamp": "2026-11-21T07:36:00Z"}
         at = ((service * JOBS + number) * PODS_PER_JOB + len(found)) // PODS_PER_NODE
