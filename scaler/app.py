@@ -16,27 +16,27 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from scaler.actuate.actuator import Actuator
-from scaler.actuate.ranktables import RankTables
-from scaler.actuate.writer import Writer
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
 from scaler.decide.world import Policy, Preempt, ServiceKey
 from scaler.election import Election, LeaseTiming
+from scaler.execute.executor import Executor
+from scaler.informers.cache import Cache
+from scaler.informers.faults import Source
+from scaler.informers.informer import Informer
+from scaler.informers.mode import CurrentMode
+from scaler.informers.resources import listed, reflectors, report_informers
 from scaler.kube.api import NODES, PODS, KubeApi, Resource
-from scaler.observe.cache import Cache
-from scaler.observe.expectations import Expectations
-from scaler.observe.faults import Source
-from scaler.observe.mode import ModeNow
-from scaler.observe.queue import WorkQueue
-from scaler.observe.rule_groups import RuleGroups
-from scaler.observe.watch import Reflector
-from scaler.observe.watched import listed, reflectors, report_reflectors
-from scaler.observe.ways import Ways
+from scaler.kube.writer import Writer
+from scaler.ranktables.reconciler import RankTableReconciler
+from scaler.report.gate_setup import Ways
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
 from scaler.settings import Settings
+from scaler.state.expectations import Expectations
+from scaler.state.queue import WorkQueue
+from scaler.state.rule_groups import RuleGroups
 
 if TYPE_CHECKING:
     from scaler.serve.admission import Admission
@@ -89,7 +89,7 @@ class App:
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.cache = Cache(self.queue.add, clock.now)
         self.reflectors = reflectors(api, self.cache, settings.namespaces, rng)
-        self.reports = report_reflectors(api, self.cache, settings.namespaces, rng)
+        self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
         self.ways = Ways(api, self.metrics)
@@ -101,7 +101,7 @@ class App:
         self.controller, self.reporter, self.rank_tables = self._build(observer)
         self.admission = _admission(self) if settings.webhook_port else None
 
-    def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTables]:
+    def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTableReconciler]:
         settings, metrics = self.settings, self.metrics
         writer = Writer(
             self.api,
@@ -112,7 +112,7 @@ class App:
             on_write=lambda verb, resource, outcome: metrics.write(verb, resource.plural, outcome),
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
-        self.mode = ModeNow(self.cache, settings.mode)
+        self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.reflectors, expectations)
         reporter = Reporter(writer, self.api, self.clock, settings, metrics)
         self.cache.on_own_gone = reporter.lost
@@ -121,7 +121,7 @@ class App:
             cache=self.cache,
             queue=self.queue,
             expectations=expectations,
-            actuator=Actuator(writer, self.cache, expectations, clusterd=settings.clusterd_address, clock=self.clock),
+            actuator=Executor(writer, self.cache, expectations, clusterd=settings.clusterd_address, clock=self.clock),
             reporter=reporter,
             metrics=metrics,
             clock=self.clock,
@@ -130,7 +130,9 @@ class App:
             alone=self.why_alone,
             observer=observer,
         )
-        tables = RankTables(writer, self.api, self.cache, self.clock, elsewhere=lambda: not self.mode.makes_pods)
+        tables = RankTableReconciler(
+            writer, self.api, self.cache, self.clock, elsewhere=lambda: not self.mode.makes_pods
+        )
         return controller, reporter, tables
 
     def why_alone(self) -> str:
@@ -263,11 +265,11 @@ class App:
             self.health.has(what)
 
 
-def _is_out_of_touch(reflector: Reflector[Any, Any]) -> bool:
+def _is_out_of_touch(reflector: Informer[Any, Any]) -> bool:
     return reflector.failing_for() >= OUT_OF_TOUCH
 
 
-async def _patiently(reflectors: Sequence[Reflector[Any, Any]]) -> None:
+async def _patiently(reflectors: Sequence[Informer[Any, Any]]) -> None:
     """Wait a little for what this process may have no right to read."""
     end = asyncio.get_running_loop().time() + REPORTS_PATIENCE
     while not all(reflector.synced.is_set() for reflector in reflectors):
@@ -285,7 +287,7 @@ def _admission(app: App) -> Admission:
 
 
 def _follow(
-    metrics: Metrics, watched: Mapping[Resource, Reflector[Any, Any]], expectations: Expectations[ServiceKey]
+    metrics: Metrics, watched: Mapping[Resource, Informer[Any, Any]], expectations: Expectations[ServiceKey]
 ) -> None:
     """Let the metrics read what others count."""
     metrics.expectation_timeouts.follow(lambda: expectations.timed_out)

@@ -1,7 +1,7 @@
 """The `scaler` command: finds the subcommand, hands it its arguments, turns its end into an exit code.
 
-Every subcommand is a module of `scaler.commands`. Only the one that was asked for is imported, so that `scaler lint`
-starts fast and a broken dependency of one command cannot take the others down.
+Every subcommand is a module of `scaler.tools`, except `run`, which is `scaler.run`. Only the one that was asked for is
+imported, so that `scaler lint` starts fast and a broken dependency of one command cannot take the others down.
 Nothing here may know what a command does.
 """
 
@@ -20,7 +20,9 @@ from scaler import __doc__ as purpose
 from scaler import __version__
 
 COMMANDS = ("lint", "schema", "plan", "explain", "simulate", "demo", "takeover", "doctor", "run")
-"""Subcommands in the order in which a new user meets them; each is `scaler.commands.NAME`."""
+"""Subcommands in the order in which a new user meets them."""
+PRODUCTION = "run"
+"""The only one that runs with rights in the cluster for long: `scaler.run`. The others are `scaler.tools.NAME`."""
 
 INCOMPLETE = "This installation is incomplete; in a clone of the repository, 'make demo' installs what is missing."
 
@@ -31,7 +33,7 @@ EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 class Command(Protocol):
-    """What a module of `scaler.commands` offers."""
+    """What the module of a subcommand offers."""
 
     HELP: str
 
@@ -90,7 +92,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _load(name: str) -> Command:
-    return cast("Command", importlib.import_module(f"scaler.commands.{name}"))
+    return cast("Command", importlib.import_module("scaler.run" if name == PRODUCTION else f"scaler.tools.{name}"))
 
 
 def _top_level(arguments: list[str]) -> int:

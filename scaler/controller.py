@@ -14,24 +14,24 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from scaler.actuate.actuator import Actuator, Outcome
-from scaler.actuate.lines import outcome_line, plan_line
 from scaler.clock import Clock
 from scaler.decide.decide import Cache as Known
 from scaler.decide.decide import decide
 from scaler.decide.state import refuse
 from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
-from scaler.observe.cache import Cache
-from scaler.observe.expectations import Expectations
-from scaler.observe.mode import Acting, ModeNow
-from scaler.observe.objects import JOB_KINDS
-from scaler.observe.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
-from scaler.observe.reports import report_of
-from scaler.observe.world import WorldBuilder, is_missed, service_of
+from scaler.execute.executor import Executor, Outcome
+from scaler.execute.log_fields import outcome_line, plan_line
+from scaler.informers.cache import Cache
+from scaler.informers.mode import Acting, CurrentMode
+from scaler.informers.records import JOB_KINDS
 from scaler.report.metrics import Metrics
-from scaler.report.news import News, waits_for_room
+from scaler.report.reported import News, waits_for_room
 from scaler.report.reporter import Reporter
+from scaler.report.service_reports import report_of
 from scaler.report.values import RuleKey
+from scaler.state.expectations import Expectations
+from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
+from scaler.state.world import WorldBuilder, is_missed, service_of
 
 _log = structlog.get_logger(__name__)
 
@@ -59,12 +59,12 @@ class Controller:
         cache: Cache,
         queue: WorkQueue[ServiceKey],
         expectations: Expectations[ServiceKey],
-        actuator: Actuator,
+        actuator: Executor,
         reporter: Reporter,
         metrics: Metrics,
         clock: Clock,
         policy: Policy,
-        mode: ModeNow,
+        mode: CurrentMode,
         alone: Callable[[], str],
         observer: Observer | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ import yaml
 
 import scaler
 from scaler import cli, settings
-from scaler.observe.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
+from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 
 ROOT = Path(__file__).parent.parent
 MANIFESTS = ROOT / "manifests"

@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 from scaler import controller
 from scaler.decide.decide import decide
 from scaler.decide.world import Admit, Complete, Decision, World
+from scaler.informers.cache import Cache
 from scaler.kube.api import NODES, PODS, PatchType
 from scaler.kube.errors import NotSentError
-from scaler.observe.cache import Cache
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import job, node, rule_config_map

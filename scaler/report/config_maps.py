@@ -14,8 +14,8 @@ import structlog
 from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.report.metrics import Metrics
-from scaler.report.objects import is_ours, same_content
 from scaler.report.values import Reader, Writer
+from scaler.state.own_config_maps import is_ours, same_content
 
 _log = structlog.get_logger("report")
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from scaler.clock import rfc3339
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
-from scaler.report.objects import object_name
 from scaler.report.values import Subject
+from scaler.state.own_config_maps import object_name
 
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0

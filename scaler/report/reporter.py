@@ -27,17 +27,17 @@ from scaler.kube.errors import (
     InvalidError,
     NotFoundError,
 )
+from scaler.kube.outbox import Outbox
 from scaler.report import events
 from scaler.report.conditions import Told, already_told, status_patch
 from scaler.report.config_maps import OwnConfigMaps
 from scaler.report.events import Happening
-from scaler.report.last_valid import encode
 from scaler.report.metrics import Metrics
-from scaler.report.objects import last_valid_name, status_name
-from scaler.report.outbox import Outbox
 from scaler.report.status import status_config_map
 from scaler.report.values import Reader, RuleKey, ServiceReport, Subject, Words, Writer
 from scaler.settings import Settings
+from scaler.state.last_valid import encode
+from scaler.state.own_config_maps import last_valid_name, status_name
 from scaler.workloads.run_policy import has_failed
 
 PARALLEL_WRITES = 8

@@ -11,8 +11,8 @@ from typing import Any
 
 from scaler.decide.world import GroupPlan, Plan, State, Verdict, Warning
 from scaler.kube.api import Object
-from scaler.report.objects import config_map, status_name
 from scaler.report.values import ServiceReport, Words
+from scaler.state.own_config_maps import config_map, status_name
 
 MAX_BYTES = 900 * 1024
 """Of both documents together; the API server takes 1 MiB per object."""

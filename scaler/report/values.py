@@ -12,7 +12,7 @@ import msgspec
 
 from scaler.decide.world import Plan, Service, Verdict
 from scaler.kube.api import Object, PatchType, Resource
-from scaler.report.last_valid import LastValid
+from scaler.state.last_valid import LastValid
 
 
 class RuleKey(NamedTuple):

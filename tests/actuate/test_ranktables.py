@@ -12,9 +12,9 @@ import pytest
 from scaler.kube.api import ASCEND_JOBS as JOBS
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, PODS, Object, PatchType
 from scaler.kube.errors import UnknownOutcomeError, status_error
+from scaler.ranktables.table import INITIALIZING
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
-from scaler.workloads.ranktable import INITIALIZING
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
 from tests.rig import START, Rig, rig
 from tests.workloads.test_ranktable import configuration

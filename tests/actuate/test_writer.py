@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from scaler.actuate.writer import TRIES, NotLeaderError, Writer
 from scaler.clock import Clock
 from scaler.kube.api import PODS, Object, PatchType, Resource
 from scaler.kube.errors import (
@@ -21,6 +20,7 @@ from scaler.kube.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
+from scaler.kube.writer import TRIES, NotLeaderError, Writer
 from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run

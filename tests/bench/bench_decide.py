@@ -17,11 +17,11 @@ from functools import lru_cache
 
 import msgspec
 
-from scaler.decide.counts import Case
-from scaler.decide.counts import decide as decide_counts
 from scaler.decide.decide import Cache, decide
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
 from scaler.decide.world import Instance, Service, ServiceKey, State, World
+from scaler.tools.counts import Case
+from scaler.tools.counts import decide as decide_counts
 from tests.builders import NOW, instance, rule
 from tests.decide.cluster import settle
 

@@ -19,11 +19,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+from scaler.informers.informer import Informer
+from scaler.informers.pods import PodObject, PodRecord, pod_record
+from scaler.informers.store import Store
 from scaler.kube.api import PODS
 from scaler.kube.client import connect
-from scaler.observe.pods import PodObject, PodRecord, pod_record
-from scaler.observe.store import Store
-from scaler.observe.watch import Reflector
 
 PODS_IN_CLUSTER = 50_000
 POD_BYTES = 6_000
@@ -147,13 +147,13 @@ async def measure(port: int) -> dict[str, float]:
         file.flush()
         async with connect(kubeconfig=file.name) as api:
             store: Store[PodRecord] = Store(lambda _old, _new: None)
-            reflector = Reflector(
+            reflector = Informer(
                 api, PODS, store, record=pod_record, decode=PodObject, namespaces=None, rng=random.Random(1)
             )
             return await timed(reflector, store)
 
 
-async def timed(reflector: Reflector[PodObject, PodRecord], store: Store[PodRecord]) -> dict[str, float]:
+async def timed(reflector: Informer[PodObject, PodRecord], store: Store[PodRecord]) -> dict[str, float]:
     gc.collect()
     base, worst = memory()[0], [0.0]
     watching = asyncio.create_task(longest_stall(worst))

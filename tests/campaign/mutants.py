@@ -17,10 +17,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from scaler import app, controller, election
-from scaler.actuate import actuator, gates, writer
 from scaler.decide import demand, draft, groups, members
-from scaler.observe import cache, expectations, instances, pod_instances, queue, store, watch
-from scaler.report import outbox
+from scaler.execute import executor as actuator
+from scaler.execute import gates
+from scaler.informers import cache, pod_instances, store
+from scaler.informers import informer as watch
+from scaler.kube import outbox, writer
+from scaler.state import expectations, instances, queue
 from tests.campaign.aimed import FAMILIES
 from tests.campaign.gated_schedule import ROLLOUT, gated_schedule
 from tests.campaign.gated_stage import play_any, play_gated
@@ -59,9 +62,9 @@ BOUND_IN_HANDS = (Edit(members, "Member.in_hands", " and not self.instance.bound
 
 MUTANTS = (
     Mutant("own writes count as seen at once", expectations, "Expectations.settled", "key not in self._open", "True"),
-    Mutant("pods are deleted whatever their version", actuator, "Actuator._delete",
+    Mutant("pods are deleted whatever their version", actuator, "Executor._delete",
            'meta["resourceVersion"] if exactly else ""', '""', aimed="race"),
-    Mutant("pods are deleted whatever their uid", actuator, "Actuator._delete", 'uid=meta["uid"]', 'uid=""'),
+    Mutant("pods are deleted whatever their uid", actuator, "Executor._delete", 'uid=meta["uid"]', 'uid=""'),
     Mutant("410 never lists again", watch, "_Feed._delay", "self._must_list = True", "self._must_list = False"),
     Mutant("a watch resumes at now", watch, "_Feed._watch", "self.watches += 1",
            "page = await self._api.list(self._resource, self._scope, limit=1, decode=self._decode)\n"
@@ -74,11 +77,11 @@ MUTANTS = (
     Mutant("decides before everything is listed", app, "App._synced",
            "await listed(resource, reflector).wait()", "pass"),
     Mutant("revokes what is bound", draft, "may_be_revoked", "instance.bound or ", "", "half-bound", BOUND_IN_HANDS),
-    Mutant("deletes what is bound", actuator, "Actuator._take_back", "if not pod.node and", "if"),
+    Mutant("deletes what is bound", actuator, "Executor._take_back", "if not pod.node and", "if"),
     Mutant("never revokes", draft, "may_be_revoked", "return policy.revoke and", "return False and"),
-    Mutant("a PodGroup goes unseen pods or not", actuator, "Actuator._delete_group", "if pod:", f"{NEVER}pod:"),
+    Mutant("a PodGroup goes unseen pods or not", actuator, "Executor._delete_group", "if pod:", f"{NEVER}pod:"),
     Mutant("half-made instances stay", demand, "is_incomplete", "return has_pods and", "return False and"),
-    Mutant("refused instances are not undone", actuator, "Actuator._make", "if undo and", "if True or"),
+    Mutant("refused instances are not undone", actuator, "Executor._make", "if undo and", "if True or"),
     Mutant("failed actions are not tried again", controller, "Controller._act", "self._queue.add_after_backoff(key)",
            "pass"),
     Mutant("what is dirtied while processed is lost", queue, "WorkQueue.done", "if key in", f"{NEVER}key in"),
@@ -93,7 +96,7 @@ MUTANTS = (
     Mutant("takes the Lease without waiting", election, "Election._free_at", "return self._state_since + max",
            "return self._state_since + 0 * max"),
     Mutant("a failed report is not tried again", outbox, "Outbox._settle", "if pause or again:", "if again:"),
-    Mutant("an unknown outcome counts as refused", actuator, "Actuator._make", "if refusal is None:",
+    Mutant("an unknown outcome counts as refused", actuator, "Executor._make", "if refusal is None:",
            "refusal = refusal or errors[0]\n    if refusal is None:"),
 )  # fmt: skip
 

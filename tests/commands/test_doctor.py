@@ -11,13 +11,13 @@ import pytest
 
 from scaler.cli import main
 from scaler.clock import Clock
-from scaler.commands.doctor import gather
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import status_error
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.workloads.doctor import Standing, diagnose
+from scaler.tools.diagnosis import Standing, diagnose
+from scaler.tools.doctor import gather
 from tests.actuate.test_ranktables import NAME, RULE, by_node, give_chips, rings, server
 from tests.jobs import NAMESPACE
 from tests.rig import START, Rig, rig

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.cli import main
-from scaler.commands.plan import answers
+from scaler.tools.plan import answers
 from tests import builders
 
 BARE = json.dumps(

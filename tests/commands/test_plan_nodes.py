@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.cli import main
-from scaler.commands.nodes import BadInputError, need_of, parts, read_nodes
-from scaler.commands.whatif import Asked, what_if
 from scaler.decide.nodes import PODS, PodRequest, Where
 from scaler.decide.world import ServiceKey
-from scaler.observe.capacity import NodeFacts
 from scaler.rules.rule import RuleOptions
+from scaler.state.capacity import NodeFacts
+from scaler.tools.nodes import BadInputError, need_of, parts, read_nodes
+from scaler.tools.whatif import Asked, what_if
 from tests import builders
 from tests.jobs import TWO_P_ONE_D, job, node, rule_config_map
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, SERVICES
+from scaler.ranktables.table import KEY, PREFIX
 from scaler.sim.actors import objects
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.actors.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
-from scaler.workloads.ranktable import KEY, PREFIX
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until, wall_clock

@@ -1,7 +1,7 @@
 """The cluster as far as services on scarce nodes are concerned, kept current event by event, in small values.
 
 It is fed what the controller's own watches deliver, so that it judges a decision by what could be known then. Shares
-nothing with scaler.observe or scaler.decide. Must not: judge (tests.crowds.witness).
+nothing with scaler.informers or scaler.decide. Must not: judge (tests.crowds.witness).
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide.counts import Case, Decision, decide, unknown_groups
 from scaler.decide.world import Service, State
 from scaler.rules.rule import Rule, RuleOptions
+from scaler.tools.counts import Case, Decision, decide, unknown_groups
 from tests.builders import instance, plan, rule, service
 from tests.strategies import rules
 

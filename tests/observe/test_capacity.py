@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.decide.nodes import NODE_NAME, Node, NodeClass, PodRequest, Requirement, Taint, Where, accepts
-from scaler.observe.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices
+from scaler.state.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices
 
 NPU = "huawei.com/Ascend910"
 ONE = PodRequest(((NPU, 1), ("pods", 1)))

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from scaler.observe.expectations import TIMEOUT, Expectations
-from scaler.observe.store import Store
+from scaler.informers.store import Store
 from scaler.sim.loop import run
+from scaler.state.expectations import TIMEOUT, Expectations
 from tests.observe.records import Record, a_record
 
 

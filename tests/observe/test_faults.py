@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.informers.faults import FaultData, FaultReport, NodeFaults, Source, fault_of, read_report
 from scaler.kube.api import CONFIG_MAPS, PODS, Object, PatchType
 from scaler.kube.errors import status_error
-from scaler.observe.faults import FaultData, FaultReport, NodeFaults, Source, fault_of, read_report
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map

@@ -9,9 +9,10 @@ import pytest
 
 from scaler.clock import seconds_of
 from scaler.decide.world import Instance, Service, ServiceKey
-from scaler.observe import objects, pods
-from scaler.observe.cache import Cache
-from scaler.observe.world import service_of
+from scaler.informers import pods
+from scaler.informers import records as objects
+from scaler.informers.cache import Cache
+from scaler.state.world import service_of
 from scaler.workloads.kind import OwnerFacts
 from tests.jobs import NAMESPACE, job
 

@@ -5,8 +5,8 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.observe.queue import WorkQueue
 from scaler.sim.loop import run
+from scaler.state.queue import WorkQueue
 
 
 def test_a_burst_becomes_one_pass_with_sorted_keys() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from scaler.observe import objects, pods
-from scaler.observe.cache import Cache
-from scaler.observe.objects import JobRecord
-from scaler.observe.ranktables import table_of
-from scaler.workloads.ranktable import Status
+from scaler.informers import pods
+from scaler.informers import records as objects
+from scaler.informers.cache import Cache
+from scaler.informers.records import JobRecord
+from scaler.ranktables.table import Status
+from scaler.ranktables.tables import table_of
 from tests.jobs import NAMESPACE, job
 from tests.workloads.test_ranktable import configuration
 

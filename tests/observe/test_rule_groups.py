@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scaler.observe import rule_groups
-from scaler.observe.config_maps import ConfigMapRecord
-from scaler.observe.rule_groups import RuleGroups
+from scaler.informers.config_maps import ConfigMapRecord
+from scaler.state import rule_groups
+from scaler.state.rule_groups import RuleGroups
 from tests.jobs import TWO_P_ONE_D, rule_document
 from tests.observe.test_rulebook import record
 

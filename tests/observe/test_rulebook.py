@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from scaler.decide.world import Warning
-from scaler.observe.config_maps import ConfigMapRecord
-from scaler.observe.rulebook import RuleBook, RuleInForce
-from scaler.report.last_valid import LastValid
+from scaler.informers.config_maps import ConfigMapRecord
+from scaler.state.last_valid import LastValid
+from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from tests.jobs import TWO_P_ONE_D, rule_document
 
 PAUSED = {"mind-cluster/paused": "true"}
@@ -18,11 +18,11 @@ def record(document: str = TWO_P_ONE_D, *, uid: str = "a", version: int = 1, **a
 
 
 class Shelf:
-    """A RuleBook over one ConfigMap that the test exchanges."""
+    """A RulesInForce over one ConfigMap that the test exchanges."""
 
     def __init__(self, stored: LastValid | None = None) -> None:
         self.record: ConfigMapRecord | None = None
-        self.book = RuleBook(lambda _namespace, _name: self.record, lambda _namespace, _name: stored)
+        self.book = RulesInForce(lambda _namespace, _name: self.record, lambda _namespace, _name: stored)
 
     def put(self, record: ConfigMapRecord | None) -> RuleInForce:
         self.record = record

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from scaler.informers.informer import Informer
+from scaler.informers.store import Store
 from scaler.kube.api import PODS, EventType, KubeApi, Page, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
-from scaler.observe.store import Store
-from scaler.observe.watch import Reflector
 from scaler.sim.loop import run
 from tests.observe.records import Record, Thing, record, thing
 
@@ -87,7 +87,7 @@ class Played:
     def __init__(self, api: KubeApi, namespaces: tuple[str, ...] | None) -> None:
         self.changes: list[tuple[str, str]] = []
         self.store: Store[Record] = Store(self._on_change)
-        self.reflector = Reflector(
+        self.reflector = Informer(
             api, PODS, self.store, record=record, decode=Thing, namespaces=namespaces, rng=random.Random(1)
         )
 
@@ -268,7 +268,7 @@ def test_a_bug_in_our_own_code_is_not_swallowed() -> None:
     async def main() -> None:
         store: Store[Record] = Store(lambda *_: 1 / 0)  # type: ignore[arg-type,return-value]
         api = ScriptedApi([page(1, thing("a", 1))], [])
-        await Reflector(api, PODS, store, record=record, decode=Thing, namespaces=None, rng=random.Random(1)).run()
+        await Informer(api, PODS, store, record=record, decode=Thing, namespaces=None, rng=random.Random(1)).run()
 
     with pytest.raises(ExceptionGroup) as caught:
         run(main())

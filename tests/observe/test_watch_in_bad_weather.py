@@ -8,10 +8,10 @@ import random
 import pytest
 
 from scaler.clock import Clock
+from scaler.informers.informer import Informer
+from scaler.informers.store import Store
 from scaler.kube.api import CONFIG_MAPS, PatchType
 from scaler.kube.errors import KubeError
-from scaler.observe.store import Store
-from scaler.observe.watch import Reflector
 from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -70,7 +70,7 @@ def test_the_store_ends_up_at_the_truth_and_never_goes_back(seed: int, namespace
         faults = Faults(clock, *dice.sample(WEATHER, 4), seed=seed)
         changes: list[tuple[Record | None, Record | None]] = []
         store: Store[Record] = Store(lambda old, new: changes.append((old, new)))
-        reflector = Reflector(
+        reflector = Informer(
             cluster.client("reflector", faults), CONFIG_MAPS, store,
             record=record, decode=ConfigMap, namespaces=namespaces, rng=dice,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scaler.clock import Clock
 from scaler.kube.api import MUTATING_WEBHOOKS, Object
 from scaler.kube.errors import ForbiddenError
-from scaler.observe.ways import Answer, Way, Ways
+from scaler.report.gate_setup import Answer, Way, Ways
 from scaler.report.metrics import Metrics
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster

@@ -9,9 +9,9 @@ import pytest
 
 from scaler.decide.nodes import Nodes
 from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, World
-from scaler.observe.capacity import NodeFacts
-from scaler.observe.foresight import GRACE, Intent, foreseen, intents
-from scaler.observe.world import WorldBuilder, is_missed
+from scaler.state.assumed import GRACE, Intent, foreseen, intents
+from scaler.state.capacity import NodeFacts
+from scaler.state.world import WorldBuilder, is_missed
 from tests.builders import NOW, SIZE, instance, others
 from tests.jobs import NAMESPACE
 from tests.observe.test_instances import KEY, Seen

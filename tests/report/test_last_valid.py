@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.report.last_valid import LastValid, decode, encode
+from scaler.state.last_valid import LastValid, decode, encode
 
 _annotations = st.dictionaries(st.text(max_size=9).map("mind-cluster/".__add__), st.text(max_size=9), max_size=3)
 _values = st.builds(LastValid, st.text(), _annotations, st.text(max_size=9), st.booleans())

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from scaler.decide.world import Decision, GroupPlan, Memory, Note, Plan, Reason, State, Tally, Verdict, Warning
-from scaler.report.news import News, waits_for_room
+from scaler.report.reported import News, waits_for_room
 from tests.builders import KEY
 
 WAITS = Verdict("uid-p0", "p0", "group0", State.HELD, Reason.MINIMUM_DOES_NOT_FIT, ("needs 2 nodes, 1 there",))

@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 from structlog.testing import capture_logs
 
-from scaler.actuate.writer import Writer
 from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, Object
-from scaler.report.last_valid import LastValid
+from scaler.kube.writer import Writer
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.report.values import RuleKey, ServiceReport
 from scaler.settings import Settings
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from scaler.state.last_valid import LastValid
 from tests import jobs
 from tests.builders import NOW, instance, service
 from tests.report.fakes import report_of

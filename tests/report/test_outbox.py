@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.kube.errors import KubeError, TooManyRequestsError
-from scaler.report.outbox import Outbox
+from scaler.kube.outbox import Outbox
 from scaler.sim.loop import run
 
 Script = Callable[[Outbox[str]], Coroutine[Any, Any, None]]

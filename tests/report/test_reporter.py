@@ -15,12 +15,12 @@ from scaler.clock import Clock
 from scaler.decide.world import Reason, RuleProblem, ServiceKey, Warning
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
 from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
-from scaler.report.last_valid import LastValid, decode
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.report.values import RuleKey, ServiceReport
 from scaler.settings import Settings
 from scaler.sim.loop import run
+from scaler.state.last_valid import LastValid, decode
 from tests.builders import NOW, instance, service
 from tests.report.fakes import FakeStore, job, report, report_of
 

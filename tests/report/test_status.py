@@ -15,11 +15,11 @@ from scaler.decide import explain
 from scaler.decide.world import RuleProblem, ServiceKey, Warning
 from scaler.kube.api import Object
 from scaler.report import status
-from scaler.report.last_valid import LastValid
-from scaler.report.objects import MANAGED_BY_LABEL, RULE_LABEL, is_ours, last_valid_name, rule_of, status_name
 from scaler.report.status import status_config_map, status_document
 from scaler.report.values import ServiceReport
 from scaler.rules.rule import Ratio, Rule, RuleOptions
+from scaler.state.last_valid import LastValid
+from scaler.state.own_config_maps import MANAGED_BY_LABEL, RULE_LABEL, is_ours, last_valid_name, rule_of, status_name
 from tests.builders import NOW, instance, plan, rolling, service
 from tests.report.fakes import report, report_of
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.rules.jobspec import job_faults, read_replicas
-from scaler.rules.manifest import objects
+from scaler.tools.linting.manifest import objects
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from(["", "ascend", "pytorch", "AllWorkers"]),

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scaler.rules.document import read_document
-from scaler.rules.lint import Source, lint
 from scaler.rules.position import Lines, align
+from scaler.tools.linting.lint import Source, lint
 from tests.rules.documents import TWO_TO_ONE, config_map, odd_documents
 
 TEXTS = st.text(st.sampled_from("ab é二\n \"'\\{}:#"), max_size=30)

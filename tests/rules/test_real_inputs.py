@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from scaler.rules.document import read_document, read_rule
-from scaler.rules.lint import Source, lint
-from scaler.rules.repair import repair
 from scaler.rules.rule import Ratio
+from scaler.tools.linting.lint import Source, lint
+from scaler.tools.linting.repair import repair
 
 BAD = {
     "ascendjob": {

@@ -6,9 +6,9 @@ import ast
 import re
 from pathlib import Path
 
-from scaler.rules.lint import Source, lint
 from scaler.rules.options import PREFIX, read_options
-from scaler.rules.render import render
+from scaler.tools.linting.lint import Source, lint
+from scaler.tools.linting.render import render
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference" / "rule.md"
@@ -35,7 +35,8 @@ def block(document: Path, language: str) -> str:
 
 
 def codes_in_the_source() -> set[str]:
-    trees = [ast.parse(module.read_text()) for module in (ROOT / "scaler" / "rules").glob("*.py")]
+    rooms = (ROOT / "scaler" / "rules", ROOT / "scaler" / "tools" / "linting")
+    trees = [ast.parse(module.read_text()) for room in rooms for module in room.glob("*.py")]
     texts = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     return {text for text in texts if isinstance(text, str) and CODE.fullmatch(text)} - NOT_CODES
 

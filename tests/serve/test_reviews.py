@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scaler.kube.api import Object
 from scaler.rules.document import read_document
 from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
-from scaler.rules.lint import Source, lint
 from scaler.serve import reviews
 from scaler.serve.reviews import Answer, review_ascend_job, review_labels, review_pod, review_rule
+from scaler.tools.linting.lint import Source, lint
 from scaler.workloads.gates import DELETION_COST, GATE, HELD_COST, MOVED_RULE
 from tests.jobs import job, rule_config_map
 from tests.rules.documents import config_map

@@ -23,6 +23,7 @@ from scaler.kube.api import (
     Object,
     PatchType,
 )
+from scaler.ranktables.table import KEY, PREFIX
 from scaler.settings import Settings
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
@@ -38,7 +39,6 @@ from scaler.sim.stories.census import Condition, census
 from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import START
 from scaler.sim.stories.world import Actor
-from scaler.workloads.ranktable import KEY, PREFIX
 from tests.simulation.worlds import A2, A3
 
 SCALER, OPERATOR = "scaler", "operator"

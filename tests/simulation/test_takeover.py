@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from scaler.commands.takeover_check import Report, check
 from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, PODS, Object, PatchType
 from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.stories.manifests import read_manifests
 from scaler.sim.stories.play import silence_logs
+from scaler.tools.takeover_check import Report, check
 from tests.simulation.moving import SCALER, Moving, moving
 from tests.simulation.worlds import EXAMPLE
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from scaler.decide.world import Warning
+from scaler.ranktables.config_map import Obstacle, Rings
+from scaler.ranktables.table import INITIALIZING, Member, rank_table
+from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
-from scaler.workloads.doctor import Check, Evidence, RolePod, Server, Standing, diagnose
-from scaler.workloads.ranktable import INITIALIZING, Member, rank_table
-from scaler.workloads.rings import Obstacle, Rings
 from tests.workloads.test_ranktable import TWO, job
 
 OBJECT = job()

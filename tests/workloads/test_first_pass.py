@@ -8,11 +8,11 @@ import pytest
 
 from scaler.decide.life import Ending, Expire, Finish, Outcome, Record, Remove, Resize
 from scaler.decide.world import Action, Admit, Complete, Reason, Revoke, State, Verdict
+from scaler.ranktables.config_map import Rings
+from scaler.ranktables.table import RankTable, Status
+from scaler.tools.comparison import Found, Remark, Weight
+from scaler.tools.first_pass import foresee, rank_table_remarks
 from scaler.workloads.ascendjob import read_job
-from scaler.workloads.first_pass import foresee, rank_table_remarks
-from scaler.workloads.ranktable import RankTable, Status
-from scaler.workloads.rings import Rings
-from scaler.workloads.takeover import Found, Remark, Weight
 from tests.jobs import job
 
 BOUND = {"spec": {"nodeName": "node-0"}, "status": {"phase": "Running"}}

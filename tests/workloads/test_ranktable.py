@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
+from scaler.ranktables.table import INITIALIZING, Layout, Member, RankTable, Status, layout_of, rank_table
 from scaler.workloads.ascendjob import Job, read_job
 from scaler.workloads.devices import PodDevices
-from scaler.workloads.ranktable import INITIALIZING, Layout, Member, RankTable, Status, layout_of, rank_table
 from tests import jobs
 
 

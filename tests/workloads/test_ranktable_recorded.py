@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from scaler.observe.pods import read_pod
-from scaler.observe.ranktables import member_of
+from scaler.informers.pods import read_pod
+from scaler.ranktables.table import KEY, PREFIX, Status, rank_table
+from scaler.ranktables.tables import member_of
 from scaler.workloads.ascendjob import read_job
-from scaler.workloads.ranktable import KEY, PREFIX, Status, rank_table
 
 CASES = (
     "A2_1P1D_p1pod_d1pod",

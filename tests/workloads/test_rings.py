@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from scaler.decide.world import Warning
 from scaler.kube.api import Object
+from scaler.ranktables.config_map import Rings, merge_patch, next_version, obstacle, says, status_of
+from scaler.ranktables.table import INITIALIZING, RankTable, Status
 from scaler.workloads.ascendjob import read_job
-from scaler.workloads.ranktable import INITIALIZING, RankTable, Status
-from scaler.workloads.rings import Rings, merge_patch, next_version, obstacle, says, status_of
 from tests import jobs
 
 DONE = RankTable(Status.COMPLETED, '{"status":"completed","server_list":[]}')

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
+from scaler.tools.comparison import Found, Remark, Weight, compare, differences
 from scaler.workloads import ascendjob_objects
 from scaler.workloads.ascendjob import read_job
-from scaler.workloads.takeover import Found, Remark, Weight, compare, differences
 from tests.jobs import job
 from tests.workloads.test_ascendjob import JSON
 

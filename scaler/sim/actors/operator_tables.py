@@ -1,4 +1,4 @@
-"""How Ascend Operator keeps rank tables; the text of a completed one is what workloads.ranktable makes of the pods.
+"""How Ascend Operator keeps rank tables; the text of a completed one is what ranktables.table makes of the pods.
 
 Its weaknesses are kept: a table that comes late is never filled, a withdrawn one keeps its old servers, and `version`
 is the time of the write before. Must not: read tables back, or look at pods of other jobs.
@@ -10,13 +10,13 @@ import json
 from collections.abc import Sequence
 
 from scaler.clock import Clock
+from scaler.informers.pods import read_pod
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.observe.pods import read_pod
-from scaler.observe.ranktables import member_of
+from scaler.ranktables.table import KEY, PREFIX, VERSION_KEY, RankTable, Status, rank_table
+from scaler.ranktables.tables import member_of
 from scaler.sim.actors import objects
 from scaler.workloads.ascendjob import read_job
-from scaler.workloads.ranktable import KEY, PREFIX, VERSION_KEY, RankTable, Status, rank_table
 
 
 class _Generator:

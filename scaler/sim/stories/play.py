@@ -1,6 +1,6 @@
 """Plays a scenario in virtual time: the simulated cluster, the stand-ins and the real controller on one loop.
 
-One seed gives one history. Must not: touch files (scaler.commands does) or import an HTTP or Kubernetes client.
+One seed gives one history. Must not: touch files (scaler.tools does) or import an HTTP or Kubernetes client.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""The only package that changes the jobs' objects in the cluster. Performs plans, decides nothing."""

@@ -1,0 +1,1 @@
+"""Carries out plans: the only package that changes the objects of jobs."""

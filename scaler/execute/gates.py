@@ -1,0 +1,181 @@
+"""Releases instances whose pods others make: takes our gate off. And revokes an admission. Decides nothing.
+
+A pod that would share its PodGroup with other instances gets one of its instance first (docs/explanation/
+holding-by-gates.md). Every write names the uid that it means: names are used again. What a crash leaves half released
+is released by the next pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from scaler.decide.world import ServiceKey
+from scaler.informers.cache import Cache
+from scaler.informers.pods import PodRecord
+from scaler.kube.api import POD_GROUPS, PODS, PatchType
+from scaler.kube.errors import (
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    NotSentError,
+)
+from scaler.kube.writer import Writer
+from scaler.state.expectations import Expectations
+from scaler.state.instances import VOLCANOS_OWN, instance_of, starts_with_leader
+from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
+from scaler.workloads.kind import Membership
+from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
+
+TRIES = 5
+"""How often a patch is sent that the API server answers with a conflict although the pod is the one that is meant."""
+REFUSALS = (ForbiddenError, InvalidError, BadRequestError)
+_KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
+
+
+class Gates:
+    """Raises errors of the seam: the caller tells a refusal from what is tried again."""
+
+    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey]) -> None:
+        self._writer = writer
+        self._cache = cache
+        self._expectations = expectations
+
+    async def release(self, key: ServiceKey, uid: str) -> None:
+        """Take our gate off all pods of the instance, in parallel; those that are gone meanwhile are not missed."""
+        pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
+        pods.sort(key=lambda pod: pod.name)
+        gated = [pod for pod in pods if pod.gated]
+        await self._gather_in_own_group(key, uid, pods)
+        await _all([self._patch(key, pod, _release(pod)) for pod in gated])
+
+    async def take_back(self, key: ServiceKey, uid: str) -> None:
+        """Delete its pods, exactly as the decision saw them: one that got bound meanwhile stays."""
+        unbound = [pod for pod in self._cache.pods_of(uid).values() if not pod.node and not pod.terminating]
+        await _all([self._delete(key, pod) for pod in unbound if not pod.gated])
+
+    async def evict(self, key: ServiceKey, uid: str) -> None:
+        """Delete its pods, bound or not: preemption, the one case in which something that runs is deleted. Where
+        somebody else makes its pods, they come again and our gate holds them."""
+        pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
+        await _all([self._evict(key, pod) for pod in pods])
+
+    async def _evict(self, key: ServiceKey, pod: PodRecord) -> None:
+        """With its usual grace period. Seen again only as terminating, which is enough."""
+        await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
+        self._expectations.expect_gone(key, self._cache.pods, pod.namespace, pod.name, pod.uid)
+
+    async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
+        """A pod that is gone is not missed. A conflict alone proves nothing: an API server may compare the uid with
+        that of a predecessor of the same name, which only its own cache still has."""
+        for _ in range(TRIES):
+            try:
+                after = await self._writer.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC)
+            except NotFoundError:  # gone, or new and not everywhere known: the watch tells, and then it is tried again
+                raise NotSentError(f"pod {pod.name} is not found") from None
+            except ConflictError:
+                with suppress(NotFoundError):
+                    if (await self._writer.get(PODS, pod.namespace, pod.name))["metadata"]["uid"] == pod.uid:
+                        continue
+                return
+            version = str(after["metadata"]["resourceVersion"])
+            self._expectations.expect(key, self._cache.pods, pod.namespace, pod.name, pod.uid, version)
+            return
+        raise NotSentError(f"pod {pod.name}: {TRIES} conflicts in a row")
+
+    async def _delete(self, key: ServiceKey, pod: PodRecord) -> None:
+        await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid, resource_version=pod.resource_version)
+        self._expectations.expect_gone(key, self._cache.pods, pod.namespace, pod.name, pod.uid)
+
+    # a PodGroup of its own
+
+    async def _gather_in_own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]) -> None:
+        """Move the pods that are not bound yet into the PodGroup of their instance, if they would share one."""
+        membership = self._cache.told.membership_of(uid)
+        waiting = [pod for pod in pods if not pod.node and pod.claim is not None and pod.claim.volcano]
+        if membership is None or not membership.place.shares_pod_group or not waiting:
+            return
+        name = self._own_group(pods) or own_pod_group_name(membership.place.name, pods[0].uid)
+        moving = [pod for pod in waiting if pod.claim is not None and pod.claim.pod_group != name]
+        if self._exists(pods[0].namespace, name):
+            await self._join(name, moving)
+        else:
+            await self._make_group(name, key, membership, pods)
+        await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: name})}) for pod in moving])
+        await _all([self._keep_no_room(pods[0].namespace, left) for left in sorted(_made_by_volcano(waiting))])
+
+    async def _keep_no_room(self, namespace: str, name: str) -> None:
+        """Without its last pod, what Volcano made would keep room for one as long as it is in the queue, and other
+        PodGroups would not enter it while nodes are free. Its name is its maker's uid, and says which one is meant.
+
+        After the pods have left: Volcano writes it anew for a pod that names none, and then names it in the pod, which
+        is seen.
+        """
+        with suppress(NotFoundError):
+            await self._writer.patch(POD_GROUPS, namespace, name, _KEEP_NO_ROOM, patch_type=PatchType.JSON)
+
+    async def _join(self, name: str, pods: Sequence[PodRecord]) -> None:
+        """Let the PodGroup belong to these too: those that it was made for may go before them."""
+        for pod in pods:
+            owner = {"op": "add", "path": "/metadata/ownerReferences/-", "value": owner_reference(pod.name, pod.uid)}
+            try:
+                await self._writer.patch(POD_GROUPS, pod.namespace, name, [owner], patch_type=PatchType.JSON)
+            except NotFoundError as error:
+                raise NotSentError(f"PodGroup {name} has gone, which the watch has not shown yet") from error
+
+    def _own_group(self, pods: Sequence[PodRecord]) -> str:
+        """The PodGroup that some of them are in already and that is theirs alone; "" when there is none."""
+        named = {(pod.namespace, pod.claim.pod_group) for pod in pods if pod.claim is not None and pod.claim.pod_group}
+        ours = [name for place, name in named if self._exists(place, name)]
+        return min(ours, default="")
+
+    def _exists(self, namespace: str, name: str) -> bool:
+        return not name.startswith(VOLCANOS_OWN) and self._cache.pod_groups.get(namespace, name) is not None
+
+    async def _make_group(self, name: str, key: ServiceKey, membership: Membership, pods: Sequence[PodRecord]) -> None:
+        """It belongs to the pods that are there, and goes with the last of them."""
+        first, *others = pods
+        uid = membership.place.instance
+        body = own_pod_group(
+            name,
+            membership,
+            await self._writer.get(PODS, first.namespace, first.name),
+            size=instance_of(self._cache, uid).expected,
+            leader_first=starts_with_leader(self._cache, uid),
+            others=[(other.name, other.uid) for other in others],
+        )
+        made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
+        store = self._cache.pod_groups
+        self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])
+
+
+def _made_by_volcano(pods: Sequence[PodRecord]) -> set[str]:
+    """Names of the PodGroups that Volcano made for them and their siblings, or would."""
+    return {VOLCANOS_OWN + pod.claim.maker_uid for pod in pods if pod.claim is not None}
+
+
+def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]:
+    return {"uid": pod.uid, "annotations": annotations}
+
+
+def _release(pod: PodRecord) -> dict[str, Any]:
+    """Strategic merge patch: our gate only, foreign ones stay; and the deletion cost that held pods have."""
+    discounted = pod.claim is not None and pod.claim.discounted
+    meta = _named(pod, {DELETION_COST: None}) if discounted else {"uid": pod.uid}
+    return {"metadata": meta, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
+
+
+async def _all(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run all to their end, then raise the gravest error: one that asking again would not mend comes first."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [result for result in results if isinstance(result, BaseException)]
+    for error in errors:
+        if not isinstance(error, KubeError):
+            raise error
+    if errors:
+        raise next((error for error in errors if isinstance(error, REFUSALS)), errors[0])

@@ -1,0 +1,92 @@
+"""Whether it makes sense to make more of an instance, asked only where what was made lately is gone. A guard on writes:
+who is admitted stays the planner's, which learns of what is stopped here as of a refusal.
+
+What was made a moment ago and is missing was deleted by somebody. Perhaps because the job is gone: a watch that is far
+behind shows it on, and what is made for it the garbage collector deletes at once. Then the job is listed by name, and
+known to be gone. Or somebody wants it gone, and would delete it as often as it is made: that has to have a bound. Of an
+instance of which nothing was made lately nothing is asked, so the usual way costs no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from scaler.informers.cache import Cache
+from scaler.informers.records import JobRecord, job_record
+from scaler.informers.store import version_of
+from scaler.kube.api import ASCEND_JOBS
+from scaler.kube.writer import Writer
+
+LATELY = 60.0
+"""Seconds for which what was made of an instance puts in doubt that more of it is wanted. A cycle that is slower than
+this is no burden."""
+MOST = 10
+"""How often the same object is made within that time."""
+
+
+class _Made(msgspec.Struct):
+    """What was made of one instance: loop time of the last, and of the last few of each object."""
+
+    last: float = 0.0
+    times: dict[str, deque[float]] = {}
+
+
+class RecreationGuard:
+    """Remembers what was made lately, by the uid of the instance."""
+
+    def __init__(self, writer: Writer, cache: Cache) -> None:
+        self._writer = writer
+        self._cache = cache
+        self._made: dict[str, _Made] = {}
+        """By uid; the one of which something was made last comes last."""
+
+    def made(self, uid: str, names: Iterable[str]) -> None:
+        """These objects of this instance were made just now."""
+        now = asyncio.get_running_loop().time()
+        made = self._made.pop(uid, _Made())
+        self._made[uid] = made
+        made.last = now
+        for name in names:
+            made.times.setdefault(name, deque(maxlen=MOST)).append(now)
+        while self._made[oldest := next(iter(self._made))].last < now - LATELY:
+            del self._made[oldest]
+
+    def forget(self, uid: str) -> None:
+        """What was made of it is deleted by ourselves, so nothing that is missing tells of anybody else."""
+        self._made.pop(uid, None)
+
+    async def is_as_known(self, record: JobRecord) -> bool:
+        """False when the job is another one by now, or gone; the cache knows it then, too, however late the watch is.
+
+        Raises errors of the seam.
+        """
+        made = self._made.get(record.uid)
+        if made is None or made.last < asyncio.get_running_loop().time() - LATELY:
+            return True
+        await self._look(record)
+        now = self._cache.job(record.uid)
+        return now is not None and now.job == record.job
+
+    def in_vain(self, uid: str) -> str:
+        """What somebody deletes as often as it is made, in words; "" when there is no such thing."""
+        made, since = self._made.get(uid), asyncio.get_running_loop().time() - LATELY
+        if made is None:
+            return ""
+        for name, times in reversed(made.times.items()):  # a pod says more than its PodGroup
+            if len(times) == MOST and times[0] >= since:
+                return f"somebody deletes {name} as often as it is made, {MOST} times within a minute"
+        return ""
+
+    async def _look(self, record: JobRecord) -> None:
+        """A list of the one name: unlike a read of it, one that finds nothing tells as of which version, and does not
+        look like a resource that is not served for a moment."""
+        page = await self._writer.find(ASCEND_JOBS, record.namespace, record.name)
+        found = [known for known in map(job_record, page.items) if known is not None]
+        for known in found:
+            self._cache.jobs.apply(known)
+        if not found:
+            self._cache.jobs.absent(record.namespace, record.name, version_of(page.resource_version))

@@ -1,0 +1,381 @@
+"""Everything the scaler knows of the cluster, and which service each change concerns.
+
+    Store (one per resource type) -> Cache.on_change -> dirty(service key)
+
+Reflectors write it, snapshots are built from it. It decides nothing and never talks to the cluster.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+
+import msgspec
+
+from scaler.decide.world import Instance, ServiceKey
+from scaler.informers.config_maps import ConfigMapRecord
+from scaler.informers.faults import FaultData
+from scaler.informers.owners import OwnerName, Owners
+from scaler.informers.pod_instances import PodInstances, instance_of
+from scaler.informers.pods import PodRecord
+from scaler.informers.records import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
+from scaler.informers.store import Name, Store
+from scaler.ranktables.table import PREFIX as RANK_TABLE_PREFIX
+from scaler.ranktables.tables import JobTable, MadeTable
+from scaler.state.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices, no_clock
+from scaler.state.last_valid import LastValid, decode
+from scaler.state.own_config_maps import last_valid_name, rule_of
+from scaler.state.rules_in_force import RulesInForce
+from scaler.workloads import retries
+
+OPERATOR_DEPLOYMENT = "ascend-operator-manager"
+
+
+class Cache:
+    """The stores, and the indexes between them. `dirty` is called with every service that a change may concern, `now`
+    gives seconds since the epoch."""
+
+    def __init__(self, dirty: Callable[[ServiceKey], None], now: Callable[[], float] = no_clock) -> None:
+        self._dirty = dirty
+        self._now = now
+        self.jobs: Store[JobRecord] = Store(self._on_job)
+        self.volcano_jobs: Store[JobRecord] = Store(self._on_job)
+        self.pods: Store[PodRecord] = Store(self._on_pod)
+        self.pod_groups: Store[OwnedRecord] = Store(self._on_owned)
+        self.services: Store[OwnedRecord] = Store(self._on_owned)
+        self.config_maps: Store[ConfigMapRecord] = Store(self._on_config_map)
+        self.reports: Store[ConfigMapRecord] = Store(self._on_report)
+        """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
+        self.faults = FaultData(self._on_faults)
+        self.nodes: Store[NodeRecord] = Store(self._on_node)
+        self.priorities: Store[PriorityRecord] = Store(self._on_priority)
+        self.capacity = CapacityIndex(now)
+        """What is free on the nodes."""
+        self.last_bind = 0.0
+        """When a pod of anybody was last seen to become bound; 0.0 = never."""
+        self.on_room: Callable[[], None] = lambda: None
+        """Called after each event that changed what is free."""
+        self.owners = Owners(self._on_owner)
+        self.told = PodInstances()
+        """The instances that pods tell of themselves."""
+        self.makes_pods = True
+        """Whether the pods of AscendJobs are made here; see `set_maker`."""
+        self.sees_nodes = True
+        """Whether the nodes may be read; see `set_sees_nodes`."""
+        self.rules = RulesInForce(self.config_maps.get, self._stored_rule)
+        self.on_own_gone: Callable[[str, str], None] = lambda _namespace, _rule: None
+        """Called with the rule when a ConfigMap that the scaler keeps about it is gone, whoever deleted it."""
+        self.on_ungated: Callable[[], None] = lambda: None
+        """Called for each pod that arrives without our gate."""
+        self.instances: dict[str, Instance] = {}
+        """Instances by uid as last built; whatever changes one drops it here (see state.instances)."""
+        self.rank_tables: dict[str, JobTable] = {}
+        """The same for rank tables (see ranktables.tables)."""
+        self.made_tables: dict[str, MadeTable] = {}
+        """Owner uid -> the table made last and what it was made of: most changes of a pod do not touch its chips."""
+        self.refused_tables: dict[str, str] = {}
+        """Owner uid -> the API server's words when it refused the rank table; kept by ranktables.reconciler."""
+        self.followers: list[Callable[[str], None]] = []
+        """Called with the owner uid of every instance that may have changed, or whose owner is gone."""
+        self._jobs_by_uid: dict[str, JobRecord] = {}
+        self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
+        self._services_by_rule: defaultdict[Name, set[ServiceKey]] = defaultdict(set)
+        self._pods_by_owner: defaultdict[str, dict[str, PodRecord]] = defaultdict(dict)
+        self._instances_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        """Node -> instances with pods on it, and how many."""
+        self._job_of_pod_name: dict[Name, str] = {}
+
+    # reading
+
+    def service_keys(self) -> list[ServiceKey]:
+        """Everything to decide about. Jobs that name no rule are somebody else's where their pods are."""
+        return sorted(key for key in {*self._jobs_by_service, *self.told.services()} if key.rule or self.makes_pods)
+
+    def has_instances(self, key: ServiceKey) -> bool:
+        jobs = key in self._jobs_by_service and bool(key.rule or self.makes_pods)
+        return jobs or bool(self.told.of_service(key))
+
+    def instance_uids(self, key: ServiceKey) -> list[str]:
+        """The instances of a service in a fixed order."""
+        jobs = [job.uid for job in self.jobs_of(key)] if key.rule or self.makes_pods else []
+        return [*jobs, *sorted(self.told.of_service(key))]
+
+    def jobs_of(self, key: ServiceKey) -> list[JobRecord]:
+        """The jobs of a service in a fixed order."""
+        return sorted(self._jobs_by_service.get(key, {}).values(), key=lambda job: job.name)
+
+    def job(self, uid: str) -> JobRecord | None:
+        return self._jobs_by_uid.get(uid)
+
+    def pods_of(self, uid: str) -> Mapping[str, PodRecord]:
+        """The pods of this instance by name: those that its job controls, or that tell so themselves."""
+        return self._pods_by_owner.get(uid) or self.told.pods_of(uid)
+
+    def retries_left(self, namespace: str, pod_group: str) -> int | None:
+        """What Volcano says about the job of this PodGroup; None when it says nothing."""
+        record = self.config_maps.get(retries.NAMESPACE, retries.CONFIG_MAP)
+        counts = record.retries if record is not None else None
+        return counts.get(f"{namespace}/{pod_group}") if counts else None
+
+    def rule_is_named(self, namespace: str, rule: str) -> bool:
+        """Whether some job or pod names the rule."""
+        return bool(self._services_by_rule.get((namespace, rule)))
+
+    def ascend_operator(self) -> str:
+        """`namespace/name` of an Ascend Operator that has replicas, "" when there is none."""
+        found = sorted(
+            f"{deployment.namespace}/{deployment.name}"
+            for deployment in self.owners.stores["Deployment"].values()
+            if deployment.name == OPERATOR_DEPLOYMENT and deployment.size > 0
+        )
+        return found[0] if found else ""
+
+    # following changes
+
+    def set_maker(self, *, makes_pods: bool) -> None:
+        """Who makes the pods of AscendJobs has changed: every job means something else now."""
+        if makes_pods != self.makes_pods:
+            self.makes_pods = makes_pods
+            for uid in sorted(self._jobs_by_uid):
+                self.mark(uid)
+
+    def set_sees_nodes(self, *, sees_nodes: bool) -> None:
+        """Whether a node that is not known is missing or just not shown; every instance on one is built anew."""
+        if sees_nodes != self.sees_nodes:
+            self.sees_nodes = sees_nodes
+            for uid in sorted(self._jobs_by_uid.keys() | chain.from_iterable(self._instances_by_node.values())):
+                self.mark(uid)
+
+    def mark(self, uid: str) -> None:
+        """Something about this instance changed: build it anew, and look at its service again."""
+        self._drop(uid)
+        job = self._jobs_by_uid.get(uid)
+        if job is not None:
+            self._dirty(job.job.key)
+        elif (told := self.told.membership_of(uid)) is not None:
+            self._dirty(told.key)
+
+    def _drop(self, uid: str) -> None:
+        """Forget what was made of this instance, and tell those who follow it."""
+        self.instances.pop(uid, None)
+        self.rank_tables.pop(uid, None)
+        if uid not in self._jobs_by_uid:
+            self.made_tables.pop(uid, None)
+        for follower in self.followers:
+            follower(uid)
+
+    def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
+        if old is not None:
+            self._forget_job(old)
+        if new is not None:
+            self._remember_job(new)
+        for record in (old, new):
+            if record is not None:
+                self._drop(record.uid)
+                self._dirty(record.job.key)
+
+    def _remember_job(self, record: JobRecord) -> None:
+        key = record.job.key
+        self._jobs_by_uid[record.uid] = record
+        self._jobs_by_service[key][record.uid] = record
+        self._remember_service(key)
+        for pod in record.job.pods:
+            self._job_of_pod_name[record.namespace, pod] = record.uid
+
+    def _forget_job(self, record: JobRecord) -> None:
+        key = record.job.key
+        self._jobs_by_uid.pop(record.uid, None)
+        jobs = self._jobs_by_service[key]
+        jobs.pop(record.uid, None)
+        if not jobs:
+            del self._jobs_by_service[key]
+            self._forget_service(key)
+        for pod in record.job.pods:
+            if self._job_of_pod_name.get((record.namespace, pod)) == record.uid:
+                del self._job_of_pod_name[record.namespace, pod]
+
+    def _remember_service(self, key: ServiceKey) -> None:
+        if key.rule:
+            self._services_by_rule[key.namespace, key.rule].add(key)
+
+    def _forget_service(self, key: ServiceKey) -> None:
+        """Unless something else of it is left."""
+        if key in self._jobs_by_service or self.told.of_service(key):
+            return
+        services = self._services_by_rule.get((key.namespace, key.rule))
+        if services is not None:
+            services.discard(key)
+            if not services:
+                del self._services_by_rule[key.namespace, key.rule]
+
+    def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        if new is not None and new.node and self._is_bind(old, new):
+            self.last_bind = self._now()
+        if not _takes_the_same(old, new):
+            self.capacity.pod_changed(_load(old), _load(new))
+            self._tell_room()
+        for record in (old, new):
+            if record is None:
+                continue
+            self._index_pod(record, exists=record is new)
+            for uid in {record.owner_uid, self._job_of_pod_name.get((record.namespace, record.name), "")} - {""}:
+                self.mark(uid)
+        if (old is not None and old.claim is not None) or (new is not None and new.claim is not None):
+            self._on_claim(old, new)
+
+    def _is_bind(self, old: PodRecord | None, new: PodRecord) -> bool:
+        """Whether this pod with a node had none before. What the first list shows may have been there for long."""
+        if old is None or old.uid != new.uid:
+            return self.pods.version > 0
+        return not old.node
+
+    def _on_claim(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """A pod that names a rule itself."""
+        if old is None and new is not None and self.pods.version and not new.gated:
+            self.told.ungated[new.uid] = new.name
+            self.on_ungated()
+        if new is None and old is not None:
+            self.told.ungated.pop(old.uid, None)
+        for instance, key in self.told.change(old, new):
+            self._drop(instance)
+            if self.told.of_service(key):
+                self._remember_service(key)
+            else:
+                self._forget_service(key)
+            self._dirty(key)
+        if old is None or new is None or old.uid != new.uid:
+            for record in (old, new):
+                self._on_revision(record)
+
+    def _on_revision(self, record: PodRecord | None) -> None:
+        """A pod came or went: where no owner tells the newest revision, the pods of all its maker's instances do."""
+        place = self.told.place_of(record)
+        if place is None or not place.maker or self.owners.newest_revision(place.maker):
+            return
+        others = self.told.of_maker(place.maker)
+        if any(self.told.revision_of(uid) != place.revision for uid in others):
+            for uid in sorted(others):
+                self._drop(uid)
+
+    def _on_owner(self, names: Iterable[OwnerName], maker: str) -> None:
+        """What instances ask for size, age or newest revision has changed."""
+        if any(name[0] == "Deployment" and name[2] == OPERATOR_DEPLOYMENT for name in names):
+            asking = set(self._jobs_by_uid)
+        else:
+            asking = {uid for name in names for uid in self.told.of_owner(*name)}
+        for uid in sorted(asking.union(self.told.of_maker(maker) if maker else ())):
+            self.mark(uid)
+
+    def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
+        uid = record.owner_uid
+        if uid:
+            if exists:
+                self._pods_by_owner[uid][record.name] = record
+            else:
+                self._pods_by_owner[uid].pop(record.name, None)
+                if not self._pods_by_owner[uid]:
+                    del self._pods_by_owner[uid]
+        instance = uid or instance_of(record)
+        if instance and record.node:
+            self._index_node(record.node, instance, 1 if exists else -1)
+
+    def _index_node(self, node: str, instance: str, change: int) -> None:
+        counts = self._instances_by_node[node]
+        counts[instance] = counts.get(instance, 0) + change
+        if counts[instance] <= 0:
+            del counts[instance]
+        if not counts:
+            del self._instances_by_node[node]
+
+    def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
+        """A Service has the name of its leader pod, and a job may wait for one of another owner to go."""
+        for record in (old, new):
+            if record is not None:
+                waiting = self._job_of_pod_name.get((record.namespace, record.name), "")
+                for uid in {record.owner_uid, waiting} - {""}:
+                    self.mark(uid)
+
+    def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        self._count_node((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
+        if (old is not None and old.ready) == (new is not None and new.ready):
+            return
+        self._on_faults((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
+
+    def _count_node(self, name: str) -> None:
+        """A node by all that is known of it: its own words, and MindCluster's."""
+        record = self.nodes.get("", name)
+        facts = None
+        if record is not None and record.facts is not None:
+            faults = self.faults.of(name)
+            sick, chips = faults.node or faults.switch, faulty_devices(faults.chips)
+            facts = msgspec.structs.replace(record.facts, unhealthy=sick, faulty=chips)
+        self.capacity.node_changed(None if facts is not None else NodeFacts(name), facts)
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        if self.capacity.is_stale:
+            self.on_room()
+
+    def _on_priority(self, old: PriorityRecord | None, new: PriorityRecord | None) -> None:
+        """Rare: an administrator changed what a name is worth."""
+        name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
+        for uid in sorted(uid for uid, job in self._jobs_by_uid.items() if job.priority_class == name):
+            self.mark(uid)
+
+    def _on_faults(self, node: str) -> None:
+        self._count_node(node)
+        for uid in sorted(self._instances_by_node.get(node, ())):
+            self.mark(uid)
+
+    def _on_report(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
+        for record in (old,) if new is None else (new,):
+            if record is not None:
+                self.faults.apply(record.namespace, record.name, new.faults if new else None)
+
+    def _on_config_map(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
+        record = new or old
+        if record is not None:
+            self._on_report(old, new)
+            if new is None and record.own:
+                self.on_own_gone(record.namespace, rule_of(record.own))
+            for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
+                self._dirty(key)
+            if record.retries is not None:
+                self._on_retries()
+            job = self.jobs.get(record.namespace, record.name.removeprefix(RANK_TABLE_PREFIX)) if record.rings else None
+            if job is not None:
+                self.mark(job.uid)
+
+    def _on_retries(self) -> None:
+        """Volcano counted a retry of some job, or all of them anew after a restart."""
+        for uid, record in list(self._jobs_by_uid.items()):
+            known = self.instances.get(uid)
+            left = self.retries_left(record.namespace, record.job.pod_group)
+            if known is not None and known.life.remaining != left:
+                self.mark(uid)
+
+    # what the scaler itself left in the cluster
+
+    def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
+        record = self.config_maps.get(namespace, last_valid_name(rule))
+        return decode(record.own, rule) if record is not None and record.own is not None else None
+
+    def orphaned_rules(self) -> list[Name]:
+        """Rules of which we keep a status or the last valid document although no job names them any more."""
+        kept = {(record.namespace, rule_of(record.own)) for record in self.config_maps.values() if record.own}
+        return sorted(name for name in kept if name[1] and not self.rule_is_named(*name))
+
+
+def _takes_the_same(old: PodRecord | None, new: PodRecord | None) -> bool:
+    """Whether a change of the pod changed nothing on its node."""
+    if old is None or new is None:
+        return (old or new).node == ""  # type: ignore[union-attr]  # a change has at least one side
+    same = old.node == new.node and old.phase == new.phase
+    return same and old.deletion == new.deletion and old.requests == new.requests
+
+
+def _load(record: PodRecord | None) -> PodLoad | None:
+    if record is None or not record.node:
+        return None
+    return PodLoad(record.node, record.requests, record.deletion, record.phase in ("Succeeded", "Failed"))

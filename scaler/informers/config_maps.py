@@ -1,0 +1,108 @@
+"""ConfigMaps as the cache keeps them: rules, our own, rank tables, fault reports; all else is dropped at once."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from scaler.informers.faults import FaultReport, read_report
+from scaler.informers.records import Metadata, controller_of
+from scaler.kube.api import Object
+from scaler.ranktables.config_map import Rings
+from scaler.ranktables.table import KEY as RANK_TABLE_KEY
+from scaler.ranktables.table import PREFIX as RANK_TABLE_PREFIX
+from scaler.ranktables.table import VERSION_KEY
+from scaler.workloads import retries
+
+RULE_KEY = "elastic_scaling.json"
+ANNOTATION_PREFIX = "mind-cluster/"
+
+
+class _ConfigMapMetadata(Metadata):
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class ConfigMapObject(msgspec.Struct, rename="camel"):
+    """A ConfigMap. Values are decoded and dropped at once unless they can be a rule or are our own."""
+
+    metadata: _ConfigMapMetadata
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+    immutable: bool | None = None
+
+
+class ConfigMapRecord(msgspec.Struct, frozen=True):
+    """A ConfigMap that may be a rule (its key names, and the value of the rule key only), one of our own (whole), or
+    that of a rank table."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    keys: tuple[str, ...]
+    binary_keys: tuple[str, ...]
+    data: dict[str, str]
+    annotations: dict[str, str]
+    own: Object | None
+    """The object itself, with labels and annotations as its metadata, when it is one that the scaler wrote."""
+    rings: Rings | None = None
+    """What matters for a rank table, when its name says that it is for one."""
+    retries: dict[str, int] | None = None
+    """Volcano's count of retries per job, when it is the ConfigMap that holds it."""
+    faults: FaultReport | None = None
+    """What it reports, when it is one of MindCluster's fault reports."""
+
+
+def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
+    meta = cm.metadata
+    own = None
+    rings = _rings(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None
+    if rings is None and any(label.startswith(ANNOTATION_PREFIX) for label in meta.labels):
+        named = {"labels": meta.labels, "annotations": meta.annotations}
+        own = {"metadata": named, "data": cm.data, "binaryData": cm.binary_data}
+    return ConfigMapRecord(
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        keys=tuple(sorted(map(sys.intern, cm.data))),
+        binary_keys=tuple(sorted(map(sys.intern, cm.binary_data))),
+        data={key: value for key, value in cm.data.items() if key == RULE_KEY},
+        annotations={k: v for k, v in meta.annotations.items() if k.startswith(ANNOTATION_PREFIX)},
+        own=own,
+        rings=rings,
+        retries=_retries(cm),
+        faults=read_report(meta.namespace, meta.name, cm.data),
+    )
+
+
+def _retries(cm: ConfigMapObject) -> dict[str, int] | None:
+    known = cm.metadata.name == retries.CONFIG_MAP and cm.metadata.namespace == retries.NAMESPACE
+    return retries.read_retries(cm.data.get(retries.KEY, "")) if known else None
+
+
+def _rings(cm: ConfigMapObject) -> Rings:
+    meta = cm.metadata
+    owner = controller_of(meta)
+    others = [len(v.encode()) for k, v in cm.data.items() if k not in (RANK_TABLE_KEY, VERSION_KEY)]
+    return Rings(
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        text=cm.data.get(RANK_TABLE_KEY),
+        version=cm.data.get(VERSION_KEY, ""),
+        immutable=bool(cm.immutable),
+        binary=RANK_TABLE_KEY in cm.binary_data,
+        controller=f"{owner.kind} {owner.name}" if owner.uid else "",
+        controller_uid=owner.uid,
+        other_bytes=sum(others) + sum(map(len, cm.binary_data.values())),
+        labels=meta.labels,
+    )
+
+
+def read_rings(obj: Object) -> Rings:
+    """The ConfigMap of a rank table as the API server answers it."""
+    return _rings(msgspec.convert(obj, ConfigMapObject))

@@ -1,0 +1,296 @@
+"""List, then watch, for ever: keeps a store at what the cluster is.
+
+It never resumes at "now", never goes back behind what it has seen, never reconnects in a tight loop and never ends
+because the cluster misbehaves. It decides nothing about what it sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from scaler.informers.store import Name, R, Store, version_of
+from scaler.kube.api import EventType, KubeApi, Resource, WatchEvent
+from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
+
+T = TypeVar("T")
+
+PAGE_SIZE = 500
+WATCH_SECONDS = (300, 600)
+"""The server ends a watch after a random time within these bounds, so that reconnects do not come in herds."""
+FIRST_BACKOFF = 0.8
+LAST_BACKOFF = 30.0
+HEALTHY_AFTER = 30.0
+"""Seconds: a watch that lived this long is followed by the next without delay."""
+PROGRESS_AFTER = 1.0
+"""Seconds: a watch that lived this long and brought something is followed by the next after the first backoff."""
+NOT_INSTALLED_DELAY = 5.0
+LONGEST_RETRY_AFTER = 300.0
+EVENTS_PER_TURN = 256
+"""Buffered events are taken in without suspending; after so many the loop gets a turn."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Informer(Generic[T, R]):
+    """Feeds `store` with what `record` makes of each object of `resource`; None means "leave this one out".
+
+    `decode` is a type with `metadata` (name, namespace, uid), or dict. Every namespace of `namespaces` is listed and
+    watched on its own (None: all namespaces at once).
+    """
+
+    def __init__(  # noqa: PLR0913 - what to watch, where to put it, and two sources of trouble
+        self,
+        api: KubeApi,
+        resource: Resource,
+        store: Store[R],
+        *,
+        record: Callable[[T], R | None],
+        decode: type[T],
+        namespaces: tuple[str, ...] | None,
+        label_selector: str = "",
+        rng: random.Random,
+    ) -> None:
+        self.synced = asyncio.Event()
+        """Set once everything has been listed, for ever after."""
+        self.synced_or_absent = asyncio.Event()
+        """Set as well when the resource is not installed, or may not be read."""
+        self._feeds = [
+            _Feed(
+                self, api, resource, scope, store=store, record=record, decode=decode, selector=label_selector, rng=rng
+            )
+            for scope in (namespaces or (None,))
+        ]
+
+    @property
+    def problem(self) -> str:
+        """What keeps the store from being up to date, for readiness and logs; "" when nothing does."""
+        return "; ".join(feed.problem for feed in self._feeds if feed.problem)
+
+    def failing_for(self) -> float:
+        """Seconds for which nothing at all has arrived since some list or watch failed; 0.0 when none did."""
+        return max(0.0, asyncio.get_running_loop().time() - min(feed.failing_since for feed in self._feeds))
+
+    @property
+    def lists(self) -> int:
+        """How often everything had to be listed, the first time included."""
+        return sum(feed.lists for feed in self._feeds)
+
+    @property
+    def watches(self) -> int:
+        """How many watches were opened."""
+        return sum(feed.watches for feed in self._feeds)
+
+    @property
+    def events(self) -> int:
+        """How many events brought something new, bookmarks included."""
+        return sum(feed.events for feed in self._feeds)
+
+    async def run(self) -> None:
+        """Keep the store up to date until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for feed in self._feeds:
+                tasks.create_task(feed.run())
+
+    def listed(self) -> None:
+        """One of the feeds has listed everything of its scope."""
+        if all(feed.lists for feed in self._feeds):
+            self.synced.set()
+            self.synced_or_absent.set()
+
+
+class _Feed(Generic[T, R]):
+    """One scope of a reflector: a single list and watch."""
+
+    def __init__(  # noqa: PLR0913 - private, made in one place
+        self,
+        parent: Informer[T, R],
+        api: KubeApi,
+        resource: Resource,
+        scope: str | None,
+        *,
+        store: Store[R],
+        record: Callable[[T], R | None],
+        decode: type[T],
+        selector: str,
+        rng: random.Random,
+    ) -> None:
+        self.problem = "not listed yet"
+        self.failing_since = math.inf
+        """Loop time of the first failure since anything arrived."""
+        self.lists = 0
+        self.watches = 0
+        self.events = 0
+        self._parent = parent
+        self._api = api
+        self._resource = resource
+        self._scope = scope
+        self._store = store
+        self._record = record
+        self._decode = decode
+        self._selector = selector
+        self._rng = rng
+        self._must_list = True
+        self._expirations = 0
+        self._backoff = FIRST_BACKOFF
+        self._progress = False
+        store.add_scope(scope)
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            self._progress = False
+            error: KubeError | None = None
+            try:
+                if self._must_list:
+                    await self._list()
+                await self._watch()
+            except KubeError as caught:
+                error = caught
+            await asyncio.sleep(self._delay(error, loop.time() - started))
+
+    async def _list(self) -> None:
+        """Every page of one consistent list, then forget what was not in it.
+
+        The list asks for no particular version, which means the most recent one: with a limit, a version would mean
+        "exactly this one" and could have expired. A list that is older than what has been seen comes from a stale
+        server and is refused.
+        """
+        names: set[Name] = set()
+        token = ""
+        while True:
+            page = await self._api.list(
+                self._resource,
+                self._scope,
+                label_selector=self._selector,
+                limit=PAGE_SIZE,
+                continue_token=token,
+                decode=self._decode,
+            )
+            self._refuse_stale(page.resource_version)
+            for item in page.items:
+                record = self._record(item)
+                if record is not None:
+                    names.add((record.namespace, record.name))
+                    self._store.apply(record)
+            token = page.continue_token
+            if not token:
+                break
+            await asyncio.sleep(0)
+        self._store.retain(self._scope, names)
+        self._store.advance(self._scope, version_of(page.resource_version))
+        self._listed()
+
+    def _refuse_stale(self, resource_version: str) -> None:
+        seen = self._store.seen(self._scope)
+        if version_of(resource_version) < seen:
+            raise UnknownOutcomeError(f"a list at version {resource_version} is older than {seen}, seen before")
+
+    def _listed(self) -> None:
+        self.lists += 1
+        self._arrived()
+        self._must_list = False
+        self._parent.listed()
+
+    def _arrived(self) -> None:
+        """The server has told something, if only that there is nothing new."""
+        self.problem = ""
+        self.failing_since = math.inf
+        self._progress = True
+
+    async def _watch(self) -> None:
+        """Take in events until the server ends the watch."""
+        self.watches += 1
+        stream = self._api.watch(
+            self._resource,
+            self._scope,
+            resource_version=str(self._store.seen(self._scope)),
+            label_selector=self._selector,
+            timeout_seconds=self._rng.randint(*WATCH_SECONDS),
+            decode=self._decode,
+        )
+        async with _closing(stream):
+            taken = 0
+            async for event in stream:
+                self._take(event)
+                taken += 1
+                if taken % EVENTS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+
+    def _take(self, event: WatchEvent[T]) -> None:
+        """One event; what a server repeats from before is left out, or it would bring deleted objects back."""
+        self._arrived()
+        version = version_of(event.resource_version)
+        if version <= self._store.seen(self._scope):
+            return
+        self.events += 1
+        if event.object is not None:
+            record = None if event.type is EventType.DELETED else self._record(event.object)
+            if record is None:
+                self._store.remove(*_identity(event.object))
+            else:
+                self._store.apply(record)
+        self._store.advance(self._scope, version)
+
+    def _delay(self, error: KubeError | None, lived: float) -> float:
+        """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list again."""
+        backoff = self._next_backoff(lived)
+        if error is None:
+            return 0.0 if lived >= HEALTHY_AFTER else backoff
+        self._complain(error, lived)
+        if isinstance(error, NotFoundError):
+            return NOT_INSTALLED_DELAY * self._rng.uniform(0.8, 1.2)
+        if isinstance(error, ExpiredError):
+            self._must_list = True
+            self._expirations += 1
+            if self._expirations == 1:
+                self._backoff = FIRST_BACKOFF
+                return 0.0
+        return max(backoff, min(error.retry_after or 0.0, LONGEST_RETRY_AFTER))
+
+    def _next_backoff(self, lived: float) -> float:
+        if self._progress and lived >= PROGRESS_AFTER:
+            self._backoff = FIRST_BACKOFF
+            self._expirations = 0
+        delay = self._backoff * self._rng.uniform(1.0, 2.0)
+        self._backoff = min(self._backoff * 2, LAST_BACKOFF)
+        return min(delay, LAST_BACKOFF)
+
+    def _complain(self, error: KubeError, lived: float) -> None:
+        what = self._resource.plural + (f".{self._resource.group}" if self._resource.group else "")
+        where = f" in {self._scope}" if self._scope else ""
+        self.failing_since = min(self.failing_since, asyncio.get_running_loop().time())
+        if self._must_list and isinstance(error, NotFoundError | ForbiddenError):
+            self._parent.synced_or_absent.set()
+        if isinstance(error, NotFoundError):
+            absent = f"{what} are not installed in the cluster"
+            if self.problem == absent:
+                return  # said already; it is asked again every few seconds
+            self.problem = absent
+        else:
+            self.problem = f"{'listing' if self._must_list else 'watching'} {what}{where}: {error}"
+        _log.warning("watch interrupted", resource=what, namespace=self._scope, after=round(lived, 3), error=str(error))
+
+
+def _identity(item: Any) -> tuple[str, str, str]:
+    """Namespace, name and uid of an object, which is a dict or has `metadata`."""
+    if isinstance(item, dict):
+        metadata = item["metadata"]
+        return metadata.get("namespace", ""), metadata["name"], metadata.get("uid", "")
+    return item.metadata.namespace, item.metadata.name, item.metadata.uid
+
+
+def _closing(stream: AsyncIterator[Any]) -> AsyncExitStack:
+    """Close a watch whatever ends the loop over it, so that no connection is left to the garbage collector."""
+    stack = AsyncExitStack()
+    aclose = getattr(stream, "aclose", None)
+    if aclose is not None:
+        stack.push_async_callback(aclose)
+    return stack

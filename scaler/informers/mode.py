@@ -1,0 +1,71 @@
+"""Who makes the pods of AscendJobs: looked at before every pass, because an Ascend Operator may come or go.
+
+There is no lock between the two, so the scaler must not make pods beside an operator. What it then does depends on the
+setting: `gates` and `auto` release what the operator makes, `create` does nothing at all until the operator is gone.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import structlog
+
+from scaler.informers.cache import Cache
+from scaler.settings import Mode
+
+_log = structlog.get_logger("mode")
+
+
+class Acting(StrEnum):
+    """What the scaler does about AscendJobs now."""
+
+    MAKES = "makes pods"
+    RELEASES = "releases pods"
+    STANDS_BACK = "stands back"
+
+
+class CurrentMode:
+    """Called before every pass. In mode auto, once an operator was seen the way back is an explicit takeover."""
+
+    def __init__(self, cache: Cache, mode: Mode) -> None:
+        self._cache = cache
+        self._mode = mode
+        self._operator = ""
+        self._acting: Acting | None = None
+
+    @property
+    def makes_pods(self) -> bool:
+        return self() is Acting.MAKES
+
+    def __call__(self) -> Acting:
+        """Logs every change of mind, and tells the cache."""
+        operator = self._cache.ascend_operator()
+        if operator or self._mode is not Mode.AUTO:
+            self._operator = operator
+        acting = self._decide()
+        if acting is not self._acting:
+            self._acting = acting
+            self._cache.set_maker(makes_pods=acting is Acting.MAKES)
+            log = _log.warning if acting is Acting.STANDS_BACK else _log.info
+            log("mode", acting=acting.value, why=self._why(acting))
+        return acting
+
+    def _decide(self) -> Acting:
+        if self._mode is Mode.GATES:
+            return Acting.RELEASES
+        if not self._operator:
+            return Acting.MAKES
+        return Acting.RELEASES if self._mode is Mode.AUTO else Acting.STANDS_BACK
+
+    def _why(self, acting: Acting) -> str:
+        if acting is Acting.MAKES:
+            return "no Ascend Operator with replicas is here"
+        if acting is Acting.STANDS_BACK:
+            return (
+                f"Ascend Operator {self._operator} makes the pods here, and mode create would make them too; "
+                "scale the operator to 0, or use mode gates or auto"
+            )
+        who = f"Ascend Operator {self._operator} makes the pods here" if self._operator else "mode gates"
+        return (
+            f"{who}; the scaler takes its gate off them (to make pods instead: scale the operator to 0, --mode create)"
+        )

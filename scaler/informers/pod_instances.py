@@ -1,0 +1,137 @@
+"""The instances that pods tell of themselves: Deployments, LeaderWorkerSets, StormServices, plain pods.
+
+    pod -> place (workloads/kinds.py) -> instance identity -> its pods; whom it asks -> instances
+
+An index and nothing else: it decides nothing and never talks to the cluster.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from scaler.decide.world import ServiceKey
+from scaler.informers.owners import OwnerName
+from scaler.informers.pods import PodRecord
+from scaler.workloads.kind import Ask, Membership, Place
+
+
+class PodInstances:
+    """Pods by the identity of their instance."""
+
+    def __init__(self) -> None:
+        self._pods: defaultdict[str, dict[str, PodRecord]] = defaultdict(dict)
+        self._by_service: defaultdict[ServiceKey, set[str]] = defaultdict(set)
+        self._by_owner: defaultdict[OwnerName, set[str]] = defaultdict(set)
+        self._by_maker: defaultdict[str, set[str]] = defaultdict(set)
+        self._membership: dict[str, Membership] = {}
+        self.ungated: dict[str, str] = {}
+        """Pod uid -> name of pods that were first seen without our gate."""
+
+    def __contains__(self, instance: str) -> bool:
+        return instance in self._membership
+
+    def pods_of(self, instance: str) -> Mapping[str, PodRecord]:
+        """Its pods by name."""
+        return self._pods.get(instance, {})
+
+    def of_service(self, key: ServiceKey) -> Collection[str]:
+        return self._by_service.get(key, ())
+
+    def of_owner(self, kind: str, namespace: str, name: str) -> Collection[str]:
+        """The instances that ask this object."""
+        return self._by_owner.get((kind, namespace, name), ())
+
+    def of_maker(self, maker: str) -> Collection[str]:
+        """The instances of all revisions of one Deployment, LeaderWorkerSet, ..."""
+        return self._by_maker.get(maker, ())
+
+    def services(self) -> Collection[ServiceKey]:
+        return self._by_service.keys()
+
+    def membership_of(self, instance: str) -> Membership | None:
+        """As its newest pod tells it; None for an instance without pods."""
+        return self._membership.get(instance)
+
+    def revision_of(self, instance: str) -> str:
+        """Of its newest pod; "" for an instance without pods."""
+        membership = self._membership.get(instance)
+        return membership.place.revision if membership is not None else ""
+
+    def place_of(self, record: PodRecord | None) -> Place | None:
+        """Where the pod says that it belongs; None when it tells nothing."""
+        membership = _membership(record)
+        return membership.place if membership is not None else None
+
+    def change(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[tuple[str, ServiceKey]]:
+        """Take in a change of one pod; gives every instance that it concerns, with its service."""
+        for record in (old, new):
+            membership = _membership(record)
+            if record is None or membership is None:
+                continue
+            touched = {membership.key}
+            if record is new:
+                touched |= self._add(record, membership)
+            elif new is None or new.uid != record.uid or instance_of(new) != membership.place.instance:
+                self._remove(record, membership)
+            for key in sorted(touched):
+                yield membership.place.instance, key
+
+    def _add(self, record: PodRecord, membership: Membership) -> set[ServiceKey]:
+        """Gives the service that the instance was in so far, when its newest pod names another one."""
+        instance = membership.place.instance
+        self._pods[instance][record.name] = record
+        before = self._membership.get(instance)
+        if before == membership:
+            return set()
+        self._membership[instance] = membership
+        if before is not None:
+            self._unlink(before, record.namespace)
+        self._by_service[membership.key].add(instance)
+        if membership.place.maker:
+            self._by_maker[membership.place.maker].add(instance)
+        for ask in membership.place.asks:
+            self._by_owner[_owner(ask, record.namespace)].add(instance)
+        return {before.key} if before is not None else set()
+
+    def _remove(self, record: PodRecord, membership: Membership) -> None:
+        instance = membership.place.instance
+        self.ungated.pop(record.uid, None)
+        pods = self._pods.get(instance, {})
+        known = pods.get(record.name)
+        if known is None or known.uid != record.uid:
+            return
+        del pods[record.name]
+        if not pods:
+            del self._pods[instance]
+            self._unlink(self._membership.pop(instance), record.namespace)
+
+    def _unlink(self, membership: Membership, namespace: str) -> None:
+        instance = membership.place.instance
+        _discard(self._by_service, membership.key, instance)
+        _discard(self._by_maker, membership.place.maker, instance)
+        for ask in membership.place.asks:
+            _discard(self._by_owner, _owner(ask, namespace), instance)
+
+
+def _membership(record: PodRecord | None) -> Membership | None:
+    return record.claim.membership if record is not None and record.claim is not None else None
+
+
+def instance_of(record: PodRecord) -> str:
+    """The identity of the instance that the pod tells of itself; "" when it tells none."""
+    membership = _membership(record)
+    return membership.place.instance if membership is not None else ""
+
+
+def _owner(ask: Ask, namespace: str) -> OwnerName:
+    return ask.kind, namespace, ask.name
+
+
+def _discard(index: defaultdict[Any, set[str]], key: Any, instance: str) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.discard(instance)
+        if not found:
+            del index[key]

@@ -1,0 +1,261 @@
+"""Pods as the cache keeps them: a cluster has 50,000, so a record is small and never needs a second look at the pod."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+
+from scaler.clock import seconds_of
+from scaler.decide.nodes import PodRequest
+from scaler.informers.records import Condition, Metadata, Owner, controller_of, job_uid
+from scaler.kube.api import Object
+from scaler.rules.jobspec import CONTAINER
+from scaler.workloads import devices, kind
+from scaler.workloads.ascendjob import RULE_LABEL
+from scaler.workloads.devices import PodDevices
+from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
+from scaler.workloads.kind import Membership, PodFacts
+from scaler.workloads.kinds import membership_of, unknown_owner
+from scaler.workloads.needs import PodResources, Requests, need_of, requests_of
+
+VOLCANO = "volcano"
+
+_DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "UnexpectedAdmissionError"})
+"""Values of a pod's status.reason that the kubelet gives to pods which it ends or refuses."""
+
+
+class _Waiting(msgspec.Struct, frozen=True, gc=False):
+    reason: str = ""
+
+
+class _Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    exit_code: int = 0
+
+
+class _ContainerState(msgspec.Struct, frozen=True, gc=False):
+    waiting: _Waiting | None = None
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    restart_count: int = 0
+    state: _ContainerState = _ContainerState()
+
+
+class _Gate(msgspec.Struct, gc=False):
+    name: str = ""
+
+
+class _PodSpec(PodResources, frozen=True, rename="camel", gc=False):
+    """What is raw is read only of pods that name a rule."""
+
+    node_selector: msgspec.Raw = msgspec.Raw()
+    affinity: msgspec.Raw = msgspec.Raw()
+    tolerations: msgspec.Raw = msgspec.Raw()
+    volumes: msgspec.Raw = msgspec.Raw()
+    topology_spread_constraints: msgspec.Raw = msgspec.Raw()
+    priority: int | None = None
+    node_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: list[_Gate] = msgspec.field(default_factory=list)
+
+
+class _PodMetadata(Metadata):
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _PodStatus(msgspec.Struct, frozen=True, gc=False):
+    phase: str = ""
+    reason: str = ""
+    conditions: list[Condition] = []
+    container_statuses: list[_ContainerStatus] = msgspec.field(name="containerStatuses", default_factory=list)
+    pod_ip: str = msgspec.field(name="podIP", default="")
+
+
+class PodObject(msgspec.Struct, gc=False):
+    """The part of a Pod that the scaler reads."""
+
+    metadata: _PodMetadata
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """What a pod says that names a rule itself."""
+
+    membership: Membership | None
+    """None for a pod of a job that is an instance by itself."""
+    pod_group: str
+    """Whose member it is for Volcano, "" as long as nobody said."""
+    volcano: bool
+    """Volcano schedules it."""
+    discounted: bool
+    """It has the deletion cost of a held pod."""
+    need: PodRequest = PodRequest()
+    """What it asks of a node."""
+    priority: int = 0
+    maker_uid: str = ""
+    """Of its controller, or its own if it has none: Volcano names the PodGroup after it that it makes for the pod."""
+    unknown_owner: str = ""
+    """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
+
+
+class PodRecord(msgspec.Struct, frozen=True, gc=False):
+    """One pod. `owner_uid` is that of its controlling AscendJob or Volcano Job, "" for pods of others."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner_uid: str
+    node: str
+    phase: str
+    created: float
+    gated: bool
+    """By a gate of our own: one of somebody else's is a matter between them and the scheduler."""
+    terminating: bool
+    ready: bool
+    crashing: bool
+    restarts: int
+    deletion: float = 0.0
+    """When it should be gone, its grace period included; 0.0 = it is not terminating."""
+    version: int = 0
+    """The round of its job that it belongs to."""
+    exit_code: int = -1
+    """Of its container `ascend` once that has ended; -1 before, or when it left none."""
+    requests: Requests = ()
+    """What it takes from its node."""
+    disrupted: bool = False
+    """It was ended by the cluster, and not by itself."""
+    devices: PodDevices | None = None
+    """Its chips; None for pods of others, which are most and must stay small."""
+    claim: Claim | None = None
+    """None for pods that name no rule."""
+
+
+def pod_record(pod: PodObject) -> PodRecord:
+    """The record of any pod; strings that repeat are shared."""
+    meta, status = pod.metadata, pod.status
+    owner = controller_of(meta)
+    owner_uid = job_uid(owner)
+    claim = _claim(pod, owner, owner_uid) if RULE_LABEL in meta.labels else None
+    version = meta.labels.get("version", "")
+    ready, disrupted = _conditions(status.conditions)
+    crashing, restarts, exit_code = _containers(status.container_statuses)
+    gates = pod.spec.scheduling_gates
+    return PodRecord(
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        owner_uid=sys.intern(owner_uid),
+        node=sys.intern(pod.spec.node_name),
+        phase=sys.intern(status.phase),
+        created=seconds_of(meta.creation_timestamp),
+        gated=bool(gates) and any(gate.name == GATE for gate in gates),
+        terminating=meta.deletion_timestamp is not None,
+        deletion=_deletion(meta.deletion_timestamp),
+        ready=ready,
+        crashing=crashing,
+        restarts=restarts,
+        version=int(version) if len(version) < 10 and version.isdecimal() else 0,
+        exit_code=exit_code,
+        requests=requests_of(pod.spec),
+        disrupted=disrupted or status.reason in _DISRUPTIONS,
+        devices=_devices(pod) if owner_uid or claim is not None else None,
+        claim=claim,
+    )
+
+
+def _deletion(timestamp: str | None) -> float:
+    """The API server's deletionTimestamp includes the grace period. One that cannot be read is long over."""
+    return 0.0 if timestamp is None else seconds_of(timestamp) or 1.0
+
+
+def _conditions(conditions: Sequence[Condition]) -> tuple[bool, bool]:
+    """Whether the pod is ready, and whether the cluster is ending it. In one pass: this is the path of every event."""
+    ready = disrupted = False
+    for condition in conditions:
+        if condition.status == "True":
+            if condition.type == "Ready":
+                ready = True
+            elif condition.type == "DisruptionTarget":
+                disrupted = True
+    return ready, disrupted
+
+
+def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
+    """Whether one is in CrashLoopBackOff, all restarts, and the exit code of `ascend` (-1 while it has none)."""
+    crashing, restarts, exit_code = False, 0, -1
+    for container in statuses:
+        restarts += container.restart_count
+        waiting, terminated = container.state.waiting, container.state.terminated
+        if waiting is not None and waiting.reason == "CrashLoopBackOff":
+            crashing = True
+        if terminated is not None and container.name == CONTAINER:
+            exit_code = terminated.exit_code
+    return crashing, restarts, exit_code
+
+
+def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
+    meta = pod.metadata
+    facts = PodFacts(meta.namespace, meta.name, meta.uid, meta.labels, meta.annotations, _owner(owner))
+    membership = None if job else membership_of(facts)
+    return Claim(
+        membership=membership,
+        pod_group=meta.annotations.get(GROUP_NAME, ""),
+        volcano=pod.spec.scheduler_name == VOLCANO,
+        discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
+        need=_need(pod.spec),
+        priority=pod.spec.priority or 0,
+        maker_uid=sys.intern(owner.uid or meta.uid),
+        unknown_owner=unknown_owner(facts, membership) if membership is not None else "",
+    )
+
+
+def _need(spec: _PodSpec) -> PodRequest:
+    """Pods of one template have the same bytes, so each template is read once."""
+    raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.volumes, spec.topology_spread_constraints)
+    return _need_of(requests_of(spec), *map(bytes, raw))
+
+
+@lru_cache(maxsize=4096)
+def _need_of(
+    requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes, volumes: bytes, spread: bytes
+) -> PodRequest:
+    parts = {
+        "nodeSelector": selector,
+        "affinity": affinity,
+        "tolerations": tolerations,
+        "volumes": volumes,
+        "topologySpreadConstraints": spread,
+    }
+    where = need_of({name: msgspec.json.decode(part) for name, part in parts.items() if part}).where
+    return PodRequest(requests, where)
+
+
+def read_pod(obj: Object) -> PodRecord:
+    """The record of a pod as the API server answers it."""
+    return pod_record(msgspec.json.decode(msgspec.json.encode(obj), type=PodObject))
+
+
+def _owner(owner: Owner) -> kind.Owner:
+    return kind.Owner(owner.api_version, owner.kind, owner.name, owner.uid)
+
+
+def _devices(pod: PodObject) -> PodDevices:
+    told = pod.metadata.annotations.get
+    return PodDevices(
+        rank_index=told(devices.RANK_INDEX, ""),
+        configuration=told(devices.CONFIGURATION, "") or told(devices.CONFIGURATION_NPU, ""),
+        real=told(devices.REAL, ""),
+        hardware_type=sys.intern(told(devices.HARDWARE_TYPE, "")),
+        super_pod=sys.intern(told(devices.SUPER_POD, "")),
+        ip=pod.status.pod_ip,
+        separated=pod.metadata.labels.get("fault-type", "") == "Separate",
+    )

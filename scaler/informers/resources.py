@@ -1,0 +1,114 @@
+"""What is watched, and what the cache keeps of it. Wiring only; it decides nothing.
+
+Of the kinds in `OPTIONAL` every cluster lacks some, and the scaler does its work without those that are not installed
+or that it may not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from scaler.informers.cache import Cache
+from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
+from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
+from scaler.informers.informer import Informer
+from scaler.informers.pods import PodObject, pod_record
+from scaler.informers.records import (
+    NodeObject,
+    OwnedObject,
+    PodGroupObject,
+    PriorityClassObject,
+    job_record,
+    node_record,
+    owned_record,
+    pod_group_record,
+    priority_record,
+    volcano_job_record,
+)
+from scaler.informers.store import Store
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    LEADER_WORKER_SETS,
+    NODES,
+    POD_GROUPS,
+    POD_SETS,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    SERVICES,
+    STATEFUL_SETS,
+    VOLCANO_JOBS,
+    KubeApi,
+    Resource,
+)
+from scaler.workloads.ascendjob import RULE_LABEL
+from scaler.workloads.ascendjob_objects import OPERATOR_NAME
+from scaler.workloads.owners import OwnerObject, owner_facts
+
+OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
+OPTIONAL = frozenset({NODES, PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, REPLICA_SETS, STATEFUL_SETS})
+
+
+def reflectors(
+    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random
+) -> Mapping[Resource, Informer[Any, Any]]:
+    """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any."""
+
+    def watch(
+        resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
+    ) -> Informer[Any, Any]:
+        scope = {"namespaces": namespaces or None, **options}
+        return Informer(api, resource, store, decode=decode, record=record, rng=rng, **scope)
+
+    def ask(resource: Resource, **options: Any) -> Informer[Any, Any]:
+        kind = resource.kind
+        return watch(resource, cache.owners.stores[kind], OwnerObject, partial(owner_facts, kind), **options)
+
+    return {
+        ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, dict, job_record),
+        PODS: watch(PODS, cache.pods, PodObject, pod_record),
+        POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, PodGroupObject, pod_group_record),
+        SERVICES: watch(SERVICES, cache.services, OwnedObject, owned_record, label_selector=OURS),
+        CONFIG_MAPS: watch(CONFIG_MAPS, cache.config_maps, ConfigMapObject, config_map_record),
+        PRIORITY_CLASSES: watch(
+            PRIORITY_CLASSES, cache.priorities, PriorityClassObject, priority_record, namespaces=None
+        ),
+        NODES: watch(NODES, cache.nodes, NodeObject, node_record, namespaces=None),
+        DEPLOYMENTS: ask(DEPLOYMENTS, namespaces=None),
+        REPLICA_SETS: ask(REPLICA_SETS, label_selector=RULE_LABEL),
+        STATEFUL_SETS: ask(STATEFUL_SETS),
+        LEADER_WORKER_SETS: ask(LEADER_WORKER_SETS),
+        POD_SETS: ask(POD_SETS),
+        VOLCANO_JOBS: watch(VOLCANO_JOBS, cache.volcano_jobs, dict, volcano_job_record),
+    }
+
+
+def listed(resource: Resource, reflector: Informer[Any, Any]) -> asyncio.Event:
+    """Set when everything of this resource was listed, or it is optional and not to be had."""
+    return reflector.synced_or_absent if resource in OPTIONAL else reflector.synced
+
+
+def report_informers(
+    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random
+) -> tuple[Informer[ConfigMapObject, ConfigMapRecord], ...]:
+    """MindCluster's namespaces, unless all namespaces are watched anyway. Nothing depends on being allowed to."""
+    if not namespaces:
+        return ()
+    return tuple(
+        Informer(
+            api,
+            CONFIG_MAPS,
+            cache.reports,
+            decode=ConfigMapObject,
+            record=config_map_record,
+            namespaces=(namespace,),
+            rng=rng,
+        )
+        for namespace in (DEVICE_NAMESPACE, CLUSTER_NAMESPACE)
+    )

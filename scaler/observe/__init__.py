@@ -1,1 +1,0 @@
-"""From the cluster to one value: watch events in, a frozen World out. Decides nothing."""

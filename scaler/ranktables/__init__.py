@@ -1,0 +1,1 @@
+"""What the rank table of an instance says, and the reconciler that keeps it right."""

@@ -1,0 +1,194 @@
+"""Keeps the rank tables of all jobs right: follows the cache, writes what differs, beside the decision loop.
+
+ClusterD publishes what is `completed`, so a table that lost a pod is withdrawn before anything else is written; the
+decision loop is not waited for. The ConfigMaps are the users': none is created, and a refused write is told and tried
+again after a while or when something changes. Must not decide about instances.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from scaler.clock import Clock
+from scaler.informers.cache import Cache
+from scaler.informers.config_maps import read_rings
+from scaler.informers.store import Name, version_of
+from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, PatchType
+from scaler.kube.errors import (
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnknownOutcomeError,
+)
+from scaler.kube.outbox import Outbox
+from scaler.kube.writer import Writer
+from scaler.ranktables.config_map import Rings, blocked_by, merge_patch, says
+from scaler.ranktables.table import INITIALIZING, PREFIX, RankTable, Status
+from scaler.ranktables.tables import rings_of, table_of
+from scaler.workloads.ascendjob import RULE_LABEL
+
+PARALLEL_WRITES = 16
+TRIES = 3
+"""Attempts against other writers of the ConfigMap, and against lost answers, before a pause is made."""
+NOT_URGENT = 0.001
+"""Seconds that a completed table waits, so that withdrawals of the same moment are written first."""
+REFUSED_PAUSE = 60.0
+"""Seconds between two attempts at what the API server refuses."""
+_log = structlog.get_logger(__name__)
+
+
+class RankTableReconciler:
+    """One per process. `elsewhere` says whether somebody else writes the tables now."""
+
+    def __init__(
+        self, writer: Writer, reader: KubeApi, cache: Cache, clock: Clock, *, elsewhere: Callable[[], bool]
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._cache = cache
+        self._clock = clock
+        self._elsewhere = elsewhere
+        self._outbox: Outbox[Name] = Outbox(self._write, interval=0.0, parallel=PARALLEL_WRITES)
+        self._dirty: set[str] = set()
+        self._wake = asyncio.Event()
+        self._running = False
+        self._names: dict[str, Name] = {}
+        """Owner uid -> namespace and name, also of owners that have just gone."""
+        self._written: dict[Name, Rings] = {}
+        """As the API server answered last; the cache may be behind for a moment."""
+        cache.followers.append(self._changed)
+
+    async def run(self) -> None:
+        """Write until cancelled, beginning with a look at every job. Errors are logged and retried, never raised."""
+        self._running = True
+        try:
+            for record in list(self._cache.jobs.values()):
+                self._changed(record.uid)
+            self._withdraw_orphans()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._outbox.run())
+                tasks.create_task(self._follow())
+                tasks.create_task(self._try_refused_again())
+        finally:
+            self._running = False
+
+    def _withdraw_orphans(self) -> None:
+        """Tables of services under a rule whose jobs went while nobody looked: withdrawn, as if it was seen now."""
+        for record in list(self._cache.config_maps.values()):
+            if record.rings is not None and RULE_LABEL in record.rings.labels and not self._elsewhere():
+                job = record.name.removeprefix(PREFIX)
+                if self._cache.jobs.get(record.namespace, job) is None:
+                    self._outbox.mark((record.namespace, job))
+
+    def _changed(self, uid: str) -> None:
+        """Called by the cache. While this process does not lead, nothing is remembered: `run` looks at all."""
+        if self._running:
+            self._dirty.add(uid)
+            self._wake.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            dirty, self._dirty = self._dirty, set()
+            if not self._elsewhere():
+                for uid in sorted(dirty):
+                    self._look(uid)
+
+    def _look(self, uid: str) -> None:
+        record = self._cache.job(uid)
+        if record is not None:
+            self._names[uid] = (record.namespace, record.name)
+        name = self._names.get(uid)
+        if name is None:
+            return
+        due = self._due(name)
+        if due is not None:
+            self._outbox.mark(name, delay=NOT_URGENT if due[1].status is Status.COMPLETED else 0.0)
+        if record is None:
+            del self._names[uid]
+            self._cache.refused_tables.pop(uid, None)
+
+    def _due(self, name: Name, rings: Rings | None = None) -> tuple[Rings, RankTable] | None:
+        """What is to be written into which ConfigMap; None when it says so already or must not be touched."""
+        rings = rings or self._newest(name)
+        if rings is None:
+            return None
+        record = self._cache.jobs.get(*name)
+        made = table_of(self._cache, record) if record is not None else None
+        if record is not None and made is None:
+            return None
+        table = made.table if made is not None else INITIALIZING
+        owner = record.uid if record is not None else ""
+        if says(rings, table) or blocked_by(rings, owner, table) is not None:
+            return None
+        return rings, table
+
+    def _newest(self, name: Name) -> Rings | None:
+        cached, written = rings_of(self._cache, *name), self._written.get(name)
+        if cached is None or written is None or cached.uid != written.uid:
+            return cached
+        behind = version_of(cached.resource_version) < version_of(written.resource_version)
+        return written if behind else cached
+
+    async def _write(self, name: Name) -> None:
+        """Bring one ConfigMap up to date; what is due is looked up now, not when it was marked."""
+        due = self._due(name)
+        for last in (number == TRIES for number in range(1, TRIES + 1)):
+            if due is None:
+                break
+            try:
+                self._note(name, await self._patch(*due))
+                break
+            except NotFoundError:
+                break
+            except (ConflictError, UnknownOutcomeError):
+                if last:
+                    raise
+                due = await self._due_afresh(name)
+            except (ForbiddenError, InvalidError, BadRequestError) as error:
+                self._refused(name, error.message)
+                return
+        self._refused(name, "")
+
+    async def _patch(self, rings: Rings, table: RankTable) -> Object:
+        patch = merge_patch(rings, table, self._clock.now())
+        answer = await self._writer.patch(CONFIG_MAPS, rings.namespace, rings.name, patch, patch_type=PatchType.MERGE)
+        _log.info("rank table written", name=rings.name, namespace=rings.namespace, status=table.status.value)
+        return answer
+
+    async def _due_afresh(self, name: Name) -> tuple[Rings, RankTable] | None:
+        """The same question about the ConfigMap that is there now, should the cache not have it yet."""
+        rings = self._newest(name)
+        if rings is None:
+            return None
+        try:
+            return self._due(name, self._note(name, await self._reader.get(CONFIG_MAPS, name[0], rings.name)))
+        except NotFoundError:
+            return None
+
+    def _note(self, name: Name, answer: Object) -> Rings:
+        rings = self._written[name] = read_rings(answer)
+        return rings
+
+    def _refused(self, name: Name, words: str) -> None:
+        """Tell it as a warning of the instance, and no longer when the reason has gone."""
+        record = self._cache.jobs.get(*name)
+        if record is None or self._cache.refused_tables.get(record.uid, "") == words:
+            return
+        if words:
+            self._cache.refused_tables[record.uid] = words
+        else:
+            del self._cache.refused_tables[record.uid]
+        self._cache.mark(record.uid)
+
+    async def _try_refused_again(self) -> None:
+        while True:
+            await asyncio.sleep(REFUSED_PAUSE)
+            for uid in sorted(self._cache.refused_tables):
+                self._changed(uid)

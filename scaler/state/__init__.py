@@ -1,0 +1,1 @@
+"""From records to the world: instances, rules in force, what is free, what is assumed. Decides nothing."""

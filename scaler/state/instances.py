@@ -1,0 +1,384 @@
+"""From records in the cache to instances. The only place where pods become counts. Decides nothing.
+
+An instance is either a job (it exists without pods) or what pods tell of themselves (informers/pod_instances.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from scaler.decide.nodes import PodRequest, PodRequests
+from scaler.decide.world import Instance, RestartBudget, ServiceKey, Warning
+from scaler.informers.cache import Cache
+from scaler.informers.faults import fault_of
+from scaler.informers.pods import PodRecord
+from scaler.informers.records import JobRecord
+from scaler.ranktables.tables import table_of
+from scaler.state.lifecycle import life_of
+from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
+from scaler.workloads.kind import Membership, OwnerFacts
+from scaler.workloads.kinds import holding_impossible
+from scaler.workloads.run_policy import refusal
+
+VOLCANOS_OWN = "podgroup-"
+"""How the names of PodGroups begin that Volcano makes for pods without one."""
+ENDED = ("Failed", "Succeeded")
+
+
+def instances_of(cache: Cache, key: ServiceKey) -> tuple[Instance, ...]:
+    """Every instance of a service, in a fixed order; each is built once per change of anything it depends on."""
+    return tuple(instance_of(cache, uid) for uid in cache.instance_uids(key))
+
+
+def instance_of(cache: Cache, uid: str) -> Instance:
+    known = cache.instances.get(uid)
+    if known is None:
+        known = cache.instances[uid] = _build(cache, uid)
+    return known
+
+
+def _build(cache: Cache, uid: str) -> Instance:
+    record = cache.job(uid)
+    if record is not None:
+        return _of_job(cache, record)
+    membership = cache.told.membership_of(uid)
+    assert membership is not None, uid  # noqa: S101 - the cache gives uids of what it has
+    return _of_pods(cache, membership)
+
+
+# jobs
+
+
+def _of_job(cache: Cache, record: JobRecord) -> Instance:
+    job = record.job
+    owned = cache.pods_of(record.uid)
+    names = job.pods or sorted(owned)  # of a job whose replicas cannot be read any more: those that it has
+    pods = [owned[name] for name in names if name in owned]
+    faulty = _faulty(cache, pods)
+    ours = cache.makes_pods and record.kind == "AscendJob"
+    return Instance(
+        uid=record.uid,
+        name=job.name,
+        group=job.group,
+        created=job.created,
+        expected=len(names),
+        kind=record.kind,
+        generation=job.generation,
+        owner_deleting=job.deleting,
+        owner_finished=job.finished,
+        label_problem=job.label_problem,
+        trouble=job.ending or next(_troubles(job.pods, pods, faulty), ""),
+        made_by_us=ours,
+        ends_by=_ends_by(cache, pods),
+        **_counts(pods, faulty),
+        **_asked_by_job(cache, record, owned),
+        **(_ours(cache, record, pods, faulty) if ours else _others(cache, record, pods)),
+    )
+
+
+def _ours(cache: Cache, record: JobRecord, pods: Sequence[PodRecord], faulty: Mapping[str, str]) -> dict[str, Any]:
+    """What matters of a job only where its pods and objects are made here."""
+    job = record.job
+    present = _present(pods)
+    pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
+    made = table_of(cache, record)
+    obstacle = made.obstacle if made is not None else None
+    return {
+        "leftovers": pod_group is not None and pod_group.owner_uid == record.uid and not pod_group.terminating,
+        "stripped": bool(present) and not job.faults and (pod_group is None or not _has_service(cache, job)),
+        "faults": job.faults,
+        "name_taken": next(_taken_names(cache, record), ""),
+        "life": life_of(cache, record, present, faulty),
+        "warnings": ((obstacle.warning, obstacle.message),) if obstacle is not None else (),
+    }
+
+
+def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> dict[str, Any]:
+    """What matters of a job only where another operator makes its pods."""
+    job = record.job
+    used = max((pod.version for pod in pods), default=0) if record.kind == "AscendJob" else job.restarts
+    return {
+        "faults": _faults_with_operator(record, pods),
+        "budget": RestartBudget(job.restart_limit, used) if job.restart_limit is not None else None,
+        "unheld": len(_ungated(cache, _present(pods))),
+        "warnings": tuple(_unheld(cache, record, pods)),
+    }
+
+
+def _faults_with_operator(record: JobRecord, pods: Sequence[PodRecord]) -> tuple[str, ...]:
+    """The operator's own words when it has refused the job; as long as there are no pods, what it will refuse."""
+    refused = refusal(record.object) if record.kind == "AscendJob" else ""
+    if refused:
+        return (f"Ascend Operator has refused it ({refused}); delete the job and create it again",)
+    return record.job.faults if record.kind != "AscendJob" or not pods else ()
+
+
+def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
+    labels = as_mapping(as_mapping(record.object.get("metadata")).get("labels"))
+    if record.kind == "AscendJob" and RULE_LABEL in labels:
+        yield (
+            Warning.HOLD_NOT_POSSIBLE,
+            (
+                f"label {RULE_LABEL} is on the job itself, so Ascend Operator decides by its own gate; let admission "
+                "move it (namespace labels, see docs/howto/beside-ascend-operator.md)"
+            ),
+        )
+    yield from _arrived_ungated(cache, pods)
+
+
+def _ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
+    """The names of those that arrived without our gate, as a pod that names no rule itself always does."""
+    return [pod.name for pod in pods if pod.uid in cache.told.ungated or (pod.claim is None and not pod.gated)]
+
+
+def _arrived_ungated(cache: Cache, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
+    arrived = _ungated(cache, pods)
+    if arrived:
+        yield Warning.HOLD_NOT_POSSIBLE, f"{', '.join(arrived)} arrived without the scheduling gate; nothing holds it"
+
+
+def _unknown_owners(pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
+    for pod in pods:
+        if pod.claim is not None and pod.claim.unknown_owner:
+            yield Warning.UNKNOWN_OWNER, pod.claim.unknown_owner
+
+
+def _shared_gangs(
+    cache: Cache, membership: Membership, pods: Sequence[PodRecord], size: int
+) -> Iterator[tuple[Warning, str]]:
+    """PodGroups that hold released instances back together with held ones, and that are not ours to replace."""
+    namespace = membership.key.namespace
+    for name in sorted({pod.claim.pod_group for pod in pods if pod.claim is not None} - {""}):
+        group = cache.pod_groups.get(namespace, name)
+        words = holding_impossible(membership.place, name, group.members if group is not None else 0, size)
+        if words:
+            yield Warning.HOLD_NOT_POSSIBLE, words
+
+
+def _has_service(cache: Cache, job: Job) -> bool:
+    return cache.services.get(job.namespace, job.pods[0]) is not None
+
+
+def _taken_names(cache: Cache, record: JobRecord) -> Iterator[str]:
+    """Names this instance needs that an object of another owner has."""
+    job = record.job
+    for name in job.pods:
+        pod = cache.pods.get(job.namespace, name)
+        if pod is not None and pod.owner_uid != record.uid:
+            yield f"Pod {name}"
+    if job.pods:
+        service = cache.services.get(job.namespace, job.pods[0])
+        if service is not None and service.owner_uid != record.uid:
+            yield f"Service {job.pods[0]}"
+
+
+# what pods tell of themselves
+
+
+def _of_pods(cache: Cache, membership: Membership) -> Instance:
+    place = membership.place
+    pods = sorted(cache.told.pods_of(place.instance).values(), key=lambda pod: pod.name)
+    present = _present(pods)
+    faulty = _faulty(cache, pods)
+    facts = _asked(cache, membership)
+    size = place.size or next((found.size for found in facts if found.size), 0)
+    ended = bool(present) and all(pod.phase in ENDED for pod in present)
+    return Instance(
+        uid=place.instance,
+        name=place.name,
+        group=membership.group,
+        created=facts[0].created if facts and not place.mortal else min(pod.created for pod in pods),
+        expected=size or len(present),
+        kind=membership.kind,
+        owner_deleting=place.mortal and not present,
+        owner_finished=place.mortal and ended,
+        label_problem=membership.label_problem,
+        faults=() if size else (_size_unknown(membership),),
+        trouble=next(_troubles((), pods, faulty), ""),
+        warnings=(
+            *_unknown_owners(pods),
+            *_arrived_ungated(cache, pods),
+            *_shared_gangs(cache, membership, pods, size),
+        ),
+        made_by_us=False,
+        owner=place.maker,
+        revision=place.revision,
+        outdated=_is_outdated(cache, membership),
+        **_asked_by_pods(present, size),
+        wanted=cache.owners.wanted(place.maker) if place.maker else 0,
+        unheld=len(_ungated(cache, present)),
+        misplaced=any(is_misplaced(membership, pod) for pod in present),
+        more_to_come=len(present) < size and _waits_for_leader(facts, place.name, present),
+        ends_by=_ends_by(cache, pods),
+        **_counts(pods, faulty),
+    )
+
+
+def is_misplaced(membership: Membership, pod: PodRecord) -> bool:
+    """Whether Volcano would schedule a released pod in a PodGroup that it shares with other instances: one that
+    Volcano made, perhaps after ours was named."""
+    claim = pod.claim
+    if claim is None or not claim.volcano or not membership.place.shares_pod_group:
+        return False
+    return not (pod.gated or pod.node or pod.terminating) and claim.pod_group.startswith(VOLCANOS_OWN)
+
+
+def _asked(cache: Cache, membership: Membership) -> list[OwnerFacts]:
+    namespace = membership.key.namespace
+    found = (cache.owners.get(ask.kind, namespace, ask.name) for ask in membership.place.asks)
+    return [facts for facts in found if facts is not None]
+
+
+def starts_with_leader(cache: Cache, uid: str) -> bool:
+    """Whether the other pods of this instance are made only when its leader is ready."""
+    membership = cache.told.membership_of(uid)
+    return membership is not None and any(facts.leader_first for facts in _asked(cache, membership))
+
+
+def _waits_for_leader(facts: Sequence[OwnerFacts], leader: str, present: Sequence[PodRecord]) -> bool:
+    """Whether the owner makes the other pods only when the leader is ready, and that is not so yet."""
+    if not any(found.leader_first for found in facts):
+        return False
+    return not any(pod.ready for pod in present if pod.name == leader)
+
+
+def _size_unknown(membership: Membership) -> str:
+    asked = ", ".join(f"{ask.kind} {ask.name}" for ask in membership.place.asks) or "nobody"
+    return (
+        f"SizeUnknown: {asked} does not tell how many pods {membership.place.name} has; "
+        "set annotation mind-cluster/instance-size on its pods"
+    )
+
+
+def _is_outdated(cache: Cache, membership: Membership) -> bool:
+    """Whether its maker makes a newer revision: as the maker tells, else as its newest pods show."""
+    place = membership.place
+    if not (place.maker and place.revision):
+        return False
+    newest = cache.owners.newest_revision(place.maker) or _newest_seen(cache, place.maker)
+    return newest != place.revision
+
+
+def _newest_seen(cache: Cache, maker: str) -> str:
+    seen = []
+    for uid in cache.told.of_maker(maker):
+        membership = cache.told.membership_of(uid)
+        created = max((pod.created for pod in cache.told.pods_of(uid).values()), default=0.0)
+        if membership is not None:
+            seen.append((created, membership.place.revision))
+    return max(seen)[1]
+
+
+# what they ask of nodes
+
+
+def _asked_by_job(cache: Cache, record: JobRecord, owned: Mapping[str, PodRecord]) -> dict[str, Any]:
+    """Of all its expected pods, whether they exist or not."""
+    names = record.job.pods
+    if len(record.needs) != len(names):
+        return {}
+    bound = {name for name in names if (pod := owned.get(name)) is not None and pod.node and not pod.terminating}
+    known = cache.priorities.get("", record.priority_class) if record.priority_class else None
+    return {
+        "needs": _together(record.needs),
+        "unbound": _together(need for name, need in zip(names, record.needs, strict=True) if name not in bound),
+        "seats": tuple(
+            (owned[name].node, need) for name, need in zip(names, record.needs, strict=True) if name in bound
+        ),
+        "priority": known.value if known is not None else 0,
+    }
+
+
+def _asked_by_pods(present: Sequence[PodRecord], size: int) -> dict[str, Any]:
+    """Pods that do not exist yet are taken to ask for what the first one asks."""
+    claimed = [(pod, pod.claim.need) for pod in present if pod.claim is not None]
+    if not claimed:
+        return {}
+    missing = [claimed[0][1]] * max(0, size - len(claimed))
+    return {
+        "needs": _together([*(need for _, need in claimed), *missing]),
+        "unbound": _together([*(need for pod, need in claimed if not pod.node), *missing]),
+        "seats": tuple((pod.node, need) for pod, need in claimed if pod.node),
+        "priority": max(pod.claim.priority for pod, _ in claimed if pod.claim is not None),
+    }
+
+
+def _together(needs: Iterable[PodRequest]) -> PodRequests:
+    return tuple(sorted(Counter(needs).items()))
+
+
+# pods as counts
+
+
+def _counts(pods: Sequence[PodRecord], faulty: Collection[str]) -> dict[str, Any]:
+    present = _present(pods)
+    return {
+        "pods": len(present),
+        "gated": sum(pod.gated for pod in present),
+        "bound": sum(bool(pod.node) for pod in present),
+        "running": sum(pod.phase == "Running" for pod in present),
+        "ready": sum(pod.ready for pod in present),
+        "ended": sum(pod.phase in ENDED for pod in present),
+        "terminating": len(pods) - len(present),
+        "crashing": sum(pod.crashing for pod in present),
+        "faulty": len(faulty),
+        "restarts": sum(pod.restarts for pod in present),
+        "admitted_at": min((pod.created for pod in present), default=0.0),
+        "newest": max((pod.created for pod in present), default=0.0),
+    }
+
+
+def _ends_by(cache: Cache, pods: Sequence[PodRecord]) -> float:
+    """When the last of the terminating pods should be gone; -1.0 when one is on a node whose kubelet cannot end it."""
+    ending = [pod for pod in pods if pod.terminating]
+    if any(_is_lost(cache, pod.node) for pod in ending if pod.node):
+        return -1.0
+    return max((pod.deletion for pod in ending), default=0.0)
+
+
+def _is_lost(cache: Cache, node: str) -> bool:
+    """Whether this node is missing or not Ready."""
+    known = cache.nodes.get("", node)
+    return cache.sees_nodes and (known is None or not known.ready)
+
+
+def _present(pods: Sequence[PodRecord]) -> list[PodRecord]:
+    return [pod for pod in pods if not pod.terminating]
+
+
+def _faulty(cache: Cache, pods: Sequence[PodRecord]) -> dict[str, str]:
+    """The names of pods that sit on something faulty, with words."""
+    return {pod.name: words for pod in _present(pods) if (words := _fault(cache, pod))}
+
+
+def _fault(cache: Cache, pod: PodRecord) -> str:
+    """Why this pod sits on something faulty, in words; "" when it does not, or sits nowhere yet."""
+    if not pod.node:
+        return ""
+    if _is_lost(cache, pod.node):
+        return f"is on node {pod.node}, which is missing or not Ready"
+    if pod.devices is not None and pod.devices.separated:
+        return "is given up by MindCluster (label fault-type=Separate)"
+    return fault_of(cache.faults.of(pod.node), pod.node, pod.devices.chips if pod.devices else frozenset())
+
+
+def _troubles(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the pods, the gravest first, in words for people. `names` are those that should be there."""
+    for name, fault in faulty.items():
+        yield f"pod {name} {fault}"
+    for pod in pods:
+        if pod.crashing:
+            yield f"pod {pod.name} is in CrashLoopBackOff"
+        if pod.phase in ENDED:
+            yield f"pod {pod.name} has ended ({pod.phase})"
+        if pod.terminating:
+            yield f"pod {pod.name} is terminating"
+    present = {pod.name for pod in pods}
+    for name in names:
+        if present and name not in present:
+            yield f"pod {name} is missing"
+    for pod in pods:
+        if pod.restarts:
+            yield f"pod {pod.name} has restarted {pod.restarts} times"

@@ -1,0 +1,90 @@
+"""The last valid rule as a ConfigMap of ours, and back: it survives restarts and the deletion of the rule. Pure.
+
+The document is kept to the byte, compressed. Must not judge documents: what is stored here was valid when stored,
+and whoever reads it back checks it again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+
+import msgspec
+
+from scaler.kube.api import Object
+from scaler.state.own_config_maps import config_map, is_ours, last_valid_name, rule_of
+
+DOCUMENT = "elastic_scaling.json.gz"
+ANNOTATIONS = "annotations.json"
+ORIGIN = "origin.json"
+SHA256 = "sha256"
+RULE_UID = "rule-uid"
+INHERITED = "annotations-inherited"
+ANNOTATION_PREFIX = "mind-cluster/"
+_MAX_DOCUMENT = 1 << 20
+
+
+class LastValid(msgspec.Struct, frozen=True):
+    """The text of `elastic_scaling.json` and the rule's `mind-cluster/` annotations."""
+
+    document: str
+    annotations: Mapping[str, str] = {}
+    rule_uid: str = ""
+    """uid of the ConfigMap that the annotations belong to: one created later without any inherits them."""
+    inherited: bool = False
+    """Whether that ConfigMap has none of its own and took these from the one it replaced."""
+
+    @property
+    def sha256(self) -> str:
+        """Hex digest of the document's UTF-8 bytes."""
+        return hashlib.sha256(self.document.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    rule_uid: str
+    inherited: bool
+
+
+def encode(namespace: str, rule: str, last_valid: LastValid) -> Object:
+    """The ConfigMap that keeps `last_valid`; the same value gives the same bytes."""
+    raw = last_valid.document.encode("utf-8", "surrogatepass")
+    kept = {name: value for name, value in sorted(last_valid.annotations.items()) if name.startswith(ANNOTATION_PREFIX)}
+    content = {
+        "data": {
+            ANNOTATIONS: json.dumps(kept, ensure_ascii=False),
+            SHA256: last_valid.sha256,
+            RULE_UID: last_valid.rule_uid,
+            INHERITED: json.dumps(last_valid.inherited),
+        },
+        "binaryData": {DOCUMENT: base64.b64encode(gzip.compress(raw, mtime=0)).decode("ascii")},
+    }
+    return config_map(namespace, last_valid_name(rule), rule, content)
+
+
+def decode(existing: Object, rule: str) -> LastValid | None:
+    """The value that `encode` stored for `rule`; None for anything that is not exactly that. Never raises."""
+    if not is_ours(existing) or rule_of(existing) != rule:
+        return None
+    try:
+        packed = base64.b64decode(existing["binaryData"][DOCUMENT], validate=True)
+        document = _inflate(packed).decode("utf-8", "surrogatepass")
+        annotations = msgspec.json.decode(existing["data"][ANNOTATIONS], type=dict[str, str])
+        digest, uid, inherited = (existing["data"][key] for key in (SHA256, RULE_UID, INHERITED))
+    except (KeyError, TypeError, ValueError, zlib.error, binascii.Error, msgspec.MsgspecError, RecursionError):
+        return None
+    found = LastValid(document, annotations, str(uid), inherited == "true")
+    return found if found.sha256 == digest else None
+
+
+def _inflate(packed: bytes) -> bytes:
+    """Bounded: a small ConfigMap cannot unfold into gigabytes."""
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    raw = inflater.decompress(packed, _MAX_DOCUMENT)
+    if not inflater.eof:
+        raise ValueError("truncated, or larger than 1 MiB")
+    return raw

@@ -1,0 +1,112 @@
+"""Which rule is in force: the ConfigMap as it is now, or the last valid one that was ever seen. No I/O.
+
+The deployer edits a rule by deleting and creating it, so a missing rule is a normal moment and never a reason to
+forget. What must survive a restart leaves here as a `LastValid`, which report.reporter stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from scaler.decide.world import RuleProblem, Warning
+from scaler.informers.config_maps import ConfigMapRecord
+from scaler.rules.document import RuleReading, read_rule
+from scaler.rules.finding import Finding
+from scaler.rules.rule import Rule, RuleOptions
+from scaler.state.last_valid import LastValid
+
+RULE_KEY = "elastic_scaling.json"
+
+
+class RuleInForce(msgspec.Struct, frozen=True):
+    """What a service is decided by. `rule` is None when no valid one was ever seen."""
+
+    rule: Rule | None = None
+    options: RuleOptions = RuleOptions()
+    problem: RuleProblem | None = None
+    findings: tuple[Finding, ...] = ()
+    uid: str = ""
+    """uid of the ConfigMap that exists now, "" when none does."""
+    last_valid: LastValid | None = None
+
+
+class RulesInForce:
+    """Rules by namespace and name, each read once per version."""
+
+    def __init__(
+        self,
+        config_map: Callable[[str, str], ConfigMapRecord | None],
+        stored: Callable[[str, str], LastValid | None],
+    ) -> None:
+        """`config_map(namespace, rule)` is the cache's; `stored` reads back what an earlier process left."""
+        self._config_map = config_map
+        self._stored = stored
+        self._known: dict[tuple[str, str], tuple[str, RuleInForce]] = {}
+
+    def in_force(self, namespace: str, name: str) -> RuleInForce:
+        """The rule in force now."""
+        record = self._config_map(namespace, name)
+        version = record.uid + "/" + record.resource_version if record else ""
+        known = self._known.get((namespace, name))
+        if known is not None and known[0] == version:
+            return known[1]
+        last_valid = known[1].last_valid if known else self._stored(namespace, name)
+        current = _missing(namespace, name, last_valid) if record is None else _read(record, last_valid)
+        self._known[namespace, name] = (version, current)
+        return current
+
+    def forget(self, namespace: str, name: str) -> None:
+        """No job names the rule any more."""
+        self._known.pop((namespace, name), None)
+
+
+def _missing(namespace: str, name: str, last_valid: LastValid | None) -> RuleInForce:
+    words = f"ConfigMap {namespace}/{name} does not exist"
+    if last_valid is None:
+        return RuleInForce(problem=RuleProblem(Warning.RULE_MISSING, f"{words}, and no valid one was seen before"))
+    reading = _reread(last_valid)
+    problem = RuleProblem(Warning.RULE_MISSING, f"{words}: the last valid rule stays in force")
+    return RuleInForce(reading.rule, reading.options, problem, last_valid=last_valid)
+
+
+def _read(record: ConfigMapRecord, last_valid: LastValid | None) -> RuleInForce:
+    annotations, inherited = _annotations(record, last_valid)
+    reading = read_rule(dict.fromkeys(record.keys, "") | record.data, record.binary_keys, annotations)
+    if reading.rule is None:
+        return _invalid(record, reading, last_valid)
+    valid = LastValid(record.data[RULE_KEY], annotations, record.uid, inherited)
+    return RuleInForce(reading.rule, reading.options, None, reading.warnings, record.uid, valid)
+
+
+def _invalid(record: ConfigMapRecord, reading: RuleReading, last_valid: LastValid | None) -> RuleInForce:
+    """Its annotations count all the same: a person who pauses a broken rule means it."""
+    first = reading.errors[0]
+    more = f" (and {len(reading.errors) - 1} more)" if len(reading.errors) > 1 else ""
+    hint = f"; {first.hint}" if first.hint else ""
+    words = f"line {first.line}, column {first.column}: {first.message}{more}{hint}"
+    findings = reading.errors + reading.warnings
+    if last_valid is None:
+        problem = RuleProblem(Warning.RULE_INVALID, words)
+        return RuleInForce(None, reading.options, problem, findings, record.uid)
+    problem = RuleProblem(Warning.RULE_INVALID, f"{words}; the last valid rule stays in force")
+    rule = _reread(last_valid).rule
+    return RuleInForce(rule, reading.options, problem, findings, record.uid, last_valid)
+
+
+def _reread(last_valid: LastValid) -> RuleReading:
+    return read_rule({RULE_KEY: last_valid.document}, (), last_valid.annotations)
+
+
+def _annotations(record: ConfigMapRecord, last_valid: LastValid | None) -> tuple[dict[str, str], bool]:
+    """The annotations in force, and whether they are inherited from a ConfigMap that this one replaced.
+
+    A deployer that deletes and creates the rule does not know of them; a person who takes one off in place does.
+    """
+    if record.annotations or last_valid is None:
+        return record.annotations, False
+    replaced = last_valid.rule_uid != record.uid
+    if last_valid.annotations and (replaced or last_valid.inherited):
+        return dict(last_valid.annotations), True
+    return {}, False

@@ -1,0 +1,174 @@
+"""From the cache to the one value that everything is decided on. Book-keeping only; it decides nothing.
+
+    cache -> Service (one per key, built anew only when something of it changed), Nodes -> World
+
+A service with writes under way is shown as it will be once they are done (state.assumed), and marked as assumed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from scaler.decide.nodes import Nodes, PodRequest
+from scaler.decide.world import Instance, Memory, Plan, Policy, Service, ServiceKey, World
+from scaler.informers.cache import Cache
+from scaler.state.assumed import Intent, foreseen, intents, with_evictions
+from scaler.state.instances import instance_of, instances_of
+from scaler.state.rules_in_force import RuleInForce
+
+
+def service_of(cache: Cache, key: ServiceKey) -> Service:
+    """One service as of the cache's present contents."""
+    rule = cache.rules.in_force(key.namespace, key.rule) if key.rule else RuleInForce()
+    return Service(key, instances_of(cache, key), rule.rule, rule.options, rule.problem)
+
+
+def is_missed(found: Service | None, known: Service | None) -> bool:
+    """Whether a service is other than it was known to be, in more than words for people."""
+    if found == known:
+        return False
+    return found is None or known is None or _without_words(found) != _without_words(known)
+
+
+def _without_words(service: Service) -> Service:
+    instances = (msgspec.structs.replace(one, warnings=(), trouble="") for one in service.instances)
+    return msgspec.structs.replace(service, instances=tuple(instances), assumed=False)
+
+
+class _Assumed(msgspec.Struct):
+    """A service with writes under way: as the cache shows it, and what is being done to its instances."""
+
+    seen: Service
+    doing: dict[str, Intent]
+    since: float
+
+
+class WorldBuilder:
+    """All services as values. `alone` says why each service decides alone now, "" while they do not."""
+
+    def __init__(self, cache: Cache, policy: Policy, *, alone: Callable[[], str]) -> None:
+        self._cache = cache
+        self._policy = policy
+        self._alone = alone
+        self._services: dict[ServiceKey, Service] = {}
+        self._sorted: tuple[Service, ...] | None = None
+        self._assumed: dict[ServiceKey, _Assumed] = {}
+        self._counts: Counter[PodRequest] = Counter()
+        """In how many services each pod request occurs: nodes are told apart by those that occur at all."""
+        self._requests: frozenset[PodRequest] | None = None
+
+    def get(self, key: ServiceKey) -> Service | None:
+        """The service as it was in the last world, or will be in the next one."""
+        return self._services.get(key)
+
+    def keys(self) -> list[ServiceKey]:
+        return sorted(self._services)
+
+    def look_at(self, key: ServiceKey) -> Service:
+        """Take the service as the cache shows it now: nothing is under way for it any more."""
+        self._assumed.pop(key, None)
+        return self._put(service_of(self._cache, key))
+
+    def assume(self, plan: Plan, now: float) -> None:
+        """The plan is being carried out."""
+        self._assume(plan.key, intents(plan), now)
+
+    def retry(self, key: ServiceKey, *, settled: bool) -> None:
+        """Carrying out a plan has failed: what was written of it may still be unseen, and nothing more is done before
+        `look_at`. What was not made or not deleted takes its room, as the cache shows it."""
+        assumed = self._assumed.get(key)
+        if assumed is not None:
+            kept = () if settled else (uid for uid, intent in assumed.doing.items() if intent is Intent.ADMIT)
+            self._assume(key, dict.fromkeys(kept, Intent.ADMIT), assumed.since)
+
+    def leave(self, key: ServiceKey) -> None:
+        """The service is gone."""
+        self._assumed.pop(key, None)
+        before = self._services.pop(key, None)
+        if before is not None:
+            self._count(before, -1)
+            self._sorted = None
+
+    def world(self, now: float, memory: Memory) -> World:
+        """Everything as it is now. What has not changed is the same object as in the last world."""
+        for assumed in self._assumed.values():
+            self._look_again(assumed)
+        alone = self._alone()
+        if self._sorted is None:
+            self._sorted = tuple(self._services[key] for key in sorted(self._services))
+        return World(
+            now=now,
+            services=self._sorted,
+            nodes=None if alone else self._nodes(),
+            alone=alone,
+            last_bind=self._cache.last_bind,
+            memory=memory,
+            policy=self._policy,
+            resource_versions={
+                "ascendjobs": str(self._cache.jobs.version),
+                "pods": str(self._cache.pods.version),
+                "configmaps": str(self._cache.config_maps.version),
+                "nodes": str(self._cache.nodes.version),
+            },
+        )
+
+    def _nodes(self) -> Nodes:
+        if self._requests is None:
+            self._requests = frozenset(self._counts)
+        nodes = self._cache.capacity.nodes(self._requests)
+        evicted = [
+            (instance, assumed.since)
+            for assumed in self._assumed.values()
+            for instance in assumed.seen.instances
+            if assumed.doing.get(instance.uid) is Intent.EVICT and instance.seats
+        ]
+        return with_evictions(nodes, evicted) if evicted else nodes
+
+    def _assume(self, key: ServiceKey, doing: dict[str, Intent], now: float) -> None:
+        seen = service_of(self._cache, key)
+        self._assumed[key] = _Assumed(seen, doing, now)
+        self._put(self._foreseen(self._assumed[key]))
+
+    def _look_again(self, assumed: _Assumed) -> None:
+        """Pods of it may have come, gone or been bound since: room is counted with them, so the service must be too."""
+        known = tuple(self._now(instance) for instance in assumed.seen.instances)
+        if known != assumed.seen.instances:
+            assumed.seen = msgspec.structs.replace(assumed.seen, instances=known)
+            self._put(self._foreseen(assumed))
+
+    def _now(self, instance: Instance) -> Instance:
+        exists = self._cache.job(instance.uid) is not None or instance.uid in self._cache.told
+        return instance_of(self._cache, instance.uid) if exists else instance
+
+    @staticmethod
+    def _foreseen(assumed: _Assumed) -> Service:
+        after = tuple(
+            foreseen(instance, assumed.doing[instance.uid], assumed.since)
+            if instance.uid in assumed.doing
+            else instance
+            for instance in assumed.seen.instances
+        )
+        return msgspec.structs.replace(assumed.seen, instances=after, assumed=True)
+
+    def _put(self, service: Service) -> Service:
+        before = self._services.get(service.key)
+        if before == service:
+            return before
+        if before is not None:
+            self._count(before, -1)
+        self._count(service, 1)
+        self._services[service.key] = service
+        self._sorted = None
+        return service
+
+    def _count(self, service: Service, sign: int) -> None:
+        for request in {request for instance in service.instances for request, _ in instance.needs}:
+            before = self._counts[request]
+            self._counts[request] += sign
+            if not self._counts[request]:
+                del self._counts[request]
+            if before <= 0 or before + sign <= 0:
+                self._requests = None

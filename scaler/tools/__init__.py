@@ -1,0 +1,1 @@
+"""Commands for people. Nothing here runs with rights in the cluster."""

@@ -1,0 +1,181 @@
+"""Why a service does, or does not, get a global rank table from ClusterD: its conditions, checked one by one. Pure.
+
+ClusterD gathers the rank tables of one `jobID` in one namespace and says nothing when it leaves them out. Must not
+read a cluster (scaler.tools.doctor does) or know how anything is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from scaler.ranktables.config_map import Obstacle, Rings, content_of, status_of
+from scaler.ranktables.table import PREFIX, Member, RankTable, Status
+from scaler.workloads.ascendjob import JOB_ID_LABEL, Job
+
+CONSUMER_LABEL = "mx-consumer-cim"
+GLOBAL_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
+ROLES = {"mindie-ms-controller": "MindIE Controller", "mindie-ms-coordinator": "MindIE Coordinator"}
+"""Values of label `app` -> who has to be reachable before a table is published."""
+
+
+class Standing(StrEnum):
+    """How a condition stands. NOTE: an instance is missing from the table, the service gets one all the same."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAIL = "FAIL"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One condition. `about` is the object it is about, `words` say what was found and, unless OK, what to do."""
+
+    standing: Standing
+    about: str
+    words: str
+
+
+class Server(msgspec.Struct, frozen=True):
+    """One instance of the service: its job, pods, ConfigMap, and the table that its pods give."""
+
+    job: Job
+    members: tuple[Member, ...]
+    rings: Rings | None
+    table: RankTable
+    obstacle: Obstacle | None
+
+
+class RolePod(msgspec.Struct, frozen=True):
+    """A pod of MindIE's own."""
+
+    app: str
+    name: str
+    host_ip: str
+    pod_ip: str
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What is known of one service. `strays` are rank-table ConfigMaps of its jobID that belong to none of its jobs."""
+
+    namespace: str
+    job_id: str
+    servers: tuple[Server, ...] = ()
+    strays: tuple[Rings, ...] = ()
+    roles: tuple[RolePod, ...] = ()
+
+
+def diagnose(evidence: Evidence) -> tuple[Check, ...]:
+    """Every condition in the order in which a person would mend them."""
+    return tuple(_checks(evidence))
+
+
+def _checks(evidence: Evidence) -> Iterator[Check]:
+    if not evidence.servers:
+        words = f"no AscendJob of a server has label {JOB_ID_LABEL}={evidence.job_id} in this namespace"
+        yield Check(Standing.FAIL, f"namespace {evidence.namespace}", words)
+    for server in evidence.servers:
+        yield from _server_checks(server, evidence.job_id)
+    for rings in evidence.strays:
+        yield from _label_checks(rings, evidence.job_id)
+        yield from _readable(rings)
+    yield _some_completed(evidence)
+    for app, title in ROLES.items():
+        yield _reachable(app, title, evidence.roles)
+
+
+def _server_checks(server: Server, job_id: str) -> Iterator[Check]:
+    rings = server.rings
+    if rings is None:
+        words = f"ConfigMap {PREFIX}{server.job.name} does not exist; apply it, it is never created for you"
+        yield Check(Standing.FAIL, f"job {server.job.name}", words)
+        return
+    yield from _label_checks(rings, job_id)
+    yield from _readable(rings)
+    if server.obstacle is not None:
+        yield Check(Standing.FAIL, rings.name, f"{server.obstacle.warning}: {server.obstacle.message}")
+    else:
+        yield _completed(server, rings)
+
+
+def _label_checks(rings: Rings, job_id: str) -> Iterator[Check]:
+    problems = list(_label_problems(rings, job_id))
+    yield from (Check(Standing.FAIL, rings.name, problem) for problem in problems)
+    if not problems:
+        yield Check(Standing.OK, rings.name, "labelled for ClusterD")
+
+
+def _label_problems(rings: Rings, job_id: str) -> Iterator[str]:
+    labels = rings.labels
+    if labels.get(CONSUMER_LABEL) != "true":
+        yield f'label {CONSUMER_LABEL} is not "true": ClusterD does not see it; set it'
+    if labels.get(JOB_ID_LABEL) != job_id:
+        found = labels.get(JOB_ID_LABEL)
+        standing = f"is {found}" if found else "is missing"
+        yield f"label {JOB_ID_LABEL} {standing}: it counts for another service; set it to {job_id}"
+    found_labels = [label for label in GLOBAL_LABELS if label in labels]
+    if not found_labels:
+        yield f"has neither label {' nor '.join(GLOBAL_LABELS)}: the whole service is left out; set one"
+    elif len(found_labels) > 1:
+        yield f"has both labels {' and '.join(GLOBAL_LABELS)}: the whole service is left out; take one off"
+
+
+def _readable(rings: Rings) -> Iterator[Check]:
+    if not isinstance(content_of(rings.text), dict):
+        words = "hccl.json is not a JSON object: one unreadable table leaves the whole service out"
+        yield Check(Standing.FAIL, rings.name, words)
+
+
+def _completed(server: Server, rings: Rings) -> Check:
+    status = status_of(rings.text)
+    if status == Status.COMPLETED.value and server.table.status is Status.COMPLETED:
+        return Check(Standing.OK, rings.name, "completed")
+    if server.table.status is Status.COMPLETED:
+        words = "all its pods have their chips, but it is not completed: does the scaler run? see its log"
+        return Check(Standing.FAIL, rings.name, words)
+    waits = "; ".join(waiting_for(server.job, server.members)) or "its pods are not complete"
+    if status == Status.COMPLETED.value:
+        return Check(Standing.FAIL, rings.name, f"says completed, but should not: {waits}; does the scaler run?")
+    return Check(Standing.NOTE, rings.name, f"not completed, this instance is left out of the global table: {waits}")
+
+
+def waiting_for(job: Job, members: Sequence[Member]) -> Iterator[str]:
+    """What the table of a job still waits for, pod by pod."""
+    if job.deleting:
+        yield "its job is being deleted"
+        return
+    present = {member.name: member for member in members}
+    for name in job.pods:
+        member = present.get(name)
+        if member is None:
+            yield f"pod {name} does not exist"
+        elif member.lost:
+            yield f"pod {name} is terminating or has ended"
+        elif not member.node:
+            yield f"pod {name} is not bound to a node"
+        elif not member.devices.configuration:
+            yield f"pod {name} has no device annotation: do Volcano's NPU plugin and the device plugin run?"
+        elif not member.devices.ip:
+            yield f"pod {name} has no address yet"
+
+
+def _some_completed(evidence: Evidence) -> Check:
+    about = f"service {evidence.job_id}"
+    done = [
+        server.job.name for server in evidence.servers if server.rings and status_of(server.rings.text) == "completed"
+    ]
+    if done:
+        return Check(Standing.OK, about, f"{len(done)} of {len(evidence.servers)} rank tables are completed")
+    return Check(Standing.FAIL, about, "no rank table is completed; at least one must be")
+
+
+def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> Check:
+    ours = [pod for pod in pods if pod.app == app]
+    if not ours:
+        return Check(
+            Standing.FAIL, title, f"no pod with label app={app} and the service's {JOB_ID_LABEL}; apply its job"
+        )
+    if any(pod.host_ip and pod.pod_ip for pod in ours):
+        return Check(Standing.OK, title, "has its addresses")
+    return Check(Standing.FAIL, title, f"pod {ours[0].name} has no host or pod address yet")

@@ -1,0 +1,113 @@
+"""What the scaler would do to one job in its first pass after a takeover, in words and with its weight. Pure.
+
+The planner itself says what (with an empty memory, as after any start); here it is only told. Must not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, assert_never
+
+from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resize
+from scaler.decide.world import Action, Admit, Complete, Evict, Reason, Revoke, Verdict
+from scaler.kube.api import Object
+from scaler.ranktables.config_map import Rings, says, status_of
+from scaler.ranktables.table import RankTable, Status
+from scaler.tools.comparison import Found, Remark, Weight
+from scaler.workloads.ascendjob import Job, as_mapping, as_text
+
+
+def foresee(job: Job, found: Found, verdict: Verdict, actions: Sequence[Action]) -> list[Remark]:
+    """What would be done, and what would not be done any more once the operator is gone."""
+    return [*_uncared(job, found, verdict), *(_action(action, job, found) for action in actions)]
+
+
+def rank_table_remarks(table: RankTable, rings: Rings | None, problem: str) -> list[Remark]:
+    """Whether the rank table would stay as it is. `problem` = what the scaler would report of it, "" for nothing."""
+    told = [Remark(Weight.DIFFERS, f"rank table: {problem}")] if problem else []
+    if rings is None or says(rings, table):
+        return told
+    before = status_of(rings.text) or "without a status"
+    if before == Status.COMPLETED and table.status is not Status.COMPLETED:
+        why = f": {table.problem}" if table.problem else ""
+        text = f"rank table: it is completed and would become {table.status}{why}; the instance would get no traffic"
+        return [Remark(Weight.BLOCKS, text)]
+    return [*told, Remark(Weight.DOES, f"rank table: written anew ({before} before, {table.status} then)")]
+
+
+def _uncared(job: Job, found: Found, verdict: Verdict) -> Iterator[Remark]:
+    """A job that loses a pod must get it back; the operator did that."""
+    if job.finished or job.deleting:
+        return
+    if verdict.reason is Reason.NOT_SERVED:
+        yield Remark(Weight.BLOCKS, "not a job that the scaler serves (labels app and jobID): nobody replaces its pods")
+    elif found.pods and job.faults:
+        yield Remark(Weight.BLOCKS, f"pods that it loses are not replaced: {job.faults[0]}")
+    elif found.pods and job.label_problem:
+        words = {Reason.GROUP_LABEL_MISSING: "mind-cluster/group-name", Reason.JOB_ID_MISSING: "jobID"}
+        label = words.get(job.label_problem, "mind-cluster/scaling-rule")
+        yield Remark(Weight.BLOCKS, f"pods that it loses are not replaced: it has no value in its label {label}")
+    elif found.pods and verdict.reason in (Reason.GROUP_UNKNOWN, Reason.RULE_MISSING, Reason.RULE_INVALID):
+        yield Remark(Weight.BLOCKS, f"pods that it loses are not replaced: {verdict.reason}")
+
+
+def _action(action: Action, job: Job, found: Found) -> Remark:
+    match action:
+        case Admit():
+            return Remark(Weight.DOES, "starts: it has no pods, and its service needs it")
+        case Complete():
+            return Remark(Weight.DOES, f"gets what it lacks: {', '.join(_lacking(job, found))}")
+        case Revoke():
+            return Remark(Weight.DOES, _taking_back(found))
+        case Evict():
+            return Remark(Weight.BLOCKS, f"is evicted, so that {action.beneficiary} can start what it misses")
+        case _:
+            return _life_action(action, found)
+
+
+def _lacking(job: Job, found: Found) -> Iterator[str]:
+    if found.pod_group is None:
+        yield f"PodGroup {job.pod_group}"
+    if found.service is None and job.pods:
+        yield f"Service {job.pods[0]}"
+    yield from (f"Pod {name}" for name in job.pods if name not in found.pods)
+
+
+def _taking_back(found: Found) -> str:
+    unbound = sorted(name for name, pod in found.pods.items() if not _node(pod))
+    if unbound:
+        return f"its pods, none of which has a node yet, are revoked: {', '.join(unbound)}"
+    return "waits without a PodGroup: the one that it has is deleted, so that no room is kept for it"
+
+
+def _life_action(action: LifeAction, found: Found) -> Remark:
+    match action:
+        case Record():
+            return Remark(Weight.EXPECTED, f"the AscendJob is annotated: its next pods are of round {action.rounds}")
+        case Resize():
+            return Remark(Weight.DOES, "its PodGroup is changed to the number of pods that the job has by now")
+        case Remove():
+            return _removal(action, found.pods)
+        case Finish():
+            return Remark(Weight.BLOCKS, f"the job would end at once: {action.outcome} ({action.message})")
+        case Expire():
+            return Remark(Weight.BLOCKS, "the job is deleted: it has finished, and its ttlSecondsAfterFinished is over")
+        case _:
+            assert_never(action)
+
+
+def _removal(action: Remove, pods: Mapping[str, Object]) -> Remark:
+    alive = [name for name in action.pods if _is_alive(pods.get(name, {}))]
+    if alive:
+        why = "the job has fewer replicas by now, or has ended"
+        return Remark(Weight.BLOCKS, f"pods that have a node are deleted ({why}): {', '.join(alive)}")
+    names = ", ".join(action.pods)
+    return Remark(Weight.DOES, f"pods are deleted: {names}" if names else "the PodGroup of the finished job is deleted")
+
+
+def _is_alive(pod: Mapping[str, Any]) -> bool:
+    return bool(_node(pod)) and as_text(as_mapping(pod.get("status")).get("phase")) not in ("Failed", "Succeeded")
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    return as_text(as_mapping(pod.get("spec")).get("nodeName"))

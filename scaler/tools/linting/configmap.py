@@ -1,0 +1,112 @@
+"""Judges the ConfigMap of a rule where it stands in a file: its keys, its document, its annotations.
+
+The document's own faults come from rules.document; this module finds their places in the YAML that the user has open.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+import msgspec
+
+from scaler.rules.document import KEY, examine, immutable_fault, key_fault
+from scaler.rules.finding import Fault, Finding, pointer, printable
+from scaler.rules.options import read_options
+from scaler.rules.position import Span, align
+from scaler.rules.rule import Rule
+from scaler.tools.linting.manifest import Object, Value
+from scaler.tools.linting.metadata import metadata_findings
+
+
+class RuleMap(msgspec.Struct, frozen=True):
+    """A ConfigMap (or what was meant as one) that holds a rule."""
+
+    object: Object
+    rule: Rule | None
+    findings: list[Finding]
+
+
+def is_rule_map(found: Object, *, wanted: bool) -> bool:
+    """Whether a ConfigMap or Secret is our business: has the key, or nearly; named by a job; or asked about alone."""
+    names = _names(found, "data") + _names(found, "binaryData") + _names(found, "stringData")
+    near = any(difflib.get_close_matches(name, [KEY], cutoff=0.9) for name in names)
+    return near or wanted or found.alone
+
+
+def read_rule_map(found: Object) -> RuleMap:
+    """Everything about one rule ConfigMap. Never raises."""
+    if found.kind == "Secret":
+        message = "a Secret; the rule is read from a ConfigMap of this name"
+        wrong = found.finding(("kind",), "NotAConfigMap", message, "write `kind: ConfigMap` and `data:`")
+        return RuleMap(found, None, [wrong])
+    rule, findings = _document(found)
+    findings += [*metadata_findings(found), *_double_keys(found), *_immutable(found), *_options(found)]
+    good = all(finding.level == "warning" for finding in findings)
+    return RuleMap(found, rule if good else None, findings)
+
+
+def rule_value(found: Object) -> Value | None:
+    """The value under the rule's key, whatever it is; None when there is no such key."""
+    data = found.root.get("data")
+    values = [value for key, value in data.members if key.text == KEY] if data else []
+    return values[-1] if values else None
+
+
+def spans_of(found: Object, value: Value) -> list[Span] | None:
+    """For each character of a scalar its span in the file; None when they cannot be matched."""
+    text = found.lines.text
+    start = value.start
+    if value.style in ("|", ">"):
+        line, _ = found.lines.place(start)
+        start = found.lines.offset(line + 1, 1)
+    elif value.style:
+        start += 1
+    doubled = "'" if value.style == "'" else ""
+    return align(value.text, text, start, escapes=value.style == '"', doubled=doubled)
+
+
+def _document(found: Object) -> tuple[Rule | None, list[Finding]]:
+    """The rule under the key and its document's findings, or why there is no document."""
+    value = rule_value(found)
+    if value is None or value.string is None:
+        fault = key_fault(_names(found, "data"), _names(found, "binaryData"))
+        return None, [found.finding(fault.path, fault.code, fault.message, fault.hint)]
+    examination = examine(value.string)
+    spans = spans_of(found, value) if examination.faults else None
+    return examination.rule, [_inside(found, value, spans, fault) for fault in examination.faults]
+
+
+def _inside(found: Object, value: Value, spans: list[Span] | None, fault: Fault) -> Finding:
+    offset = spans[fault.start][0] if spans else value.start
+    line, column = found.lines.place(offset)
+    message, hint = printable(fault.message), printable(fault.hint)
+    return Finding(fault.level, fault.code, pointer(fault.path), line, column, message, hint, found.file)
+
+
+def _double_keys(found: Object) -> Iterator[Finding]:
+    if _names(found, "data").count(KEY) > 1:
+        message = f"{KEY} is written twice in this ConfigMap; kubectl refuses that, other tools take the last"
+        yield found.finding(("data", KEY), "DuplicateKey", message, "delete one of them")
+
+
+def _immutable(found: Object) -> Iterator[Finding]:
+    value = found.root.get("immutable")
+    if value is not None and value.text == "true":
+        fault = immutable_fault()
+        yield found.finding(fault.path, fault.code, fault.message, fault.hint, fault.level)
+
+
+def _options(found: Object) -> Iterator[Finding]:
+    holder = found.root.get("metadata", "annotations")
+    members = holder.members if holder else []
+    _, warnings = read_options({key.text: value.string for key, value in members if value.string is not None})
+    for warning in warnings:
+        name = warning.pointer.removeprefix("/metadata/annotations/").replace("~1", "/").replace("~0", "~")
+        placed = found.finding(("metadata", "annotations", name), warning.code, "")
+        yield msgspec.structs.replace(warning, line=placed.line, column=placed.column, file=found.file)
+
+
+def _names(found: Object, field: str) -> list[str]:
+    holder = found.root.get(field)
+    return [key.text for key, _ in holder.members] if holder else []

@@ -1,0 +1,198 @@
+"""`scaler plan`: what a rule decides for given counts, without a cluster. Reads files, prints, decides nothing itself.
+
+Must not import the cluster side (kubernetes_asyncio, aiohttp): the command answers before those would have loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from scaler.rules.rule import Rule
+from scaler.tools.counts import MOST, Case, decide, unknown_groups
+from scaler.tools.ladder import in_words, table
+from scaler.tools.rulefile import RuleFileError, load_rule
+
+HELP = """Say what a rule decides for given counts of instances, and why; or what becomes of services on given nodes.
+
+RULE is a file with the ConfigMap (YAML) or its bare JSON, or - for standard input. Counts are GROUP=NUMBER,...; a group
+that is not mentioned has none. In-flight instances count as admitted with no pod on a node yet.
+
+  scaler plan rule.yaml --running group0=1 --held group0=1,group1=1
+  scaler plan rule.yaml --table
+  scaler plan rule.yaml --cases cases.jsonl      one {"running": {}, "in_flight": {}, "held": {}} per line
+  scaler plan '20x rule.yaml' big.yaml --nodes '40x huawei.com/Ascend910=8,pool=a' --nodes nodes.yaml
+
+With --nodes, every RULE is a service with all jobs of its largest ratio, `20x RULE` twenty of them, earlier ones older.
+They start on empty nodes, each pod with 8 huawei.com/Ascend910 unless --needs or --jobs say otherwise.
+
+Exit code: 0 answered, 1 the rule or a case is bad, 2 usage."""
+
+EXIT_BAD_INPUT = 1
+EXIT_USAGE = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "rules", metavar="RULE", nargs="+", help="file with the rule's ConfigMap or its bare JSON; - = standard input"
+    )
+    for name, meaning in (
+        ("running", "that run"),
+        ("in-flight", "that were admitted and do not run yet"),
+        ("held", "that wait for an admission"),
+    ):
+        parser.add_argument(
+            f"--{name}", type=_counts, metavar="GROUP=N,...", help=f"instances {meaning} (default: none)"
+        )
+    parser.add_argument("--cases", metavar="FILE", help="answer each JSON line of FILE (- = standard input) with one")
+    parser.add_argument("--table", action="store_true", help="print every state of the ladder and what it admits")
+    nodes = parser.add_argument_group("several services on the same nodes")
+    for name, metavar, meaning in (
+        ("nodes", "NODES", "'40x RESOURCE=N,LABEL=VALUE,...', or a file as 'kubectl get nodes -o yaml' writes it"),
+        ("needs", "[GROUP:]NEEDS", "what each pod (of the group) asks for: RESOURCE=N,... and its node selector"),
+        ("jobs", "FILE", "AscendJobs, or a folder of them: what the instances of their rule and group ask for"),
+    ):
+        nodes.add_argument(f"--{name}", action="append", metavar=metavar, default=[], help=meaning)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answer on standard output, complain on standard error; the exit code is in HELP."""
+    conflict = _conflict(args)
+    if conflict:
+        return _usage(conflict)
+    if args.nodes:
+        return _answer_nodes(args)
+    try:
+        loaded = load_rule(args.rules[0])
+    except RuleFileError as error:
+        sys.stderr.write(str(error))
+        return EXIT_BAD_INPUT
+    rule, paused = loaded.rule, loaded.options.paused
+    if args.cases:
+        return _answer_cases(rule, args.cases, paused=paused)
+    if args.table:
+        sys.stdout.write(table(rule))
+        return 0
+    return _answer(rule, args, paused=paused)
+
+
+def _conflict(args: argparse.Namespace) -> str:
+    """Which options do not go together; "" when all do."""
+    counted = any(counts is not None for counts in (args.running, args.in_flight, args.held))
+    if args.nodes:
+        return (
+            "--nodes starts with nothing running; leave out counts, --cases and --table"
+            if (counted or args.cases or args.table)
+            else ""
+        )
+    if len(args.rules) > 1 or args.needs or args.jobs:
+        return "several rules, --needs and --jobs are about nodes; say which with --nodes '40x huawei.com/Ascend910=8'"
+    if args.cases and args.table:
+        return "--cases and --table are two different questions; ask one at a time"
+    if counted and (args.cases or args.table):
+        return "--running, --in-flight and --held ask about one state; leave them out with --cases or --table"
+    if args.table and args.format == "json":
+        return "--table is for people and has no JSON form; use --cases for programs"
+    if args.cases == "-" == args.rules[0]:
+        return "RULE and --cases cannot both be standard input; write one of them to a file"
+    return ""
+
+
+def _counts(text: str) -> dict[str, int]:
+    """`group0=1,group1=2`; argparse turns the error into a usage message that names the option."""
+    counts: dict[str, int] = {}
+    for part in text.split(",") if text.strip() else ():
+        name, equals, number = (word.strip() for word in part.rpartition("="))
+        if not name or not equals:
+            raise argparse.ArgumentTypeError(f"'{part}' is not GROUP=NUMBER; write for example group0=1,group1=2")
+        if not (number.isascii() and number.isdigit()) or len(number) > 7 or int(number) > MOST:
+            raise argparse.ArgumentTypeError(f"'{number}' in '{part}' is not a whole number from 0 to {MOST}")
+        if name in counts:
+            raise argparse.ArgumentTypeError(f"group '{name}' is counted twice; write each group once")
+        counts[name] = int(number)
+    return counts
+
+
+def _answer(rule: Rule, args: argparse.Namespace, *, paused: bool) -> int:
+    case = Case(args.running or {}, args.in_flight or {}, args.held or {})
+    unknown = unknown_groups(rule, case)
+    if unknown:
+        return _usage("; ".join(_unknown_words(rule, unknown)))
+    decision = decide(rule, case, paused=paused)
+    text = msgspec.json.encode(decision).decode() + "\n" if args.format == "json" else in_words(rule, decision)
+    sys.stdout.write(text)
+    return 0
+
+
+def _answer_nodes(args: argparse.Namespace) -> int:
+    """Loaded only here: whoever asks about counts does not wait for it."""
+    from scaler.tools import nodes, whatif  # noqa: PLC0415
+    from scaler.tools.whatif_text import in_words as in_words_of_nodes  # noqa: PLC0415
+
+    try:
+        found = nodes.read_nodes(args.nodes)
+        services = nodes.services(args.rules, needs=args.needs, jobs=nodes.read_jobs(args.jobs))
+        nodes.check_labels(found, services)
+    except RuleFileError as error:
+        sys.stderr.write(str(error))
+        return EXIT_BAD_INPUT
+    except nodes.BadInputError as error:
+        sys.stderr.write(f"scaler plan: {error}\n")
+        return EXIT_BAD_INPUT
+    answer = whatif.what_if(services, found)
+    as_json = args.format == "json"
+    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n" if as_json else in_words_of_nodes(answer))
+    return 0
+
+
+def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
+    """One line out for each line in, in order; a line that cannot be answered says why and makes the exit code 1."""
+    try:
+        lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else io.BytesIO(Path(file).read_bytes())
+    except OSError as error:
+        return _usage(f"--cases {file}: {error.strerror or error}")
+    failed = 0
+    for answer, bad in answers(rule, lines, paused=paused):
+        sys.stdout.write(answer)
+        failed += bad
+    if failed:
+        sys.stderr.write(f"scaler plan: {failed} cases could not be answered; their lines say why\n")
+    return EXIT_BAD_INPUT if failed else 0
+
+
+def answers(rule: Rule, lines: Iterable[bytes], *, paused: bool) -> Iterator[tuple[str, bool]]:
+    """Each answer with its line end, and whether it is a complaint."""
+    decoder, encoder = msgspec.json.Decoder(Case), msgspec.json.Encoder()
+    for number, line in enumerate(lines, start=1):
+        try:
+            case = decoder.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            hint = 'write {"running": {"GROUP": N}, "in_flight": {}, "held": {}} with whole numbers from 0'
+            yield _complaint(number, str(error), hint), True
+            continue
+        unknown = unknown_groups(rule, case)
+        if unknown:
+            yield _complaint(number, *_unknown_words(rule, unknown)), True
+        else:
+            yield encoder.encode(decide(rule, case, paused=paused)).decode() + "\n", False
+
+
+def _complaint(line: int, message: str, hint: str) -> str:
+    return msgspec.json.encode({"error": {"line": line, "message": message, "hint": hint}}).decode() + "\n"
+
+
+def _unknown_words(rule: Rule, unknown: tuple[str, ...]) -> tuple[str, str]:
+    """What was found and what to write."""
+    found = ", ".join(f"'{name}'" for name in unknown)
+    return f"no ratio of the rule names group {found}", f"its groups are {', '.join(rule.groups)}"
+
+
+def _usage(message: str) -> int:
+    sys.stderr.write(f"scaler plan: error: {message}\nTry 'scaler plan --help'.\n")
+    return EXIT_USAGE

@@ -1,0 +1,80 @@
+"""Finds the one rule in a file that a user names: a ConfigMap, alone or among other manifests, or its bare JSON.
+
+Must not judge the document: scaler.rules does, and what it finds is shown as `scaler lint` shows it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from scaler.rules.document import read_document
+from scaler.rules.finding import Finding
+from scaler.rules.options import read_options
+from scaler.rules.rule import Rule, RuleOptions
+from scaler.tools.linting.configmap import RuleMap, is_rule_map, read_rule_map
+from scaler.tools.linting.lint import BOM, decode, is_manifest
+from scaler.tools.linting.manifest import objects
+from scaler.tools.linting.render import render
+
+STDIN = "<stdin>"
+
+
+class RuleFileError(Exception):
+    """There is no usable rule; the text says where, what and how, and ends with a line end."""
+
+
+class LoadedRule(NamedTuple):
+    rule: Rule
+    options: RuleOptions
+    name: str
+    """Of the ConfigMap; of bare JSON that of its file."""
+    namespace: str = "default"
+
+
+def load_rule(file: str) -> LoadedRule:
+    """The rule in `file` (- = standard input). Raises RuleFileError when there is none or it has errors."""
+    name = STDIN if file == "-" else file
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise RuleFileError(f"{name}: {error.strerror or error}\n") from None
+    text, fault = decode(data, name)
+    if fault is not None:
+        raise _error([fault], name, text)
+    if is_manifest(text):
+        return _from_manifest(text.removeprefix(BOM), name)
+    rule, findings = read_document(text)
+    if rule is None:
+        raise _error(findings, name, text)
+    return LoadedRule(rule, RuleOptions(), "rule" if file == "-" else Path(file).stem)
+
+
+def _from_manifest(text: str, name: str) -> LoadedRule:
+    found, broken = objects(text, name, alone=True)
+    if broken:
+        raise _error(broken, name, text)
+    holders = [one for one in found if one.kind in ("ConfigMap", "Secret") and is_rule_map(one, wanted=False)]
+    maps = [read_rule_map(one) for one in holders]
+    if len(maps) != 1:
+        names = ", ".join(one.object.name for one in maps) or "no ConfigMap with elastic_scaling.json"
+        raise RuleFileError(f"{name}: one rule is asked about, this file has {names}; give a file with one\n")
+    if maps[0].rule is None:
+        raise _error(maps[0].findings, name, text)
+    found_in = maps[0].object
+    return LoadedRule(maps[0].rule, _options(maps[0]), found_in.name or "rule", found_in.namespace or "default")
+
+
+def _options(found: RuleMap) -> RuleOptions:
+    annotations = found.object.root.get("metadata", "annotations")
+    members = annotations.members if annotations else []
+    return read_options({key.text: value.text for key, value in members})[0]
+
+
+def _error(findings: Sequence[Finding], name: str, text: str) -> RuleFileError:
+    errors = [msgspec.structs.replace(finding, file=name) for finding in findings if finding.level == "error"]
+    return RuleFileError(render(errors, {name: text}, color=False))

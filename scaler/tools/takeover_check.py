@@ -1,0 +1,214 @@
+"""The check behind `scaler takeover`: the cluster, observed and decided as by the controller, but only read.
+
+    the controller's reflectors -> its cache -> decide, with an empty memory -> remarks per job
+
+Must not write anything, and must not know how the answer is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from scaler.app import REPORTS_PATIENCE, App
+from scaler.clock import Clock
+from scaler.decide.decide import decide
+from scaler.decide.world import Action, Memory, Plan, Verdict
+from scaler.informers.cache import Cache
+from scaler.informers.records import JobRecord
+from scaler.informers.resources import OURS, listed
+from scaler.kube.api import POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
+from scaler.ranktables.tables import table_of
+from scaler.settings import Settings
+from scaler.state.instances import instance_of
+from scaler.state.world import WorldBuilder
+from scaler.tools.comparison import Found, Remark, Weight, compare, owner_uid
+from scaler.tools.first_pass import foresee, rank_table_remarks
+
+PATIENCE = 60.0
+"""Seconds for everything to be listed."""
+_PAGE = 500
+
+
+class JobReport(msgspec.Struct, frozen=True):
+    """One job. `state` and `reason` are the planner's."""
+
+    namespace: str
+    name: str
+    service: str
+    state: str
+    reason: str
+    pods: int
+    expected: int
+    remarks: tuple[Remark, ...]
+
+    @property
+    def safe(self) -> bool:
+        return _safe(self.remarks)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The whole answer. `operator` is `namespace/name` of an Ascend Operator that has replicas, "" when none has."""
+
+    safe: bool
+    operator: str
+    remarks: tuple[Remark, ...]
+    """About rules and the cluster."""
+    jobs: tuple[JobReport, ...]
+
+
+class NotReadableError(Exception):
+    """The cluster could not be read whole; `str()` says what is missing."""
+
+
+async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
+    """What would happen if the scaler took over now. Raises NotReadableError or KubeError."""
+    rng = random.Random()  # noqa: S311 - jitter, no secret
+    app = App(api, settings, clock, observer=None, rng=rng, on_synced=lambda: None)
+    await _observe(app)
+    objects = await _Objects.read(api, settings.namespaces)
+    jobs = tuple(_jobs(app, clock.now(), objects))
+    remarks = (*_scope(settings), *_rules(app.cache))
+    safe = _safe(remarks) and all(job.safe for job in jobs)
+    return Report(safe, app.cache.ascend_operator(), remarks, jobs)
+
+
+async def _observe(app: App) -> None:
+    """Everything listed once; the watches that follow are given up. Fault reports may be nobody's to read."""
+    tasks = [asyncio.create_task(reflector.run()) for reflector in (*app.reflectors.values(), *app.reports)]
+    try:
+        async with asyncio.timeout(PATIENCE):
+            for resource, reflector in app.reflectors.items():
+                await listed(resource, reflector).wait()
+            app.look_around()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REPORTS_PATIENCE):
+                for reports in app.reports:
+                    await reports.synced.wait()
+    except TimeoutError:
+        problems = sorted({one.problem for what, one in app.reflectors.items() if not listed(what, one).is_set()})
+        raise NotReadableError(f"the cluster could not be read within {PATIENCE:g} s: {'; '.join(problems)}") from None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Objects:
+    """Pods, PodGroups and Services as the API server answers them: the cache keeps only what decisions need."""
+
+    def __init__(self, objects: Mapping[Resource, Sequence[Object]]) -> None:
+        self._owned: defaultdict[tuple[Resource, str], dict[str, Object]] = defaultdict(dict)
+        self._named: dict[tuple[Resource, str, str], Object] = {}
+        for resource, items in objects.items():
+            for item in items:
+                meta = item["metadata"]
+                self._owned[resource, owner_uid(item)][meta["name"]] = item
+                self._named[resource, meta["namespace"], meta["name"]] = item
+
+    @classmethod
+    async def read(cls, api: KubeApi, namespaces: Sequence[str]) -> _Objects:
+        selectors = {PODS: OURS, POD_GROUPS: "", SERVICES: OURS}
+        return cls(
+            {
+                resource: [
+                    item for scope in namespaces or (None,) for item in await _list(api, resource, scope, selector)
+                ]
+                for resource, selector in selectors.items()
+            }
+        )
+
+    def of(self, record: JobRecord) -> Found:
+        job, where = record.job, record.namespace
+        pods = dict(self._owned.get((PODS, record.uid), {}))
+        for name in job.pods:
+            pod = self._named.get((PODS, where, name))
+            if pod is not None:
+                pods.setdefault(name, pod)
+        service = self._named.get((SERVICES, where, job.pods[0])) if job.pods else None
+        return Found(pods, self._named.get((POD_GROUPS, where, job.pod_group)), service)
+
+
+async def _list(api: KubeApi, resource: Resource, namespace: str | None, selector: str) -> list[Object]:
+    items: list[Object] = []
+    token = ""
+    while True:
+        page = await api.list(resource, namespace, label_selector=selector, limit=_PAGE, continue_token=token)
+        items += page.items
+        token = page.continue_token
+        if not token:
+            return items
+
+
+def _jobs(app: App, now: float, objects: _Objects) -> Iterator[JobReport]:
+    cache, clusterd = app.cache, app.settings.clusterd_address
+    for made in _plans(app, now):
+        actions = _by_uid(made)
+        for verdict in made.verdicts:
+            record = cache.job(verdict.uid)
+            if record is not None:
+                yield _job(cache, record, verdict, actions[verdict.uid], (objects.of(record), clusterd))
+
+
+def _plans(app: App, now: float) -> Iterable[Plan]:
+    """What the first pass would come to, with nothing remembered."""
+    services = WorldBuilder(app.cache, app.policy, alone=app.why_alone)
+    for key in app.cache.service_keys():
+        services.look_at(key)
+    return decide(services.world(now, Memory())).plans
+
+
+def _by_uid(made: Plan) -> defaultdict[str, list[Action]]:
+    actions: defaultdict[str, list[Action]] = defaultdict(list)
+    for action in made.actions:
+        actions[action.uid].append(action)
+    return actions
+
+
+def _job(
+    cache: Cache, record: JobRecord, verdict: Verdict, actions: list[Action], there: tuple[Found, str]
+) -> JobReport:
+    found, clusterd = there
+    instance = instance_of(cache, record.uid)
+    remarks = [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]
+    if instance.name_taken:
+        remarks.append(Remark(Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"))
+    told = table_of(cache, record)
+    if told is not None:
+        remarks += rank_table_remarks(told.table, told.rings, told.obstacle.message if told.obstacle else "")
+    return JobReport(
+        namespace=record.namespace,
+        name=record.name,
+        service=str(record.job.key),
+        state=verdict.state.value,
+        reason=verdict.reason.value,
+        pods=instance.pods,
+        expected=instance.expected,
+        remarks=tuple(sorted(set(remarks))),
+    )
+
+
+def _rules(cache: Cache) -> Iterator[Remark]:
+    """Each rule once, with all that lint finds in it."""
+    for namespace, rule in sorted({(key.namespace, key.rule) for key in cache.service_keys() if key.rule}):
+        known = cache.rules.in_force(namespace, rule)
+        if known.problem is not None:
+            weight = Weight.BLOCKS if known.rule is None else Weight.DIFFERS
+            yield Remark(weight, f"rule {namespace}/{rule}: {known.problem.message}")
+        for finding in known.findings:
+            yield Remark(Weight.DIFFERS, f"rule {namespace}/{rule}: {finding.level} {finding.code}: {finding.message}")
+
+
+def _scope(settings: Settings) -> Iterator[Remark]:
+    if settings.namespaces:
+        names = ", ".join(settings.namespaces)
+        yield Remark(Weight.DIFFERS, f"only looked at: {names}; an Ascend Operator serves every namespace")
+
+
+def _safe(remarks: Sequence[Remark]) -> bool:
+    return all(remark.weight is not Weight.BLOCKS for remark in remarks)

@@ -1,0 +1,238 @@
+"""What becomes of several services on some nodes: decided by the controller's own function, pass by pass, until nothing
+changes. Whatever is admitted is bound where it fits, and runs at once. Prints nothing.
+
+Must not add rules of its own; the scheduler that it stands in for puts each pod where least is left over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import ge, sub
+
+import msgspec
+
+from scaler.decide.decide import Cache, decide
+from scaler.decide.explain import words
+from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, tolerates
+from scaler.decide.placement import Placement
+from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, ServiceKey, World
+from scaler.rules.rule import Ratio, Rule, RuleOptions
+from scaler.state.capacity import CapacityIndex, NodeFacts
+
+MOST_PASSES = 10_000
+TICK = 0.001
+"""Seconds between two passes: nothing is given up for lack of time."""
+POLICY = Policy()
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One service that is asked about; as many jobs exist as its largest ratio names."""
+
+    key: ServiceKey
+    rule: Rule
+    options: RuleOptions
+    needs: Mapping[str, PodRequests]
+    """Group -> what all pods of one instance ask for."""
+
+
+class Share(msgspec.Struct, frozen=True):
+    """One group in the end. `reasons`: why those that are held are, reason -> how many."""
+
+    admitted: int
+    held: int
+    reasons: dict[str, int]
+    words: tuple[str, ...]
+    """One sentence for each different reason."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One service in the end; `ratio` counts from 0 = the largest, -1 = it does not serve."""
+
+    service: str
+    serves: bool
+    ratio: int
+    counts: dict[str, int]
+    groups: dict[str, Share]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    nodes: int
+    closed: int
+    """Of the nodes, those that take no pods now: cordoned or not Ready."""
+    serving: int
+    complete: int
+    """Services that run their largest ratio."""
+    guessed: int
+    """Services whose pods say what is not understood here, such as topology spread: that counts as fitting."""
+    services: tuple[Outcome, ...]
+
+
+class _Service:
+    """One service on its way: which of its instances are released, and where those are that run."""
+
+    def __init__(self, asked: Asked, age: int) -> None:
+        self.asked = asked
+        self.age = age
+        self.released: set[str] = set()
+        self.seats: dict[str, tuple[tuple[str, PodRequest], ...]] = {}
+        self.plan: Plan | None = None
+        self.instances = {
+            (one := _instance(asked, group, number, age)).uid: one
+            for group in asked.rule.groups
+            for number in range(asked.rule.largest.of(group))
+        }
+
+    @property
+    def running(self) -> set[str]:
+        return set(self.seats)
+
+    def service(self) -> Service:
+        asked = self.asked
+        return Service(asked.key, tuple(map(self._now, self.instances.values())), asked.rule, asked.options)
+
+    def _now(self, one: Instance) -> Instance:
+        seats = self.seats.get(one.uid)
+        if seats is not None:
+            size = one.expected
+            return msgspec.structs.replace(
+                one, pods=size, bound=size, running=size, ready=size, unbound=(), seats=seats
+            )
+        return msgspec.structs.replace(one, pods=one.expected) if one.uid in self.released else one
+
+    def follow(self, made: Plan) -> bool:
+        """Do what the plan says; whether that was anything."""
+        self.plan = made
+        admitted = {action.uid for action in made.actions if isinstance(action, Admit)} - self.released
+        revoked = {action.uid for action in made.actions if isinstance(action, Revoke | Evict)} & self.released
+        self.released = (self.released | admitted) - revoked
+        return bool(admitted or revoked)
+
+
+def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
+    name, needs = f"{group}-{number}", asked.needs[group]
+    size = sum(count for _, count in needs)
+    uid = f"{asked.key}/{name}"
+    return Instance(uid, name, group, created=float(age), expected=size, needs=needs, unbound=needs)
+
+
+def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
+    """What all of these end at; earlier ones count as older."""
+    found = sorted((_Service(asked, age) for age, asked in enumerate(services, start=1)), key=lambda one: one.asked.key)
+    ground = _Ground(nodes, found)
+    memory, cache = Memory(), Cache()
+    for number in range(1, MOST_PASSES):
+        world = World(
+            number * TICK, tuple(one.service() for one in found), ground.nodes(), memory=memory, policy=POLICY
+        )
+        made = decide(world, cache)
+        memory = made.memory
+        changed = [one.follow(share) for one, share in zip(found, made.plans, strict=True)]
+        for one in found:
+            ground.leave(one)
+        bound = [ground.bind(one) for one in sorted(found, key=lambda one: one.age)]
+        if not any((*changed, *bound)):
+            break
+    board = Placement(ground.nodes())
+    found.sort(key=lambda one: one.age)
+    outcomes = tuple(_outcome(one, board) for one in found)
+    serving, complete = sum(one.serves for one in outcomes), sum(one.ratio == 0 for one in outcomes)
+    guessed = sum(any(need.where.opaque for needs in one.needs.values() for need, _ in needs) for one in services)
+    return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes)
+
+
+class _Ground:
+    """The nodes, with what runs on them."""
+
+    def __init__(self, nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> None:
+        index = CapacityIndex()
+        for facts in nodes:
+            index.node_changed(None, facts)
+        known = index.nodes({need for one in services for part in one.asked.needs.values() for need, _ in part})
+        self._resources = known.resources
+        self._nodes = {node.name: node for node in known.nodes}
+        self.count = len(self._nodes)
+        self.closed = sum(not node.schedulable for node in known.nodes)
+
+    def nodes(self) -> Nodes:
+        return Nodes(self._resources, tuple(self._nodes.values()))
+
+    def leave(self, one: _Service) -> None:
+        """What is not released any more leaves its nodes."""
+        for uid in one.running - one.released:
+            for name, need in one.seats.pop(uid):
+                self._take(name, need, -1)
+
+    def bind(self, one: _Service) -> bool:
+        """Let everything run that is released and fits, each instance whole; whether that was anything."""
+        bound = False
+        for uid in [uid for uid in one.instances if uid in one.released - one.running]:
+            seats = self._bound(one.instances[uid].needs)
+            if seats is not None:
+                one.seats[uid] = seats
+                bound = True
+        return bound
+
+    def _bound(self, needs: PodRequests) -> tuple[tuple[str, PodRequest], ...] | None:
+        seats: list[tuple[str, PodRequest]] = []
+        for need in [need for need, count in needs for _ in range(count)]:
+            fitting = [node for node in self._nodes.values() if self._fits(node, need)]
+            if not fitting:
+                for name, other in seats:
+                    self._take(name, other, -1)
+                return None
+            name = min(fitting, key=lambda node: (node.free, node.name)).name
+            self._take(name, need, 1)
+            seats.append((name, need))
+        return tuple(seats)
+
+    def _fits(self, node: Node, need: PodRequest) -> bool:
+        accepted = accepts(need.where, node.node_class) and tolerates(need.where, node.passing)
+        known = {name for name, _ in need.requests} <= set(self._resources)
+        return known and node.schedulable and accepted and all(map(ge, node.free, self._amounts(need)))
+
+    def _amounts(self, need: PodRequest) -> tuple[int, ...]:
+        asked = dict(need.requests)
+        return tuple(asked.get(name, 0) for name in self._resources)
+
+    def _take(self, name: str, need: PodRequest, sign: int) -> None:
+        node = self._nodes[name]
+        taken = tuple(sign * amount for amount in self._amounts(need))
+        self._nodes[name] = msgspec.structs.replace(node, free=tuple(map(sub, node.free, taken)))
+
+
+def _outcome(one: _Service, board: Placement) -> Outcome:
+    assert one.plan is not None  # noqa: S101 - there is at least one pass
+    ratio = _runs(one.asked.rule, Counter(one.instances[uid].group or "" for uid in one.running))
+    counts = dict(one.asked.rule.ratios[ratio].counts) if ratio >= 0 else {}
+    shares = {group: _share(one, one.plan, group, board) for group in one.asked.rule.groups}
+    key = one.asked.key
+    return Outcome(f"{key.namespace}/{key.job_id}", ratio >= 0, ratio, counts, shares)
+
+
+def _runs(rule: Rule, running: Counter[str]) -> int:
+    """The largest ratio of which every group runs what it names; -1 while not even the smallest does."""
+    met = (index for index, ratio in enumerate(rule.ratios) if _is_met(ratio, running))
+    return next(met, -1)
+
+
+def _is_met(ratio: Ratio, running: Counter[str]) -> bool:
+    return all(running[group] >= number for group, number in ratio.counts.items())
+
+
+def _share(one: _Service, made: Plan, group: str, board: Placement) -> Share:
+    verdicts = [verdict for verdict in made.verdicts if verdict.group == group]
+    held = [verdict for verdict in verdicts if verdict.uid not in one.released]
+    waiting = [verdict for verdict in verdicts if verdict.uid in one.released - one.running]
+    said = [f"{verdict.reason.value}: {words(verdict, made)}" for verdict in held]
+    said += [f"{verdict.reason.value}: {_unbound(one.instances[verdict.uid], board)}" for verdict in waiting]
+    admitted = len(verdicts) - len(held)
+    return Share(
+        admitted, len(held), dict(Counter(verdict.reason.value for verdict in held)), tuple(dict.fromkeys(said))
+    )
+
+
+def _unbound(instance: Instance, board: Placement) -> str:
+    """Why the scheduler binds nothing of what was admitted: alone on its nodes, a service is not held."""
+    shortage = board.fits(instance.needs)
+    return f"Admitted, but nodes are missing: {shortage}." if shortage else "Admitted; waits for the scheduler."

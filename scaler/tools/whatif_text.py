@@ -1,0 +1,46 @@
+"""The answer of a what-if as text for people: a line for each service, and a sentence for each reason.
+
+Must not decide anything; tools.whatif does.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from scaler.decide.explain import counts_in_words
+from scaler.tools.whatif import Answer, Outcome, Share
+
+
+def in_words(answer: Answer) -> str:
+    """Neighbours that end alike are told of together."""
+    number = len(answer.services)
+    closed = f" ({answer.closed:,} cordoned or not Ready)" if answer.closed else ""
+    what = f"{_count(answer.nodes, 'node')}{closed}, {_count(number, 'service')}"
+    lines = [f"{what}: {answer.serving} of {number} serve, {answer.complete} of them at the largest ratio"]
+    if answer.guessed:
+        lines.append(
+            f"pods of {_count(answer.guessed, 'service')} say more than is understood here; it counts as fitting"
+        )
+    for block, alike in itertools.groupby(answer.services, key=_block):
+        lines += ["", f"{_names(list(alike))}: {block[0]}", *block[1:]]
+    return "\n".join(lines) + "\n"
+
+
+def _block(one: Outcome) -> tuple[str, ...]:
+    standing = f"runs ratio {one.ratio} ({counts_in_words(one.counts)})" if one.serves else "does not serve"
+    return standing, *(line for group, share in one.groups.items() for line in _group(group, share))
+
+
+def _group(group: str, share: Share) -> Iterator[str]:
+    yield f"  {group}: {share.admitted} admitted, {share.held} held"
+    yield from (f"    {sentence}" for sentence in share.words)
+
+
+def _names(services: Sequence[Outcome]) -> str:
+    first, last = services[0].service, services[-1].service
+    return first if len(services) == 1 else f"{first} to {last} ({len(services)} services)"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
