@@ -1,6 +1,6 @@
 """Wiring only: given a KubeApi, build everything and run it until cancelled. One TaskGroup owns every task.
 
-reflectors -> cache -> queue -> controller -> writer
+informers -> cache -> queue -> controller -> writer
                                           \\-> reporter
 """
 
@@ -22,11 +22,23 @@ from scaler.decide.world import Policy, Preempt, ServiceKey
 from scaler.election import Election, LeaseTiming
 from scaler.execute.executor import Executor
 from scaler.informers.cache import Cache
+from scaler.informers.changes import (
+    Changes,
+    InstanceChanged,
+    NodeChanged,
+    OwnConfigMapGone,
+    PodArrivedUngated,
+    PodChanged,
+    RightsChanged,
+    RoomChanged,
+    RuleChanged,
+)
 from scaler.informers.faults import Source
 from scaler.informers.informer import Informer
 from scaler.informers.mode import CurrentMode
-from scaler.informers.resources import listed, reflectors, report_informers
-from scaler.kube.api import NODES, PODS, KubeApi, Resource
+from scaler.informers.resources import informers, listed, report_informers
+from scaler.informers.rights import Rights
+from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.gate_setup import Ways
@@ -34,6 +46,7 @@ from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
 from scaler.settings import Settings
+from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import WorkQueue
 from scaler.state.rule_groups import RuleGroups
@@ -47,9 +60,6 @@ ALONE = "no arbitration: each service decides alone"
 
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
-OUT_OF_TOUCH = 120.0
-"""Seconds of failures without a sign of life, after which what was read of nodes or pods is no ground for weighing
-services against each other. Longer than the longest pause between two tries, and a bookmark's minute."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
 PULSE = 5.0
@@ -87,18 +97,21 @@ class App:
         self.metrics = Metrics()
         self.health = HealthState(clock)
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
-        self.cache = Cache(self.queue.add, clock.now)
-        self.reflectors = reflectors(api, self.cache, settings.namespaces, rng)
+        self.changes = Changes()
+        self.cache = Cache(self.changes, clock.now)
+        self.state = ClusterState(self.cache, self.changes, clock.now)
+        self.informers = informers(api, self.cache, settings.namespaces, rng)
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
+        self.rights = Rights(self.informers, self.cache, self.changes)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
         self.ways = Ways(api, self.metrics)
         self.policy = _policy(settings)
         self._rng = rng
         self._on_synced = on_synced
-        self._unread = ""
-        """What of nodes and pods cannot be read now, in words; see `look_around`."""
         self.controller, self.reporter, self.rank_tables = self._build(observer)
+        self._subscribe()
+        self._alone = self.why_alone()
         self.admission = _admission(self) if settings.webhook_port else None
 
     def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTableReconciler]:
@@ -113,15 +126,13 @@ class App:
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
-        _follow(metrics, self.reflectors, expectations)
+        _follow(metrics, self.informers, expectations)
         reporter = Reporter(writer, self.api, self.clock, settings, metrics)
-        self.cache.on_own_gone = reporter.lost
-        self.cache.on_ungated = metrics.arrived_ungated.inc
         controller = Controller(
-            cache=self.cache,
+            state=self.state,
             queue=self.queue,
             expectations=expectations,
-            actuator=Executor(writer, self.cache, expectations, clusterd=settings.clusterd_address, clock=self.clock),
+            actuator=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
             reporter=reporter,
             metrics=metrics,
             clock=self.clock,
@@ -131,7 +142,7 @@ class App:
             observer=observer,
         )
         tables = RankTableReconciler(
-            writer, self.api, self.cache, self.clock, elsewhere=lambda: not self.mode.makes_pods
+            writer, self.api, self.state.tables, self.clock, elsewhere=lambda: not self.mode.makes_pods
         )
         return controller, reporter, tables
 
@@ -141,13 +152,40 @@ class App:
             return "setting arbitration is off"
         if self.settings.namespaces:
             return "setting namespaces: what pods of other namespaces take of the nodes is not seen"
-        return self._unread
+        return self.rights.unread
+
+    def _subscribe(self) -> None:
+        """Who hears of which changes, in this order: what was made of records is forgotten before anybody reads it."""
+        subscribe = self.changes.subscribe
+        subscribe(PodChanged, self.state.on_pod)
+        subscribe(NodeChanged, self.state.on_node)
+        subscribe(RoomChanged, self.controller.on_room)
+        subscribe(InstanceChanged, self.state.on_instance)
+        subscribe(InstanceChanged, self.rank_tables.on_instance)
+        subscribe(InstanceChanged, self._queue_service)
+        subscribe(RuleChanged, self._queue_service)
+        subscribe(RightsChanged, self._on_rights)
+        subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
+        subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
+
+    def _queue_service(self, change: InstanceChanged | RuleChanged) -> None:
+        if change.service is not None:
+            self.queue.add(change.service)
+
+    def _on_rights(self, _change: RightsChanged) -> None:
+        """Every service decides otherwise now, unless the settings have each decide alone anyway."""
+        before, self._alone = self._alone, self.why_alone()
+        if self._alone != before:
+            words = ALONE if self._alone else "services are weighed against each other again"
+            _log.warning(words, why=self._alone)
+            for key in self.cache.service_keys():
+                self.queue.add(key)
 
     async def run(self) -> None:
         """Sync, become leader, decide. Any task that dies ends all of them."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in (*self.reflectors.values(), *self.reports):
-                tasks.create_task(reflector.run())
+            for informer in (*self.informers.values(), *self.reports):
+                tasks.create_task(informer.run())
             tasks.create_task(self._pulse())
             if self.admission is not None:
                 tasks.create_task(self.admission.follow())
@@ -159,11 +197,11 @@ class App:
 
     async def _synced(self) -> None:
         """No decision, and so no write, before everything has been listed once."""
-        for resource in self.reflectors:
+        for resource in self.informers:
             self.health.wait_for(_name(resource), "not listed yet")
         self.health.has("start")
-        for resource, reflector in self.reflectors.items():
-            await listed(resource, reflector).wait()
+        for resource, informer in self.informers.items():
+            await listed(resource, informer).wait()
             self.health.has(_name(resource))
         await self._nodes()
         await self._fault_data()
@@ -172,32 +210,10 @@ class App:
 
     async def _nodes(self) -> None:
         """The scaler works without nodes, too: nothing is known of their readiness then, nor what is free."""
-        await _patiently([self.reflectors[NODES]])
-        before = self.why_alone()
-        self.look_around()
-        if before:  # by the settings, which change no more
-            _log.warning(ALONE, why=before)
-
-    def look_around(self) -> None:
-        """Whether nodes and pods can be read, as far as is known by now. A right may come late, and may go again."""
-        nodes, before = self.reflectors[NODES], self.why_alone()
-        sees_nodes = nodes.synced.is_set() and not _is_out_of_touch(nodes)
-        self._unread = self._what_is_unread()
-        if sees_nodes != self.cache.sees_nodes:
-            self.cache.set_sees_nodes(sees_nodes=sees_nodes)
-            words = "nodes seen again" if sees_nodes else "nodes not seen: pods count as being on nodes that are Ready"
-            _log.warning(words, why=nodes.problem)
-        why = self.why_alone()
-        if why != before:
-            _log.warning(ALONE if why else "services are weighed against each other again", why=why)
-            for key in self.cache.service_keys():
-                self.queue.add(key)
-
-    def _what_is_unread(self) -> str:
-        if not self.reflectors[NODES].synced.is_set():
-            return "the nodes may not be read"
-        lost = [resource.plural for resource in (NODES, PODS) if _is_out_of_touch(self.reflectors[resource])]
-        return f"the {' and '.join(lost)} cannot be read any more" if lost else ""
+        await _patiently([self.informers[NODES]])
+        self.rights.look()
+        if self._alone and self._alone != self.rights.unread:  # by the settings, which change no more
+            _log.warning(ALONE, why=self._alone)
 
     async def _fault_data(self) -> None:
         """Wait a little for fault reports, and say where they come from: the scaler also works without."""
@@ -212,7 +228,7 @@ class App:
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
         self.metrics.leader.set(1)
-        self.look_around()
+        self.rights.look()
         async with asyncio.TaskGroup() as tasks:
             beside = [self.reporter.run(), self.rank_tables.run(), self._resync()]
             if self.admission is not None:
@@ -246,13 +262,13 @@ class App:
     async def _pulse(self) -> None:
         """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
         while True:
-            for resource, reflector in self.reflectors.items():
-                ready = listed(resource, reflector).is_set()
-                self._need(_name(resource), "" if ready else reflector.problem or "not listed yet")
+            for resource, informer in self.informers.items():
+                ready = listed(resource, informer).is_set()
+                self._need(_name(resource), "" if ready else informer.problem or "not listed yet")
             if self.admission is not None:
                 self._need("webhook", self.admission.problem)
             if self.controller.running:
-                self.look_around()
+                self.rights.look()
             if len(self.queue) == 0 or not self.controller.running:
                 self.health.beat("decision loop")
             await asyncio.sleep(PULSE)
@@ -265,14 +281,10 @@ class App:
             self.health.has(what)
 
 
-def _is_out_of_touch(reflector: Informer[Any, Any]) -> bool:
-    return reflector.failing_for() >= OUT_OF_TOUCH
-
-
-async def _patiently(reflectors: Sequence[Informer[Any, Any]]) -> None:
+async def _patiently(informers: Sequence[Informer[Any, Any]]) -> None:
     """Wait a little for what this process may have no right to read."""
     end = asyncio.get_running_loop().time() + REPORTS_PATIENCE
-    while not all(reflector.synced.is_set() for reflector in reflectors):
+    while not all(informer.synced.is_set() for informer in informers):
         if asyncio.get_running_loop().time() > end:
             break
         await asyncio.sleep(REPORTS_PATIENCE / 100)
@@ -291,10 +303,10 @@ def _follow(
 ) -> None:
     """Let the metrics read what others count."""
     metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
-    for resource, reflector in watched.items():
-        metrics.lists.follow(partial(getattr, reflector, "lists"), _name(resource))
-        metrics.watches.follow(partial(getattr, reflector, "watches"), _name(resource))
-        metrics.watch_events.follow(partial(getattr, reflector, "events"), _name(resource))
+    for resource, informer in watched.items():
+        metrics.lists.follow(partial(getattr, informer, "lists"), _name(resource))
+        metrics.watches.follow(partial(getattr, informer, "watches"), _name(resource))
+        metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
 
 
 def _policy(settings: Settings) -> Policy:

@@ -21,17 +21,18 @@ from scaler.decide.state import refuse
 from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
 from scaler.execute.executor import Executor, Outcome
 from scaler.execute.log_fields import outcome_line, plan_line
-from scaler.informers.cache import Cache
+from scaler.informers.changes import RoomChanged
 from scaler.informers.mode import Acting, CurrentMode
 from scaler.informers.records import JOB_KINDS
 from scaler.report.metrics import Metrics
-from scaler.report.reported import News, waits_for_room
+from scaler.report.reported import Reported, waits_for_room
 from scaler.report.reporter import Reporter
 from scaler.report.service_reports import report_of
 from scaler.report.values import RuleKey
+from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
-from scaler.state.world import WorldBuilder, is_missed, service_of
+from scaler.state.world import WorldBuilder, is_missed
 
 _log = structlog.get_logger(__name__)
 
@@ -56,7 +57,7 @@ class Controller:
     def __init__(  # noqa: PLR0913 - wiring, done once in app.py
         self,
         *,
-        cache: Cache,
+        state: ClusterState,
         queue: WorkQueue[ServiceKey],
         expectations: Expectations[ServiceKey],
         actuator: Executor,
@@ -68,7 +69,8 @@ class Controller:
         alone: Callable[[], str],
         observer: Observer | None = None,
     ) -> None:
-        self._cache = cache
+        self._state = state
+        self._cache = state.cache
         self._queue = queue
         self._expectations = expectations
         self._actuator = actuator
@@ -77,14 +79,16 @@ class Controller:
         self._clock = clock
         self._mode = mode
         self._observer = observer
-        self._services = WorldBuilder(cache, policy, alone=alone)
+        self._services = WorldBuilder(state, policy, alone=alone)
         self._memory = Memory()
         self._known = Known()
         self._failures = 0
         """Decisions in a row that failed for a fault of ours."""
         self._fresh: set[ServiceKey] = set()
         """Services that something happened to since they were reported last."""
-        self._news = News()
+        self._reported = Reported()
+        self._waits_for_room = False
+        """Whether some service waits for room, as of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
         self._acting: Acting | None = None
         self._loop: asyncio.Task[None] | None = None
@@ -92,13 +96,12 @@ class Controller:
         """Services whose pods are all gone -> loop time from which they are forgotten."""
         self.world: World | None = None
         """What was decided on last, for `scaler explain`."""
-        cache.on_room = self._on_room
 
     async def run(self) -> None:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
         self._acting = self._mode()
         self._look_at_all()
-        for name in () if self._acting is Acting.STANDS_BACK else self._cache.orphaned_rules():
+        for name in () if self._acting is Acting.STANDS_BACK else self._state.orphaned_rules():
             self._reporter.forget(RuleKey(*name))
         async with asyncio.TaskGroup() as acting:
             self._loop = acting.create_task(self._decide_for_ever(acting))
@@ -183,12 +186,12 @@ class Controller:
             return
         del self._leaving[key]
         self._fresh.discard(key)
-        self._news.forget(key)
+        self._reported.forget(key)
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
         self._queue.forget(key)
         if key.rule and not self._cache.rule_is_named(key.namespace, key.rule):
-            self._cache.rules.forget(key.namespace, key.rule)
+            self._state.rules.forget(key.namespace, key.rule)
             self._reporter.forget(RuleKey(key.namespace, key.rule))
 
     def _look_at_all(self) -> None:
@@ -223,9 +226,9 @@ class Controller:
             delay = max(SOONEST, moment - self._clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
 
-    def _on_room(self) -> None:
-        """Something else is free now, or was bound: of interest as long as somebody waits for room."""
-        if self._news.waiting:
+    def on_room(self, _change: RoomChanged) -> None:
+        """Of interest as long as somebody waits for room."""
+        if self._waits_for_room:
             self._queue.poke()
 
     # 3. act
@@ -283,27 +286,27 @@ class Controller:
         for service, plan in zip(world.services, decision.plans, strict=True):
             if service.assumed:
                 continue
-            if plan.key in self._fresh or self._news.is_news(plan):
+            if plan.key in self._fresh or self._reported.differs(plan):
                 due.append((service, plan))
-            elif self._news.has_other_words(plan):
+            elif self._reported.differs_in_words(plan):
                 self._queue.add_at(plan.key, later)
         self._fresh.clear()
         for service, plan in due:
-            self._news.told(plan)
+            self._reported.note(plan)
             self._metrics.planned(plan, rule_problem=service.problem is not None)
-        self._news.waiting = not world.alone and waits_for_room(decision)
+        self._waits_for_room = not world.alone and waits_for_room(decision)
         self._metrics.arbitrated(decision.tally)
-        self._reporter.note([report_of(self._cache, service, plan, alone=world.alone) for service, plan in due])
+        self._reporter.note([report_of(self._state, service, plan, alone=world.alone) for service, plan in due])
 
     def resync(self) -> None:
         """Read every service that is at rest anew, from the records alone; what is found was a missed event."""
-        self._cache.instances.clear()
+        self._state.instances.forget_all()
         if self._mode() is Acting.STANDS_BACK:
             return
         for key in sorted({*self._cache.service_keys(), *self._services.keys()} - self._leaving.keys()):
             if not (self._queue.is_idle(key) and self._expectations.settled(key)):
                 continue
-            found = service_of(self._cache, key) if self._cache.has_instances(key) else None
+            found = self._state.service(key) if self._cache.has_instances(key) else None
             known = self._services.get(key)
             if found != known:
                 self._queue.add(key)

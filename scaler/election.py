@@ -22,11 +22,10 @@ from scaler.clock import Clock
 from scaler.informers.store import version_of
 from scaler.kube.api import LEASES, EventType, KubeApi, Object
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, UnknownOutcomeError
+from scaler.names import RELEASED_BY
 
 T = TypeVar("T")
 
-RELEASED_BY = "mind-cluster/released-by"
-"""Annotation of a vacant Lease: this holder had stopped its work before it let go, nobody has to wait."""
 LONGEST_LEASE = 60.0
 """Seconds: a longer leaseDurationSeconds in a Lease that somebody edited is not believed."""
 RELEASE_TIMEOUT = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scaler.kube.api import Object
-from scaler.workloads.gates import GATE
+from scaler.names import GATE
 from tests.jobs import NAMESPACE
 
 

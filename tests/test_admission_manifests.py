@@ -15,11 +15,20 @@ import pytest
 
 from scaler import settings
 from scaler.kube.api import ASCEND_JOBS
-from scaler.rules.document import KEY
-from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.names import (
+    BESIDE_LABEL,
+    DELETION_COST,
+    GATE,
+    GROUP_LABEL,
+    HELD_COST,
+    JOB_ID_LABEL,
+    MOVED_RULE,
+    NAMESPACE_LABEL,
+    RULE_KEY,
+    RULE_LABEL,
+)
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, application
-from scaler.workloads.gates import BESIDE_LABEL, DELETION_COST, GATE, HELD_COST, MOVED_RULE, NAMESPACE_LABEL
 from tests.test_manifests import MANIFESTS, NAMESPACE, VARIANTS, Object, rendered
 
 COMPONENTS = ("admission-webhook", "admission-policy", "gate-guard")
@@ -146,7 +155,7 @@ def test_older_kubernetes_gets_the_webhook_without_match_conditions() -> None:
         return [hook["matchConditions"] for hook in found["webhooks"] if "matchConditions" in hook]
 
     ((condition,),) = conditions("admission-webhook")
-    assert condition["expression"].count(f'"{KEY}"') == 2
+    assert condition["expression"].count(f'"{RULE_KEY}"') == 2
     assert conditions("admission-webhook", "admission-webhook-1.27") == []
 
 

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from scaler.clock import Clock
-from scaler.election import DEFAULT_TIMING, RELEASED_BY, Election, LeadershipLost
+from scaler.election import DEFAULT_TIMING, Election, LeadershipLost
 from scaler.kube.api import LEASES, Object, PatchType
+from scaler.names import RELEASED_BY
 from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run

@@ -6,9 +6,9 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, Object, PatchType
 from scaler.kube.errors import ConflictError, ForbiddenError
+from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
-from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
 from tests.held import held
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
 from tests.rig import Rig, rig
@@ -171,7 +171,7 @@ def test_unbound_surplus_is_taken_back_when_another_group_lost_its_instance() ->
 
 
 def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released() -> None:
-    shared = {GROUP_NAME: "podgroup-of-all"}
+    shared = {POD_GROUP: "podgroup-of-all"}
     pods = [held(name, "group0", scheduler="volcano", annotations=dict(shared)) for name in ("p0", "p1")]
 
     async def story() -> None:
@@ -179,7 +179,7 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
             (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
             assert group["spec"]["minMember"] == 1
             groups = {
-                pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(GROUP_NAME)
+                pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(POD_GROUP)
                 for pod in on.cluster.peek(PODS, NAMESPACE)
             }
             assert groups == {"p0": group["metadata"]["name"], "p1": "podgroup-of-all", "d0": None}
@@ -192,7 +192,7 @@ def test_the_pod_group_that_volcano_made_keeps_no_room_once_a_pod_was_taken_out_
     name, bare = "podgroup-uid-engine-5d8", {"minMember": 1, "queue": "default"}
     shared = {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version}
     shared |= {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {**bare, "minResources": {"cpu": "4"}}}
-    pod = held("p0", "group0", scheduler="volcano", annotations={GROUP_NAME: name} if named else {})
+    pod = held("p0", "group0", scheduler="volcano", annotations={POD_GROUP: name} if named else {})
 
     async def story() -> None:
         async with rig(rule_config_map(), shared, pod, D0) as on:
@@ -237,7 +237,7 @@ def test_the_pod_group_of_an_instance_belongs_to_the_pods_that_come_later_too() 
             (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
             assert [owner["name"] for owner in group["metadata"]["ownerReferences"]] == ["p0-0", "p0-1"]
             mates = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] != "d0"]
-            assert {pod["metadata"]["annotations"][GROUP_NAME] for pod in mates} == {group["metadata"]["name"]}
+            assert {pod["metadata"]["annotations"][POD_GROUP] for pod in mates} == {group["metadata"]["name"]}
 
     run(story())
 
@@ -322,12 +322,12 @@ def test_pods_of_an_owner_that_nobody_knows_are_served_one_by_one_with_a_warning
 def test_a_pod_that_volcano_moved_into_a_shared_pod_group_after_its_release_is_moved_back() -> None:
     async def story() -> None:
         async with rig(rule_config_map(), held("p0", "group0", scheduler="volcano"), D0) as on:
-            patch = {"metadata": {"annotations": {GROUP_NAME: "podgroup-of-all"}}}
+            patch = {"metadata": {"annotations": {POD_GROUP: "podgroup-of-all"}}}
             await on.cluster.patch(PODS, NAMESPACE, "p0", patch, patch_type=PatchType.MERGE)
             await on.settle()
             (group,) = on.cluster.peek(POD_GROUPS, NAMESPACE)
             (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == "p0"]
-            assert pod["metadata"]["annotations"][GROUP_NAME] == group["metadata"]["name"]
+            assert pod["metadata"]["annotations"][POD_GROUP] == group["metadata"]["name"]
 
     run(story())
 

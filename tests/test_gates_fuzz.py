@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scaler.kube.api import PODS, Object
+from scaler.names import GATE, INSTANCE, INSTANCE_SIZE, POD_GROUP
 from scaler.sim.loop import run
-from scaler.workloads.gates import GATE, GROUP_NAME, INSTANCE, INSTANCE_SIZE
 from tests.held import held
 from tests.jobs import NAMESPACE, node, rule_config_map, rule_document
 from tests.rig import Rig, rig
@@ -23,7 +23,7 @@ LABEL_NAMES = (
     "infer.huawei.com/ascend-infer-operator", "infer.huawei.com/inferservice-name",
     "infer.huawei.com/instanceset-name", "infer.huawei.com/instanceset-index", "rbg.workloads.x-k8s.io/group-name",
 )  # fmt: skip
-ANNOTATION_NAMES = (INSTANCE, INSTANCE_SIZE, GROUP_NAME, "leaderworkerset.sigs.k8s.io/size", "hccl/rankIndex")
+ANNOTATION_NAMES = (INSTANCE, INSTANCE_SIZE, POD_GROUP, "leaderworkerset.sigs.k8s.io/size", "hccl/rankIndex")
 OWNERS = (
     ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("mindxdl.gitee.com/v1", "AscendJob"),
     ("batch.volcano.sh/v1alpha1", "Job"), ("orchestration.aibrix.ai/v1alpha1", "PodSet"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -47,3 +49,74 @@ sys.exit(code or ", ".join(loaded) or 0)
     seen = msgspec.json.encode(world(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running")))
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, input=seen, capture_output=True, check=False)
     assert (done.returncode, done.stderr.decode()) == (0, "")
+
+
+ROOMS = ("informers", "state", "ranktables", "execute", "report", "serve", "workloads", "rules", "kube")
+CACHE_WRITES = {"apply", "remove", "retain", "absent", "advance", "add_scope", "set_maker", "set_sees_nodes"}
+"""Methods of a store and of the cache that change what is known."""
+LIBRARY_OBJECTS = {"context"}
+"""`ssl.SSLContext` is set up by assignments."""
+
+
+def modules(*rooms: str) -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted(path for room in rooms for path in (ROOT / "scaler" / room).rglob("*.py")):
+        yield str(file.relative_to(ROOT)), ast.parse(file.read_text())
+
+
+def assigned(tree: ast.AST) -> Iterator[ast.expr]:
+    """All targets of assignments."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            yield from (part for target in node.targets for part in getattr(target, "elts", [target]))
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+            yield node.target
+
+
+def own_attributes(tree: ast.Module) -> set[str]:
+    """Attributes of the classes of this module."""
+    found = {target for target in assigned(tree) if isinstance(target, ast.Attribute) and is_self(target.value)}
+    declared = {
+        part.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for part in node.body
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+    }
+    return {target.attr for target in found} | declared
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def assignments_from_outside(tree: ast.Module) -> list[str]:
+    """Attributes of objects of other modules that are assigned to."""
+    own = own_attributes(tree)
+    return [
+        ast.unparse(target)
+        for target in assigned(tree)
+        if isinstance(target, ast.Attribute) and not is_self(target.value) and target.attr not in own
+        if ast.unparse(target.value) not in LIBRARY_OBJECTS
+    ]
+
+
+def test_nothing_is_assigned_to_an_attribute_from_outside() -> None:
+    single = [(name, ast.parse((ROOT / name).read_text())) for name in ("scaler/app.py", "scaler/controller.py")]
+    found = {name: outside for name, tree in [*modules(*ROOMS), *single] if (outside := assignments_from_outside(tree))}
+    assert found == {}
+
+
+def test_an_assignment_from_outside_is_found() -> None:
+    tree = ast.parse("class A:\n    def f(self, other):\n        self.mine = other.mine = 1\n        other.hook = 2\n")
+    assert assignments_from_outside(tree) == ["other.hook"]
+
+
+def test_only_informers_write_the_cache() -> None:
+    calls = [
+        f"{name}: {ast.unparse(node)}"
+        for name, tree in modules("state", "ranktables", "execute", "report", "serve")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CACHE_WRITES
+        if "cache" in ast.unparse(node.func.value)
+    ]
+    assert calls == []

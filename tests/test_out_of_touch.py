@@ -8,8 +8,9 @@ import random
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.app import OUT_OF_TOUCH, PULSE, App
+from scaler.app import PULSE, App
 from scaler.clock import Clock
+from scaler.informers.rights import OUT_OF_TOUCH
 from scaler.kube.api import NODES, PODS, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.settings import Settings

@@ -20,7 +20,7 @@ from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Revoke, Se
 from scaler.execute.gates import Gates
 from scaler.execute.lifecycle import Steps
 from scaler.execute.recreation import RecreationGuard
-from scaler.informers.cache import Cache
+from scaler.informers.lookup import JobLookup
 from scaler.informers.records import JobRecord
 from scaler.informers.store import Store
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Resource
@@ -36,6 +36,7 @@ from scaler.kube.errors import (
     StatusError,
 )
 from scaler.kube.writer import Writer, controller_uid
+from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.workloads import ascendjob_objects as objects
 
@@ -59,13 +60,19 @@ class Executor:
     """One per process; actions of one plan run in parallel."""
 
     def __init__(
-        self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey], *, clusterd: str, clock: Clock
+        self,
+        writer: Writer,
+        state: ClusterState,
+        expectations: Expectations[ServiceKey],
+        *,
+        clusterd: str,
+        clock: Clock,
     ) -> None:
+        self._cache = cache = state.cache
         self._steps = Steps(writer, cache, expectations, clock)
-        self._gates = Gates(writer, cache, expectations)
-        self._doubts = RecreationGuard(writer, cache)
+        self._gates = Gates(writer, state, expectations)
+        self._guard = RecreationGuard(cache, JobLookup(cache, writer.find))
         self._writer = writer
-        self._cache = cache
         self._expectations = expectations
         self._clusterd = clusterd
         self._stores: dict[Resource, Store[Any]] = {
@@ -128,11 +135,11 @@ class Executor:
     async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
         """A job that is not what was decided about any more is decided about anew."""
         try:
-            if not await self._doubts.is_as_known(record):
+            if not await self._guard.is_as_known(record):
                 return Outcome(record.uid)
         except KubeError as error:
             return Outcome(record.uid, failed=str(error))
-        words = self._doubts.in_vain(record.uid)
+        words = self._guard.in_vain(record.uid)
         if words:
             return Outcome(record.uid, refused=words) if undo else Outcome(record.uid, failed=words)
         return await self._make(key, record, undo=undo)
@@ -152,14 +159,14 @@ class Executor:
                 break
         if made:
             names = (f"{resource.kind} {obj['metadata']['name']}" for resource, obj in made)
-            self._doubts.made(record.uid, names)
+            self._guard.made(record.uid, names)
         if not errors:
             return await self._let_go(key, Complete(record.uid)) if self._is_gated(record) else Outcome(record.uid)
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
             return Outcome(record.uid, failed=str(errors[0]))
         if undo and await self._undo(key, made):
-            self._doubts.forget(record.uid)
+            self._guard.forget(record.uid)
             return Outcome(record.uid, refused=_words(refusal))
         return Outcome(record.uid, failed=str(refusal))
 
@@ -232,7 +239,7 @@ class Executor:
         """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone."""
         unbound = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.node and not pod.terminating]
         if unbound:
-            self._doubts.forget(record.uid)
+            self._guard.forget(record.uid)
         metas = [_meta(pod.namespace, pod.name, pod.uid, pod.resource_version) for pod in unbound]
         results = await _gather([self._delete(key, PODS, meta, exactly=True) for meta in metas])
         errors = [error for error in results if isinstance(error, KubeError)]

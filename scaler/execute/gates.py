@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 from scaler.decide.world import ServiceKey
-from scaler.informers.cache import Cache
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import (
@@ -26,9 +25,10 @@ from scaler.kube.errors import (
     NotSentError,
 )
 from scaler.kube.writer import Writer
+from scaler.names import DELETION_COST, GATE, POD_GROUP
+from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
-from scaler.state.instances import VOLCANOS_OWN, instance_of, starts_with_leader
-from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME
+from scaler.state.instances import VOLCANOS_OWN, starts_with_leader
 from scaler.workloads.kind import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
 
@@ -41,9 +41,10 @@ _KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 class Gates:
     """Raises errors of the seam: the caller tells a refusal from what is tried again."""
 
-    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey]) -> None:
+    def __init__(self, writer: Writer, state: ClusterState, expectations: Expectations[ServiceKey]) -> None:
         self._writer = writer
-        self._cache = cache
+        self._instances = state.instances
+        self._cache = state.cache
         self._expectations = expectations
 
     async def release(self, key: ServiceKey, uid: str) -> None:
@@ -96,7 +97,7 @@ class Gates:
 
     async def _gather_in_own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]) -> None:
         """Move the pods that are not bound yet into the PodGroup of their instance, if they would share one."""
-        membership = self._cache.told.membership_of(uid)
+        membership = self._cache.pod_instances.membership_of(uid)
         waiting = [pod for pod in pods if not pod.node and pod.claim is not None and pod.claim.volcano]
         if membership is None or not membership.place.shares_pod_group or not waiting:
             return
@@ -106,7 +107,7 @@ class Gates:
             await self._join(name, moving)
         else:
             await self._make_group(name, key, membership, pods)
-        await _all([self._patch(key, pod, {"metadata": _named(pod, {GROUP_NAME: name})}) for pod in moving])
+        await _all([self._patch(key, pod, {"metadata": _named(pod, {POD_GROUP: name})}) for pod in moving])
         await _all([self._keep_no_room(pods[0].namespace, left) for left in sorted(_made_by_volcano(waiting))])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:
@@ -145,7 +146,7 @@ class Gates:
             name,
             membership,
             await self._writer.get(PODS, first.namespace, first.name),
-            size=instance_of(self._cache, uid).expected,
+            size=self._instances.of(uid).expected,
             leader_first=starts_with_leader(self._cache, uid),
             others=[(other.name, other.uid) for other in others],
         )

@@ -16,10 +16,8 @@ from collections.abc import Iterable
 import msgspec
 
 from scaler.informers.cache import Cache
-from scaler.informers.records import JobRecord, job_record
-from scaler.informers.store import version_of
-from scaler.kube.api import ASCEND_JOBS
-from scaler.kube.writer import Writer
+from scaler.informers.lookup import JobLookup
+from scaler.informers.records import JobRecord
 
 LATELY = 60.0
 """Seconds for which what was made of an instance puts in doubt that more of it is wanted. A cycle that is slower than
@@ -38,9 +36,9 @@ class _Made(msgspec.Struct):
 class RecreationGuard:
     """Remembers what was made lately, by the uid of the instance."""
 
-    def __init__(self, writer: Writer, cache: Cache) -> None:
-        self._writer = writer
+    def __init__(self, cache: Cache, lookup: JobLookup) -> None:
         self._cache = cache
+        self._lookup = lookup
         self._made: dict[str, _Made] = {}
         """By uid; the one of which something was made last comes last."""
 
@@ -67,7 +65,7 @@ class RecreationGuard:
         made = self._made.get(record.uid)
         if made is None or made.last < asyncio.get_running_loop().time() - LATELY:
             return True
-        await self._look(record)
+        await self._lookup.look(record.namespace, record.name)
         now = self._cache.job(record.uid)
         return now is not None and now.job == record.job
 
@@ -80,13 +78,3 @@ class RecreationGuard:
             if len(times) == MOST and times[0] >= since:
                 return f"somebody deletes {name} as often as it is made, {MOST} times within a minute"
         return ""
-
-    async def _look(self, record: JobRecord) -> None:
-        """A list of the one name: unlike a read of it, one that finds nothing tells as of which version, and does not
-        look like a resource that is not served for a moment."""
-        page = await self._writer.find(ASCEND_JOBS, record.namespace, record.name)
-        found = [known for known in map(job_record, page.items) if known is not None]
-        for known in found:
-            self._cache.jobs.apply(known)
-        if not found:
-            self._cache.jobs.absent(record.namespace, record.name, version_of(page.resource_version))

@@ -1,8 +1,9 @@
-"""Everything the scaler knows of the cluster, and which service each change concerns.
+"""Everything the scaler knows of the cluster: records and the indexes between them, and what each change concerns.
 
-    Store (one per resource type) -> Cache.on_change -> dirty(service key)
+    Store (one per resource type) -> Cache -> Changes
 
-Reflectors write it, snapshots are built from it. It decides nothing and never talks to the cluster.
+Informers alone write it; everything else reads it or subscribes to its changes. It decides nothing and never talks to
+the cluster.
 """
 
 from __future__ import annotations
@@ -13,31 +14,34 @@ from itertools import chain
 
 import msgspec
 
-from scaler.decide.world import Instance, ServiceKey
+from scaler.decide.world import ServiceKey
+from scaler.informers.changes import (
+    Changes,
+    InstanceChanged,
+    NodeChanged,
+    OwnConfigMapGone,
+    PodArrivedUngated,
+    PodChanged,
+    RuleChanged,
+)
 from scaler.informers.config_maps import ConfigMapRecord
-from scaler.informers.faults import FaultData
+from scaler.informers.faults import FaultData, faulty_devices
 from scaler.informers.owners import OwnerName, Owners
 from scaler.informers.pod_instances import PodInstances, instance_of
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.informers.store import Name, Store
-from scaler.ranktables.table import PREFIX as RANK_TABLE_PREFIX
-from scaler.ranktables.tables import JobTable, MadeTable
-from scaler.state.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices, no_clock
-from scaler.state.last_valid import LastValid, decode
-from scaler.state.own_config_maps import last_valid_name, rule_of
-from scaler.state.rules_in_force import RulesInForce
+from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads import retries
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 
 
 class Cache:
-    """The stores, and the indexes between them. `dirty` is called with every service that a change may concern, `now`
-    gives seconds since the epoch."""
+    """The stores, and the indexes between them. What changes is published; `now` gives seconds since the epoch."""
 
-    def __init__(self, dirty: Callable[[ServiceKey], None], now: Callable[[], float] = no_clock) -> None:
-        self._dirty = dirty
+    def __init__(self, changes: Changes, now: Callable[[], float]) -> None:
+        self._publish = changes.publish
         self._now = now
         self.jobs: Store[JobRecord] = Store(self._on_job)
         self.volcano_jobs: Store[JobRecord] = Store(self._on_job)
@@ -50,34 +54,15 @@ class Cache:
         self.faults = FaultData(self._on_faults)
         self.nodes: Store[NodeRecord] = Store(self._on_node)
         self.priorities: Store[PriorityRecord] = Store(self._on_priority)
-        self.capacity = CapacityIndex(now)
-        """What is free on the nodes."""
         self.last_bind = 0.0
         """When a pod of anybody was last seen to become bound; 0.0 = never."""
-        self.on_room: Callable[[], None] = lambda: None
-        """Called after each event that changed what is free."""
         self.owners = Owners(self._on_owner)
-        self.told = PodInstances()
+        self.pod_instances = PodInstances()
         """The instances that pods tell of themselves."""
         self.makes_pods = True
         """Whether the pods of AscendJobs are made here; see `set_maker`."""
         self.sees_nodes = True
         """Whether the nodes may be read; see `set_sees_nodes`."""
-        self.rules = RulesInForce(self.config_maps.get, self._stored_rule)
-        self.on_own_gone: Callable[[str, str], None] = lambda _namespace, _rule: None
-        """Called with the rule when a ConfigMap that the scaler keeps about it is gone, whoever deleted it."""
-        self.on_ungated: Callable[[], None] = lambda: None
-        """Called for each pod that arrives without our gate."""
-        self.instances: dict[str, Instance] = {}
-        """Instances by uid as last built; whatever changes one drops it here (see state.instances)."""
-        self.rank_tables: dict[str, JobTable] = {}
-        """The same for rank tables (see ranktables.tables)."""
-        self.made_tables: dict[str, MadeTable] = {}
-        """Owner uid -> the table made last and what it was made of: most changes of a pod do not touch its chips."""
-        self.refused_tables: dict[str, str] = {}
-        """Owner uid -> the API server's words when it refused the rank table; kept by ranktables.reconciler."""
-        self.followers: list[Callable[[str], None]] = []
-        """Called with the owner uid of every instance that may have changed, or whose owner is gone."""
         self._jobs_by_uid: dict[str, JobRecord] = {}
         self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
         self._services_by_rule: defaultdict[Name, set[ServiceKey]] = defaultdict(set)
@@ -90,16 +75,18 @@ class Cache:
 
     def service_keys(self) -> list[ServiceKey]:
         """Everything to decide about. Jobs that name no rule are somebody else's where their pods are."""
-        return sorted(key for key in {*self._jobs_by_service, *self.told.services()} if key.rule or self.makes_pods)
+        return sorted(
+            key for key in {*self._jobs_by_service, *self.pod_instances.services()} if key.rule or self.makes_pods
+        )
 
     def has_instances(self, key: ServiceKey) -> bool:
         jobs = key in self._jobs_by_service and bool(key.rule or self.makes_pods)
-        return jobs or bool(self.told.of_service(key))
+        return jobs or bool(self.pod_instances.of_service(key))
 
     def instance_uids(self, key: ServiceKey) -> list[str]:
         """The instances of a service in a fixed order."""
         jobs = [job.uid for job in self.jobs_of(key)] if key.rule or self.makes_pods else []
-        return [*jobs, *sorted(self.told.of_service(key))]
+        return [*jobs, *sorted(self.pod_instances.of_service(key))]
 
     def jobs_of(self, key: ServiceKey) -> list[JobRecord]:
         """The jobs of a service in a fixed order."""
@@ -110,7 +97,7 @@ class Cache:
 
     def pods_of(self, uid: str) -> Mapping[str, PodRecord]:
         """The pods of this instance by name: those that its job controls, or that tell so themselves."""
-        return self._pods_by_owner.get(uid) or self.told.pods_of(uid)
+        return self._pods_by_owner.get(uid) or self.pod_instances.pods_of(uid)
 
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
         """What Volcano says about the job of this PodGroup; None when it says nothing."""
@@ -148,22 +135,10 @@ class Cache:
                 self.mark(uid)
 
     def mark(self, uid: str) -> None:
-        """Something about this instance changed: build it anew, and look at its service again."""
-        self._drop(uid)
-        job = self._jobs_by_uid.get(uid)
-        if job is not None:
-            self._dirty(job.job.key)
-        elif (told := self.told.membership_of(uid)) is not None:
-            self._dirty(told.key)
-
-    def _drop(self, uid: str) -> None:
-        """Forget what was made of this instance, and tell those who follow it."""
-        self.instances.pop(uid, None)
-        self.rank_tables.pop(uid, None)
-        if uid not in self._jobs_by_uid:
-            self.made_tables.pop(uid, None)
-        for follower in self.followers:
-            follower(uid)
+        """Something about this instance changed: whatever was made of it is made anew, and its service is looked at."""
+        job, told = self._jobs_by_uid.get(uid), self.pod_instances.membership_of(uid)
+        key = job.job.key if job is not None else told.key if told is not None else None
+        self._publish(InstanceChanged(uid, key))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
         if old is not None:
@@ -172,8 +147,7 @@ class Cache:
             self._remember_job(new)
         for record in (old, new):
             if record is not None:
-                self._drop(record.uid)
-                self._dirty(record.job.key)
+                self._publish(InstanceChanged(record.uid, record.job.key))
 
     def _remember_job(self, record: JobRecord) -> None:
         key = record.job.key
@@ -201,7 +175,7 @@ class Cache:
 
     def _forget_service(self, key: ServiceKey) -> None:
         """Unless something else of it is left."""
-        if key in self._jobs_by_service or self.told.of_service(key):
+        if key in self._jobs_by_service or self.pod_instances.of_service(key):
             return
         services = self._services_by_rule.get((key.namespace, key.rule))
         if services is not None:
@@ -212,9 +186,7 @@ class Cache:
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None and new.node and self._is_bind(old, new):
             self.last_bind = self._now()
-        if not _takes_the_same(old, new):
-            self.capacity.pod_changed(_load(old), _load(new))
-            self._tell_room()
+        self._publish(PodChanged(old, new))
         for record in (old, new):
             if record is None:
                 continue
@@ -233,38 +205,37 @@ class Cache:
     def _on_claim(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """A pod that names a rule itself."""
         if old is None and new is not None and self.pods.version and not new.gated:
-            self.told.ungated[new.uid] = new.name
-            self.on_ungated()
+            self.pod_instances.ungated[new.uid] = new.name
+            self._publish(PodArrivedUngated(new.uid))
         if new is None and old is not None:
-            self.told.ungated.pop(old.uid, None)
-        for instance, key in self.told.change(old, new):
-            self._drop(instance)
-            if self.told.of_service(key):
+            self.pod_instances.ungated.pop(old.uid, None)
+        for instance, key in self.pod_instances.change(old, new):
+            if self.pod_instances.of_service(key):
                 self._remember_service(key)
             else:
                 self._forget_service(key)
-            self._dirty(key)
+            self._publish(InstanceChanged(instance, key))
         if old is None or new is None or old.uid != new.uid:
             for record in (old, new):
                 self._on_revision(record)
 
     def _on_revision(self, record: PodRecord | None) -> None:
         """A pod came or went: where no owner tells the newest revision, the pods of all its maker's instances do."""
-        place = self.told.place_of(record)
+        place = self.pod_instances.place_of(record)
         if place is None or not place.maker or self.owners.newest_revision(place.maker):
             return
-        others = self.told.of_maker(place.maker)
-        if any(self.told.revision_of(uid) != place.revision for uid in others):
+        others = self.pod_instances.of_maker(place.maker)
+        if any(self.pod_instances.revision_of(uid) != place.revision for uid in others):
             for uid in sorted(others):
-                self._drop(uid)
+                self._publish(InstanceChanged(uid, None))
 
     def _on_owner(self, names: Iterable[OwnerName], maker: str) -> None:
         """What instances ask for size, age or newest revision has changed."""
         if any(name[0] == "Deployment" and name[2] == OPERATOR_DEPLOYMENT for name in names):
             asking = set(self._jobs_by_uid)
         else:
-            asking = {uid for name in names for uid in self.told.of_owner(*name)}
-        for uid in sorted(asking.union(self.told.of_maker(maker) if maker else ())):
+            asking = {uid for name in names for uid in self.pod_instances.of_owner(*name)}
+        for uid in sorted(asking.union(self.pod_instances.of_maker(maker) if maker else ())):
             self.mark(uid)
 
     def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
@@ -310,12 +281,7 @@ class Cache:
             faults = self.faults.of(name)
             sick, chips = faults.node or faults.switch, faulty_devices(faults.chips)
             facts = msgspec.structs.replace(record.facts, unhealthy=sick, faulty=chips)
-        self.capacity.node_changed(None if facts is not None else NodeFacts(name), facts)
-        self._tell_room()
-
-    def _tell_room(self) -> None:
-        if self.capacity.is_stale:
-            self.on_room()
+        self._publish(NodeChanged(name, facts))
 
     def _on_priority(self, old: PriorityRecord | None, new: PriorityRecord | None) -> None:
         """Rare: an administrator changed what a name is worth."""
@@ -335,47 +301,23 @@ class Cache:
 
     def _on_config_map(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
         record = new or old
-        if record is not None:
-            self._on_report(old, new)
-            if new is None and record.own:
-                self.on_own_gone(record.namespace, rule_of(record.own))
-            for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
-                self._dirty(key)
-            if record.retries is not None:
-                self._on_retries()
-            job = self.jobs.get(record.namespace, record.name.removeprefix(RANK_TABLE_PREFIX)) if record.rings else None
-            if job is not None:
-                self.mark(job.uid)
+        if record is None:
+            return
+        self._on_report(old, new)
+        if new is None and record.own:
+            self._publish(OwnConfigMapGone(record.namespace, record.own))
+        for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
+            self._publish(RuleChanged(key))
+        if record.retries is not None:
+            self._on_retries((old.retries if old else None) or {}, (new.retries if new else None) or {})
+        job_name = record.name.removeprefix(RANK_TABLE_PREFIX) if record.table_map else ""
+        job = self.jobs.get(record.namespace, job_name) if job_name else None
+        if job is not None:
+            self.mark(job.uid)
 
-    def _on_retries(self) -> None:
+    def _on_retries(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
         """Volcano counted a retry of some job, or all of them anew after a restart."""
         for uid, record in list(self._jobs_by_uid.items()):
-            known = self.instances.get(uid)
-            left = self.retries_left(record.namespace, record.job.pod_group)
-            if known is not None and known.life.remaining != left:
+            name = f"{record.namespace}/{record.job.pod_group}"
+            if before.get(name) != after.get(name):
                 self.mark(uid)
-
-    # what the scaler itself left in the cluster
-
-    def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
-        record = self.config_maps.get(namespace, last_valid_name(rule))
-        return decode(record.own, rule) if record is not None and record.own is not None else None
-
-    def orphaned_rules(self) -> list[Name]:
-        """Rules of which we keep a status or the last valid document although no job names them any more."""
-        kept = {(record.namespace, rule_of(record.own)) for record in self.config_maps.values() if record.own}
-        return sorted(name for name in kept if name[1] and not self.rule_is_named(*name))
-
-
-def _takes_the_same(old: PodRecord | None, new: PodRecord | None) -> bool:
-    """Whether a change of the pod changed nothing on its node."""
-    if old is None or new is None:
-        return (old or new).node == ""  # type: ignore[union-attr]  # a change has at least one side
-    same = old.node == new.node and old.phase == new.phase
-    return same and old.deletion == new.deletion and old.requests == new.requests
-
-
-def _load(record: PodRecord | None) -> PodLoad | None:
-    if record is None or not record.node:
-        return None
-    return PodLoad(record.node, record.requests, record.deletion, record.phase in ("Succeeded", "Failed"))

@@ -8,6 +8,7 @@ Must not raise on any document: what cannot be read is left out and counted as a
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
@@ -18,6 +19,7 @@ DEVICE_NAMESPACE, CLUSTER_NAMESPACE = "kube-system", "mindx-dl"
 DEVICE_PREFIX, NODE_PREFIX, CLUSTER_PREFIX = "mindx-dl-deviceinfo-", "mindx-dl-nodeinfo-", "cluster-info-"
 UNHEALTHY = "UnHealthy"
 _NODE = re.compile(r"\s*mindx-dl-(?:device|node|switch)info-\s*(\S+)\s*")
+_CHIP = re.compile(r"(.+)-[0-9]+")
 
 
 class Source(StrEnum):
@@ -133,6 +135,12 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError("not a JSON object")
     return content
+
+
+def faulty_devices(chips: Iterable[str]) -> dict[str, int]:
+    """Faulty chips as they are named in reports (`Ascend910-3`), counted by resource (`huawei.com/Ascend910`)."""
+    names = (_CHIP.fullmatch(chip) for chip in chips)
+    return dict(Counter(f"huawei.com/{found[1]}" for found in names if found))
 
 
 class FaultData:

@@ -106,7 +106,7 @@ class Informer(Generic[T, R]):
 
 
 class _Feed(Generic[T, R]):
-    """One scope of a reflector: a single list and watch."""
+    """One scope of a informer: a single list and watch."""
 
     def __init__(  # noqa: PLR0913 - private, made in one place
         self,

@@ -12,11 +12,10 @@ from scaler.clock import seconds_of
 from scaler.decide.nodes import PodRequest
 from scaler.informers.records import Condition, Metadata, Owner, controller_of, job_uid
 from scaler.kube.api import Object
+from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices, kind
-from scaler.workloads.ascendjob import RULE_LABEL
 from scaler.workloads.devices import PodDevices
-from scaler.workloads.gates import DELETION_COST, GATE, GROUP_NAME, HELD_COST
 from scaler.workloads.kind import Membership, PodFacts
 from scaler.workloads.kinds import membership_of, unknown_owner
 from scaler.workloads.needs import PodResources, Requests, need_of, requests_of
@@ -208,7 +207,7 @@ def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
     membership = None if job else membership_of(facts)
     return Claim(
         membership=membership,
-        pod_group=meta.annotations.get(GROUP_NAME, ""),
+        pod_group=meta.annotations.get(POD_GROUP, ""),
         volcano=pod.spec.scheduler_name == VOLCANO,
         discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
         need=_need(pod.spec),

@@ -8,6 +8,7 @@ need not look at them (`gc=False`): that is half the time of a large list. Pods 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +16,6 @@ import msgspec
 from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
-from scaler.state.capacity import NodeFacts
 from scaler.workloads.ascendjob import Job, as_mapping, as_text, read_job
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
@@ -113,6 +113,24 @@ class NodeObject(msgspec.Struct, gc=False):
     metadata: _NodeMetadata
     spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
+
+
+class NodeFacts(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a node. Amounts are whole, as `workloads.needs.whole_amounts` gives them."""
+
+    name: str
+    labels: Mapping[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    allocatable: Mapping[str, int] = {}
+    capacity: Mapping[str, int] = {}
+    """With the devices that its kubelet does not count as allocatable because they are faulty."""
+    ready: bool = True
+    unschedulable: bool = False
+    """Cordoned."""
+    unhealthy: bool = False
+    """Reported as faulty as a whole."""
+    faulty: Mapping[str, int] = {}
+    """Devices that are reported as faulty, by resource."""
 
 
 class NodeRecord(msgspec.Struct, frozen=True, gc=False):

@@ -47,7 +47,7 @@ from scaler.kube.api import (
     KubeApi,
     Resource,
 )
-from scaler.workloads.ascendjob import RULE_LABEL
+from scaler.names import RULE_LABEL
 from scaler.workloads.ascendjob_objects import OPERATOR_NAME
 from scaler.workloads.owners import OwnerObject, owner_facts
 
@@ -55,7 +55,7 @@ OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
 OPTIONAL = frozenset({NODES, PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, REPLICA_SETS, STATEFUL_SETS})
 
 
-def reflectors(
+def informers(
     api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random
 ) -> Mapping[Resource, Informer[Any, Any]]:
     """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any."""
@@ -89,9 +89,9 @@ def reflectors(
     }
 
 
-def listed(resource: Resource, reflector: Informer[Any, Any]) -> asyncio.Event:
+def listed(resource: Resource, informer: Informer[Any, Any]) -> asyncio.Event:
     """Set when everything of this resource was listed, or it is optional and not to be had."""
-    return reflector.synced_or_absent if resource in OPTIONAL else reflector.synced
+    return informer.synced_or_absent if resource in OPTIONAL else informer.synced
 
 
 def report_informers(

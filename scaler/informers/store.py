@@ -43,12 +43,16 @@ class Store(Generic[R]):
 
     def __init__(self, on_change: Callable[[R | None, R | None], None]) -> None:
         self.version = 0
-        self.listeners: list[Callable[[Name | None], None]] = []
+        self._listeners: list[Callable[[Name | None], None]] = []
         self._on_change = on_change
         self._records: dict[Name, R] = {}
         self._seen: dict[str | None, int] = {}
         self._absent: dict[Name, int] = {}
         """Names under which nothing existed at a version that is not reached yet."""
+
+    def listen(self, listener: Callable[[Name | None], None]) -> None:
+        """Have `listener(name)` called after each change, and `listener(None)` after `version` has grown."""
+        self._listeners.append(listener)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -61,7 +65,7 @@ class Store(Generic[R]):
         return self._records.values()
 
     def add_scope(self, namespace: str | None) -> None:
-        """Announce a reflector for `namespace` (None = all): until it has listed, `version` stays 0."""
+        """Announce a informer for `namespace` (None = all): until it has listed, `version` stays 0."""
         self._seen[namespace] = 0
         self.version = 0
 
@@ -121,10 +125,10 @@ class Store(Generic[R]):
             self.version = lowest
             if self._absent:
                 self._absent = {name: until for name, until in self._absent.items() if until > lowest}
-            for listener in self.listeners:
+            for listener in self._listeners:
                 listener(None)
 
     def _changed(self, name: Name, old: R | None, new: R | None) -> None:
         self._on_change(old, new)
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener(name)

@@ -6,38 +6,19 @@ It belongs to the user: it is never created here, and only its keys `hccl.json` 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from scaler.decide.world import Warning
+from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
-from scaler.ranktables.table import KEY, PREFIX, VERSION_KEY, RankTable, mounts_rank_table
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
+from scaler.ranktables.table import RankTable, mounts_rank_table
 from scaler.workloads.ascendjob import Job, as_list
 
 MAX_BYTES = 1_000_000
 """Of all values together; the API server takes 1 MiB."""
-
-
-class Rings(msgspec.Struct, frozen=True):
-    """The ConfigMap as it is. `text` is None without the key `hccl.json`."""
-
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    text: str | None
-    version: str = ""
-    immutable: bool = False
-    binary: bool = False
-    """`hccl.json` stands in binaryData, where nobody reads it and where it forbids a text of that name."""
-    controller: str = ""
-    """`Kind name` of its controlling owner, "" without one."""
-    controller_uid: str = ""
-    other_bytes: int = 0
-    """Size of all values but the two that are written."""
-    labels: Mapping[str, str] = {}
 
 
 class Obstacle(msgspec.Struct, frozen=True):
@@ -47,42 +28,44 @@ class Obstacle(msgspec.Struct, frozen=True):
     message: str
 
 
-def obstacle(rings: Rings | None, job: Job, obj: Object, table: RankTable) -> Obstacle | None:
+def obstacle(table_map: RankTableMap | None, job: Job, obj: Object, table: RankTable) -> Obstacle | None:
     """The one thing to say about the rank table of `job`, None when all is well or nobody asked for a table."""
-    name = PREFIX + job.name
-    if rings is None:
+    name = RANK_TABLE_PREFIX + job.name
+    if table_map is None:
         if not mounts_rank_table(job, obj):
             return None
         words = f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at once"
         return Obstacle(Warning.RANK_TABLE_MISSING, words)
-    if (blocked := blocked_by(rings, job.uid, table)) is not None:
+    if (blocked := blocked_by(table_map, job.uid, table)) is not None:
         return blocked
     if table.problem:
         return Obstacle(Warning.DEVICE_DATA_INVALID, f"no rank table can be made: {table.problem}")
     return None
 
 
-def blocked_by(rings: Rings, job_uid: str, table: RankTable) -> Obstacle | None:
+def blocked_by(table_map: RankTableMap, job_uid: str, table: RankTable) -> Obstacle | None:
     """Why the ConfigMap cannot be written, None when it can."""
-    if rings.controller_uid and rings.controller_uid != job_uid:
-        words = f"ConfigMap {rings.name} belongs to {rings.controller}; it is left alone"
+    if table_map.controller_uid and table_map.controller_uid != job_uid:
+        words = f"ConfigMap {table_map.name} belongs to {table_map.controller}; it is left alone"
         return Obstacle(Warning.RANK_TABLE_NOT_OURS, words)
-    if rings.immutable:
-        words = f"ConfigMap {rings.name} is immutable; delete it and create it without `immutable`"
+    if table_map.immutable:
+        words = f"ConfigMap {table_map.name} is immutable; delete it and create it without `immutable`"
         return Obstacle(Warning.RANK_TABLE_IMMUTABLE, words)
-    if rings.binary:
-        words = f"ConfigMap {rings.name} has {KEY} in binaryData; it has to be text in data"
+    if table_map.binary:
+        words = f"ConfigMap {table_map.name} has {RANK_TABLE_KEY} in binaryData; it has to be text in data"
         return Obstacle(Warning.RANK_TABLE_WRONG_SHAPE, words)
-    size = len(table.text) + rings.other_bytes
+    size = len(table.text) + table_map.other_bytes
     if size > MAX_BYTES:
-        words = f"ConfigMap {rings.name} would have {size} bytes, more than {MAX_BYTES}; take other keys out of it"
+        words = f"ConfigMap {table_map.name} would have {size} bytes, more than {MAX_BYTES}; take other keys out of it"
         return Obstacle(Warning.RANK_TABLE_TOO_LARGE, words)
     return None
 
 
-def says(rings: Rings, table: RankTable) -> bool:
+def says(table_map: RankTableMap, table: RankTable) -> bool:
     """Whether the ConfigMap says this already, in whatever formatting its author chose."""
-    return rings.text is not None and (rings.text == table.text or content_of(rings.text) == json.loads(table.text))
+    return table_map.text is not None and (
+        table_map.text == table.text or content_of(table_map.text) == json.loads(table.text)
+    )
 
 
 def content_of(text: str | None) -> Any:
@@ -106,11 +89,11 @@ def servers_of(text: str | None) -> list[Any]:
     return as_list(content.get("server_list")) if isinstance(content, dict) else []
 
 
-def merge_patch(rings: Rings, table: RankTable, now: float) -> Object:
+def merge_patch(table_map: RankTableMap, table: RankTable, now: float) -> Object:
     """What to send: refused with a conflict when the ConfigMap is not the one that was looked at."""
     return {
-        "metadata": {"uid": rings.uid, "resourceVersion": rings.resource_version},
-        "data": {KEY: table.text, VERSION_KEY: next_version(rings.version, now)},
+        "metadata": {"uid": table_map.uid, "resourceVersion": table_map.resource_version},
+        "data": {RANK_TABLE_KEY: table.text, RANK_TABLE_VERSION_KEY: next_version(table_map.version, now)},
     }
 
 

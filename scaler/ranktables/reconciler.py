@@ -13,8 +13,8 @@ from collections.abc import Callable
 import structlog
 
 from scaler.clock import Clock
-from scaler.informers.cache import Cache
-from scaler.informers.config_maps import read_rings
+from scaler.informers.changes import InstanceChanged
+from scaler.informers.config_maps import RankTableMap, read_rank_table_map
 from scaler.informers.store import Name, version_of
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, PatchType
 from scaler.kube.errors import (
@@ -27,10 +27,10 @@ from scaler.kube.errors import (
 )
 from scaler.kube.outbox import Outbox
 from scaler.kube.writer import Writer
-from scaler.ranktables.config_map import Rings, blocked_by, merge_patch, says
-from scaler.ranktables.table import INITIALIZING, PREFIX, RankTable, Status
-from scaler.ranktables.tables import rings_of, table_of
-from scaler.workloads.ascendjob import RULE_LABEL
+from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL
+from scaler.ranktables.config_map import blocked_by, merge_patch, says
+from scaler.ranktables.table import INITIALIZING, RankTable, Status
+from scaler.ranktables.tables import Tables, table_map_of
 
 PARALLEL_WRITES = 16
 TRIES = 3
@@ -46,11 +46,12 @@ class RankTableReconciler:
     """One per process. `elsewhere` says whether somebody else writes the tables now."""
 
     def __init__(
-        self, writer: Writer, reader: KubeApi, cache: Cache, clock: Clock, *, elsewhere: Callable[[], bool]
+        self, writer: Writer, reader: KubeApi, tables: Tables, clock: Clock, *, elsewhere: Callable[[], bool]
     ) -> None:
         self._writer = writer
         self._reader = reader
-        self._cache = cache
+        self._tables = tables
+        self._cache = tables.cache
         self._clock = clock
         self._elsewhere = elsewhere
         self._outbox: Outbox[Name] = Outbox(self._write, interval=0.0, parallel=PARALLEL_WRITES)
@@ -59,16 +60,15 @@ class RankTableReconciler:
         self._running = False
         self._names: dict[str, Name] = {}
         """Owner uid -> namespace and name, also of owners that have just gone."""
-        self._written: dict[Name, Rings] = {}
+        self._written: dict[Name, RankTableMap] = {}
         """As the API server answered last; the cache may be behind for a moment."""
-        cache.followers.append(self._changed)
 
     async def run(self) -> None:
         """Write until cancelled, beginning with a look at every job. Errors are logged and retried, never raised."""
         self._running = True
         try:
             for record in list(self._cache.jobs.values()):
-                self._changed(record.uid)
+                self._look_later(record.uid)
             self._withdraw_orphans()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._outbox.run())
@@ -80,13 +80,16 @@ class RankTableReconciler:
     def _withdraw_orphans(self) -> None:
         """Tables of services under a rule whose jobs went while nobody looked: withdrawn, as if it was seen now."""
         for record in list(self._cache.config_maps.values()):
-            if record.rings is not None and RULE_LABEL in record.rings.labels and not self._elsewhere():
-                job = record.name.removeprefix(PREFIX)
+            if record.table_map is not None and RULE_LABEL in record.table_map.labels and not self._elsewhere():
+                job = record.name.removeprefix(RANK_TABLE_PREFIX)
                 if self._cache.jobs.get(record.namespace, job) is None:
                     self._outbox.mark((record.namespace, job))
 
-    def _changed(self, uid: str) -> None:
-        """Called by the cache. While this process does not lead, nothing is remembered: `run` looks at all."""
+    def on_instance(self, change: InstanceChanged) -> None:
+        """While this process does not lead, nothing is remembered: `run` looks at all."""
+        self._look_later(change.uid)
+
+    def _look_later(self, uid: str) -> None:
         if self._running:
             self._dirty.add(uid)
             self._wake.set()
@@ -112,25 +115,25 @@ class RankTableReconciler:
             self._outbox.mark(name, delay=NOT_URGENT if due[1].status is Status.COMPLETED else 0.0)
         if record is None:
             del self._names[uid]
-            self._cache.refused_tables.pop(uid, None)
+            self._tables.note_refusal(uid, "")
 
-    def _due(self, name: Name, rings: Rings | None = None) -> tuple[Rings, RankTable] | None:
+    def _due(self, name: Name, table_map: RankTableMap | None = None) -> tuple[RankTableMap, RankTable] | None:
         """What is to be written into which ConfigMap; None when it says so already or must not be touched."""
-        rings = rings or self._newest(name)
-        if rings is None:
+        table_map = table_map or self._newest(name)
+        if table_map is None:
             return None
         record = self._cache.jobs.get(*name)
-        made = table_of(self._cache, record) if record is not None else None
+        made = self._tables.of(record) if record is not None else None
         if record is not None and made is None:
             return None
         table = made.table if made is not None else INITIALIZING
         owner = record.uid if record is not None else ""
-        if says(rings, table) or blocked_by(rings, owner, table) is not None:
+        if says(table_map, table) or blocked_by(table_map, owner, table) is not None:
             return None
-        return rings, table
+        return table_map, table
 
-    def _newest(self, name: Name) -> Rings | None:
-        cached, written = rings_of(self._cache, *name), self._written.get(name)
+    def _newest(self, name: Name) -> RankTableMap | None:
+        cached, written = table_map_of(self._cache, *name), self._written.get(name)
         if cached is None or written is None or cached.uid != written.uid:
             return cached
         behind = version_of(cached.resource_version) < version_of(written.resource_version)
@@ -156,39 +159,36 @@ class RankTableReconciler:
                 return
         self._refused(name, "")
 
-    async def _patch(self, rings: Rings, table: RankTable) -> Object:
-        patch = merge_patch(rings, table, self._clock.now())
-        answer = await self._writer.patch(CONFIG_MAPS, rings.namespace, rings.name, patch, patch_type=PatchType.MERGE)
-        _log.info("rank table written", name=rings.name, namespace=rings.namespace, status=table.status.value)
+    async def _patch(self, table_map: RankTableMap, table: RankTable) -> Object:
+        patch = merge_patch(table_map, table, self._clock.now())
+        answer = await self._writer.patch(
+            CONFIG_MAPS, table_map.namespace, table_map.name, patch, patch_type=PatchType.MERGE
+        )
+        _log.info("rank table written", name=table_map.name, namespace=table_map.namespace, status=table.status.value)
         return answer
 
-    async def _due_afresh(self, name: Name) -> tuple[Rings, RankTable] | None:
+    async def _due_afresh(self, name: Name) -> tuple[RankTableMap, RankTable] | None:
         """The same question about the ConfigMap that is there now, should the cache not have it yet."""
-        rings = self._newest(name)
-        if rings is None:
+        table_map = self._newest(name)
+        if table_map is None:
             return None
         try:
-            return self._due(name, self._note(name, await self._reader.get(CONFIG_MAPS, name[0], rings.name)))
+            return self._due(name, self._note(name, await self._reader.get(CONFIG_MAPS, name[0], table_map.name)))
         except NotFoundError:
             return None
 
-    def _note(self, name: Name, answer: Object) -> Rings:
-        rings = self._written[name] = read_rings(answer)
-        return rings
+    def _note(self, name: Name, answer: Object) -> RankTableMap:
+        table_map = self._written[name] = read_rank_table_map(answer)
+        return table_map
 
     def _refused(self, name: Name, words: str) -> None:
         """Tell it as a warning of the instance, and no longer when the reason has gone."""
         record = self._cache.jobs.get(*name)
-        if record is None or self._cache.refused_tables.get(record.uid, "") == words:
-            return
-        if words:
-            self._cache.refused_tables[record.uid] = words
-        else:
-            del self._cache.refused_tables[record.uid]
-        self._cache.mark(record.uid)
+        if record is not None and self._tables.note_refusal(record.uid, words):
+            self._cache.mark(record.uid)
 
     async def _try_refused_again(self) -> None:
         while True:
             await asyncio.sleep(REFUSED_PAUSE)
-            for uid in sorted(self._cache.refused_tables):
-                self._changed(uid)
+            for uid in self._tables.refused:
+                self._look_later(uid)

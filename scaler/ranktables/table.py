@@ -15,14 +15,12 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import Object
+from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.network_levels import network_levels
 from scaler.rules.jobspec import LEADER, WORKER, read_replicas
 from scaler.workloads.ascendjob import Job, as_list, as_mapping, as_text
 from scaler.workloads.devices import Chip, Configuration, PodDevices, read_configuration
 
-PREFIX = "rings-config-"
-KEY = "hccl.json"
-VERSION_KEY = "version"
 SUPER_POD_POLICIES = frozenset({"chip2-node16-sp", "chip2-node8-sp", "multilevel"})
 SUPER_POD_ACCELERATORS = frozenset({"module-a3-16-super-pod", "module-a3-8-super-pod"})
 NO_DEVICE_IP = "-1"
@@ -117,7 +115,7 @@ def layout_of(obj: Object) -> Layout:
 def mounts_rank_table(job: Job, obj: Object) -> bool:
     """Whether its pods mount the ConfigMap: they cannot start while it is missing."""
     return any(
-        as_mapping(as_mapping(volume).get("configMap")).get("name") == PREFIX + job.name
+        as_mapping(as_mapping(volume).get("configMap")).get("name") == RANK_TABLE_PREFIX + job.name
         for template in _templates(obj)
         for volume in as_list(_pod_spec(template).get("volumes"))
     )

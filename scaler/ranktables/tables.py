@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from scaler.decide.world import Reason, Warning
-from scaler.ranktables.config_map import Obstacle, Rings, obstacle, servers_of
-from scaler.ranktables.table import PREFIX, Member, RankTable, rank_table
+from scaler.informers.cache import Cache
+from scaler.informers.config_maps import RankTableMap
+from scaler.informers.pods import PodRecord
+from scaler.informers.records import JobRecord
+from scaler.names import RANK_TABLE_PREFIX
+from scaler.ranktables.config_map import Obstacle, obstacle, servers_of
+from scaler.ranktables.table import Member, RankTable, rank_table
 from scaler.workloads.devices import PodDevices
-
-if TYPE_CHECKING:
-    from scaler.informers.cache import Cache
-    from scaler.informers.pods import PodRecord
-    from scaler.informers.records import JobRecord
 
 
 class JobTable(msgspec.Struct, frozen=True):
     """What the table of a job should say, and what people should know about it."""
 
     table: RankTable
-    rings: Rings | None
+    table_map: RankTableMap | None
     obstacle: Obstacle | None
 
 
@@ -32,53 +32,82 @@ class MadeTable(msgspec.Struct, frozen=True):
     table: RankTable
 
 
-def table_of(cache: Cache, record: JobRecord) -> JobTable | None:
-    """None for jobs that are not ours to write tables for, and while a job is wrong but its pods are whole."""
-    if record.job.label_problem is Reason.NOT_SERVED or _must_stay(cache, record):
-        return None
-    known = cache.rank_tables.get(record.uid)
-    if known is None:
-        known = cache.rank_tables[record.uid] = _build(cache, record)
-    return known
+class Tables:
+    """The tables of all jobs, each made once per change. `forget` what has changed."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self._known: dict[str, JobTable] = {}
+        self._made: dict[str, MadeTable] = {}
+        """Owner uid -> the table made last and what it was made of: most changes of a pod do not touch its chips."""
+        self._refused: dict[str, str] = {}
+        """Owner uid -> the API server's words when it refused the table."""
+
+    def of(self, record: JobRecord) -> JobTable | None:
+        """None for jobs that are not ours to write tables for, and while a job is wrong but its pods are whole."""
+        if record.job.label_problem is Reason.NOT_SERVED or self._must_stay(record):
+            return None
+        known = self._known.get(record.uid)
+        if known is None:
+            known = self._known[record.uid] = self._build(record)
+        return known
+
+    def forget(self, uid: str) -> None:
+        """Something that the table of this instance is made of has changed."""
+        self._known.pop(uid, None)
+        if self.cache.job(uid) is None:
+            self._made.pop(uid, None)
+
+    def note_refusal(self, uid: str, words: str) -> bool:
+        """What the API server said when it refused the table, "" when it did not; whether that is something else than
+        before. Nothing is remembered of a job that has gone."""
+        if self._refused.get(uid, "") == words:
+            return False
+        if words:
+            self._refused[uid] = words
+        else:
+            del self._refused[uid]
+        return True
+
+    @property
+    def refused(self) -> list[str]:
+        """The uids of jobs whose tables were refused, sorted."""
+        return sorted(self._refused)
+
+    def _build(self, record: JobRecord) -> JobTable:
+        table = self._table(record)
+        table_map = table_map_of(self.cache, record.namespace, record.name)
+        found = obstacle(table_map, record.job, record.object, table)
+        refused = self._refused.get(record.uid)
+        if found is None and refused:
+            found = Obstacle(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
+        return JobTable(table, table_map, found)
+
+    def _table(self, record: JobRecord) -> RankTable:
+        """Made anew only when something in it can differ: it takes a millisecond, and pods change often."""
+        job, meta = record.job, record.object["metadata"]
+        owned = self.cache.pods_of(record.uid)
+        members = tuple(member_of(owned[name]) for name in job.pods if name in owned)
+        made_of = (job.generation, job.deleting, job.pods, meta.get("annotations"), meta.get("labels"), members)
+        known = self._made.get(record.uid)
+        if known is None or known.made_of != made_of:
+            known = self._made[record.uid] = MadeTable(made_of, rank_table(job, record.object, members))
+        return known.table
+
+    def _must_stay(self, record: JobRecord) -> bool:
+        """A job that was edited into one that is wrong: its pods run on, and so must what is published of them."""
+        if not record.job.faults or record.job.deleting:
+            return False
+        table_map = table_map_of(self.cache, record.namespace, record.name)
+        members = [member_of(pod) for pod in self.cache.pods_of(record.uid).values()]
+        listed = len(servers_of(table_map.text)) if table_map is not None else 0
+        return len(members) >= listed > 0 and not any(member.lost for member in members)
 
 
-def _build(cache: Cache, record: JobRecord) -> JobTable:
-    job, obj = record.job, record.object
-    table = _made(cache, record)
-    rings = rings_of(cache, record.namespace, record.name)
-    found = obstacle(rings, job, obj, table)
-    refused = cache.refused_tables.get(record.uid)
-    if found is None and refused:
-        found = Obstacle(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
-    return JobTable(table, rings, found)
-
-
-def _made(cache: Cache, record: JobRecord) -> RankTable:
-    """Made anew only when something in it can differ: it takes a millisecond, and pods change often."""
-    job, meta = record.job, record.object["metadata"]
-    owned = cache.pods_of(record.uid)
-    members = tuple(member_of(owned[name]) for name in job.pods if name in owned)
-    made_of = (job.generation, job.deleting, job.pods, meta.get("annotations"), meta.get("labels"), members)
-    known = cache.made_tables.get(record.uid)
-    if known is None or known.made_of != made_of:
-        known = cache.made_tables[record.uid] = MadeTable(made_of, rank_table(job, record.object, members))
-    return known.table
-
-
-def _must_stay(cache: Cache, record: JobRecord) -> bool:
-    """A job that was edited into one that is wrong: its pods run on, and so must what is told of them."""
-    if not record.job.faults or record.job.deleting:
-        return False
-    rings = rings_of(cache, record.namespace, record.name)
-    members = [member_of(pod) for pod in cache.pods_of(record.uid).values()]
-    listed = len(servers_of(rings.text)) if rings is not None else 0
-    return len(members) >= listed > 0 and not any(member.lost for member in members)
-
-
-def rings_of(cache: Cache, namespace: str, job: str) -> Rings | None:
+def table_map_of(cache: Cache, namespace: str, job: str) -> RankTableMap | None:
     """The ConfigMap for the rank table of the job with this name, as the cache has it."""
-    record = cache.config_maps.get(namespace, PREFIX + job)
-    return record.rings if record is not None else None
+    record = cache.config_maps.get(namespace, RANK_TABLE_PREFIX + job)
+    return record.table_map if record is not None else None
 
 
 def member_of(pod: PodRecord) -> Member:

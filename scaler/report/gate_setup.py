@@ -12,8 +12,8 @@ import structlog
 
 from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Object, Resource
 from scaler.kube.errors import KubeError, NotFoundError
+from scaler.names import POLICY, WEBHOOK
 from scaler.report.metrics import Metrics
-from scaler.workloads.gates import POLICY, WEBHOOK
 
 DEADLINE = 10.0
 """Seconds for one request."""

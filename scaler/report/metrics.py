@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily
 
 from scaler.decide import world
 from scaler.decide.world import Evict, Plan, Revoke, ServiceKey
+from scaler.informers.changes import PodArrivedUngated
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -171,6 +172,10 @@ class Metrics:
         if child is None:
             child = self._children[key] = counter.labels(*labels)
         return child
+
+    def on_pod_ungated(self, _change: PodArrivedUngated) -> None:
+        """A pod that names a rule arrived without our gate."""
+        self.arrived_ungated.inc()
 
     def _share(self, key: ServiceKey, share: _Share | None) -> None:
         before = self._plans.pop(key, None)

@@ -1,4 +1,4 @@
-"""What is worth reporting although nothing happened to the service. Remembers what was reported last."""
+"""What was reported last of each service, and whether a new plan says something else."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ ROOM_REASONS = frozenset(
 """Reasons that may end, or be put off, because something else is free or because a pod of somebody was bound."""
 
 
-class News:
-    """What was reported last of each service."""
+class Reported:
+    """The plans that were reported last."""
 
     def __init__(self) -> None:
-        self._told: dict[ServiceKey, Plan] = {}
-        self.waiting = False
-        """Whether somebody waits for room, as of the last decision."""
+        self._plans: dict[ServiceKey, Plan] = {}
 
-    def told(self, plan: Plan) -> None:
-        self._told[plan.key] = plan
+    def note(self, plan: Plan) -> None:
+        """This plan is reported now."""
+        self._plans[plan.key] = plan
 
     def forget(self, key: ServiceKey) -> None:
-        self._told.pop(key, None)
+        self._plans.pop(key, None)
 
-    def is_news(self, plan: Plan) -> bool:
+    def differs(self, plan: Plan) -> bool:
         """Whether people would see another state or reason, or other numbers."""
-        before = self._told.get(plan.key)
+        before = self._plans.get(plan.key)
         if before is plan:
             return False
         return before is None or _numbers(before) != _numbers(plan) or _reasons(before) != _reasons(plan)
 
-    def has_other_words(self, plan: Plan) -> bool:
+    def differs_in_words(self, plan: Plan) -> bool:
         """Whether anything at all is different that people can see."""
-        before = self._told.get(plan.key)
+        before = self._plans.get(plan.key)
         if before is None or before is plan:
             return before is None
         return before.verdicts != plan.verdicts or before.notes != plan.notes

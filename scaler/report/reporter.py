@@ -18,6 +18,7 @@ import structlog
 from scaler.clock import Clock
 from scaler.decide import explain
 from scaler.decide.world import Plan, Reason, ServiceKey, State, Verdict, Warning
+from scaler.informers.changes import OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, EVENTS, Object, PatchType
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -37,7 +38,7 @@ from scaler.report.status import status_config_map
 from scaler.report.values import Reader, RuleKey, ServiceReport, Subject, Words, Writer
 from scaler.settings import Settings
 from scaler.state.last_valid import encode
-from scaler.state.own_config_maps import last_valid_name, status_name
+from scaler.state.own_config_maps import last_valid_name, rule_of, status_name
 from scaler.workloads.run_policy import has_failed
 
 PARALLEL_WRITES = 8
@@ -151,6 +152,10 @@ class Reporter:
             self._config_maps.forget(namespace, status_name(name))
             self._config_maps.forget(namespace, last_valid_name(name))
             self._mark_rule(rule)
+
+    def on_own_config_map(self, change: OwnConfigMapGone) -> None:
+        """Somebody deleted what was kept about a rule."""
+        self.lost(change.namespace, rule_of(change.content))
 
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""

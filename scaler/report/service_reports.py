@@ -11,13 +11,14 @@ from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
 from scaler.report.values import ReplicaCounts, ServiceReport, Subject
 from scaler.rules.jobspec import LEADER, WORKER
+from scaler.state.cluster import ClusterState
 
 
-def report_of(cache: Cache, service: Service, plan: Plan, *, alone: str = "") -> ServiceReport:
+def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str = "") -> ServiceReport:
     """What was decided about one service, with the objects that it was decided about. `alone`: why no service is
     weighed against others now."""
+    cache, rule = state.cache, state.rule(service.key)
     jobs = cache.jobs_of(service.key)
-    rule = cache.rules.in_force(service.key.namespace, service.key.rule) if service.key.rule else None
     ours = {instance.uid for instance in service.instances if instance.made_by_us}
     return ServiceReport(
         service=service,
@@ -29,8 +30,8 @@ def report_of(cache: Cache, service: Service, plan: Plan, *, alone: str = "") ->
             if not instance.made_by_us and (subject := _subject(cache, instance.uid)) is not None
         },
         replicas={job.uid: _replicas(job, cache.pods_of(job.uid)) for job in jobs if job.uid in ours},
-        rule_uid=rule.uid if rule else "",
-        last_valid=rule.last_valid if rule else None,
+        rule_uid=rule.uid,
+        last_valid=rule.last_valid,
         alone=alone or _why_alone(service),
     )
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from scaler.names import RULE_KEY
 from scaler.rules.brackets import read
 from scaler.rules.check import check
 from scaler.rules.finding import Edit, Fault, Finding, Level, Path, pointer, printable
@@ -20,7 +21,6 @@ from scaler.rules.options import read_options
 from scaler.rules.position import Lines
 from scaler.rules.rule import Rule, RuleOptions
 
-KEY = "elastic_scaling.json"
 MAX_BYTES = 1024 * 1024
 
 
@@ -47,7 +47,7 @@ class Examination(msgspec.Struct, frozen=True):
 def read_rule(data: Mapping[str, str], binary_keys: Collection[str], annotations: Mapping[str, str]) -> RuleReading:
     """Read a rule from a ConfigMap's `data`, the keys of its `binaryData` and its annotations. Never raises."""
     options, warnings = read_options(annotations)
-    text = data.get(KEY)
+    text = data.get(RULE_KEY)
     if not isinstance(text, str):
         return RuleReading(None, options, (_finding(key_fault(data, binary_keys), Lines("")),), warnings)
     rule, findings = read_document(text)
@@ -79,17 +79,17 @@ def examine(text: str) -> Examination:
 
 
 def key_fault(data: Collection[str], binary_keys: Collection[str]) -> Fault:
-    """Why a ConfigMap has no usable value under `KEY`."""
-    if KEY in data:
-        hint = f"write `{KEY}: |` and the JSON below it"
-        return Fault("ValueNotAString", ("data", KEY), f"the value of {KEY} is not a text", hint)
-    if KEY in binary_keys:
-        message = f"{KEY} is in binaryData: the file was not UTF-8 when the ConfigMap was made of it"
+    """Why a ConfigMap has no usable value under `RULE_KEY`."""
+    if RULE_KEY in data:
+        hint = f"write `{RULE_KEY}: |` and the JSON below it"
+        return Fault("ValueNotAString", ("data", RULE_KEY), f"the value of {RULE_KEY} is not a text", hint)
+    if RULE_KEY in binary_keys:
+        message = f"{RULE_KEY} is in binaryData: the file was not UTF-8 when the ConfigMap was made of it"
         hint = "save the file as UTF-8 and create the ConfigMap again"
-        return Fault("KeyInBinaryData", ("binaryData", KEY), message, hint)
+        return Fault("KeyInBinaryData", ("binaryData", RULE_KEY), message, hint)
     names = ", ".join(printable(str(name)) for name in [*data, *binary_keys][:10])
     found = f"it has {names}" if names else "it has no data at all"
-    return Fault("KeyMissing", ("data",), f"the ConfigMap has no key {KEY}; {found}", f"name the key {KEY}")
+    return Fault("KeyMissing", ("data",), f"the ConfigMap has no key {RULE_KEY}; {found}", f"name the key {RULE_KEY}")
 
 
 def immutable_fault() -> Fault:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import Fault, Path, shown
 
-RULE_LABEL = "mind-cluster/scaling-rule"
-GROUP_LABEL = "mind-cluster/group-name"
-JOB_ID_LABEL = "jobID"
 LABELS: Path = ("metadata", "labels")
 GROUP_PATH: Path = (*LABELS, GROUP_LABEL)
 

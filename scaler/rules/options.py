@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from scaler.names import PREFIX
 from scaler.rules.finding import Finding, pointer, printable, shown
 from scaler.rules.rule import CountsFrom, RuleOptions, Trade
 
-PREFIX = "mind-cluster/"
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _SWITCH = {"true": True, "false": False, "on": True, "off": False}
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from scaler.names import GROUP_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.rules.finding import Fault
-from scaler.rules.labels import GROUP_LABEL, RULE_LABEL, group_fault, label_faults
-from scaler.workloads.gates import MOVED_RULE
+from scaler.rules.labels import group_fault, label_faults
 
 GroupsOf = Callable[[str, str], tuple[str, ...] | None]
 """The groups of the rule (namespace, name) that is in force, None when none is known. Must not do I/O."""

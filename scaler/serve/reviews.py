@@ -12,11 +12,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from scaler.rules.document import KEY, immutable_fault, read_rule
+from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_KEY, RULE_LABEL
+from scaler.rules.document import immutable_fault, read_rule
 from scaler.rules.finding import Finding, printable
-from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.serve.labelled import GroupsOf, Workload, label_warnings
-from scaler.workloads.gates import DELETION_COST, GATE, HELD_COST, MOVED_RULE
 
 MAX_BODY = 8 * 2**20
 """Bytes of a request: etcd holds objects of 1.5 MiB, and an update brings two of them."""
@@ -119,7 +118,7 @@ def review_rule(body: bytes) -> Answer:
     if isinstance(request, Answer):
         return request
     found, old = request.object, request.old_object
-    if found is None or found.metadata.deletion_timestamp or KEY not in {**found.texts, **found.binaries}:
+    if found is None or found.metadata.deletion_timestamp or RULE_KEY not in {**found.texts, **found.binaries}:
         return Answer(request.uid)
     reading = read_rule(found.texts, tuple(found.binaries), found.metadata.annotations or {})
     warnings, errors = (*reading.warnings, *_immutable(found)), reading.errors
@@ -150,12 +149,14 @@ def _status(answer: Answer) -> dict[str, Any]:
     """With reason Invalid and causes, kubectl edit opens the file again and shows them above it."""
     shown = answer.refusal[:MAX_SHOWN]
     causes = [
-        {"reason": "FieldValueInvalid", "message": f"{finding.code}: {words(finding)}", "field": KEY}
+        {"reason": "FieldValueInvalid", "message": f"{finding.code}: {words(finding)}", "field": RULE_KEY}
         for finding in shown
     ]
     rest = len(answer.refusal) - len(shown)
     if rest:
-        causes.append({"reason": "FieldValueInvalid", "message": f"{rest} more; see all: scaler lint", "field": KEY})
+        causes.append(
+            {"reason": "FieldValueInvalid", "message": f"{rest} more; see all: scaler lint", "field": RULE_KEY}
+        )
     return {
         "status": "Failure",
         "message": "; ".join(f"{cause['field']}: {cause['message']}" for cause in causes),
@@ -293,7 +294,7 @@ class _ConfigMap(msgspec.Struct, rename="camel"):
 
     @property
     def document(self) -> tuple[str | None, str | None]:
-        return self.texts.get(KEY), self.binaries.get(KEY)
+        return self.texts.get(RULE_KEY), self.binaries.get(RULE_KEY)
 
 
 _POD = msgspec.json.Decoder(_Review[_Pod])

@@ -23,10 +23,10 @@ import structlog
 from scaler.clock import Clock
 from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import KubeError, NotFoundError, UnknownOutcomeError
+from scaler.names import WEBHOOK
 from scaler.serve import certificates
 from scaler.serve.certificates import Keys
 from scaler.serve.tls import KeyPair, ServerCertificate
-from scaler.workloads.gates import WEBHOOK
 
 PERIOD = 10.0
 """Seconds between two looks of the leader: so long may a configuration that was just applied lack its caBundle."""

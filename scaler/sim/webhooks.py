@@ -12,10 +12,10 @@ import msgspec
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object, Resource
 from scaler.kube.errors import status_error
+from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.serve.reviews import Answer, encode, review_ascend_job, review_pod, review_rule
 from scaler.sim.apiserver.admission import Hook, Review
 from scaler.sim.apiserver.patches import json_patch
-from scaler.workloads.gates import BESIDE_LABEL, NAMESPACE_LABEL
 
 _REFUSED = "admission webhook of mind-cluster denied the request: "
 

@@ -7,10 +7,8 @@ a node or pod says, and must not decide.
 
 from __future__ import annotations
 
-import re
 from bisect import insort
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -26,31 +24,13 @@ from scaler.decide.nodes import (
     Terms,
     terms_of,
 )
+from scaler.informers.records import NodeFacts
 from scaler.workloads.needs import Requests
 
 SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})
 """Taints with which Kubernetes repeats that a node is not Ready or is cordoned."""
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Keys of taints with which Kubernetes speaks of a condition begin so; they go by themselves."""
-_CHIP = re.compile(r"(.+)-[0-9]+")
-
-
-class NodeFacts(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a node. Amounts are whole, as `workloads.needs.whole_amounts` gives them."""
-
-    name: str
-    labels: Mapping[str, str] = {}
-    taints: tuple[Taint, ...] = ()
-    allocatable: Mapping[str, int] = {}
-    capacity: Mapping[str, int] = {}
-    """With the devices that its kubelet does not count as allocatable because they are faulty."""
-    ready: bool = True
-    unschedulable: bool = False
-    """Cordoned."""
-    unhealthy: bool = False
-    """Reported as faulty as a whole."""
-    faulty: Mapping[str, int] = {}
-    """Devices that are reported as faulty, by resource."""
 
 
 class PodLoad(msgspec.Struct, frozen=True, gc=False):
@@ -62,12 +42,6 @@ class PodLoad(msgspec.Struct, frozen=True, gc=False):
     """When it should be gone, its grace period included; 0.0 = it is not terminating."""
     ended: bool = False
     """Phase Succeeded or Failed: it takes nothing any more."""
-
-
-def faulty_devices(chips: Iterable[str]) -> dict[str, int]:
-    """Faulty chips as they are named in reports (`Ascend910-3`), counted by resource (`huawei.com/Ascend910`)."""
-    names = (_CHIP.fullmatch(chip) for chip in chips)
-    return dict(Counter(f"huawei.com/{found[1]}" for found in names if found))
 
 
 class _Home(msgspec.Struct, frozen=True, gc=False):
@@ -104,10 +78,9 @@ def no_clock() -> float:
 
 
 class CapacityIndex:
-    """Nodes by name. Feed it every node and every pod, of whatever namespace."""
+    """Nodes by name. Feed it every node and every pod, of whatever namespace. `now` gives seconds since the epoch."""
 
     def __init__(self, now: Callable[[], float] = no_clock) -> None:
-        """`now` gives seconds since the epoch."""
         self._now = now
         self._entries: dict[str, _Entry] = {}
         self._requests: frozenset[PodRequest] = frozenset()

@@ -85,7 +85,7 @@ class Expectations(Generic[K]):
             return
         if store not in self._by_version:
             self._by_version[store] = []
-            store.listeners.append(lambda changed: self._on_change(store, changed))
+            store.listen(lambda changed: self._on_change(store, changed))
         self._pending[store, name] = expectation
         self._open[key] += 1
         heapq.heappush(self._by_version[store], (version, name))

@@ -15,9 +15,10 @@ from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
-from scaler.ranktables.tables import table_of
+from scaler.names import RULE_LABEL
+from scaler.ranktables.tables import JobTable, Tables
 from scaler.state.lifecycle import life_of
-from scaler.workloads.ascendjob import RULE_LABEL, Job, as_mapping
+from scaler.workloads.ascendjob import Job, as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
 from scaler.workloads.run_policy import refusal
@@ -27,31 +28,46 @@ VOLCANOS_OWN = "podgroup-"
 ENDED = ("Failed", "Succeeded")
 
 
-def instances_of(cache: Cache, key: ServiceKey) -> tuple[Instance, ...]:
-    """Every instance of a service, in a fixed order; each is built once per change of anything it depends on."""
-    return tuple(instance_of(cache, uid) for uid in cache.instance_uids(key))
+class Instances:
+    """Every instance, built once per change of anything it depends on. `forget` what has changed."""
 
+    def __init__(self, cache: Cache, tables: Tables) -> None:
+        self._cache = cache
+        self._tables = tables
+        self._known: dict[str, Instance] = {}
 
-def instance_of(cache: Cache, uid: str) -> Instance:
-    known = cache.instances.get(uid)
-    if known is None:
-        known = cache.instances[uid] = _build(cache, uid)
-    return known
+    def of_service(self, key: ServiceKey) -> tuple[Instance, ...]:
+        """Every instance of a service, in a fixed order."""
+        return tuple(self.of(uid) for uid in self._cache.instance_uids(key))
 
+    def of(self, uid: str) -> Instance:
+        """The instance with this uid, which exists."""
+        known = self._known.get(uid)
+        if known is None:
+            known = self._known[uid] = self._build(uid)
+        return known
 
-def _build(cache: Cache, uid: str) -> Instance:
-    record = cache.job(uid)
-    if record is not None:
-        return _of_job(cache, record)
-    membership = cache.told.membership_of(uid)
-    assert membership is not None, uid  # noqa: S101 - the cache gives uids of what it has
-    return _of_pods(cache, membership)
+    def forget(self, uid: str) -> None:
+        """Something that this instance is made of has changed."""
+        self._known.pop(uid, None)
+
+    def forget_all(self) -> None:
+        """Build every instance anew from the records."""
+        self._known.clear()
+
+    def _build(self, uid: str) -> Instance:
+        record = self._cache.job(uid)
+        if record is not None:
+            return _of_job(self._cache, self._tables, record)
+        membership = self._cache.pod_instances.membership_of(uid)
+        assert membership is not None, uid  # noqa: S101 - the cache gives uids of what it has
+        return _of_pods(self._cache, membership)
 
 
 # jobs
 
 
-def _of_job(cache: Cache, record: JobRecord) -> Instance:
+def _of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
     job = record.job
     owned = cache.pods_of(record.uid)
     names = job.pods or sorted(owned)  # of a job whose replicas cannot be read any more: those that it has
@@ -74,17 +90,18 @@ def _of_job(cache: Cache, record: JobRecord) -> Instance:
         ends_by=_ends_by(cache, pods),
         **_counts(pods, faulty),
         **_asked_by_job(cache, record, owned),
-        **(_ours(cache, record, pods, faulty) if ours else _others(cache, record, pods)),
+        **(_ours(cache, tables.of(record), record, pods, faulty) if ours else _others(cache, record, pods)),
     )
 
 
-def _ours(cache: Cache, record: JobRecord, pods: Sequence[PodRecord], faulty: Mapping[str, str]) -> dict[str, Any]:
+def _ours(
+    cache: Cache, table: JobTable | None, record: JobRecord, pods: Sequence[PodRecord], faulty: Mapping[str, str]
+) -> dict[str, Any]:
     """What matters of a job only where its pods and objects are made here."""
     job = record.job
     present = _present(pods)
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
-    made = table_of(cache, record)
-    obstacle = made.obstacle if made is not None else None
+    obstacle = table.obstacle if table is not None else None
     return {
         "leftovers": pod_group is not None and pod_group.owner_uid == record.uid and not pod_group.terminating,
         "stripped": bool(present) and not job.faults and (pod_group is None or not _has_service(cache, job)),
@@ -130,7 +147,7 @@ def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Itera
 
 def _ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
     """The names of those that arrived without our gate, as a pod that names no rule itself always does."""
-    return [pod.name for pod in pods if pod.uid in cache.told.ungated or (pod.claim is None and not pod.gated)]
+    return [pod.name for pod in pods if pod.uid in cache.pod_instances.ungated or (pod.claim is None and not pod.gated)]
 
 
 def _arrived_ungated(cache: Cache, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
@@ -179,7 +196,7 @@ def _taken_names(cache: Cache, record: JobRecord) -> Iterator[str]:
 
 def _of_pods(cache: Cache, membership: Membership) -> Instance:
     place = membership.place
-    pods = sorted(cache.told.pods_of(place.instance).values(), key=lambda pod: pod.name)
+    pods = sorted(cache.pod_instances.pods_of(place.instance).values(), key=lambda pod: pod.name)
     present = _present(pods)
     faulty = _faulty(cache, pods)
     facts = _asked(cache, membership)
@@ -233,7 +250,7 @@ def _asked(cache: Cache, membership: Membership) -> list[OwnerFacts]:
 
 def starts_with_leader(cache: Cache, uid: str) -> bool:
     """Whether the other pods of this instance are made only when its leader is ready."""
-    membership = cache.told.membership_of(uid)
+    membership = cache.pod_instances.membership_of(uid)
     return membership is not None and any(facts.leader_first for facts in _asked(cache, membership))
 
 
@@ -263,9 +280,9 @@ def _is_outdated(cache: Cache, membership: Membership) -> bool:
 
 def _newest_seen(cache: Cache, maker: str) -> str:
     seen = []
-    for uid in cache.told.of_maker(maker):
-        membership = cache.told.membership_of(uid)
-        created = max((pod.created for pod in cache.told.pods_of(uid).values()), default=0.0)
+    for uid in cache.pod_instances.of_maker(maker):
+        membership = cache.pod_instances.membership_of(uid)
+        created = max((pod.created for pod in cache.pod_instances.pods_of(uid).values()), default=0.0)
         if membership is not None:
             seen.append((created, membership.place.revision))
     return max(seen)[1]

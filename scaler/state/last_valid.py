@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import msgspec
 
 from scaler.kube.api import Object
+from scaler.names import PREFIX
 from scaler.state.own_config_maps import config_map, is_ours, last_valid_name, rule_of
 
 DOCUMENT = "elastic_scaling.json.gz"
@@ -25,7 +26,6 @@ ORIGIN = "origin.json"
 SHA256 = "sha256"
 RULE_UID = "rule-uid"
 INHERITED = "annotations-inherited"
-ANNOTATION_PREFIX = "mind-cluster/"
 _MAX_DOCUMENT = 1 << 20
 
 
@@ -53,7 +53,7 @@ class _Origin(msgspec.Struct, frozen=True):
 def encode(namespace: str, rule: str, last_valid: LastValid) -> Object:
     """The ConfigMap that keeps `last_valid`; the same value gives the same bytes."""
     raw = last_valid.document.encode("utf-8", "surrogatepass")
-    kept = {name: value for name, value in sorted(last_valid.annotations.items()) if name.startswith(ANNOTATION_PREFIX)}
+    kept = {name: value for name, value in sorted(last_valid.annotations.items()) if name.startswith(PREFIX)}
     content = {
         "data": {
             ANNOTATIONS: json.dumps(kept, ensure_ascii=False),

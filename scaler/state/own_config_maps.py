@@ -10,14 +10,11 @@ import re
 from collections.abc import Mapping
 
 from scaler.kube.api import Object
+from scaler.names import KEPT_FOR_ANNOTATION, KEPT_FOR_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-MANAGED_BY = "mind-cluster-scaler"
-RULE_LABEL = "mind-cluster/scaler-rule"
-RULE_ANNOTATION = "mind-cluster/scaler-rule-name"
 STATUS_SUFFIX = "-scaler-status"
 LAST_VALID_SUFFIX = "-scaler-last-valid"
-SELECTOR = f"{MANAGED_BY_LABEL}={MANAGED_BY},{RULE_LABEL}"
+SELECTOR = f"{MANAGED_BY_LABEL}={MANAGED_BY},{KEPT_FOR_LABEL}"
 """Label selector of all ConfigMaps that the scaler owns."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -43,8 +40,8 @@ def config_map(namespace: str, name: str, rule: str, content: Mapping[str, objec
         "metadata": {
             "namespace": namespace,
             "name": name,
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY, RULE_LABEL: shortened(rule, _MAX_LABEL)},
-            "annotations": {RULE_ANNOTATION: rule},
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule, _MAX_LABEL)},
+            "annotations": {KEPT_FOR_ANNOTATION: rule},
         },
         **content,
     }
@@ -53,13 +50,13 @@ def config_map(namespace: str, name: str, rule: str, content: Mapping[str, objec
 def is_ours(existing: Object) -> bool:
     """Whether the scaler made this object; anything else of that name is left alone."""
     labels = (existing.get("metadata") or {}).get("labels") or {}
-    return isinstance(labels, dict) and labels.get(MANAGED_BY_LABEL) == MANAGED_BY and RULE_LABEL in labels
+    return isinstance(labels, dict) and labels.get(MANAGED_BY_LABEL) == MANAGED_BY and KEPT_FOR_LABEL in labels
 
 
 def rule_of(existing: Object) -> str:
     """The rule that a ConfigMap of ours is about; "" when it does not say."""
     annotations = (existing.get("metadata") or {}).get("annotations") or {}
-    return str(annotations.get(RULE_ANNOTATION, "")) if isinstance(annotations, dict) else ""
+    return str(annotations.get(KEPT_FOR_ANNOTATION, "")) if isinstance(annotations, dict) else ""
 
 
 def same_content(existing: Object, wanted: Object) -> bool:

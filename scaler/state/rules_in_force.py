@@ -12,12 +12,11 @@ import msgspec
 
 from scaler.decide.world import RuleProblem, Warning
 from scaler.informers.config_maps import ConfigMapRecord
+from scaler.names import RULE_KEY
 from scaler.rules.document import RuleReading, read_rule
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.state.last_valid import LastValid
-
-RULE_KEY = "elastic_scaling.json"
 
 
 class RuleInForce(msgspec.Struct, frozen=True):

@@ -14,16 +14,8 @@ import msgspec
 
 from scaler.decide.nodes import Nodes, PodRequest
 from scaler.decide.world import Instance, Memory, Plan, Policy, Service, ServiceKey, World
-from scaler.informers.cache import Cache
 from scaler.state.assumed import Intent, foreseen, intents, with_evictions
-from scaler.state.instances import instance_of, instances_of
-from scaler.state.rules_in_force import RuleInForce
-
-
-def service_of(cache: Cache, key: ServiceKey) -> Service:
-    """One service as of the cache's present contents."""
-    rule = cache.rules.in_force(key.namespace, key.rule) if key.rule else RuleInForce()
-    return Service(key, instances_of(cache, key), rule.rule, rule.options, rule.problem)
+from scaler.state.cluster import ClusterState
 
 
 def is_missed(found: Service | None, known: Service | None) -> bool:
@@ -49,8 +41,9 @@ class _Assumed(msgspec.Struct):
 class WorldBuilder:
     """All services as values. `alone` says why each service decides alone now, "" while they do not."""
 
-    def __init__(self, cache: Cache, policy: Policy, *, alone: Callable[[], str]) -> None:
-        self._cache = cache
+    def __init__(self, state: ClusterState, policy: Policy, *, alone: Callable[[], str]) -> None:
+        self._state = state
+        self._cache = state.cache
         self._policy = policy
         self._alone = alone
         self._services: dict[ServiceKey, Service] = {}
@@ -70,7 +63,7 @@ class WorldBuilder:
     def look_at(self, key: ServiceKey) -> Service:
         """Take the service as the cache shows it now: nothing is under way for it any more."""
         self._assumed.pop(key, None)
-        return self._put(service_of(self._cache, key))
+        return self._put(self._state.service(key))
 
     def assume(self, plan: Plan, now: float) -> None:
         """The plan is being carried out."""
@@ -118,7 +111,7 @@ class WorldBuilder:
     def _nodes(self) -> Nodes:
         if self._requests is None:
             self._requests = frozenset(self._counts)
-        nodes = self._cache.capacity.nodes(self._requests)
+        nodes = self._state.capacity.nodes(self._requests)
         evicted = [
             (instance, assumed.since)
             for assumed in self._assumed.values()
@@ -128,7 +121,7 @@ class WorldBuilder:
         return with_evictions(nodes, evicted) if evicted else nodes
 
     def _assume(self, key: ServiceKey, doing: dict[str, Intent], now: float) -> None:
-        seen = service_of(self._cache, key)
+        seen = self._state.service(key)
         self._assumed[key] = _Assumed(seen, doing, now)
         self._put(self._foreseen(self._assumed[key]))
 
@@ -140,8 +133,7 @@ class WorldBuilder:
             self._put(self._foreseen(assumed))
 
     def _now(self, instance: Instance) -> Instance:
-        exists = self._cache.job(instance.uid) is not None or instance.uid in self._cache.told
-        return instance_of(self._cache, instance.uid) if exists else instance
+        return self._state.instances.of(instance.uid) if self._state.exists(instance) else instance
 
     @staticmethod
     def _foreseen(assumed: _Assumed) -> Service:

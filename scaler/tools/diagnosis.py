@@ -11,9 +11,11 @@ from enum import StrEnum
 
 import msgspec
 
-from scaler.ranktables.config_map import Obstacle, Rings, content_of, status_of
-from scaler.ranktables.table import PREFIX, Member, RankTable, Status
-from scaler.workloads.ascendjob import JOB_ID_LABEL, Job
+from scaler.informers.config_maps import RankTableMap
+from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
+from scaler.ranktables.config_map import Obstacle, content_of, status_of
+from scaler.ranktables.table import Member, RankTable, Status
+from scaler.workloads.ascendjob import Job
 
 CONSUMER_LABEL = "mx-consumer-cim"
 GLOBAL_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
@@ -42,7 +44,7 @@ class Server(msgspec.Struct, frozen=True):
 
     job: Job
     members: tuple[Member, ...]
-    rings: Rings | None
+    table_map: RankTableMap | None
     table: RankTable
     obstacle: Obstacle | None
 
@@ -62,7 +64,7 @@ class Evidence(msgspec.Struct, frozen=True):
     namespace: str
     job_id: str
     servers: tuple[Server, ...] = ()
-    strays: tuple[Rings, ...] = ()
+    strays: tuple[RankTableMap, ...] = ()
     roles: tuple[RolePod, ...] = ()
 
 
@@ -77,37 +79,37 @@ def _checks(evidence: Evidence) -> Iterator[Check]:
         yield Check(Standing.FAIL, f"namespace {evidence.namespace}", words)
     for server in evidence.servers:
         yield from _server_checks(server, evidence.job_id)
-    for rings in evidence.strays:
-        yield from _label_checks(rings, evidence.job_id)
-        yield from _readable(rings)
+    for table_map in evidence.strays:
+        yield from _label_checks(table_map, evidence.job_id)
+        yield from _readable(table_map)
     yield _some_completed(evidence)
     for app, title in ROLES.items():
         yield _reachable(app, title, evidence.roles)
 
 
 def _server_checks(server: Server, job_id: str) -> Iterator[Check]:
-    rings = server.rings
-    if rings is None:
-        words = f"ConfigMap {PREFIX}{server.job.name} does not exist; apply it, it is never created for you"
+    table_map = server.table_map
+    if table_map is None:
+        words = f"ConfigMap {RANK_TABLE_PREFIX}{server.job.name} does not exist; apply it, it is never created for you"
         yield Check(Standing.FAIL, f"job {server.job.name}", words)
         return
-    yield from _label_checks(rings, job_id)
-    yield from _readable(rings)
+    yield from _label_checks(table_map, job_id)
+    yield from _readable(table_map)
     if server.obstacle is not None:
-        yield Check(Standing.FAIL, rings.name, f"{server.obstacle.warning}: {server.obstacle.message}")
+        yield Check(Standing.FAIL, table_map.name, f"{server.obstacle.warning}: {server.obstacle.message}")
     else:
-        yield _completed(server, rings)
+        yield _completed(server, table_map)
 
 
-def _label_checks(rings: Rings, job_id: str) -> Iterator[Check]:
-    problems = list(_label_problems(rings, job_id))
-    yield from (Check(Standing.FAIL, rings.name, problem) for problem in problems)
+def _label_checks(table_map: RankTableMap, job_id: str) -> Iterator[Check]:
+    problems = list(_label_problems(table_map, job_id))
+    yield from (Check(Standing.FAIL, table_map.name, problem) for problem in problems)
     if not problems:
-        yield Check(Standing.OK, rings.name, "labelled for ClusterD")
+        yield Check(Standing.OK, table_map.name, "labelled for ClusterD")
 
 
-def _label_problems(rings: Rings, job_id: str) -> Iterator[str]:
-    labels = rings.labels
+def _label_problems(table_map: RankTableMap, job_id: str) -> Iterator[str]:
+    labels = table_map.labels
     if labels.get(CONSUMER_LABEL) != "true":
         yield f'label {CONSUMER_LABEL} is not "true": ClusterD does not see it; set it'
     if labels.get(JOB_ID_LABEL) != job_id:
@@ -121,23 +123,25 @@ def _label_problems(rings: Rings, job_id: str) -> Iterator[str]:
         yield f"has both labels {' and '.join(GLOBAL_LABELS)}: the whole service is left out; take one off"
 
 
-def _readable(rings: Rings) -> Iterator[Check]:
-    if not isinstance(content_of(rings.text), dict):
+def _readable(table_map: RankTableMap) -> Iterator[Check]:
+    if not isinstance(content_of(table_map.text), dict):
         words = "hccl.json is not a JSON object: one unreadable table leaves the whole service out"
-        yield Check(Standing.FAIL, rings.name, words)
+        yield Check(Standing.FAIL, table_map.name, words)
 
 
-def _completed(server: Server, rings: Rings) -> Check:
-    status = status_of(rings.text)
+def _completed(server: Server, table_map: RankTableMap) -> Check:
+    status = status_of(table_map.text)
     if status == Status.COMPLETED.value and server.table.status is Status.COMPLETED:
-        return Check(Standing.OK, rings.name, "completed")
+        return Check(Standing.OK, table_map.name, "completed")
     if server.table.status is Status.COMPLETED:
         words = "all its pods have their chips, but it is not completed: does the scaler run? see its log"
-        return Check(Standing.FAIL, rings.name, words)
+        return Check(Standing.FAIL, table_map.name, words)
     waits = "; ".join(waiting_for(server.job, server.members)) or "its pods are not complete"
     if status == Status.COMPLETED.value:
-        return Check(Standing.FAIL, rings.name, f"says completed, but should not: {waits}; does the scaler run?")
-    return Check(Standing.NOTE, rings.name, f"not completed, this instance is left out of the global table: {waits}")
+        return Check(Standing.FAIL, table_map.name, f"says completed, but should not: {waits}; does the scaler run?")
+    return Check(
+        Standing.NOTE, table_map.name, f"not completed, this instance is left out of the global table: {waits}"
+    )
 
 
 def waiting_for(job: Job, members: Sequence[Member]) -> Iterator[str]:
@@ -163,7 +167,9 @@ def waiting_for(job: Job, members: Sequence[Member]) -> Iterator[str]:
 def _some_completed(evidence: Evidence) -> Check:
     about = f"service {evidence.job_id}"
     done = [
-        server.job.name for server in evidence.servers if server.rings and status_of(server.rings.text) == "completed"
+        server.job.name
+        for server in evidence.servers
+        if server.table_map and status_of(server.table_map.text) == "completed"
     ]
     if done:
         return Check(Standing.OK, about, f"{len(done)} of {len(evidence.servers)} rank tables are completed")

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scaler.informers.config_maps import RankTableMap
     from scaler.informers.pods import PodRecord
     from scaler.informers.records import JobRecord
     from scaler.kube.api import KubeApi, Object
-    from scaler.ranktables.config_map import Rings
     from scaler.tools.diagnosis import Check, Evidence, RolePod, Server
 
 HELP = """say why a service gets no global rank table
@@ -85,20 +85,20 @@ def _json(checks: Sequence[Check]) -> str:
 
 async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
     """What the cluster has of one service. Raises KubeError."""
-    from scaler.informers.config_maps import read_rings  # noqa: PLC0415
+    from scaler.informers.config_maps import read_rank_table_map  # noqa: PLC0415
     from scaler.informers.records import job_record  # noqa: PLC0415
     from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS  # noqa: PLC0415
-    from scaler.ranktables.table import PREFIX  # noqa: PLC0415
+    from scaler.names import RANK_TABLE_PREFIX  # noqa: PLC0415
     from scaler.tools.diagnosis import Evidence  # noqa: PLC0415
 
     jobs = (await api.list(ASCEND_JOBS, namespace, label_selector=f"jobID={job_id}")).items
     config_maps = (await api.list(CONFIG_MAPS, namespace)).items
     pods = (await api.list(PODS, namespace)).items
-    tables = [read_rings(cm) for cm in config_maps if cm["metadata"]["name"].startswith(PREFIX)]
-    by_name = {rings.name: rings for rings in tables}
+    tables = [read_rank_table_map(cm) for cm in config_maps if cm["metadata"]["name"].startswith(RANK_TABLE_PREFIX)]
+    by_name = {table_map.name: table_map for table_map in tables}
     records = [record for job in jobs if _is_server(job) and (record := job_record(job)) is not None]
-    servers = tuple(_server(record, by_name.pop(PREFIX + record.name, None), pods) for record in records)
-    strays = tuple(rings for rings in by_name.values() if rings.labels.get("jobID") == job_id)
+    servers = tuple(_server(record, by_name.pop(RANK_TABLE_PREFIX + record.name, None), pods) for record in records)
+    strays = tuple(table_map for table_map in by_name.values() if table_map.labels.get("jobID") == job_id)
     return Evidence(namespace, job_id, servers, strays, tuple(_roles(pods, job_id)))
 
 
@@ -106,7 +106,7 @@ def _is_server(job: Object) -> bool:
     return bool((job["metadata"].get("labels") or {}).get("app") == SERVER_APP)
 
 
-def _server(record: JobRecord, rings: Rings | None, pods: Iterable[Object]) -> Server:
+def _server(record: JobRecord, table_map: RankTableMap | None, pods: Iterable[Object]) -> Server:
     from scaler.ranktables.config_map import obstacle  # noqa: PLC0415
     from scaler.ranktables.table import rank_table  # noqa: PLC0415
     from scaler.ranktables.tables import member_of  # noqa: PLC0415
@@ -115,7 +115,7 @@ def _server(record: JobRecord, rings: Rings | None, pods: Iterable[Object]) -> S
     ours = [pod for pod in map(_pod, pods) if pod.owner_uid == record.uid]
     members = tuple(member_of(pod) for pod in ours)
     table = rank_table(record.job, record.object, members)
-    return Server(record.job, members, rings, table, obstacle(rings, record.job, record.object, table))
+    return Server(record.job, members, table_map, table, obstacle(table_map, record.job, record.object, table))
 
 
 def _pod(pod: Object) -> PodRecord:

@@ -10,8 +10,9 @@ from typing import Any, assert_never
 
 from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resize
 from scaler.decide.world import Action, Admit, Complete, Evict, Reason, Revoke, Verdict
+from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
-from scaler.ranktables.config_map import Rings, says, status_of
+from scaler.ranktables.config_map import says, status_of
 from scaler.ranktables.table import RankTable, Status
 from scaler.tools.comparison import Found, Remark, Weight
 from scaler.workloads.ascendjob import Job, as_mapping, as_text
@@ -22,12 +23,12 @@ def foresee(job: Job, found: Found, verdict: Verdict, actions: Sequence[Action])
     return [*_uncared(job, found, verdict), *(_action(action, job, found) for action in actions)]
 
 
-def rank_table_remarks(table: RankTable, rings: Rings | None, problem: str) -> list[Remark]:
+def rank_table_remarks(table: RankTable, table_map: RankTableMap | None, problem: str) -> list[Remark]:
     """Whether the rank table would stay as it is. `problem` = what the scaler would report of it, "" for nothing."""
     told = [Remark(Weight.DIFFERS, f"rank table: {problem}")] if problem else []
-    if rings is None or says(rings, table):
+    if table_map is None or says(table_map, table):
         return told
-    before = status_of(rings.text) or "without a status"
+    before = status_of(table_map.text) or "without a status"
     if before == Status.COMPLETED and table.status is not Status.COMPLETED:
         why = f": {table.problem}" if table.problem else ""
         text = f"rank table: it is completed and would become {table.status}{why}; the instance would get no traffic"

@@ -19,16 +19,16 @@ import msgspec
 
 from scaler.decide.nodes import PODS, PodRequest, PodRequests, Where, joined
 from scaler.decide.world import ServiceKey
-from scaler.informers.records import NodeObject, node_record
+from scaler.informers.records import NodeFacts, NodeObject, node_record
 from scaler.kube.quantity import parse_quantity
+from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.rules.rule import Rule
-from scaler.state.capacity import NodeFacts
 from scaler.tools.linting.lint import BOM, decode
 from scaler.tools.linting.manifest import MAX_DEPTH, objects
 from scaler.tools.linting.render import render
 from scaler.tools.rulefile import load_rule
 from scaler.tools.whatif import Asked
-from scaler.workloads.ascendjob import GROUP_LABEL, RULE_LABEL, as_mapping
+from scaler.workloads.ascendjob import as_mapping
 from scaler.workloads.needs import MOST, ascend_job_needs, whole_amount
 
 EXAMPLE = "huawei.com/Ascend910=8,pool=a"

@@ -1,6 +1,6 @@
 """The check behind `scaler takeover`: the cluster, observed and decided as by the controller, but only read.
 
-    the controller's reflectors -> its cache -> decide, with an empty memory -> remarks per job
+    the controller's informers -> its cache -> decide, with an empty memory -> remarks per job
 
 Must not write anything, and must not know how the answer is printed.
 """
@@ -19,13 +19,11 @@ from scaler.app import REPORTS_PATIENCE, App
 from scaler.clock import Clock
 from scaler.decide.decide import decide
 from scaler.decide.world import Action, Memory, Plan, Verdict
-from scaler.informers.cache import Cache
 from scaler.informers.records import JobRecord
 from scaler.informers.resources import OURS, listed
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
-from scaler.ranktables.tables import table_of
 from scaler.settings import Settings
-from scaler.state.instances import instance_of
+from scaler.state.cluster import ClusterState
 from scaler.state.world import WorldBuilder
 from scaler.tools.comparison import Found, Remark, Weight, compare, owner_uid
 from scaler.tools.first_pass import foresee, rank_table_remarks
@@ -73,25 +71,25 @@ async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
     await _observe(app)
     objects = await _Objects.read(api, settings.namespaces)
     jobs = tuple(_jobs(app, clock.now(), objects))
-    remarks = (*_scope(settings), *_rules(app.cache))
+    remarks = (*_scope(settings), *_rules(app.state))
     safe = _safe(remarks) and all(job.safe for job in jobs)
     return Report(safe, app.cache.ascend_operator(), remarks, jobs)
 
 
 async def _observe(app: App) -> None:
     """Everything listed once; the watches that follow are given up. Fault reports may be nobody's to read."""
-    tasks = [asyncio.create_task(reflector.run()) for reflector in (*app.reflectors.values(), *app.reports)]
+    tasks = [asyncio.create_task(informer.run()) for informer in (*app.informers.values(), *app.reports)]
     try:
         async with asyncio.timeout(PATIENCE):
-            for resource, reflector in app.reflectors.items():
-                await listed(resource, reflector).wait()
-            app.look_around()
+            for resource, informer in app.informers.items():
+                await listed(resource, informer).wait()
+            app.rights.look()
         with suppress(TimeoutError):
             async with asyncio.timeout(REPORTS_PATIENCE):
                 for reports in app.reports:
                     await reports.synced.wait()
     except TimeoutError:
-        problems = sorted({one.problem for what, one in app.reflectors.items() if not listed(what, one).is_set()})
+        problems = sorted({one.problem for what, one in app.informers.items() if not listed(what, one).is_set()})
         raise NotReadableError(f"the cluster could not be read within {PATIENCE:g} s: {'; '.join(problems)}") from None
     finally:
         for task in tasks:
@@ -146,18 +144,18 @@ async def _list(api: KubeApi, resource: Resource, namespace: str | None, selecto
 
 
 def _jobs(app: App, now: float, objects: _Objects) -> Iterator[JobReport]:
-    cache, clusterd = app.cache, app.settings.clusterd_address
+    clusterd = app.settings.clusterd_address
     for made in _plans(app, now):
         actions = _by_uid(made)
         for verdict in made.verdicts:
-            record = cache.job(verdict.uid)
+            record = app.cache.job(verdict.uid)
             if record is not None:
-                yield _job(cache, record, verdict, actions[verdict.uid], (objects.of(record), clusterd))
+                yield _job(app.state, record, verdict, actions[verdict.uid], (objects.of(record), clusterd))
 
 
 def _plans(app: App, now: float) -> Iterable[Plan]:
     """What the first pass would come to, with nothing remembered."""
-    services = WorldBuilder(app.cache, app.policy, alone=app.why_alone)
+    services = WorldBuilder(app.state, app.policy, alone=app.why_alone)
     for key in app.cache.service_keys():
         services.look_at(key)
     return decide(services.world(now, Memory())).plans
@@ -171,16 +169,16 @@ def _by_uid(made: Plan) -> defaultdict[str, list[Action]]:
 
 
 def _job(
-    cache: Cache, record: JobRecord, verdict: Verdict, actions: list[Action], there: tuple[Found, str]
+    state: ClusterState, record: JobRecord, verdict: Verdict, actions: list[Action], there: tuple[Found, str]
 ) -> JobReport:
     found, clusterd = there
-    instance = instance_of(cache, record.uid)
+    instance = state.instances.of(record.uid)
     remarks = [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]
     if instance.name_taken:
         remarks.append(Remark(Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"))
-    told = table_of(cache, record)
-    if told is not None:
-        remarks += rank_table_remarks(told.table, told.rings, told.obstacle.message if told.obstacle else "")
+    table = state.tables.of(record)
+    if table is not None:
+        remarks += rank_table_remarks(table.table, table.table_map, table.obstacle.message if table.obstacle else "")
     return JobReport(
         namespace=record.namespace,
         name=record.name,
@@ -193,10 +191,10 @@ def _job(
     )
 
 
-def _rules(cache: Cache) -> Iterator[Remark]:
+def _rules(state: ClusterState) -> Iterator[Remark]:
     """Each rule once, with all that lint finds in it."""
-    for namespace, rule in sorted({(key.namespace, key.rule) for key in cache.service_keys() if key.rule}):
-        known = cache.rules.in_force(namespace, rule)
+    for namespace, rule in sorted({(key.namespace, key.rule) for key in state.cache.service_keys() if key.rule}):
+        known = state.rules.in_force(namespace, rule)
         if known.problem is not None:
             weight = Weight.BLOCKS if known.rule is None else Weight.DIFFERS
             yield Remark(weight, f"rule {namespace}/{rule}: {known.problem.message}")

@@ -17,8 +17,9 @@ from scaler.decide.explain import words
 from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, tolerates
 from scaler.decide.placement import Placement
 from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, ServiceKey, World
+from scaler.informers.records import NodeFacts
 from scaler.rules.rule import Ratio, Rule, RuleOptions
-from scaler.state.capacity import CapacityIndex, NodeFacts
+from scaler.state.capacity import CapacityIndex
 
 MOST_PASSES = 10_000
 TICK = 0.001

@@ -15,13 +15,10 @@ from scaler.clock import seconds_of
 from scaler.decide.life import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.rules.jobspec import job_faults, read_replicas
-from scaler.workloads.gates import MOVED_RULE
 from scaler.workloads.run_policy import final_condition, read_run_policy
 
-RULE_LABEL = "mind-cluster/scaling-rule"
-GROUP_LABEL = "mind-cluster/group-name"
-JOB_ID_LABEL = "jobID"
 APP_LABEL = "app"
 EXIT_CODE = "ExitCode"
 """A restartPolicy of replicas, not of pods: pods that a signal ended are made anew."""

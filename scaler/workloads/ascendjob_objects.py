@@ -12,9 +12,9 @@ from typing import Any
 
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object
 from scaler.kube.quantity import add_quantities
+from scaler.names import JOB_ID_LABEL, ROUNDS_ANNOTATION
 from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
-from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE, JOB_ID_LABEL, Job, as_list, as_mapping, as_text
-from scaler.workloads.run_policy import ROUNDS_ANNOTATION
+from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE, Job, as_list, as_mapping, as_text
 
 OPERATOR_NAME = "ascendjob-controller"
 """Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""

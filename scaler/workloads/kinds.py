@@ -7,7 +7,8 @@ Pods of AscendJobs and Volcano Jobs are not here: those jobs are instances befor
 from __future__ import annotations
 
 from scaler.decide.world import ServiceKey
-from scaler.workloads.ascendjob import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL, label_problem_of
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.workloads.ascendjob import label_problem_of
 from scaler.workloads.deployment import Deployment, ReplicaSet, StatefulSet
 from scaler.workloads.inferoperator import InstanceSet
 from scaler.workloads.kind import Kind, Membership, Place, PodFacts

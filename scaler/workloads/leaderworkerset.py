@@ -6,8 +6,8 @@ index, worker index) may be missing in what ours sees, and anybody can write the
 
 from __future__ import annotations
 
+from scaler.names import POD_GROUP
 from scaler.workloads.deployment import APPS
-from scaler.workloads.gates import GROUP_NAME
 from scaler.workloads.kind import Ask, Place, PodFacts
 from scaler.workloads.owners import identity, number_in
 
@@ -34,7 +34,7 @@ class LeaderWorkerSet:
             revision=revision,
             asks=(Ask("LeaderWorkerSet", lws), Ask("StatefulSet", lws)),
             # Its gang scheduling gives each group a PodGroup of this name. Without, leaders share one, workers another.
-            shares_pod_group=pod.annotations.get(GROUP_NAME) != f"{lws}-{index}-{revision}",
+            shares_pod_group=pod.annotations.get(POD_GROUP) != f"{lws}-{index}-{revision}",
         )
 
 

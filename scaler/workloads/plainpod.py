@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scaler.workloads.ascendjob import GROUP_LABEL, JOB_ID_LABEL
-from scaler.workloads.gates import INSTANCE, INSTANCE_SIZE
+from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL
 from scaler.workloads.kind import Place, PodFacts
 from scaler.workloads.owners import identity, number_in
 

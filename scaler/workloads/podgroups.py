@@ -13,8 +13,8 @@ from typing import Any
 
 from scaler.kube.api import POD_GROUPS, Object
 from scaler.kube.quantity import add_quantities
+from scaler.names import INSTANCE
 from scaler.workloads.ascendjob import as_list, as_mapping, as_text
-from scaler.workloads.gates import INSTANCE
 from scaler.workloads.kind import Membership
 
 QUEUE = "scheduling.volcano.sh/queue-name"

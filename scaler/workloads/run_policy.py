@@ -12,9 +12,8 @@ from typing import Any
 from scaler.clock import seconds_of
 from scaler.decide.life import CleanPods, Ending, RunPolicy
 from scaler.kube.api import Object
+from scaler.names import ROUNDS_ANNOTATION
 
-ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
-"""On the AscendJob: `<rounds>.<uid>`. The uid makes a number that was copied to another job mean nothing."""
 RETRIES_LABEL = "fault-retry-times"
 NOT_FOR_GOOD = "JobValidFailed"
 """Reason of a Failed condition that Ascend Operator gives to a job it cannot read: mending the job lifts it here."""

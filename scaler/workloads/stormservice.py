@@ -6,7 +6,7 @@ instances of all RoleSets together, because all carry the labels of one template
 
 from __future__ import annotations
 
-from scaler.workloads.gates import GROUP_NAME
+from scaler.names import POD_GROUP
 from scaler.workloads.kind import Ask, Place, PodFacts
 from scaler.workloads.owners import identity
 
@@ -36,7 +36,7 @@ def _of_pod_set(pod: PodFacts) -> Place:
         revision=pod.labels.get(ROLE_HASH, ""),
         asks=(Ask("PodSet", pod_set),),
         # AIBrix's own gang scheduling puts a whole RoleSet into one; Volcano by itself makes one for each PodSet.
-        shares_pod_group=pod.annotations.get(GROUP_NAME, "") == pod.labels.get("roleset-name"),
+        shares_pod_group=pod.annotations.get(POD_GROUP, "") == pod.labels.get("roleset-name"),
     )
 
 

@@ -15,18 +15,9 @@ from scaler.clock import seconds_of
 from scaler.decide.life import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
-from scaler.workloads.ascendjob import (
-    GROUP_LABEL,
-    JOB_ID_LABEL,
-    RULE_LABEL,
-    Job,
-    as_count,
-    as_list,
-    as_mapping,
-    as_text,
-    label_problem_of,
-)
+from scaler.workloads.ascendjob import Job, as_count, as_list, as_mapping, as_text, label_problem_of
 from scaler.workloads.owners import LARGEST
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")

@@ -12,7 +12,8 @@ import tracemalloc
 from collections.abc import Callable
 
 from scaler.decide.nodes import PodRequest, Where
-from scaler.state.capacity import CapacityIndex, NodeFacts, PodLoad
+from scaler.informers.records import NodeFacts
+from scaler.state.capacity import CapacityIndex, PodLoad
 
 NODES, KINDS, PODS = 5_000, 20, 50_000
 NPU = "huawei.com/Ascend910"

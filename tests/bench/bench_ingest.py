@@ -147,19 +147,19 @@ async def measure(port: int) -> dict[str, float]:
         file.flush()
         async with connect(kubeconfig=file.name) as api:
             store: Store[PodRecord] = Store(lambda _old, _new: None)
-            reflector = Informer(
+            informer = Informer(
                 api, PODS, store, record=pod_record, decode=PodObject, namespaces=None, rng=random.Random(1)
             )
-            return await timed(reflector, store)
+            return await timed(informer, store)
 
 
-async def timed(reflector: Informer[PodObject, PodRecord], store: Store[PodRecord]) -> dict[str, float]:
+async def timed(informer: Informer[PodObject, PodRecord], store: Store[PodRecord]) -> dict[str, float]:
     gc.collect()
     base, worst = memory()[0], [0.0]
     watching = asyncio.create_task(longest_stall(worst))
     wall, cpu = time.perf_counter(), time.process_time()
-    running = asyncio.create_task(reflector.run())
-    await reflector.synced.wait()
+    running = asyncio.create_task(informer.run())
+    await informer.synced.wait()
     synced, synced_cpu = time.perf_counter() - wall, time.process_time() - cpu
     now, peak = memory()
     stall, wall, cpu = worst[0], time.perf_counter(), time.process_time()

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.sim import loop
 from scaler.sim.actors.lws_webhook import label_member
 from scaler.sim.actors.nodes import node_object
 from scaler.sim.actors.operator import deployment
 from scaler.sim.webhooks import webhooks
-from scaler.workloads.gates import BESIDE_LABEL, NAMESPACE_LABEL
 from tests.campaign import things
 from tests.campaign.gated_deeds import GatedDeeds
 from tests.campaign.gated_judge import GatedJudge

@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant("repeated events are taken in again", watch, "_Feed._take", "if version <=", f"{NEVER}version <="),
     Mutant("an older record replaces a newer", store, "Store.apply", "if version and version <", f"{NEVER}version <"),
     Mutant("decides before everything is listed", app, "App._synced",
-           "await listed(resource, reflector).wait()", "pass"),
+           "await listed(resource, informer).wait()", "pass"),
     Mutant("revokes what is bound", draft, "may_be_revoked", "instance.bound or ", "", "half-bound", BOUND_IN_HANDS),
     Mutant("deletes what is bound", actuator, "Executor._take_back", "if not pod.node and", "if"),
     Mutant("never revokes", draft, "may_be_revoked", "return policy.revoke and", "return False and"),

@@ -22,10 +22,10 @@ from scaler.kube.api import (
     EventType,
     Object,
 )
+from scaler.names import ROUNDS_ANNOTATION
 from scaler.sim.apiserver.interceptor import Request
 from scaler.sim.apiserver.store import Change
 from scaler.sim.stories.claims import claim_of
-from scaler.workloads.run_policy import ROUNDS_ANNOTATION
 from tests.campaign.releases import RULE, held, wrong_group_patch, wrong_patch, wrong_volcano_group_patch
 
 MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scaler.cli import main
 from scaler.decide.nodes import PODS, PodRequest, Where
 from scaler.decide.world import ServiceKey
+from scaler.informers.records import NodeFacts
 from scaler.rules.rule import RuleOptions
-from scaler.state.capacity import NodeFacts
 from scaler.tools.nodes import BadInputError, need_of, parts, read_nodes
 from scaler.tools.whatif import Asked, what_if
 from tests import builders

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scaler.kube.api import CONFIG_MAPS, NAMESPACES, PODS, KubeApi, Object
+from scaler.names import GATE
 from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
-from scaler.workloads.gates import GATE
 from tests.control_plane.bench_reaction import PARALLEL, PLACE, Climb, Kubelet, row, rule, timed
 from tests.control_plane.build import VERSIONS, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from scaler.kube.api import DEPLOYMENTS, NAMESPACES, KubeApi
 from scaler.kube.errors import AlreadyExistsError
+from scaler.names import RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeSpec
 from scaler.sim.actors.operator import NAMESPACE, AscendOperator, deployment
 from scaler.sim.stories.manifests import read_manifests
-from scaler.workloads.ascendjob import RULE_LABEL
 from tests.control_plane.kinds_stage import WATCHED, KindsStage, Platform, census_of_pods, kinds_staged
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError

@@ -29,13 +29,13 @@ from scaler.kube.api import (
     PatchType,
 )
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
+from scaler.names import RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.operator import NAMESPACE, AscendOperator, deployment
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.stories.census import Condition, InstanceView, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
-from scaler.workloads.ascendjob import RULE_LABEL
 from tests.control_plane.kinds_stage import WATCHED, census_of_pods
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError

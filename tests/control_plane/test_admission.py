@@ -22,13 +22,12 @@ import pytest
 import yaml
 
 from scaler.kube.api import Object
-from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.serve.reviews import review_ascend_job, review_pod
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
 from scaler.serve.webhook_certs import CertificateKeeper
 from scaler.settings import Settings
-from scaler.workloads.gates import DELETION_COST, GATE, HELD_COST, MOVED_RULE
 from tests.control_plane.plane import ControlPlane, kubectl_path
 from tests.control_plane.programs import ControlPlaneError, free_ports
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
+from scaler.names import MOVED_RULE, RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
-from scaler.workloads.ascendjob import RULE_LABEL
-from scaler.workloads.gates import MOVED_RULE
 from tests.control_plane.beside_stage import ascend_jobs, beside
 from tests.control_plane.kinds_stage import KindsStage, climb_degrade_and_recover, kinds_definitions
 from tests.control_plane.plane import ControlPlane

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from scaler.kube.api import LEADER_WORKER_SETS, NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.names import GATE, POD_GROUP
 from scaler.sim.actors import objects
-from scaler.workloads.gates import GATE, GROUP_NAME
 from tests.control_plane import lws
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until
@@ -112,7 +112,7 @@ async def test_the_gates_of_its_templates_reach_leaders_and_workers(groups: Grou
 
 async def test_each_group_has_a_pod_group_of_its_own(groups: Groups) -> None:
     made = (await groups.api.list(POD_GROUPS, groups.namespace)).items
-    named = {name: objects.annotations_of(pod)[GROUP_NAME] for name, pod in (await groups.pods()).items()}
+    named = {name: objects.annotations_of(pod)[POD_GROUP] for name, pod in (await groups.pods()).items()}
     assert named["decode-0"] == named["decode-0-1"] != named["decode-1"] == named["decode-1-1"]
     assert {objects.name(group): objects.spec(group)["minMember"] for group in made} == dict.fromkeys(named.values(), 2)
 

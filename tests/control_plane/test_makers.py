@@ -22,12 +22,12 @@ from scaler.kube.api import (
     PatchType,
     Resource,
 )
+from scaler.names import DELETION_COST
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.makers import makers
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.workloads.gates import DELETION_COST
 from tests.control_plane.plane import ControlPlane
 from tests.sim.manifests import deployment, stateful_set, template
 

@@ -17,9 +17,9 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object
 from scaler.kube.errors import NotFoundError
+from scaler.names import GATE
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions, workload_definitions
-from scaler.workloads.gates import GATE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.proxy import LOST, Fault, proxied, status
 from tests.control_plane.scaler_process import NAMESPACE, USER, install, scaler

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, SERVICES
-from scaler.ranktables.table import KEY, PREFIX
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.sim.actors import objects
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
@@ -63,9 +63,9 @@ async def _whole(stage: Stage) -> bool:
 async def _tables(stage: Stage) -> dict[str, tuple[str, str]]:
     """Of each rank table: status and the ConfigMap's resourceVersion."""
     return {
-        objects.name(found): (json.loads(found["data"][KEY])["status"], found["metadata"]["resourceVersion"])
+        objects.name(found): (json.loads(found["data"][RANK_TABLE_KEY])["status"], found["metadata"]["resourceVersion"])
         for found in (await stage.api.list(CONFIG_MAPS, "mindie")).items
-        if objects.name(found).startswith(PREFIX)
+        if objects.name(found).startswith(RANK_TABLE_PREFIX)
     }
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import Object
+from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.sim.stories.timeline import Timeline
-from scaler.workloads.gates import BESIDE_LABEL, NAMESPACE_LABEL
 
 KIND = "accelerator-type"
 A, B = "module-910b-8", "module-a3-16"

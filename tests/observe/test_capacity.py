@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.decide.nodes import NODE_NAME, Node, NodeClass, PodRequest, Requirement, Taint, Where, accepts
-from scaler.state.capacity import CapacityIndex, NodeFacts, PodLoad, faulty_devices
+from scaler.informers.faults import faulty_devices
+from scaler.informers.records import NodeFacts
+from scaler.state.capacity import CapacityIndex, PodLoad
 
 NPU = "huawei.com/Ascend910"
 ONE = PodRequest(((NPU, 1), ("pods", 1)))

@@ -12,7 +12,8 @@ from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers import pods
 from scaler.informers import records as objects
 from scaler.informers.cache import Cache
-from scaler.state.world import service_of
+from scaler.informers.changes import Changes, InstanceChanged, PodChanged, RuleChanged
+from scaler.state.cluster import ClusterState
 from scaler.workloads.kind import OwnerFacts
 from tests.jobs import NAMESPACE, job
 
@@ -25,8 +26,18 @@ class Seen:
     def __init__(self) -> None:
         self.dirty: list[ServiceKey] = []
         self.now = 0.0
-        self.cache = Cache(self.dirty.append, lambda: self.now)
+        changes = Changes()
+        self.cache = Cache(changes, lambda: self.now)
+        self.state = ClusterState(self.cache, changes, lambda: self.now)
+        changes.subscribe(PodChanged, self.state.on_pod)
+        changes.subscribe(InstanceChanged, self.state.on_instance)
+        changes.subscribe(InstanceChanged, self._on_service)
+        changes.subscribe(RuleChanged, self._on_service)
         self._version = 0
+
+    def _on_service(self, change: InstanceChanged | RuleChanged) -> None:
+        if change.service is not None:
+            self.dirty.append(change.service)
 
     def version(self) -> str:
         self._version += 1
@@ -63,7 +74,7 @@ class Seen:
         self.cache.nodes.apply(objects.NodeRecord(name, name, self.version(), ready))
 
     def service(self) -> Service:
-        return service_of(self.cache, KEY)
+        return self.state.service(KEY)
 
     def instance(self) -> Instance:
         return self.service().instances[0]

@@ -7,9 +7,10 @@ from typing import Any
 from scaler.informers import pods
 from scaler.informers import records as objects
 from scaler.informers.cache import Cache
+from scaler.informers.changes import Changes, InstanceChanged
 from scaler.informers.records import JobRecord
 from scaler.ranktables.table import Status
-from scaler.ranktables.tables import table_of
+from scaler.ranktables.tables import Tables
 from tests.jobs import NAMESPACE, job
 from tests.workloads.test_ranktable import configuration
 
@@ -20,11 +21,17 @@ class Seen:
     def __init__(self) -> None:
         self.version = 0
         self.followed: list[str] = []
-        self.cache = Cache(lambda _: None)
-        self.cache.followers.append(self.followed.append)
+        changes = Changes()
+        self.cache = Cache(changes, lambda: 0.0)
+        self.tables = Tables(self.cache)
+        changes.subscribe(InstanceChanged, self.on_instance)
         self.job()
         for number, name in enumerate(("p0-master-0", "p0-worker-0")):
             self.pod(name, number)
+
+    def on_instance(self, change: InstanceChanged) -> None:
+        self.tables.forget(change.uid)
+        self.followed.append(change.uid)
 
     def next_version(self) -> str:
         self.version += 1
@@ -59,36 +66,36 @@ class Seen:
 
 def test_a_table_is_made_anew_only_when_something_in_it_can_differ() -> None:
     seen = Seen()
-    first = table_of(seen.cache, seen.record)
+    first = seen.tables.of(seen.record)
     assert first is not None
     assert first.table.status is Status.COMPLETED
     seen.pod("p0-worker-0", 1, phase="Pending")
-    again = table_of(seen.cache, seen.record)
+    again = seen.tables.of(seen.record)
     assert again is not first
     assert again is not None
     assert again.table is first.table
     seen.job(annotations={"sp-block": "2"})
-    other = table_of(seen.cache, seen.record)
+    other = seen.tables.of(seen.record)
     assert other is not None
     assert '"version":"1.2"' in other.table.text
     seen.pod("p0-worker-0", 1, phase="Failed")
-    ended = table_of(seen.cache, seen.record)
+    ended = seen.tables.of(seen.record)
     assert ended is not None
     assert ended.table.status is Status.INITIALIZING
 
 
 def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
     seen = Seen()
-    table_of(seen.cache, seen.record)
+    seen.tables.of(seen.record)
     seen.cache.jobs.remove(NAMESPACE, "p0", "u1")
-    assert (seen.cache.rank_tables, seen.cache.made_tables) == ({}, {})
+    assert (seen.tables._known, seen.tables._made) == ({}, {})
     assert seen.followed[-1] == "u1"
 
 
 def test_jobs_that_are_not_ours_have_no_table() -> None:
     seen = Seen()
     seen.job(labels={"framework": "pytorch"})
-    assert table_of(seen.cache, seen.record) is None
+    assert seen.tables.of(seen.record) is None
 
 
 def test_pods_of_others_carry_no_device_data() -> None:

@@ -96,7 +96,7 @@ def test_progress_is_that_of_the_scope_furthest_behind() -> None:
 def test_listeners_hear_of_changes_by_name_and_of_progress() -> None:
     store, _ = a_store()
     heard: list[tuple[str, str] | None] = []
-    store.listeners.append(heard.append)
+    store.listen(heard.append)
     store.apply(a_record("a", 3))
     store.advance(None, 3)
     store.advance(None, 2)

@@ -82,12 +82,12 @@ def bookmark(version: int) -> WatchEvent[Thing]:
 
 
 class Played:
-    """A reflector that ran against a script for a while."""
+    """A informer that ran against a script for a while."""
 
     def __init__(self, api: KubeApi, namespaces: tuple[str, ...] | None) -> None:
         self.changes: list[tuple[str, str]] = []
         self.store: Store[Record] = Store(self._on_change)
-        self.reflector = Informer(
+        self.informer = Informer(
             api, PODS, self.store, record=record, decode=Thing, namespaces=namespaces, rng=random.Random(1)
         )
 
@@ -112,7 +112,7 @@ def play(
 
     async def main() -> Played:
         played = Played(api, namespaces)
-        task = asyncio.create_task(played.reflector.run())
+        task = asyncio.create_task(played.informer.run())
         await asyncio.sleep(seconds)
         assert not task.done(), task
         task.cancel()
@@ -128,9 +128,9 @@ def test_a_list_in_pages_and_then_events_make_the_store_equal_the_cluster() -> N
     played, api = play([page(10, thing("a", 1), more="more"), page(10, thing("b", 2))], [events])
     assert played.names == ["a@12", "c@11"]
     assert played.store.version == 20
-    assert played.reflector.synced.is_set()
+    assert played.informer.synced.is_set()
     assert api.verbs() == ["list", "list more", "watch 10"]
-    assert played.reflector.problem == ""
+    assert played.informer.problem == ""
 
 
 def test_an_object_that_is_no_longer_wanted_leaves_the_store() -> None:
@@ -144,7 +144,7 @@ def test_a_watch_ended_by_the_server_after_its_time_is_followed_by_the_next_at_o
     played, api = play([page(10)], [[300.0, bookmark(40)], [HANG]], seconds=400.0)
     assert api.verbs() == ["list", "watch 10", "watch 40"]
     assert api.times() == [0.0, 0.0, 300.0]
-    assert played.reflector.watches == 2
+    assert played.informer.watches == 2
 
 
 def test_watches_that_end_at_once_are_opened_ever_more_slowly() -> None:
@@ -212,8 +212,8 @@ def test_a_page_that_expires_starts_the_list_again() -> None:
 def test_not_synced_says_why_and_a_resource_type_may_be_installed_later() -> None:
     missing = status_error(404, "NotFound", "404 page not found")
     played, _ = play([missing] * 100, [], seconds=60.0)
-    assert played.reflector.problem == "pods are not installed in the cluster"
-    assert not played.reflector.synced.is_set()
+    assert played.informer.problem == "pods are not installed in the cluster"
+    assert not played.informer.synced.is_set()
     played, api = play([missing, missing, page(3, thing("a", 1))], [[HANG]], seconds=60.0)
     assert played.names == ["a@1"]
     assert 3.0 <= api.times()[1] <= 6.0
@@ -250,17 +250,17 @@ def test_no_error_of_the_cluster_ends_it_and_afterwards_all_is_well(error: KubeE
     played, api = play(lists, watches)
     assert played.names == ["a@1", "b@12"]
     assert api.verbs().count("list") == 2
-    assert played.reflector.problem == ""
+    assert played.informer.problem == ""
 
 
 def test_every_namespace_is_watched_on_its_own_and_synced_means_all_of_them() -> None:
     played, api = play([page(10, thing("a", 1, namespace="x"))], [[HANG]], namespaces=("x", "y"))
     assert {namespace for *_, namespace in api.calls} == {"x", "y"}
-    assert not played.reflector.synced.is_set()
+    assert not played.informer.synced.is_set()
     assert played.store.version == 0
     both = [page(10, thing("a", 1, namespace="x")), page(12, thing("b", 1, namespace="y"))]
     played, _ = play(both, [[HANG], [HANG]], namespaces=("x", "y"))
-    assert played.reflector.synced.is_set()
+    assert played.informer.synced.is_set()
     assert (played.names, played.store.version) == (["a@1", "b@1"], 10)
 
 

@@ -1,4 +1,4 @@
-"""A reflector on the simulated API server: whatever happens to requests and watches, it ends up at the truth."""
+"""A informer on the simulated API server: whatever happens to requests and watches, it ends up at the truth."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def test_the_store_ends_up_at_the_truth_and_never_goes_back(seed: int, namespace
         faults = Faults(clock, *dice.sample(WEATHER, 4), seed=seed)
         changes: list[tuple[Record | None, Record | None]] = []
         store: Store[Record] = Store(lambda old, new: changes.append((old, new)))
-        reflector = Informer(
-            cluster.client("reflector", faults), CONFIG_MAPS, store,
+        informer = Informer(
+            cluster.client("informer", faults), CONFIG_MAPS, store,
             record=record, decode=ConfigMap, namespaces=namespaces, rng=dice,
         )  # fmt: skip
-        running = asyncio.create_task(reflector.run())
+        running = asyncio.create_task(informer.run())
         progress = [0]
         for _ in range(200):
             await change_something(cluster, dice)

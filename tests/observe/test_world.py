@@ -9,8 +9,8 @@ import pytest
 
 from scaler.decide.nodes import Nodes
 from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, World
+from scaler.informers.records import NodeFacts
 from scaler.state.assumed import GRACE, Intent, foreseen, intents
-from scaler.state.capacity import NodeFacts
 from scaler.state.world import WorldBuilder, is_missed
 from tests.builders import NOW, SIZE, instance, others
 from tests.jobs import NAMESPACE
@@ -25,13 +25,13 @@ class Stage(Seen):
     def __init__(self) -> None:
         super().__init__()
         self.alone = ""
-        self.builder = WorldBuilder(self.cache, Policy(), alone=lambda: self.alone)
+        self.builder = WorldBuilder(self.state, Policy(), alone=lambda: self.alone)
         self.job("p0", pods=2)
         self.job("d0", pods=2)
         amounts = {NPU: 16, "pods": 110}
         for name in ("n1", "n2"):
             self.node(name, ready=True)
-            self.cache.capacity.node_changed(None, NodeFacts(name, allocatable=amounts, capacity=amounts))
+            self.state.capacity.node_changed(None, NodeFacts(name, allocatable=amounts, capacity=amounts))
         self.builder.look_at(KEY)
 
     def world(self) -> World:

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from scaler.decide import explain
 from scaler.decide.world import RuleProblem, ServiceKey, Warning
 from scaler.kube.api import Object
+from scaler.names import KEPT_FOR_LABEL, MANAGED_BY_LABEL
 from scaler.report import status
 from scaler.report.status import status_config_map, status_document
 from scaler.report.values import ServiceReport
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 from scaler.state.last_valid import LastValid
-from scaler.state.own_config_maps import MANAGED_BY_LABEL, RULE_LABEL, is_ours, last_valid_name, rule_of, status_name
+from scaler.state.own_config_maps import is_ours, last_valid_name, rule_of, status_name
 from tests.builders import NOW, instance, plan, rolling, service
 from tests.report.fakes import report, report_of
 
@@ -155,7 +156,7 @@ def test_names_and_labels_are_valid_whatever_a_label_calls_the_rule(name: str) -
     for made in (metadata["name"], last_valid_name(name)):
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", made)
         assert len(made) <= 253
-    assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", metadata["labels"][RULE_LABEL])
+    assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", metadata["labels"][KEPT_FOR_LABEL])
 
 
 def test_rules_with_similar_names_have_different_objects() -> None:
@@ -215,4 +216,7 @@ def test_the_current_ratio_is_the_largest_that_all_running_instances_meet(runnin
 
 
 def test_the_labels_are_those_that_kubectl_users_select_by() -> None:
-    assert config_map(DEGRADED)["metadata"]["labels"] == {MANAGED_BY_LABEL: "mind-cluster-scaler", RULE_LABEL: "rule"}
+    assert config_map(DEGRADED)["metadata"]["labels"] == {
+        MANAGED_BY_LABEL: "mind-cluster-scaler",
+        KEPT_FOR_LABEL: "rule",
+    }

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.names import RULE_KEY
 from scaler.rules.check import check
-from scaler.rules.document import KEY, MAX_BYTES, examine, read_document, read_rule
+from scaler.rules.document import MAX_BYTES, examine, read_document, read_rule
 from scaler.rules.finding import Finding, pointer
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 from tests.rules.documents import TWO_TO_ONE, document, good_documents, group, odd_documents, text
@@ -183,7 +184,7 @@ def test_depth_is_judged_the_same_with_and_without_other_findings(version: str) 
 
 def test_the_config_map_gives_rule_options_and_warnings_together() -> None:
     reading = read_rule(
-        {KEY: text({"a": 1}, version="2.0")}, [], {"mind-cluster/paused": "true", "mind-cluster/trade": "yes"}
+        {RULE_KEY: text({"a": 1}, version="2.0")}, [], {"mind-cluster/paused": "true", "mind-cluster/trade": "yes"}
     )
     assert reading.rule is not None
     assert reading.options == RuleOptions(paused=True)
@@ -192,7 +193,7 @@ def test_the_config_map_gives_rule_options_and_warnings_together() -> None:
 
 
 def test_a_document_with_an_error_is_no_rule() -> None:
-    reading = read_rule({KEY: TWO_TO_ONE + "}"}, [], {})
+    reading = read_rule({RULE_KEY: TWO_TO_ONE + "}"}, [], {})
     assert reading.rule is None
     assert [finding.code for finding in reading.errors] == ["TrailingText"]
 
@@ -202,8 +203,8 @@ def test_a_document_with_an_error_is_no_rule() -> None:
     [
         ({}, [], "KeyMissing", "no data at all"),
         ({"rule.json": "{}"}, [], "KeyMissing", "it has rule.json"),
-        ({}, [KEY], "KeyInBinaryData", "not UTF-8"),
-        ({KEY: None}, [], "ValueNotAString", "not a text"),
+        ({}, [RULE_KEY], "KeyInBinaryData", "not UTF-8"),
+        ({RULE_KEY: None}, [], "ValueNotAString", "not a text"),
     ],
 )
 def test_a_config_map_without_the_key_says_what_it_has(
@@ -249,7 +250,9 @@ def resolves(value: Any, place: str) -> bool:
 
 
 @given(
-    st.dictionaries(st.sampled_from([KEY, "other"]), st.text() | st.binary().map(lambda raw: raw.decode("latin-1"))),
+    st.dictionaries(
+        st.sampled_from([RULE_KEY, "other"]), st.text() | st.binary().map(lambda raw: raw.decode("latin-1"))
+    ),
     st.lists(st.text()),
     st.dictionaries(st.text() | st.sampled_from(["mind-cluster/paused", "mind-cluster/x"]), st.text()),
 )

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.rules.options import PREFIX, read_options
+from scaler.names import PREFIX
+from scaler.rules.options import read_options
 from scaler.rules.rule import CountsFrom, RuleOptions, Trade
 
 

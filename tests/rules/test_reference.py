@@ -6,7 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-from scaler.rules.options import PREFIX, read_options
+from scaler.names import PREFIX
+from scaler.rules.options import read_options
 from scaler.tools.linting.lint import Source, lint
 from scaler.tools.linting.render import render
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from scaler.kube.api import Object
-from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.serve.reviews import review_labels
-from scaler.workloads.gates import MOVED_RULE
 from tests.serve.reviewing import request
 
 GOOD = {RULE_LABEL: "rule", GROUP_LABEL: "group0", JOB_ID_LABEL: "mindie"}

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
+from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.rules.document import read_document
-from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.serve import reviews
 from scaler.serve.reviews import Answer, review_ascend_job, review_labels, review_pod, review_rule
 from scaler.tools.linting.lint import Source, lint
-from scaler.workloads.gates import DELETION_COST, GATE, HELD_COST, MOVED_RULE
 from tests.jobs import job, rule_config_map
 from tests.rules.documents import config_map
 from tests.serve.reviewing import UID, patched, request, response

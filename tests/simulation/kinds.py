@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import Object
-from scaler.workloads.gates import INSTANCE, INSTANCE_SIZE
+from scaler.names import INSTANCE, INSTANCE_SIZE
 from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, volcano_job, workload
 
 GROUPS = ("prefill", "decode")

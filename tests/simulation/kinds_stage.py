@@ -15,6 +15,7 @@ from scaler.clock import Clock
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Evict, World
 from scaler.kube.api import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Settings
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
@@ -36,7 +37,6 @@ from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.world import Actor
 from scaler.sim.webhooks import webhooks
-from scaler.workloads.gates import BESIDE_LABEL, NAMESPACE_LABEL
 from tests.campaign import outside
 from tests.campaign.client import Life
 from tests.campaign.outside import Instance

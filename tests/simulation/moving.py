@@ -23,7 +23,7 @@ from scaler.kube.api import (
     Object,
     PatchType,
 )
-from scaler.ranktables.table import KEY, PREFIX
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.settings import Settings
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
@@ -133,12 +133,12 @@ class Moving:
     def tables(self) -> dict[str, tuple[str, str]]:
         """Of each rank table, by job: status and the ConfigMap's resourceVersion."""
         return {
-            objects.name(found).removeprefix(PREFIX): (
-                json.loads(found["data"][KEY])["status"],
+            objects.name(found).removeprefix(RANK_TABLE_PREFIX): (
+                json.loads(found["data"][RANK_TABLE_KEY])["status"],
                 found["metadata"]["resourceVersion"],
             )
             for found in self.cluster.peek(CONFIG_MAPS)
-            if objects.name(found).startswith(PREFIX)
+            if objects.name(found).startswith(RANK_TABLE_PREFIX)
         }
 
     def node_of(self, pod: str) -> str:

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from scaler.decide.world import Warning
-from scaler.ranktables.config_map import Obstacle, Rings
+from scaler.informers.config_maps import RankTableMap
+from scaler.ranktables.config_map import Obstacle
 from scaler.ranktables.table import INITIALIZING, Member, rank_table
 from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
@@ -21,12 +22,12 @@ LABELS = {"mx-consumer-cim": "true", "jobID": "mindie", "grt-group/deploy-server
 ROLES = tuple(RolePod(f"mindie-ms-{role}", role, "1.1.1.1", "2.2.2.2") for role in ("controller", "coordinator"))
 
 
-def rings(text: str | None = DONE.text, name: str = "rings-config-p0", **labels: Any) -> Rings:
+def rings(text: str | None = DONE.text, name: str = "rings-config-p0", **labels: Any) -> RankTableMap:
     given = {key: value for key, value in (LABELS | labels).items() if value is not None}
-    return Rings("mindie", name, "u", "1", text, labels=given)
+    return RankTableMap("mindie", name, "u", "1", text, labels=given)
 
 
-def server(there: Rings | None, members: tuple[Member, ...] = TWO, obstacle: Obstacle | None = None) -> Server:
+def server(there: RankTableMap | None, members: tuple[Member, ...] = TWO, obstacle: Obstacle | None = None) -> Server:
     return Server(JOB, members, there, rank_table(JOB, OBJECT, members), obstacle)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scaler.decide.life import Ending, Expire, Finish, Outcome, Record, Remove, Resize
 from scaler.decide.world import Action, Admit, Complete, Reason, Revoke, State, Verdict
-from scaler.ranktables.config_map import Rings
+from scaler.informers.config_maps import RankTableMap
 from scaler.ranktables.table import RankTable, Status
 from scaler.tools.comparison import Found, Remark, Weight
 from scaler.tools.first_pass import foresee, rank_table_remarks
@@ -98,5 +98,5 @@ def test_what_is_wrong_with_a_rank_table_differs() -> None:
     assert remark == Remark(Weight.DIFFERS, "rank table: ConfigMap rings-config-p0 does not exist")
 
 
-def rings(text: str | None) -> Rings:
-    return Rings("mindie", "rings-config-p0", "uid", "1", text)
+def rings(text: str | None) -> RankTableMap:
+    return RankTableMap("mindie", "rings-config-p0", "uid", "1", text)

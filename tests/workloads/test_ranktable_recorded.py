@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from scaler.informers.pods import read_pod
-from scaler.ranktables.table import KEY, PREFIX, Status, rank_table
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
+from scaler.ranktables.table import Status, rank_table
 from scaler.ranktables.tables import member_of
 from scaler.workloads.ascendjob import read_job
 
@@ -46,13 +47,13 @@ def test_the_recorded_tables_are_reproduced_byte_for_byte(real_data: Path, case:
     for obj in items(folder / "ascendjobs.json"):
         job = read_job(obj)
         members = [member_of(record) for pod in pods if (record := read_pod(pod)).owner_uid == job.uid]
-        theirs = recorded.get(PREFIX + job.name)
+        theirs = recorded.get(RANK_TABLE_PREFIX + job.name)
         if theirs is None:
             continue
         ours = rank_table(job, obj, members)
         assert ours.problem == ""
         assert ours.status is Status.COMPLETED
-        assert ours.text == theirs[KEY]
+        assert ours.text == theirs[RANK_TABLE_KEY]
         compared += 1
     assert compared >= 2
     assert WANTED_DIFFERENCES == {}

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.world import Warning
+from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
-from scaler.ranktables.config_map import Rings, merge_patch, next_version, obstacle, says, status_of
+from scaler.ranktables.config_map import merge_patch, next_version, obstacle, says, status_of
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
 from scaler.workloads.ascendjob import read_job
 from tests import jobs
@@ -18,8 +19,8 @@ from tests import jobs
 DONE = RankTable(Status.COMPLETED, '{"status":"completed","server_list":[]}')
 
 
-def rings(text: str | None = INITIALIZING.text, **changes: Any) -> Rings:
-    return Rings("mindie", "rings-config-p0", "u9", "17", text, **changes)
+def rings(text: str | None = INITIALIZING.text, **changes: Any) -> RankTableMap:
+    return RankTableMap("mindie", "rings-config-p0", "u9", "17", text, **changes)
 
 
 def job(*, mounts: bool = True) -> Object:
@@ -41,7 +42,7 @@ def job(*, mounts: bool = True) -> Object:
     ],
 )
 def test_what_stands_in_the_way_has_one_name_and_says_what_to_do(
-    there: Rings | None, warning: Warning, words: str
+    there: RankTableMap | None, warning: Warning, words: str
 ) -> None:
     found = obstacle(there, read_job(job()), job(), DONE)
     assert found is not None

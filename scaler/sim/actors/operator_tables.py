@@ -13,7 +13,8 @@ from scaler.clock import Clock
 from scaler.informers.pods import read_pod
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.ranktables.table import KEY, PREFIX, VERSION_KEY, RankTable, Status, rank_table
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
+from scaler.ranktables.table import RankTable, Status, rank_table
 from scaler.ranktables.tables import member_of
 from scaler.sim.actors import objects
 from scaler.workloads.ascendjob import read_job
@@ -56,10 +57,14 @@ class OperatorTables:
     async def _save(self, job: Object, generator: _Generator) -> None:
         if generator.absent:
             return
-        place = objects.namespace(job), PREFIX + objects.name(job)
+        place = objects.namespace(job), RANK_TABLE_PREFIX + objects.name(job)
         try:
             found = await self._api.get(CONFIG_MAPS, *place)
-            data = {**(found.get("data") or {}), KEY: generator.text, VERSION_KEY: str(generator.saved)}
+            data = {
+                **(found.get("data") or {}),
+                RANK_TABLE_KEY: generator.text,
+                RANK_TABLE_VERSION_KEY: str(generator.saved),
+            }
             await self._api.replace(CONFIG_MAPS, *place, {**found, "data": data})
         except NotFoundError:
             generator.absent = generator.saved == 0

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from scaler.rules.document import KEY, examine, immutable_fault, key_fault
+from scaler.names import RULE_KEY
+from scaler.rules.document import examine, immutable_fault, key_fault
 from scaler.rules.finding import Fault, Finding, pointer, printable
 from scaler.rules.options import read_options
 from scaler.rules.position import Span, align
@@ -30,7 +31,7 @@ class RuleMap(msgspec.Struct, frozen=True):
 def is_rule_map(found: Object, *, wanted: bool) -> bool:
     """Whether a ConfigMap or Secret is our business: has the key, or nearly; named by a job; or asked about alone."""
     names = _names(found, "data") + _names(found, "binaryData") + _names(found, "stringData")
-    near = any(difflib.get_close_matches(name, [KEY], cutoff=0.9) for name in names)
+    near = any(difflib.get_close_matches(name, [RULE_KEY], cutoff=0.9) for name in names)
     return near or wanted or found.alone
 
 
@@ -49,7 +50,7 @@ def read_rule_map(found: Object) -> RuleMap:
 def rule_value(found: Object) -> Value | None:
     """The value under the rule's key, whatever it is; None when there is no such key."""
     data = found.root.get("data")
-    values = [value for key, value in data.members if key.text == KEY] if data else []
+    values = [value for key, value in data.members if key.text == RULE_KEY] if data else []
     return values[-1] if values else None
 
 
@@ -85,9 +86,9 @@ def _inside(found: Object, value: Value, spans: list[Span] | None, fault: Fault)
 
 
 def _double_keys(found: Object) -> Iterator[Finding]:
-    if _names(found, "data").count(KEY) > 1:
-        message = f"{KEY} is written twice in this ConfigMap; kubectl refuses that, other tools take the last"
-        yield found.finding(("data", KEY), "DuplicateKey", message, "delete one of them")
+    if _names(found, "data").count(RULE_KEY) > 1:
+        message = f"{RULE_KEY} is written twice in this ConfigMap; kubectl refuses that, other tools take the last"
+        yield found.finding(("data", RULE_KEY), "DuplicateKey", message, "delete one of them")
 
 
 def _immutable(found: Object) -> Iterator[Finding]:

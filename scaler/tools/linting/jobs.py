@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import Fault, Finding, Path, shown
 from scaler.rules.jobspec import job_faults
-from scaler.rules.labels import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL, group_fault, label_faults
+from scaler.rules.labels import group_fault, label_faults
 from scaler.rules.rule import Rule
 from scaler.tools.linting.manifest import Object, Value
 from scaler.tools.linting.metadata import metadata_findings

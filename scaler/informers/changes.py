@@ -1,0 +1,94 @@
+"""What informers say has changed: frozen values, published in the order in which things were seen.
+
+Who hears of what is written down in one place, `app.py` (and `state.cluster`, for what is made of records).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from scaler.decide.world import ServiceKey
+from scaler.informers.pods import PodRecord
+from scaler.informers.records import NodeFacts
+from scaler.kube.api import Object
+
+
+class InstanceChanged(msgspec.Struct, frozen=True):
+    """Something that this instance is made of came, changed or went; perhaps the instance itself."""
+
+    uid: str
+    service: ServiceKey | None
+    """None when its service need not be looked at for that."""
+
+
+class RuleChanged(msgspec.Struct, frozen=True):
+    """The ConfigMap of this service's rule came, changed or went."""
+
+    service: ServiceKey
+
+
+class PodChanged(msgspec.Struct, frozen=True):
+    """A pod of anybody came (`old` is None), changed, or went (`new` is None)."""
+
+    old: PodRecord | None
+    new: PodRecord | None
+
+
+class PodArrivedUngated(msgspec.Struct, frozen=True):
+    """A pod that names a rule was seen for the first time, and without our gate."""
+
+    uid: str
+
+
+class NodeChanged(msgspec.Struct, frozen=True):
+    """A node, or what is reported of it, changed. `facts` is None when there is no such node."""
+
+    name: str
+    facts: NodeFacts | None
+
+
+class RoomChanged(msgspec.Struct, frozen=True):
+    """Something else is free on the nodes now, or something was bound."""
+
+
+class RightsChanged(msgspec.Struct, frozen=True):
+    """Nodes or pods can be read now, or cannot be read any more."""
+
+
+class OwnConfigMapGone(msgspec.Struct, frozen=True):
+    """A ConfigMap that the scaler keeps is gone, whoever deleted it. `content` is what it was."""
+
+    namespace: str
+    content: Object
+
+
+Change = (
+    InstanceChanged
+    | RuleChanged
+    | PodChanged
+    | PodArrivedUngated
+    | NodeChanged
+    | RoomChanged
+    | RightsChanged
+    | OwnConfigMapGone
+)
+C = TypeVar("C", bound=Change)
+
+
+class Changes:
+    """One stream. Subscribers are called at once, in the order in which they subscribed; none may wait or raise."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[type, list[Callable[[Any], None]]] = {}
+
+    def subscribe(self, kind: type[C], subscriber: Callable[[C], None]) -> None:
+        """Have `subscriber` called with every change of this type."""
+        self._subscribers.setdefault(kind, []).append(subscriber)
+
+    def publish(self, change: Change) -> None:
+        """Tell everybody who subscribed to this type of change."""
+        for subscriber in self._subscribers.get(type(change), ()):
+            subscriber(change)

@@ -1,0 +1,31 @@
+"""One job looked up by name, past a watch that may be far behind. What is found is known to the cache at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from scaler.informers.cache import Cache
+from scaler.informers.records import job_record
+from scaler.informers.store import version_of
+from scaler.kube.api import ASCEND_JOBS, Object, Page, Resource
+
+Find = Callable[[Resource, str | None, str], Awaitable[Page[Object]]]
+"""LIST of one name: unlike a GET of it, a list that finds nothing says as of which version, and does not look like a
+resource that is not served for a moment."""
+
+
+class JobLookup:
+    """Raises errors of the seam, as `find` does."""
+
+    def __init__(self, cache: Cache, find: Find) -> None:
+        self._jobs = cache.jobs
+        self._find = find
+
+    async def look(self, namespace: str, name: str) -> None:
+        """Take in the AscendJob of this name, or that there is none."""
+        page = await self._find(ASCEND_JOBS, namespace, name)
+        found = [known for known in map(job_record, page.items) if known is not None]
+        for known in found:
+            self._jobs.apply(known)
+        if not found:
+            self._jobs.absent(namespace, name, version_of(page.resource_version))

@@ -1,0 +1,65 @@
+"""Labels, annotations, keys and object names that the cluster knows: each once. Values only.
+
+What only one kind of workload reads stands in the module of that kind.
+"""
+
+from __future__ import annotations
+
+PREFIX = "mind-cluster/"
+"""How our own labels and annotations begin."""
+
+# What users write
+
+RULE_LABEL = "mind-cluster/scaling-rule"
+"""Label of an instance's job or pods: the ConfigMap of its rule."""
+GROUP_LABEL = "mind-cluster/group-name"
+"""Label beside it: the group of the rule."""
+JOB_ID_LABEL = "jobID"
+"""Label beside it: the service."""
+INSTANCE = "mind-cluster/instance"
+"""Annotation of a pod: the name of the instance it belongs to, whatever its owner says."""
+INSTANCE_SIZE = "mind-cluster/instance-size"
+"""Annotation of a pod: how many pods its instance consists of."""
+RULE_KEY = "elastic_scaling.json"
+"""The key of a rule's ConfigMap under which the document stands."""
+
+# Gates and admission
+
+GATE = "mind-cluster/hold"
+"""Our scheduling gate. Any other gate is somebody else's and stays. A gate can be set only when a pod is created, by
+admission or in the pod template; the scaler takes it off (docs/explanation/holding-by-gates.md)."""
+NAMESPACE_LABEL = "mind-cluster/scaling"
+"""A namespace with this label, value `enabled`, lets admission put the gate onto pods that name a rule."""
+BESIDE_LABEL = "mind-cluster/beside-ascend-operator"
+"""A namespace with this label too, value `true`, lets admission move the labels of AscendJobs into their templates."""
+MOVED_RULE = "mind-cluster/moved-scaling-rule"
+"""Annotation of such an AscendJob: the value that its label mind-cluster/scaling-rule had."""
+WEBHOOK = "mind-cluster-scaler"
+"""Name of our webhook configurations (manifests/admission-webhook)."""
+POLICY = "mind-cluster-scaler-pods"
+"""Name of the policy and binding that put the gate onto pods (manifests/admission-policy)."""
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+HELD_COST = "-1000000000"
+"""The deletion cost of a held pod: whoever lowers replicas takes held pods first."""
+
+# What the scaler keeps in the cluster
+
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "mind-cluster-scaler"
+KEPT_FOR_LABEL = "mind-cluster/scaler-rule"
+"""Label of a ConfigMap of ours: the rule it is kept for, shortened where a label has no room for it."""
+KEPT_FOR_ANNOTATION = "mind-cluster/scaler-rule-name"
+"""The same in full."""
+ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
+"""On the AscendJob: `<rounds>.<uid>`. The uid makes a number that was copied to another job mean nothing."""
+RELEASED_BY = "mind-cluster/released-by"
+"""Annotation of a vacant Lease: this holder had stopped its work before it gave the Lease up, nobody has to wait."""
+
+# Volcano and MindCluster
+
+POD_GROUP = "scheduling.k8s.io/group-name"
+"""Annotation of a pod: its PodGroup, for Volcano."""
+RANK_TABLE_PREFIX = "rings-config-"
+"""How the name of the ConfigMap for the rank table of a job begins."""
+RANK_TABLE_KEY = "hccl.json"
+RANK_TABLE_VERSION_KEY = "version"

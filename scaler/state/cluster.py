@@ -1,0 +1,95 @@
+"""What is made of the cache, kept up to date by its changes: instances, rank tables, rules in force, what is free.
+
+    PodChanged, NodeChanged -> capacity -> RoomChanged
+    InstanceChanged         -> instances and rank tables are made anew when somebody asks for them next
+
+Book-keeping only; it decides nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scaler.decide.world import Instance, Service, ServiceKey
+from scaler.informers.cache import Cache
+from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged, RoomChanged
+from scaler.informers.pods import PodRecord
+from scaler.informers.records import NodeFacts
+from scaler.informers.store import Name
+from scaler.ranktables.tables import Tables
+from scaler.state.capacity import CapacityIndex, PodLoad
+from scaler.state.instances import Instances
+from scaler.state.last_valid import LastValid, decode
+from scaler.state.own_config_maps import last_valid_name, rule_of
+from scaler.state.rules_in_force import RuleInForce, RulesInForce
+
+
+class ClusterState:
+    """The domain's view of one cache. `now` gives seconds since the epoch."""
+
+    def __init__(self, cache: Cache, changes: Changes, now: Callable[[], float]) -> None:
+        self.cache = cache
+        self._publish = changes.publish
+        self.capacity = CapacityIndex(now)
+        """What is free on the nodes."""
+        self.tables = Tables(cache)
+        self.instances = Instances(cache, self.tables)
+        self.rules = RulesInForce(cache.config_maps.get, self._stored_rule)
+
+    def service(self, key: ServiceKey) -> Service:
+        """One service as of the cache's present contents."""
+        rule = self.rule(key)
+        return Service(key, self.instances.of_service(key), rule.rule, rule.options, rule.problem)
+
+    def rule(self, key: ServiceKey) -> RuleInForce:
+        """The rule that this service is decided by; an empty one where it names none."""
+        return self.rules.in_force(key.namespace, key.rule) if key.rule else RuleInForce()
+
+    def exists(self, instance: Instance) -> bool:
+        """Whether there is still a job, or a pod, of this instance."""
+        return self.cache.job(instance.uid) is not None or instance.uid in self.cache.pod_instances
+
+    def orphaned_rules(self) -> list[Name]:
+        """Rules of which we keep a status or the last valid document although no job names them any more."""
+        kept = {(record.namespace, rule_of(record.own)) for record in self.cache.config_maps.values() if record.own}
+        return sorted(name for name in kept if name[1] and not self.cache.rule_is_named(*name))
+
+    # following changes
+
+    def on_pod(self, change: PodChanged) -> None:
+        """Count what the pod takes of its node."""
+        if not _takes_the_same(change.old, change.new):
+            self.capacity.pod_changed(_load(change.old), _load(change.new))
+            self._tell_room()
+
+    def on_node(self, change: NodeChanged) -> None:
+        """Count what the node has."""
+        self.capacity.node_changed(None if change.facts is not None else NodeFacts(change.name), change.facts)
+        self._tell_room()
+
+    def on_instance(self, change: InstanceChanged) -> None:
+        """Forget what was made of the instance."""
+        self.instances.forget(change.uid)
+        self.tables.forget(change.uid)
+
+    def _tell_room(self) -> None:
+        if self.capacity.is_stale:
+            self._publish(RoomChanged())
+
+    def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
+        record = self.cache.config_maps.get(namespace, last_valid_name(rule))
+        return decode(record.own, rule) if record is not None and record.own is not None else None
+
+
+def _takes_the_same(old: PodRecord | None, new: PodRecord | None) -> bool:
+    """Whether a change of the pod changed nothing on its node."""
+    if old is None or new is None:
+        return (old or new).node == ""  # type: ignore[union-attr]  # a change has at least one side
+    same = old.node == new.node and old.phase == new.phase
+    return same and old.deletion == new.deletion and old.requests == new.requests
+
+
+def _load(record: PodRecord | None) -> PodLoad | None:
+    if record is None or not record.node:
+        return None
+    return PodLoad(record.node, record.requests, record.deletion, record.phase in ("Succeeded", "Failed"))
