@@ -190,7 +190,7 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
 @pytest.mark.parametrize("named", [True, False], ids=["named by the pod", "not yet named by the pod"])
 def test_the_pod_group_that_volcano_made_keeps_no_room_once_a_pod_was_taken_out_of_it(named: bool) -> None:
     name, bare = "podgroup-uid-engine-5d8", {"minMember": 1, "queue": "default"}
-    shared = {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version}
+    shared: Object = {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version}
     shared |= {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {**bare, "minResources": {"cpu": "4"}}}
     pod = held("p0", "group0", scheduler="volcano", annotations={POD_GROUP: name} if named else {})
 

@@ -219,7 +219,7 @@ class CrowdStage(Stage):
             if all(running(views).get(group, 0) for group in (PREFILL, DECODE))
         ]
 
-    def running(self, namespace: str) -> dict[str, int]:
+    def runs_of(self, namespace: str) -> dict[str, int]:
         """Running instances of a service, by group."""
         found = (views for service, views in self._services().items() if service.partition("/")[0] == namespace)
         return running(next(found, []))

@@ -21,8 +21,8 @@ from scaler.sim.apiserver.crds import definitions
 from tests.control_plane import ascend_operator, volcano
 from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
 from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.parts import KUBERNETES
 
-_VERSION = "kubernetes"
 _GIVEN = {"volcano": volcano, "ascend_operator": ascend_operator}
 """Options of the plane that need programs of the user's, and who knows where they are."""
 
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in set(left_out)]
     for item in filter(_needs_plane, items):
         version = _version_of(item)
-        item.user_properties.append((_VERSION, version))
+        item.user_properties.append((KUBERNETES, version))
         item.add_marker(pytest.mark.flaky(reruns=1))
         if "plane" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{version}"))
@@ -161,7 +161,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     counts: Counter[tuple[str, str]] = Counter()
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
-            version = dict(getattr(report, "user_properties", ())).get(_VERSION)
+            version = dict(getattr(report, "user_properties", ())).get(KUBERNETES)
             if version:
                 counts[str(version), outcome] += 1
     for version in VERSIONS:

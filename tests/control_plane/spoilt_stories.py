@@ -164,12 +164,12 @@ async def _gone(stage: CrowdStage, namespace: str) -> bool:
 
 
 async def _is_whole(stage: CrowdStage, namespace: str) -> bool:
-    return stage.running(namespace) == _WHOLE
+    return stage.runs_of(namespace) == _WHOLE
 
 
 def _note(stage: CrowdStage, found: Found, now: float) -> None:
     for name in stage.namespaces:
-        running = stage.running(name)
+        running = stage.runs_of(name)
         if all(running.get(group, 0) for group in _WHOLE):
             found.served.setdefault(name, now)
         if running == _WHOLE:

@@ -27,7 +27,7 @@ _JOBS = (ASCEND_JOBS, PODS, NODES)
 
 def census_of_jobs(mirror: Mirror) -> dict[str, list[InstanceView]]:
     """What there is when the scaler creates the pods."""
-    return census(*(mirror.all(resource) for resource in _JOBS))
+    return census(mirror.all(ASCEND_JOBS), mirror.all(PODS), mirror.all(NODES))
 
 
 class Witness:
