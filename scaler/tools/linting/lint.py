@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from scaler.names import RULE_KEY
 from scaler.rules.brackets import read
-from scaler.rules.document import KEY, MAX_BYTES, read_document
+from scaler.rules.document import MAX_BYTES, read_document
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule
 from scaler.tools.linting.configmap import RuleMap, is_rule_map, read_rule_map
@@ -73,7 +74,7 @@ def lint(sources: Sequence[Source]) -> Report:
     rules, jobs = _relevant(found)
     for rule in rules:
         findings += rule.findings
-        place = ("data", KEY)
+        place = ("data", RULE_KEY)
         findings += [rule.object.finding(place, MIXTURE, *words, "info") for words in _mixtures(rule.rule)]
     for job in jobs:
         findings += check_job(job, _Rules(rules).find)
