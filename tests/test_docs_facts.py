@@ -6,9 +6,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from scaler.settings import Settings
+from scaler.tools.counts import Case, decide
+from scaler.tools.ladder import in_words, table
+from scaler.tools.linting.mixtures import in_words as mixtures_in_words
+from scaler.tools.linting.mixtures import mixtures
+from tests.builders import rule
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -51,3 +57,28 @@ def test_every_default_that_a_page_quotes_is_the_settings_default() -> None:
     ours = [(page, name, said) for page, name, said in found if name in Settings.model_fields]
     assert len(ours) > 15
     assert [quote for quote in ours if Settings.model_fields[quote[1]].default != quote[2]] == []
+
+
+def fences(page: str) -> list[str]:
+    """The printed blocks of a page."""
+    return re.findall(r"^```\w*\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def test_the_printed_table_is_what_plan_prints() -> None:
+    (printed,) = [block for block in fences("docs/explanation/how-it-decides.md") if "group0 runs" in block]
+    assert printed in table(rule("2P1D > 1P1D"))
+
+
+def test_the_printed_answers_of_plan_are_its_answers() -> None:
+    ladder, case = rule("2P1D > 1P1D"), Case({"group0": 1}, {}, {"group0": 1, "group1": 1})
+    text, as_json = in_words(ladder, decide(ladder, case)), msgspec.json.encode(decide(ladder, case))
+    printed = fences("docs/reference/plan.md")
+    assert any(block.endswith(text) and block.startswith("$ scaler plan") for block in printed)
+    answers = [block for block in printed if block.startswith('{"target"')]
+    assert [msgspec.json.decode(block) for block in answers] == [msgspec.json.decode(as_json)]
+
+
+def test_the_line_about_mixtures_that_write_a_rule_prints_is_what_lint_says() -> None:
+    found = mixtures(rule("4P2D > 2P2D > 1P1D"))
+    assert found is not None
+    assert mixtures_in_words(found) + "\n" in fences("docs/howto/write-a-rule.md")
