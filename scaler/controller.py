@@ -23,7 +23,6 @@ from scaler.execute.executor import Executor, Outcome
 from scaler.execute.log_fields import outcome_line, plan_line
 from scaler.informers.changes import RoomChanged
 from scaler.informers.mode import Acting, CurrentMode
-from scaler.informers.records import JOB_KINDS
 from scaler.report.metrics import Metrics
 from scaler.report.reported import Reported, waits_for_room
 from scaler.report.reporter import Reporter
@@ -33,6 +32,7 @@ from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
 from scaler.state.world import WorldBuilder, is_missed
+from scaler.workloads.kind import JOB_KINDS
 
 _log = structlog.get_logger(__name__)
 

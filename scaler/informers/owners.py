@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from scaler.informers.store import Store
-from scaler.workloads.kind import OwnerFacts
-from scaler.workloads.owners import MAKERS, identity
+from scaler.workloads.kind import OwnerFacts, identity
+from scaler.workloads.owners import MAKERS
 
 OwnerName = tuple[str, str, str]
 """Kind, namespace and name of an object that instances ask."""
