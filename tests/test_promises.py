@@ -18,8 +18,8 @@ NOT_LISTED = {
     "docs/explanation/promises.md": "itself",
     "docs/explanation/architecture.md": "has its own table, what keeps it honest",
 }
-OTHER_PROGRAMS = re.compile(r"with_volcano|beside_operator")
-"""Modules that are deselected where the programs of others are not at hand."""
+OTHER_PROGRAMS = re.compile(r"tests/control_plane/.*(volcano|beside_operator)")
+"""Tests that are deselected where the programs of others are not at hand."""
 NOT_IN_A_CLONE = {"real_data"}
 """Fixtures that skip a test where what they give is missing."""
 
@@ -76,7 +76,7 @@ def why_not(test: str) -> str:
     marks = [ast.unparse(part) for part in module.body if "pytestmark" in ast.unparse(part)[:12]]
     if skipped(node) or any("skip" in mark for mark in marks):
         return "skipped"
-    if needs(node) or OTHER_PROGRAMS.search(path):
+    if needs(node) or OTHER_PROGRAMS.search(test):
         return "needs what a clone does not have"
     return ""
 
