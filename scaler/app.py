@@ -162,15 +162,11 @@ class App:
         subscribe(RoomChanged, self.controller.on_room)
         subscribe(InstanceChanged, self.state.on_instance)
         subscribe(InstanceChanged, self.rank_tables.on_instance)
-        subscribe(InstanceChanged, self._queue_service)
-        subscribe(RuleChanged, self._queue_service)
+        subscribe(InstanceChanged, self.controller.on_service)
+        subscribe(RuleChanged, self.controller.on_service)
         subscribe(RightsChanged, self._on_rights)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
         subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
-
-    def _queue_service(self, change: InstanceChanged | RuleChanged) -> None:
-        if change.service is not None:
-            self.queue.add(change.service)
 
     def _on_rights(self, _change: RightsChanged) -> None:
         """Every service decides otherwise now, unless the settings have each decide alone anyway."""

@@ -21,7 +21,7 @@ from scaler.decide.state import refuse
 from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
 from scaler.execute.executor import Executor, Outcome
 from scaler.execute.log_fields import outcome_line, plan_line
-from scaler.informers.changes import RoomChanged
+from scaler.informers.changes import InstanceChanged, RoomChanged, RuleChanged
 from scaler.informers.mode import Acting, CurrentMode
 from scaler.report.metrics import Metrics
 from scaler.report.reported import Reported, waits_for_room
@@ -225,6 +225,11 @@ class Controller:
         if moment:
             delay = max(SOONEST, moment - self._clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
+
+    def on_service(self, change: InstanceChanged | RuleChanged) -> None:
+        """Look at the service again."""
+        if change.service is not None:
+            self._queue.add(change.service)
 
     def on_room(self, _change: RoomChanged) -> None:
         """Of interest as long as somebody waits for room."""

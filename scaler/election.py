@@ -19,9 +19,9 @@ import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.informers.store import version_of
 from scaler.kube.api import LEASES, EventType, KubeApi, Object
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, UnknownOutcomeError
+from scaler.kube.metadata import version_of
 from scaler.names import RELEASED_BY
 
 T = TypeVar("T")

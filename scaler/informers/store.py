@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, ValuesView
 from typing import Generic, Protocol, TypeVar
 
+from scaler.kube.metadata import version_of
+
 Name = tuple[str, str]
 """Namespace ("" for cluster-scoped objects) and name."""
 
@@ -26,11 +28,6 @@ class Record(Protocol):
 
 
 R = TypeVar("R", bound=Record)
-
-
-def version_of(resource_version: str) -> int:
-    """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within one resource type."""
-    return int(resource_version) if resource_version.isdecimal() else 0
 
 
 class Store(Generic[R]):

@@ -50,3 +50,8 @@ class LabelledMetadata(Metadata):
 
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def version_of(resource_version: str) -> int:
+    """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within one resource type."""
+    return int(resource_version) if resource_version.isdecimal() else 0

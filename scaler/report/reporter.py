@@ -30,7 +30,6 @@ from scaler.kube.errors import (
 )
 from scaler.kube.outbox import Outbox
 from scaler.report import events
-from scaler.report.conditions import Told, already_told, status_patch
 from scaler.report.config_maps import OwnConfigMaps
 from scaler.report.events import Happening
 from scaler.report.metrics import Metrics
@@ -39,6 +38,7 @@ from scaler.report.values import Reader, RuleKey, ServiceReport, Subject, Words,
 from scaler.settings import Settings
 from scaler.state.last_valid import encode
 from scaler.state.own_config_maps import last_valid_name, rule_of, status_name
+from scaler.workloads.ascendjob_status import JobSummary, already_says, status_patch
 from scaler.workloads.run_policy import has_failed
 
 PARALLEL_WRITES = 8
@@ -271,17 +271,17 @@ class Reporter:
     async def _try_conditions(self, uid: str, job: Object, subject: Subject) -> None:
         if uid not in self._jobs:
             return
-        told = self._told(*self._jobs[uid])
-        patch = status_patch(self._newest(uid, job), told, self._clock.timestamp())
+        summary = self._summary(*self._jobs[uid])
+        patch = status_patch(self._newest(uid, job), summary, self._clock.timestamp())
         if patch is not None:
             after = await self._writer.patch(
                 ASCEND_JOBS, subject.namespace, subject.name, patch, patch_type=PatchType.MERGE, subresource="status"
             )
             self._remember(job, after)
 
-    def _told(self, report: ServiceReport, verdict: Verdict) -> Told:
+    def _summary(self, report: ServiceReport, verdict: Verdict) -> JobSummary:
         instance = next(found for found in report.service.instances if found.uid == verdict.uid)
-        return Told(instance, verdict, self._words(verdict, report.plan), report.replicas.get(verdict.uid))
+        return JobSummary(instance, verdict, self._words(verdict, report.plan), report.replicas.get(verdict.uid))
 
     async def _write_event(self, number: str) -> None:
         news = self._news.pop(number, None)
@@ -368,7 +368,7 @@ def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
 
 def _is_old_news(job: Object | None, verdict: Verdict) -> bool:
     """Whether the leader before us has told this. Where no status says so, that it runs is not worth telling twice."""
-    return already_told(job, verdict) if job is not None else verdict.state is State.RUNNING
+    return already_says(job, verdict) if job is not None else verdict.state is State.RUNNING
 
 
 def _is_served(job: Object | None, verdict: Verdict) -> bool:

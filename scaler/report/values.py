@@ -13,6 +13,7 @@ import msgspec
 from scaler.decide.world import Plan, Service, Verdict
 from scaler.kube.api import Object, PatchType, Resource
 from scaler.state.last_valid import LastValid
+from scaler.workloads.ascendjob_status import ReplicaCounts
 
 
 class RuleKey(NamedTuple):
@@ -20,14 +21,6 @@ class RuleKey(NamedTuple):
 
     namespace: str
     name: str
-
-
-class ReplicaCounts(msgspec.Struct, frozen=True):
-    """Pods of one replica type of a job, as AscendJob's `replicaStatuses` counts them."""
-
-    active: int = 0
-    succeeded: int = 0
-    failed: int = 0
 
 
 class Subject(NamedTuple):
