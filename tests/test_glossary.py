@@ -56,10 +56,19 @@ def is_there(name: str, source: str) -> bool:
     return name in source
 
 
-def test_every_name_of_the_glossary_exists() -> None:
-    source = "".join(path.read_text("utf-8") for path in sorted((ROOT / "scaler").rglob("*.py")))
+@pytest.fixture(scope="module")
+def source() -> str:
+    return "".join(path.read_text("utf-8") for path in sorted((ROOT / "scaler").rglob("*.py")))
+
+
+def test_every_name_of_the_glossary_exists(source: str) -> None:
     assert len(names()) > 40
     assert sorted(name for name in names() if not is_there(name, source)) == []
+
+
+@pytest.mark.parametrize("name", ["scaler_promises_total", "scaler guess", "NobodyKnowsWhy", "floor_timeout"])
+def test_a_name_that_does_not_exist_is_noticed(name: str, source: str) -> None:
+    assert not is_there(name, source)
 
 
 def test_both_languages_have_the_same_words_in_the_same_order() -> None:
