@@ -36,6 +36,20 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def anchors(page: Path) -> set[str]:
+    """The names under which hosting sites link the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", title).lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_section_leads_to_its_heading(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", page.read_text("utf-8"))
+    goals = [(page.parent / file if file else page, section) for file, section in links]
+    assert [section for goal, section in goals if goal.suffix == ".md" and section not in anchors(goal)] == []
+
+
 @pytest.mark.parametrize("line", sorted({line for page in PAGES for line in commands(page)}))
 def test_every_command_of_the_pages_runs(line: str) -> None:
     words = shlex.split(line)
