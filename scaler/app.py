@@ -41,7 +41,7 @@ from scaler.informers.rights import Rights
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.ranktables.reconciler import RankTableReconciler
-from scaler.report.gate_setup import Ways
+from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
@@ -60,6 +60,8 @@ ALONE = "no arbitration: each service decides alone"
 
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
+SHUTDOWN_TIMEOUT = 5.0
+"""Seconds for writes under way to end after SIGTERM."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
 PULSE = 5.0
@@ -105,7 +107,7 @@ class App:
         self.rights = Rights(self.informers, self.cache, self.changes)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
-        self.ways = Ways(api, self.metrics)
+        self.gate_setup = GateSetup(api, self.metrics)
         self.policy = _policy(settings)
         self._rng = rng
         self._on_synced = on_synced
@@ -121,7 +123,6 @@ class App:
             deadline=self.election.deadline if self.election else _never,
             rng=self._rng,
             timeout=settings.request_timeout,
-            max_in_flight=settings.max_writes_in_flight,
             on_write=lambda verb, resource, outcome: metrics.write(verb, resource.plural, outcome),
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
@@ -242,16 +243,16 @@ class App:
 
     async def _drained(self, deciding: asyncio.Task[None]) -> None:
         try:
-            async with asyncio.timeout(self.settings.shutdown_timeout):
+            async with asyncio.timeout(SHUTDOWN_TIMEOUT):
                 await deciding
         except TimeoutError:
-            _log.warning("writes under way were given up", seconds=self.settings.shutdown_timeout)
+            _log.warning("writes under way were given up", seconds=SHUTDOWN_TIMEOUT)
 
     async def _resync(self) -> None:
         """The safety net: it should never find anything, and counts when it does."""
         await asyncio.sleep(SETTLED)  # by then a webhook of ours has been trusted for the first time
         while True:
-            await self.ways.look()
+            await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
             self.controller.resync()
 

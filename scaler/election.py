@@ -90,7 +90,7 @@ class Election:
         called once.
         """
         await self._acquire()
-        _log.info("leading", identity=self.identity, lease=self._name)
+        _log.info("leadership gained", identity=self.identity, lease=self._name)
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renew_for_ever())
         try:

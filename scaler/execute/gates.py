@@ -55,7 +55,7 @@ class Gates:
         await self._gather_in_own_group(key, uid, pods)
         await _all([self._patch(key, pod, _release(pod)) for pod in gated])
 
-    async def take_back(self, key: ServiceKey, uid: str) -> None:
+    async def revoke(self, key: ServiceKey, uid: str) -> None:
         """Delete its pods, exactly as the decision saw them: one that got bound meanwhile stays."""
         unbound = [pod for pod in self._cache.pods_of(uid).values() if not pod.node and not pod.terminating]
         await _all([self._delete(key, pod) for pod in unbound if not pod.gated])

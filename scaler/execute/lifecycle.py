@@ -22,7 +22,7 @@ from scaler.workloads.ascendjob_status import final_patch
 from scaler.workloads.run_policy import rounds_patch
 
 
-class Steps:
+class LifecycleExecutor:
     """Raises errors of the seam: the caller tries again after a pause."""
 
     def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey], clock: Clock) -> None:

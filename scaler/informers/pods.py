@@ -239,13 +239,13 @@ def read_pod(obj: Object) -> PodRecord:
 
 
 def _devices(pod: PodObject) -> PodDevices:
-    told = pod.metadata.annotations.get
+    annotation = pod.metadata.annotations.get
     return PodDevices(
-        rank_index=told(devices.RANK_INDEX, ""),
-        configuration=told(devices.CONFIGURATION, "") or told(devices.CONFIGURATION_NPU, ""),
-        real=told(devices.REAL, ""),
-        hardware_type=sys.intern(told(devices.HARDWARE_TYPE, "")),
-        super_pod=sys.intern(told(devices.SUPER_POD, "")),
+        rank_index=annotation(devices.RANK_INDEX, ""),
+        configuration=annotation(devices.CONFIGURATION, "") or annotation(devices.CONFIGURATION_NPU, ""),
+        real=annotation(devices.REAL, ""),
+        hardware_type=sys.intern(annotation(devices.HARDWARE_TYPE, "")),
+        super_pod=sys.intern(annotation(devices.SUPER_POD, "")),
         ip=pod.status.pod_ip,
         separated=pod.metadata.labels.get("fault-type", "") == "Separate",
     )

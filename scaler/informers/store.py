@@ -14,7 +14,7 @@ Name = tuple[str, str]
 """Namespace ("" for cluster-scoped objects) and name."""
 
 
-class Record(Protocol):
+class Stored(Protocol):
     """What a store must know of a record; everything else in it is the business of its readers."""
 
     @property
@@ -27,7 +27,7 @@ class Record(Protocol):
     def resource_version(self) -> str: ...
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=Stored)
 
 
 class Store(Generic[R]):

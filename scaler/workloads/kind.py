@@ -75,7 +75,7 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
     """Pods of one instance; 0 when it does not tell."""
     wanted: int = 0
-    """Instances that it is told to have, where it is itself a maker; 0 when it does not tell."""
+    """Instances that it should have, where it is itself a maker; 0 when it does not say."""
     leader_first: bool = False
     """The other pods of an instance are made only when its leader is ready."""
 

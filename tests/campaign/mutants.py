@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant("decides before everything is listed", app, "App._synced",
            "await listed(resource, informer).wait()", "pass"),
     Mutant("revokes what is bound", draft, "may_be_revoked", "instance.bound or ", "", "half-bound", BOUND_IN_HANDS),
-    Mutant("deletes what is bound", actuator, "Executor._take_back", "if not pod.node and", "if"),
+    Mutant("deletes what is bound", actuator, "Executor._revoke", "if not pod.node and", "if"),
     Mutant("never revokes", draft, "may_be_revoked", "return policy.revoke and", "return False and"),
     Mutant("a PodGroup goes unseen pods or not", actuator, "Executor._delete_group", "if pod:", f"{NEVER}pod:"),
     Mutant("half-made instances stay", demand, "is_incomplete", "return has_pods and", "return False and"),

@@ -146,7 +146,7 @@ async def _at_rest(stage: CrowdStage, calm: float) -> float:
 
 def _done(process: ScalerProcess) -> str:
     """What the scaler did, by its own log."""
-    lines = process.lines("pass")
+    lines = process.lines("reconciled")
     counts = {word: sum(len(line.get(word, ())) for line in lines) for word in ("admit", "revoke", "evict")}
     return ", ".join(f"{number} {word}" for word, number in counts.items()) + f", {len(process.errors())} errors"
 

@@ -71,7 +71,7 @@ async def beside(plane: ControlPlane, platform: Platform, folder: Path) -> Async
         async with scaler(folder, kubeconfig, flags=(*ALONE, "--mode", "auto")) as process:
             yield stage
             assert process.errors() == []
-            assert [line["acting"] for line in process.lines("mode")] == ["releases pods"]
+            assert [line["acting"] for line in process.lines("mode changed")] == ["releases pods"]
 
 
 async def _in_force(plane: ControlPlane) -> bool:
