@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from scaler.cli import COMMANDS, PRODUCTION
 from scaler.settings import Settings
 from scaler.tools.counts import Case, decide
 from scaler.tools.ladder import in_words, table
@@ -82,3 +85,36 @@ def test_the_line_about_mixtures_that_write_a_rule_prints_is_what_lint_says() ->
     found = mixtures(rule("4P2D > 2P2D > 1P1D"))
     assert found is not None
     assert mixtures_in_words(found) + "\n" in fences("docs/howto/write-a-rule.md")
+
+
+ALL_PAGES = "\n".join(page.read_text("utf-8") for page in PAGES)
+OTHERS_FLAGS = {"--for", "--gated", "--seed", "--jobs", "--interactive"}
+"""Flags of kubectl and of the campaign, and of commands that are named beside them."""
+
+
+def flags() -> set[str]:
+    """Every flag of every command."""
+    found: set[str] = set()
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser()
+        module = "scaler.run" if name == PRODUCTION else f"scaler.tools.{name}"
+        importlib.import_module(module).add_arguments(parser)
+        found |= {flag for action in parser._actions for flag in action.option_strings}
+    return found
+
+
+def test_every_flag_that_a_page_names_is_one_of_a_command() -> None:
+    named = set(re.findall(r"`(--[a-z][a-z-]+)", ALL_PAGES))
+    assert len(named) > 40
+    assert named - flags() - OTHERS_FLAGS == set()
+
+
+def test_every_metric_variable_label_and_annotation_that_a_page_names_exists() -> None:
+    source = "".join(path.read_text("utf-8") for path in sorted((ROOT / "scaler").rglob("*.py")))
+    metrics = {f'"{name.removesuffix("_total")}' for name in re.findall(r"\bscaler_[a-z_]+", ALL_PAGES)}
+    labels = set(re.findall(r"mind-cluster/[a-z]+(?:-[a-z]+)*", ALL_PAGES))
+    # Options of a rule are spelt without the prefix that they have in common.
+    assert {name for name in labels if name not in source and f'"{name.partition("/")[2]}"' not in source} == set()
+    assert {name for name in metrics if name not in source} == set()
+    variables = set(re.findall(r"\bSCALER_[A-Z_]+", ALL_PAGES)) - {"SCALER_CONFIG"}
+    assert {name for name in variables if name.removeprefix("SCALER_").lower() not in Settings.model_fields} == set()
