@@ -13,9 +13,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (19_500, 14_000),
+    "controller": (20_000, 14_000),
     "simulation": (11_800, 9_000),
-    "test helpers": (13_700, 9_000),
+    "test helpers": (13_500, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

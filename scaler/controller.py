@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import is_not, or_
 
 import structlog
 
@@ -24,7 +26,7 @@ from scaler.execute.log_fields import outcome_line, plan_line
 from scaler.informers.changes import InstanceChanged, RoomChanged, RuleChanged
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
-from scaler.report.reported import Reported, waits_for_room
+from scaler.report.reported import Reported
 from scaler.report.reporter import Reporter
 from scaler.report.service_reports import report_of
 from scaler.report.values import RuleKey
@@ -47,6 +49,7 @@ a quarter of a core, as long as they are short, and what could go is never much 
 SOONEST = 0.001
 """Seconds until the decision is made again at the earliest, however soon time may change it."""
 
+Pairs = list[tuple[Service, Plan]]
 Observer = Callable[[World, Decision], None]
 """Called with everything that was decided, after every pass and before anything of it is acted on."""
 
@@ -87,6 +90,9 @@ class Controller:
         self._fresh: set[ServiceKey] = set()
         """Services that something happened to since they were reported last."""
         self._reported = Reported()
+        self._decided: tuple[tuple[Service, ...], tuple[Plan, ...]] = ((), ())
+        self._plans: dict[ServiceKey, Plan] = {}
+        """What was decided last."""
         self._waits_for_room = False
         """Whether some service waits for room, as of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
@@ -145,8 +151,9 @@ class Controller:
             if self._observer is not None:
                 self._observer(world, decision)
             # 3. act, then report: people can wait for a millisecond, instances should not
-            acted_on = self._act_on(world, decision, acting, started)
-            self._report(world, decision)
+            pairs = self._other_than_before(world, decision)
+            acted_on = self._act_on(world, pairs, acting, started)
+            self._report(world, decision, pairs)
             self._recheck(decision.recheck_at)
         for key in keys:
             if key not in acted_on:
@@ -187,6 +194,7 @@ class Controller:
         del self._leaving[key]
         self._fresh.discard(key)
         self._reported.forget(key)
+        self._plans.pop(key, None)
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
         self._queue.forget(key)
@@ -238,10 +246,27 @@ class Controller:
 
     # 3. act
 
-    def _act_on(self, world: World, decision: Decision, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
+    def _other_than_before(self, world: World, decision: Decision) -> Pairs:
+        """Services and their plans, where either is another object than after the last pass or something happened:
+        ten thousand that are as they were cost nothing."""
+        before, self._decided = self._decided, (world.services, decision.plans)
+        pairs = list(zip(world.services, decision.plans, strict=True))
+        if len(before[0]) == len(pairs):
+            others = map(or_, map(is_not, before[0], world.services), map(is_not, before[1], decision.plans))
+            pairs = list(compress(pairs, others))
+        for service, plan in pairs:
+            self._plans[service.key] = plan
+        known = {service.key for service, _ in pairs}
+        for key in sorted(self._fresh - known):
+            found, same = self._services.get(key), self._plans.get(key)
+            if found is not None and same is not None:
+                pairs.append((found, same))
+        return pairs
+
+    def _act_on(self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
         """Begin every plan; gives the services that are acted on from now on."""
         begun = set()
-        for service, plan in zip(world.services, decision.plans, strict=True):
+        for service, plan in pairs:
             if service.assumed:
                 continue
             if plan.actions:
@@ -284,11 +309,12 @@ class Controller:
 
     # 4. report
 
-    def _report(self, world: World, decision: Decision) -> None:
+    def _report(self, world: World, decision: Decision, pairs: Pairs) -> None:
         """Services that something happened to, and those of which something else is said now."""
         due: list[tuple[Service, Plan]] = []
         later = asyncio.get_running_loop().time() + WORDS_PATIENCE
-        for service, plan in zip(world.services, decision.plans, strict=True):
+        for service, plan in pairs:
+            self._reported.decided(plan)
             if service.assumed:
                 continue
             if plan.key in self._fresh or self._reported.differs(plan):
@@ -299,7 +325,7 @@ class Controller:
         for service, plan in due:
             self._reported.note(plan)
             self._metrics.planned(plan, rule_problem=service.problem is not None)
-        self._waits_for_room = not world.alone and waits_for_room(decision)
+        self._waits_for_room = not world.alone and self._reported.waits_for_room(decision.tally)
         self._metrics.arbitrated(decision.tally)
         self._reporter.note([report_of(self._state, service, plan, alone=world.alone) for service, plan in due])
 

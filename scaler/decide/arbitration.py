@@ -159,7 +159,7 @@ class Arbitration:
     # 3. Scale-ups in the scheduler's hands
 
     def _scale_ups_in_hands(self) -> None:
-        for draft in self.drafts:
+        for draft in [each for each in self.drafts if each.demand.hands or each.demand.loose]:
             self._put_in_hands(draft, *(m for m in draft.demand.loose if m.uid in self._kept))
             if draft.demand.paused:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -110,7 +110,7 @@ class Draft:
         return bool(self._changed or self.admitted or self.revoked)
 
     @property
-    def ruling(self) -> object:
+    def ruling(self) -> tuple[Mapping[str, object], ...]:
         """All that the plan depends on beside the demand."""
         return self.admitted, self.revoked, self.stays, self.waits, self.evicted
 

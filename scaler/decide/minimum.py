@@ -32,7 +32,7 @@ class Minimums:
         self.placement = sources.placement
         self.moment = sources.moment
         self._too_large = too_large
-        self._probing = probing
+        self.probing = probing
         self._known_sizes: dict[object, Shortage | None] = {}
 
     def reserve(self, draft: Draft, waits: Waits) -> Minimum | None:
@@ -202,7 +202,7 @@ class Minimums:
         elif not memory.held_since:
             draft.remember(held_since=now)
         elif self._may_be_probed(draft, requests_of([*draft.demand.fixed, *chosen])):
-            self._probing = True
+            self.probing = True
             draft.remember(probe_since=now)
             return self._try(draft, chosen)
         return self._give_up(draft, why)
@@ -210,7 +210,7 @@ class Minimums:
     def _may_be_probed(self, draft: Draft, pods: PodRequests) -> bool:
         waited = self.moment.now - draft.memory.held_since
         patient = waited < turn.patience(draft.memory, self.moment.policy)
-        return not (patient or self._probing) and self.placement.sums_suffice(pods)
+        return not (patient or self.probing) and self.placement.sums_suffice(pods)
 
     def _try(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:
         """Release it without a reservation."""

@@ -1,35 +1,50 @@
 """Which services share nodes: a static fact, whatever any of them is doing now.
 
-Two services share nodes when some class of nodes could ever run pods of both. Must not look at what is free.
+Two services share nodes when some class of nodes could ever run pods of both. Services that share nodes, directly or
+through others, form one part of the cluster: parts are arbitrated apart. Must not look at what is free.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft
 from scaler.decide.nodes import NodeClass, PodRequests
-from scaler.decide.placement import Placement
 
 Requests = frozenset[PodRequests]
 """What the instances of a service ask for, each once: equal for services of the same make."""
 
 
 class Neighbours:
-    """`demands` are those of all services that are weighed against each other, at rest or not."""
+    """`makes`: how many services there are of each make, at rest or not, of those that are weighed against each
+    other. `classes_for`: those of the classes of nodes that some of these pods may run on."""
 
-    def __init__(self, demands: Iterable[Demand], placement: Placement) -> None:
-        self._placement = placement
-        self._services = Counter(demand.requests for demand in demands)
-        self._classes: dict[Requests, frozenset[NodeClass]] = {}
+    def __init__(
+        self,
+        makes: Counter[Requests],
+        classes_of_nodes: frozenset[NodeClass],
+        classes_for: Callable[[PodRequests], frozenset[NodeClass]],
+    ) -> None:
+        self.makes, self.classes_of_nodes = makes.copy(), classes_of_nodes
+        self._classes = {
+            requests: frozenset[NodeClass]().union(*[classes_for(each) for each in requests]) for requests in makes
+        }
         self._alone: dict[Requests, bool] = {}
         self._share: dict[tuple[Requests, Requests], bool] = {}
+        self._part, self._part_of_class = _parts(self._classes)
 
     def classes(self, draft: Draft) -> frozenset[NodeClass]:
         """Classes of nodes that any of its instances may run on."""
-        return self._of(draft.demand.requests)
+        return self._classes[draft.demand.requests]
+
+    def part(self, requests: Requests) -> int:
+        """The number of the part that services of this make belong to."""
+        return self._part[requests]
+
+    def parts_on(self, classes: Iterable[NodeClass]) -> set[int]:
+        """The parts whose services may run on nodes of these classes."""
+        return {self._part_of_class[one] for one in classes if one in self._part_of_class}
 
     def share(self, one: Draft, other: Draft) -> bool:
         """Whether some node could run pods of both."""
@@ -40,7 +55,7 @@ class Neighbours:
         own = draft.demand.requests
         known = self._alone.get(own)
         if known is None:
-            others = ((requests, number - (requests == own)) for requests, number in self._services.items())
+            others = ((requests, number - (requests == own)) for requests, number in self.makes.items())
             known = self._alone[own] = not any(number and self._meet(own, requests) for requests, number in others)
         return known
 
@@ -51,12 +66,19 @@ class Neighbours:
     def _meet(self, one: Requests, other: Requests) -> bool:
         known = self._share.get((one, other))
         if known is None:
-            known = self._share[one, other] = not self._of(one).isdisjoint(self._of(other))
+            known = self._share[one, other] = not self._classes[one].isdisjoint(self._classes[other])
         return known
 
-    def _of(self, requests: Requests) -> frozenset[NodeClass]:
-        found = self._classes.get(requests)
-        if found is None:
-            classes = [self._placement.node_classes(each) for each in requests]
-            found = self._classes[requests] = frozenset[NodeClass]().union(*classes)
-        return found
+
+def _parts(classes: dict[Requests, frozenset[NodeClass]]) -> tuple[dict[Requests, int], dict[NodeClass, int]]:
+    """The part of each make, and of each class of nodes."""
+    of_class: dict[NodeClass, int] = {}
+    part: dict[Requests, int] = {}
+    for number, (requests, own) in enumerate(classes.items()):
+        joined = {of_class[one] for one in own if one in of_class}
+        part[requests] = number
+        if joined:
+            part = {each: number if found in joined else found for each, found in part.items()}
+            of_class = {each: number if found in joined else found for each, found in of_class.items()}
+        of_class |= dict.fromkeys(own, number)
+    return part, of_class

@@ -387,11 +387,6 @@ class Placement:
         """It does not count any more. Nothing may be reserved on it."""
         self.grant(seats, -1)
 
-    def node_classes(self, pods: PodRequests) -> frozenset[NodeClass]:
-        """The classes of nodes that some of these pods may ever run on: a static fact."""
-        wheres = {request.where for request, _ in pods}
-        return frozenset([one for one, _ in self._facts.pools if any(accepts(where, one) for where in wheres)])
-
     def breadth(self, pods: PodRequests) -> int:
         """The number of nodes with free room for the most restricted of these pods."""
         return min([len(self._valid(self._ask(request), Room.FREE)) for request, _ in pods], default=0)

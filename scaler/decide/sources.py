@@ -7,7 +7,7 @@ Must not change what becomes of an instance: it reserves room, and says who woul
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, islice, product
 from typing import Protocol
 
@@ -15,9 +15,10 @@ import msgspec
 
 from scaler.decide import preemption
 from scaler.decide.draft import Draft, requests_of
+from scaler.decide.ground import Ground
 from scaler.decide.members import Member, is_made, is_to_come
 from scaler.decide.neighbours import Neighbours
-from scaler.decide.nodes import PODS, Node, PodRequest, PodRequests
+from scaler.decide.nodes import PODS, PodRequest, PodRequests
 from scaler.decide.placement import Placement, Reservation, Room
 from scaler.decide.preemption import Victim
 from scaler.decide.shortage import Shortage
@@ -29,18 +30,12 @@ MOST_SETS = 16
 """So many sets of candidates are tried for one source of room."""
 
 
-class Ground(Protocol):
-    """What is known of the nodes beside the room on them."""
+class Everybody(Protocol):
+    """Drafts of all services that share nodes with each other, made when first asked for."""
 
     @property
-    def by_name(self) -> Mapping[str, Node]: ...
-
-
-class Everybody(Protocol):
-    """Drafts of all services that are weighed against each other, made when first asked for."""
-
-    lowest: int
-    """The lowest priority among them."""
+    def lowest(self) -> int:
+        """The lowest priority among them."""
 
     def __call__(self) -> Sequence[Draft]: ...
 
@@ -140,7 +135,7 @@ class Sources:
     def _helps(self, draft: Draft) -> preemption.Helps:
         """Whether a pod that the service misses may run on a node."""
         candidates = (m for found in draft.demand.candidates.values() for m in found)
-        classes = self.placement.node_classes(requests_of([*draft.demand.fixed, *candidates]))
+        classes = self._ground.classes_for(requests_of([*draft.demand.fixed, *candidates]))
         return lambda node: node.schedulable and node.node_class in classes
 
     def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:

@@ -138,7 +138,7 @@ def pod_record(pod: PodObject) -> PodRecord:
     meta, status = pod.metadata, pod.status
     owner = meta.owner
     owner_uid = job_uid(owner)
-    claim = _claim(pod, owner, owner_uid) if RULE_LABEL in meta.labels else None
+    claim = _shared_claim(_claim(pod, owner, owner_uid)) if RULE_LABEL in meta.labels else None
     version = meta.labels.get("version", "")
     ready, disrupted = _conditions(status.conditions)
     crashing, restarts, exit_code = _containers(status.container_statuses)
@@ -210,6 +210,12 @@ def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
         maker_uid=sys.intern(owner.uid or meta.uid),
         unknown_owner=unknown_owner(meta, membership) if membership is not None else "",
     )
+
+
+@lru_cache(maxsize=1 << 16)
+def _shared_claim(claim: Claim) -> Claim:
+    """Pods of one instance say the same: one object for all of them."""
+    return claim
 
 
 def _need(spec: _PodSpec) -> PodRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaler.decide.world import Decision, Plan, Reason, ServiceKey, State
+from scaler.decide.world import Plan, Reason, ServiceKey, State, Tally
 
 ROOM_REASONS = frozenset(
     {
@@ -23,6 +23,8 @@ class Reported:
 
     def __init__(self) -> None:
         self._plans: dict[ServiceKey, Plan] = {}
+        self._waiting: set[ServiceKey] = set()
+        """Services of which something waits for room."""
 
     def note(self, plan: Plan) -> None:
         """This plan is reported now."""
@@ -30,6 +32,19 @@ class Reported:
 
     def forget(self, key: ServiceKey) -> None:
         self._plans.pop(key, None)
+        self._waiting.discard(key)
+
+    def decided(self, plan: Plan) -> None:
+        """This plan is other than the one decided on before."""
+        waits = any(verdict.reason in ROOM_REASONS for verdict in plan.verdicts)
+        (self._waiting.add if waits else self._waiting.discard)(plan.key)
+
+    def waits_for_room(self, tally: Tally | None) -> bool:
+        """Whether more room would change what is done."""
+        return bool(
+            self._waiting
+            or (tally and (tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing))
+        )
 
     def differs(self, plan: Plan) -> bool:
         """Whether people would see another state or reason, or other numbers."""
@@ -44,14 +59,6 @@ class Reported:
         if before is None or before is plan:
             return before is None
         return before.verdicts != plan.verdicts or before.notes != plan.notes
-
-
-def waits_for_room(decision: Decision) -> bool:
-    """Whether more room would change what is done."""
-    tally = decision.tally
-    if tally is not None and (tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing):
-        return True
-    return any(verdict.reason in ROOM_REASONS for plan in decision.plans for verdict in plan.verdicts)
 
 
 def _numbers(plan: Plan) -> tuple[object, ...]:

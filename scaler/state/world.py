@@ -47,7 +47,11 @@ class WorldBuilder:
         self._policy = policy
         self._alone = alone
         self._services: dict[ServiceKey, Service] = {}
-        self._sorted: tuple[Service, ...] | None = None
+        self._places: dict[ServiceKey, int] | None = None
+        """Where each service stands in the sorted list; None when one came or went."""
+        self._sorted: list[Service] = []
+        self._all: tuple[Service, ...] | None = ()
+        """The same as a value; None when one of them changed."""
         self._assumed: dict[ServiceKey, _Assumed] = {}
         self._counts: Counter[PodRequest] = Counter()
         """In how many services each pod request occurs: nodes are distinguished by those that occur at all."""
@@ -83,18 +87,22 @@ class WorldBuilder:
         before = self._services.pop(key, None)
         if before is not None:
             self._count(before, -1)
-            self._sorted = None
+            self._places = None
 
     def world(self, now: float, memory: Memory) -> World:
         """Everything as it is now. What has not changed is the same object as in the last world."""
         for assumed in self._assumed.values():
             self._look_again(assumed)
         alone = self._alone()
-        if self._sorted is None:
-            self._sorted = tuple(self._services[key] for key in sorted(self._services))
+        if self._places is None:
+            self._sorted = [self._services[key] for key in sorted(self._services)]
+            self._places = {service.key: place for place, service in enumerate(self._sorted)}
+            self._all = None
+        if self._all is None:
+            self._all = tuple(self._sorted)
         return World(
             now=now,
-            services=self._sorted,
+            services=self._all,
             nodes=None if alone else self._nodes(),
             alone=alone,
             last_bind=self._cache.last_bind,
@@ -153,7 +161,11 @@ class WorldBuilder:
             self._count(before, -1)
         self._count(service, 1)
         self._services[service.key] = service
-        self._sorted = None
+        if before is None:
+            self._places = None
+        elif self._places is not None:
+            self._sorted[self._places[service.key]] = service
+            self._all = None
         return service
 
     def _count(self, service: Service, sign: int) -> None:

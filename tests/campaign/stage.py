@@ -33,6 +33,7 @@ from tests.campaign.lives import Replica
 from tests.campaign.schedule import Schedule
 from tests.campaign.surgeon import Surgeon
 from tests.campaign.witness import Witness
+from tests.repeat import played
 
 START = 1_790_000_000.0
 REST = 600.0
@@ -64,11 +65,15 @@ class Result(msgspec.Struct):
     """Service -> instance -> reason, as the status says at rest."""
 
 
-def play(made: Schedule, *, keep_trace: bool = False, surgeon: Surgeon | None = None) -> Result:
+def play(
+    made: Schedule, *, keep_trace: bool = False, surgeon: Surgeon | None = None, option: str = ""
+) -> Result:  # fmt: skip
     """Everything in virtual time; the same schedule gives the same result, trace and digest.
 
-    `surgeon` stands in for the weather; its `crash` ends the life of the first replica.
+    `surgeon` stands in for the weather; its `crash` ends the life of the first replica. `option`: of `python -m
+    tests.campaign`, so that a failed test can name what repeats it.
     """
+    played(f"tests.campaign {option} --seed {made.seed} -v".replace("  ", " "))
     return loop.run(Stage(made, keep_trace=keep_trace, surgeon=surgeon).play(), seed=made.seed)
 
 

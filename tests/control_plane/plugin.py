@@ -2,10 +2,10 @@
 
 These tests run in real time, on machines that others use too: one that fails is run once more, and the last lines count
 how often that was needed. A test that fails twice has failed.
-A test that takes `plane` runs against the default Kubernetes version; a module with
-`pytestmark = pytest.mark.every_kubernetes` runs against all of them, one with `kubernetes_from(36)` against the oldest
-from 1.36 on. Those whose plane has Volcano or Ascend Operator are left out where its programs are not. Nothing is left
-out without a line about it.
+A test that takes `plane` runs against the default Kubernetes version; a test or module marked `every_kubernetes` runs
+against all of them, one marked `kubernetes_from(36)` against the oldest from 1.36 on. `plane_options` of a test are put
+over those of its module; tests of a module with the same options and version share a plane. Those whose plane has
+Volcano or Ascend Operator are left out where its programs are not. Nothing is left out without a line about it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,6 +23,18 @@ from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_fold
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.parts import KUBERNETES
 
+
+class Planned(NamedTuple):
+    """The control plane of some tests of a module, before it is started."""
+
+    version: str
+    options: dict[str, Any]
+    number: int
+    """Among those of its module."""
+
+
+_PLANNED: dict[str, list[Planned]] = {}
+"""By module. A fixture is kept as long as its parameter is the same object."""
 _GIVEN = {"volcano": volcano, "ascend_operator": ascend_operator}
 """Options of the plane that need programs of the user's, and who knows where they are."""
 
@@ -41,11 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "every_kubernetes: run against every Kubernetes version, not only the default")
     config.addinivalue_line("markers", "kubernetes_from(minor): run against the oldest version that is as new as this")
-    config.addinivalue_line("markers", "plane_options(**options): PlaneOptions of the module's control plane")
+    config.addinivalue_line("markers", "plane_options(**options): PlaneOptions of the control plane")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One version per module's plane; the id of the test says which."""
+    """The planes of a test; its id says the version."""
     if "plane" not in metafunc.fixturenames:
         return
     chosen = _chosen(metafunc.config)
@@ -55,7 +67,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = tuple(sorted(fitting, key=_minor)[:1])
     elif "every_kubernetes" not in marks:
         chosen = chosen[:1]
-    metafunc.parametrize("plane", chosen, indirect=True, scope="module")
+    planned = [_planned(metafunc.definition, version) for version in chosen]
+    metafunc.parametrize("plane", planned, indirect=True, scope="module", ids=chosen)
+
+
+def _planned(item: pytest.Item | pytest.Collector, version: str) -> Planned:
+    known = _PLANNED.setdefault(item.nodeid.partition("::")[0], [])
+    options = _plane_options(item)
+    for planned in known:
+        if (planned.version, planned.options) == (version, options):
+            return planned
+    known.append(Planned(version, options, len(known)))
+    return known[-1]
 
 
 def _minor(version: str) -> int:
@@ -77,7 +100,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.user_properties.append((KUBERNETES, version))
         item.add_marker(pytest.mark.flaky(reruns=1))
         if "plane" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{version}"))
+            number = item.callspec.params["plane"].number  # type: ignore[attr-defined]
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{number}"))
 
 
 def _left_out(config: pytest.Config, item: pytest.Item) -> bool:
@@ -91,14 +115,14 @@ def _needs_plane(item: pytest.Item) -> bool:
 
 
 def _plane_options(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
-    mark = node.get_closest_marker("plane_options")
-    return dict(mark.kwargs) if mark else {}
+    marks = [mark.kwargs for mark in node.iter_markers("plane_options")]
+    return {name: value for options in reversed(marks) for name, value in options.items()}
 
 
 def _version_of(item: pytest.Item) -> str:
     call = getattr(item, "callspec", None)
-    usual = _chosen(item.config)[0]
-    return str(call.params.get("plane", usual)) if call else usual
+    planned = call.params.get("plane") if call else None
+    return planned.version if isinstance(planned, Planned) else _chosen(item.config)[0]
 
 
 @pytest.fixture(scope="session")
@@ -111,8 +135,8 @@ def plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, programs_needed: None
 ) -> Iterator[ControlPlane]:
     """A fresh control plane for the module."""
-    options = PlaneOptions(**{"crds": definitions(), **_plane_options(request.node)})
-    with ControlPlane(tmp_path_factory.mktemp("plane"), binaries(request.param), options) as started:
+    options = PlaneOptions(**{"crds": definitions(), **request.param.options})
+    with ControlPlane(tmp_path_factory.mktemp("plane"), binaries(request.param.version), options) as started:
         yield started
 
 

@@ -12,12 +12,12 @@ from scaler.decide import arbitration, placement, preemption, turn
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.campaign.mutants import Mutant, broken
 from tests.crowds.judge import play
 from tests.crowds.services import crowd, training
 from tests.crowds.stories import STORIES, Teller
 from tests.crowds.weather import dice, weather
 from tests.crowds.witness import Witness
+from tests.mutants import Mutant, broken
 
 MEASURED = ("on-forty", "on-twenty")
 """The loads that were measured on a real control plane."""

@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.mutants import ask
 
 ROOT = Path(__file__).parents[2]
 HANGS = 900
@@ -126,8 +127,8 @@ MUTANTS = (
            "return self.placement.spoils(", "return False and self.placement.spoils(", "scale_ups minimums"),
     # alone, probes
     Mutant("alone it is held when it does not fit", "3b.8", "minimum", "if draft.shares:\n", "if True:\n", "alone"),
-    Mutant("two are probed at once", "3b.9", "minimum", "not (patient or self._probing)", "not patient", "probe"),
-    Mutant("probes without fit_patience", "3b.9", "minimum", "not (patient or self._probing)", "not self._probing",
+    Mutant("two are probed at once", "3b.9", "minimum", "not (patient or self.probing)", "not patient", "probe"),
+    Mutant("probes without fit_patience", "3b.9", "minimum", "not (patient or self.probing)", "not self.probing",
            "probe"),
 )  # fmt: skip
 
@@ -165,23 +166,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.decide.mutants")
     parser.add_argument("part", nargs="*", help="of a name; all if none is given")
     part = " ".join(parser.parse_args().part)
-    chosen = [mutant for mutant in MUTANTS if part in mutant.mistake]
-    if not chosen:
-        parser.error(f"no mutant's name has {part!r} in it")
-    useless = {}
-    for file in sorted({file for mutant in chosen for file in mutant.test_files}):
-        if test := killed_by(None, [file]):
-            useless[file] = test
-            print(f"fails without any mistake, and is left out: {test}", flush=True)
-    survivors = 0
-    for mutant in chosen:
-        began = time.perf_counter()
-        files = [file for file in mutant.test_files if file not in useless]
+    useless: dict[Path, str] = {}
+
+    def fails_without_mistakes(file: Path) -> bool:
+        if file not in useless:
+            useless[file] = killed_by(None, [file])
+            if useless[file]:
+                print(f"fails without any mistake, and is left out: {useless[file]}", flush=True)
+        return bool(useless[file])
+
+    def noticed_by(mutant: Mutant) -> str:
+        files = [file for file in mutant.test_files if not fails_without_mistakes(file)]
         test = killed_by(mutant, files) if files else ""
-        survivors += not test
-        verdict = f"killed by {test}" if test else f"SURVIVED {' '.join(file.name for file in files)}"
-        print(f"{mutant.mistake} ({mutant.sentence}): {verdict} ({time.perf_counter() - began:.0f} s)", flush=True)
-    return 1 if survivors or useless else 0
+        return f"{test} ({mutant.sentence})" if test else ""
+
+    survivors = ask(MUTANTS, [part], noticed_by)
+    return 1 if survivors or any(useless.values()) else 0
 
 
 if __name__ == "__main__":

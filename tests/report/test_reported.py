@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import Decision, GroupPlan, Memory, Note, Plan, Reason, State, Tally, Verdict, Warning
-from scaler.report.reported import Reported, waits_for_room
+from scaler.decide.world import GroupPlan, Note, Plan, Reason, State, Tally, Verdict, Warning
+from scaler.report.reported import Reported
 from tests.builders import KEY
 
 WAITS = Verdict("uid-p0", "p0", "group0", State.HELD, Reason.MINIMUM_DOES_NOT_FIT, ("needs 2 nodes, 1 there",))
@@ -16,10 +16,6 @@ RUNS = Verdict("uid-d0", "d0", "group1", State.RUNNING, Reason.RUNNING)
 
 def plan(*verdicts: Verdict, **changes: Any) -> Plan:
     return msgspec.structs.replace(Plan(KEY, 0, {"group0": 1}, False, {}, verdicts), **changes)
-
-
-def decision(*plans: Plan, tally: Tally | None = None) -> Decision:
-    return Decision(plans, Memory(), tally=tally)
 
 
 def reported(made: Plan) -> Reported:
@@ -61,7 +57,18 @@ def test_what_is_forgotten_differs_again() -> None:
 
 
 def test_who_waits_for_room_is_seen_from_the_tally_and_from_reasons() -> None:
-    assert not waits_for_room(decision(plan(RUNS), tally=Tally(serving=1)))
-    assert waits_for_room(decision(plan(RUNS), tally=Tally(in_backoff=1)))
-    assert waits_for_room(decision(plan(RUNS), tally=Tally(scale_ups_waiting=1)))
-    assert waits_for_room(decision(plan(WAITS), tally=Tally()))
+    last = Reported()
+    assert not last.waits_for_room(Tally(serving=1))
+    assert last.waits_for_room(Tally(in_backoff=1))
+    assert last.waits_for_room(Tally(scale_ups_waiting=1))
+    last.decided(plan(WAITS))
+    assert last.waits_for_room(Tally())
+    last.decided(plan(RUNS))
+    assert not last.waits_for_room(None)
+
+
+def test_a_service_that_is_gone_waits_for_nothing() -> None:
+    last = Reported()
+    last.decided(plan(WAITS))
+    last.forget(KEY)
+    assert not last.waits_for_room(Tally())

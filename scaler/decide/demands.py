@@ -1,0 +1,175 @@
+"""What all services of a world ask for. From one decision to the next only those are looked at of which something
+changed, so that ten thousand services at rest cost next to nothing. Must not weigh them against each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import compress
+from operator import is_not
+
+import msgspec
+
+from scaler.decide.demand import Demand, look
+from scaler.decide.neighbours import Requests
+from scaler.decide.world import Memory, Plan, Policy, Service, ServiceMemory, World
+
+_EMPTY = ServiceMemory()
+_name = lru_cache(maxsize=1 << 17)(str)
+
+
+class Known(msgspec.Struct, eq=False):
+    """One service as it was looked at last, and what was decided about it."""
+
+    demand: Demand
+    weighed: bool
+    """Against the others; it decides alone if not."""
+    plan: Plan | None = None
+    ruling: object = None
+    """What the plan depends on beside the demand; None where nothing was said."""
+
+
+class Demands:
+    """`all` is in the order of `World.services`; the sets hold positions in it."""
+
+    def __init__(self, *, weighs: bool = False, policy: Policy | None = None) -> None:
+        self.all: list[Known] = []
+        self.makes: Counter[Requests] = Counter()
+        """How many of the weighed services ask for the same."""
+        self.active: set[int] = set()
+        """Something of it is to be weighed."""
+        self.assumed: set[int] = set()
+        self.tried: set[int] = set()
+        """A probe of its minimum is remembered."""
+        self.serving = 0
+        """Weighed services that serve."""
+        self._until: dict[int, float] = {}
+        self._unsettled: set[int] = set()
+        """What was seen of it is to be remembered."""
+        self._services: tuple[Service, ...] = ()
+        self._memory = Memory()
+        self._stirred: Iterable[int] = ()
+        """Something else is remembered of it since it was looked at."""
+        self._weighs, self._policy = weighs, policy
+
+    def leads_to(self, world: World) -> bool:
+        """Whether what is known holds in this world as well, where nothing changed."""
+        return world.policy is self._policy and _weighs(world) == self._weighs
+
+    @classmethod
+    def before(cls, world: World) -> Demands:
+        """Nothing is known."""
+        return cls(weighs=_weighs(world), policy=world.policy)
+
+    def follow(self, world: World) -> tuple[list[int], bool]:
+        """Look at all that changed: where it is, and whether services came or went."""
+        old, now = self._services, world.services
+        self._services = now
+        other = list(compress(range(len(now)), map(is_not, old, now)))
+        if len(old) != len(now) or any(old[at].key != now[at].key for at in other):
+            return self._align(world), True
+        due = sorted({*other, *self._due(world)})
+        return [at for at in due if self._look(at, self.all[at], world)], False
+
+    def remember(self, world: World, outcomes: dict[int, ServiceMemory]) -> Memory:
+        """The next memory; the same object when nothing changed. Of services that are gone nothing is kept.
+
+        `outcomes`: what is to be remembered of those that were weighed."""
+        before, services = world.memory, world.memory.services
+        changed = {at: self.all[at].demand.memory for at in self._unsettled} | {
+            at: memory for at, memory in outcomes.items() if memory is not self.all[at].demand.seen
+        }
+        if changed:
+            services = {**services, **{self.all[at].demand.name: changed[at] for at in sorted(changed)}}
+        if len(services) > len(self.all) or any(memory == _EMPTY for memory in changed.values()):
+            names = [known.demand.name for known in self.all]
+            services = {name: found for name in names if (found := services.get(name, _EMPTY)) != _EMPTY}
+        same = services is before.services and before.last_bind == world.last_bind
+        self._memory = before if same else Memory(services, world.last_bind)
+        self._stirred = tuple(changed)
+        return self._memory
+
+    def until(self) -> float:
+        """When time alone may change what a service asks for; 0.0 = never."""
+        return min(self._until.values(), default=0.0)
+
+    # one after the other
+
+    def _align(self, world: World) -> list[int]:
+        """Services came or went: the known ones are found by their keys."""
+        known = {each.demand.service.key: each for each in self.all}
+        self.all = []
+        self.makes, self.serving = Counter(), 0
+        for kept in (self.active, self.assumed, self.tried, self._until, self._unsettled):
+            kept.clear()
+        changed = []
+        for at, service in enumerate(world.services):
+            before = known.get(service.key)
+            if before is not None and self._holds(before.demand, service, world):
+                self.all.append(before)
+                self._count(at, 1)
+            else:
+                self.all.append(self._looked(service, before, world))
+                self._count(at, 1)
+                changed.append(at)
+        return changed
+
+    def _due(self, world: World) -> Iterator[int]:
+        """Those that changed although their services did not."""
+        yield from [at for at, until in self._until.items() if until <= world.now]
+        yield from self._unsettled
+        remembered = world.memory.services
+        if remembered is self._memory.services:
+            yield from self._stirred
+        else:
+            for at, known in enumerate(self.all):
+                if remembered.get(known.demand.name, _EMPTY) is not known.demand.seen:
+                    yield at
+
+    def _look(self, at: int, known: Known, world: World) -> bool:
+        service = world.services[at]
+        if self._holds(known.demand, service, world):
+            return False
+        self._count(at, -1)
+        self.all[at] = self._looked(service, known, world)
+        self._count(at, 1)
+        return True
+
+    @staticmethod
+    def _holds(demand: Demand, service: Service, world: World) -> bool:
+        seen = world.memory.services.get(demand.name, _EMPTY)
+        in_time = not demand.until or world.now < demand.until
+        settled = demand.memory is seen  # else it holds what was seen first at that very moment
+        return demand.service is service and demand.seen is seen and settled and in_time
+
+    def _looked(self, service: Service, before: Known | None, world: World) -> Known:
+        seen = world.memory.services.get(_name(service.key), _EMPTY)
+        demand = look(service, seen, world.now, world.policy)
+        weighed = self._weighs and demand.target is not None and service.options.arbitration
+        return Known(demand, weighed, before.plan if before else None)
+
+    def _count(self, at: int, sign: int) -> None:
+        known = self.all[at]
+        demand = known.demand
+        if known.weighed:
+            self.makes[demand.requests] += sign
+            if not self.makes[demand.requests]:
+                del self.makes[demand.requests]
+            self.serving += sign * demand.serves
+        for kept, belongs in (
+            (self.active, known.weighed and not demand.is_at_rest),
+            (self.assumed, demand.service.assumed),
+            (self.tried, known.weighed and demand.memory.probe_since > 0),
+            (self._unsettled, demand.memory is not demand.seen),
+        ):
+            if belongs:
+                (kept.add if sign > 0 else kept.discard)(at)
+        if demand.until and sign > 0:
+            self._until[at] = demand.until
+        elif demand.until:
+            self._until.pop(at, None)
+
+
+def _weighs(world: World) -> bool:
+    return world.nodes is not None and not world.alone

@@ -1,0 +1,149 @@
+"""A cache saves time only: whatever happens between two decisions, the next one is the same without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from scaler.decide.decide import Cache, decide
+from scaler.decide.nodes import Node
+from scaler.decide.world import Memory, Policy, Preempt, Service, World
+from tests.builders import NOW, nodes_for, on_nodes, world
+from tests.decide.cluster import apply
+
+NAMES = "abcdef"
+NODES = "a:8x3 b:8x3 c:16x2"
+PLACES = {"a": ("a0", "a1", "a2"), "b": ("b0", "b1", "b2"), "c": ("c0", "c1")}
+POLICIES = (Policy(), Policy(preempt=Preempt.EQUAL_OR_HIGHER), Policy(trade_after=0.0, fit_patience=1.0))
+
+pod_strategy = st.sampled_from(("-", "-", "u", "here", "here", "here*", "!", "u+here"))
+Change = tuple[str, int, int]
+changes_strategy = st.lists(
+    st.tuples(
+        st.sampled_from(("service", "node", "later", "bind", "goes", "comes", "done", "back", "nothing")),
+        st.integers(0, 5),
+        st.integers(0, 7),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@st.composite
+def service_strategy(draw: st.DrawFn, name: str) -> Service:
+    """Of class a, b or c alone, or of two of them."""
+    classes = draw(st.sampled_from(("a", "b", "c", "ab", "")))
+    written = []
+    for member in ("p0", "p1", "d0"):
+        where = draw(st.sampled_from(PLACES[(classes or "c")[0]]))
+        written.append(f"{member}{'@' + classes if classes else ''} {draw(pod_strategy).replace('here', where)}")
+    return on_nodes(
+        draw(st.sampled_from(("2P1D > 1P1D", "1P1D"))),
+        ", ".join(written),
+        name=name,
+        priority=draw(st.sampled_from((0, 0, 1))),
+        others=draw(st.booleans()),
+    )
+
+
+class History:
+    """Some worlds to take services from, and what happens."""
+
+    def __init__(self, sources: list[World], changes: list[Change]) -> None:
+        self.sources, self.changes = sources, changes
+
+    def __repr__(self) -> str:
+        return str(self.changes)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    policy = draw(st.sampled_from(POLICIES))
+    worlds = []
+    for _ in range(3):
+        services = [draw(service_strategy(name)) for name in NAMES]
+        worlds.append(world(*services, nodes=NODES, policy=policy))
+    return History(worlds, draw(changes_strategy))
+
+
+def after(now: World, change: Change, sources: Sequence[World]) -> World:
+    """The world after one thing happened."""
+    what, which, how = change
+    source = sources[how % len(sources)]
+    services = list(now.services)
+    match what:
+        case "service" | "comes":
+            other = source.services[which]
+            kept = [each for each in services if each.key != other.key]
+            return msgspec.structs.replace(now, services=tuple(sorted([*kept, other], key=lambda one: one.key)))
+        case "goes" if services:
+            services.pop(which % len(services))
+            return msgspec.structs.replace(now, services=tuple(services))
+        case "node" if now.nodes is not None:
+            found = list(now.nodes.nodes)
+            at = (which + how) % len(found)
+            found[at] = other_node(found[at], how)
+            return msgspec.structs.replace(now, nodes=msgspec.structs.replace(now.nodes, nodes=tuple(found)))
+        case "later":
+            return msgspec.structs.replace(now, now=now.now + (0.5, 5.0, 31.0, 61.0, 301.0, 1801.0, 0.01, 90.0)[how])
+        case "bind":
+            return msgspec.structs.replace(now, last_bind=now.now)
+        case "done":
+            return apply(now, decide(now))
+        case "back":
+            return msgspec.structs.replace(now, memory=Memory())
+        case _:
+            return now
+
+
+def other_node(node: Node, how: int) -> Node:
+    match how % 4:
+        case 0:
+            return msgspec.structs.replace(node, free=node.allocatable)
+        case 1:
+            return msgspec.structs.replace(node, free=(0, *node.free[1:]))
+        case 2:
+            return msgspec.structs.replace(node, cordoned=not node.cordoned, since=NOW)
+        case _:
+            return msgspec.structs.replace(node, ready=not node.ready, since=NOW)
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
+def test_whatever_happens_the_next_decision_is_the_same_without_a_cache(history: History) -> None:
+    sources, changes = history.sources, history.changes
+    cache, now = Cache(), sources[0]
+    made = decide(now, cache)
+    assert made == decide(now)
+    for change in changes:
+        remembered = now.memory if change[2] == 7 else made.memory
+        now = after(msgspec.structs.replace(now, memory=remembered), change, sources)
+        made, alone = decide(now, cache), decide(now)
+        note(f"{change}")
+        assert made == alone
+        assert msgspec.json.encode(made) == msgspec.json.encode(alone)
+
+
+def test_what_nobody_changed_is_the_same_plan() -> None:
+    many = world(*(on_nodes("1P1D", "p0@a a0, d0@a a1", name=name) for name in NAMES), nodes=NODES)
+    cache = Cache()
+    first = decide(many, cache)
+    again = decide(msgspec.structs.replace(many, memory=first.memory, now=NOW + 1), cache)
+    assert all(one is other for one, other in zip(first.plans, again.plans, strict=True))
+    assert again.memory is first.memory
+
+
+def test_a_decision_that_fails_leaves_nothing_behind() -> None:
+    good = world(on_nodes("1P1D", "p0@a -, d0@a -", name="a"), nodes=NODES)
+    bad = msgspec.structs.replace(good, nodes=nodes_for("b:8"), services=(None,))
+    cache = Cache()
+    decide(good, cache)
+    try:
+        decide(bad, cache)
+    except AttributeError:
+        assert decide(good, cache) == decide(good)
+    else:
+        raise AssertionError("a world with no service in it was decided on")
