@@ -20,9 +20,9 @@ def size() -> ModuleType:
 
 FILES = {
     "scaler/__init__.py": "",
-    "scaler/commands/__init__.py": "",
-    "scaler/commands/run.py": "from scaler.act import do\nimport scaler.sim.loop\n",
-    "scaler/commands/plan.py": "\n\n\n",
+    "scaler/tools/__init__.py": "",
+    "scaler/run.py": "from scaler.act import do\nimport scaler.sim.loop\n",
+    "scaler/tools/plan.py": "\n\n\n",
     "scaler/act.py": "def do():\n    from scaler import late\n",
     "scaler/late.py": "# only imported in a function\n",
     "scaler/sim/__init__.py": "",

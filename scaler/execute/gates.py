@@ -142,12 +142,13 @@ class Gates:
         """It belongs to the pods that are there, and goes with the last of them."""
         first, *others = pods
         uid = membership.place.instance
+        size, leader_first = self._instances.of(uid).expected, starts_with_leader(self._cache, uid)
         body = own_pod_group(
             name,
             membership,
-            await self._writer.get(PODS, first.namespace, first.name),
-            size=self._instances.of(uid).expected,
-            leader_first=starts_with_leader(self._cache, uid),
+            await self._writer.get(PODS, first.namespace, first.name),  # meanwhile the watch may say that all are gone
+            size=size,
+            leader_first=leader_first,
             others=[(other.name, other.uid) for other in others],
         )
         made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]

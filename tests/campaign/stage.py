@@ -42,8 +42,9 @@ PATIENCE = 3600.0
 """Seconds after the storm within which that must happen."""
 FRESH = 20.0
 """Seconds in which a fresh life has looked at everything."""
-STORM_WRITES = (100, 30)
-"""Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance."""
+STORM_WRITES = (100, 45)
+"""Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance. Where all
+pods are refused, each instance is tried six times in a minute, with about seven writes."""
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
          "spec": {"weight": 1}}  # fmt: skip

@@ -59,8 +59,13 @@ def broken(of: Shape, s: State, made: Decision) -> list[str]:
 def _slots(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> Iterator[str]:
     admitted = Counter((of.jobs[number].team, GROUPS[of.jobs[number].letter]) for number in done[Admit])
     for (team, group), number in admitted.items():
-        slots = sum(has_slot(of, s, made.memory, one) for one in members(of, team, group))
-        if slots + number > target(of, s, team)[group]:
+        mine = members(of, team, group)
+        slots = sum(has_slot(of, s, made.memory, one) for one in mine)
+        old = sum(of.jobs[one].outdated and runs(s, one) for one in mine)
+        new = sum(
+            not of.jobs[one].outdated and (one in done[Admit] or has_slot(of, s, made.memory, one)) for one in mine
+        )
+        if slots + number - min(old, new) > target(of, s, team)[group]:
             yield f"S1: s{team} has {slots} of {group} up and gets {number} more, above its target"
 
 
