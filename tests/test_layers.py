@@ -126,7 +126,7 @@ def test_only_informers_write_the_cache() -> None:
 def test_names_of_the_cluster_are_written_once() -> None:
     values = {text for name, text in vars(names).items() if name.isupper() and "/" in text} - {names.PREFIX}
     found = [
-        f"{name}: {node.value}"
+        f"{name}: {node.value!r}"
         for name, tree in modules(*ROOMS, "tools", "decide")
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in values
