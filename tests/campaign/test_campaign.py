@@ -34,7 +34,8 @@ def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
 def test_the_fixed_schedules_know_every_event_and_every_fault() -> None:
     made = [schedule(seed) for seed in SEEDS]
     happens = {event.what for one in made for event in one.events}
-    assert happens == {maker(random.Random(0), 0.0, made[0].world, 1).what for maker, _ in catalogue.EVENTS}
+    scene = catalogue.Scene(made[0].world.services, made[0].world.nodes, 1)
+    assert happens == {maker(random.Random(0), 0.0, scene).what for maker, _ in catalogue.EVENTS}
     assert {weather.fault for one in made for weather in one.weather} == set(Fault)
 
 

@@ -10,6 +10,7 @@ from tests.campaign import gated_schedule as catalogue
 from tests.campaign.gated_schedule import ROLLOUT, gated_schedule
 from tests.campaign.gated_stage import play_gated
 from tests.campaign.mutants import GATED, killed_by
+from tests.campaign.schedule import Scene
 from tests.parts import short_and_long
 
 SEEDS = range(12)
@@ -30,9 +31,8 @@ def test_a_rollout_beside_a_held_instance_breaks_no_promise() -> None:
 def test_the_schedules_know_every_event_and_every_kind() -> None:
     made = [gated_schedule(seed) for seed in MANY]
     happens = {event.what for one in made for event in one.events}
-    assert happens == {
-        maker(random.Random(0), 0.0, made[0].services, made[0].world.nodes, 1).what for maker, _ in catalogue.EVENTS
-    }
+    scene = Scene(made[0].services, made[0].world.nodes, 1)
+    assert happens == {maker(random.Random(0), 0.0, scene).what for maker, _ in catalogue.EVENTS}
     assert {service.kind.name for one in made for service in one.services} == {kind.name for kind in catalogue.KINDS}
 
 

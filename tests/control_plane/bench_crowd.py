@@ -19,9 +19,9 @@ from pathlib import Path
 
 from scaler.kube.api import PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from tests.control_plane import volcano
 from tests.control_plane.build import VERSIONS, binaries
 from tests.control_plane.contention_stage import CREATED_WITH_VOLCANO, CREATED_WITHOUT_GANGS, SharedStage, Way, shared
+from tests.control_plane.given import VOLCANO
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.scaler_process import ScalerProcess, install, scaler
 from tests.control_plane.stage import kinds_definitions, until
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--sharing", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--calm", type=float, default=15.0, help="seconds without a change that count as rest")
     arguments = parser.parse_args()
-    with_volcano = volcano.given_folder() is not None
+    with_volcano = VOLCANO.folder() is not None
     way = CREATED_WITH_VOLCANO if with_volcano else CREATED_WITHOUT_GANGS
     programs = binaries(VERSIONS[0])
     with tempfile.TemporaryDirectory(prefix="bench-crowd-") as name:

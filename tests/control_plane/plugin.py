@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from scaler.sim.apiserver.crds import definitions
-from tests.control_plane import ascend_operator, volcano
 from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
+from tests.control_plane.given import GIVEN
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.parts import KUBERNETES
 
@@ -35,8 +35,6 @@ class Planned(NamedTuple):
 
 _PLANNED: dict[str, list[Planned]] = {}
 """By module. A fixture is kept as long as its parameter is the same object."""
-_GIVEN = {"volcano": volcano, "ascend_operator": ascend_operator}
-"""Options of the plane that need programs of the user's, and who knows where they are."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -107,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _left_out(config: pytest.Config, item: pytest.Item) -> bool:
     if config.getoption("--no-control-plane"):
         return _needs_plane(item)
-    return any(_plane_options(item).get(option) and part.given_folder() is None for option, part in _GIVEN.items())
+    return any(_plane_options(item).get(option) and given.folder() is None for option, given in GIVEN.items())
 
 
 def _needs_plane(item: pytest.Item) -> bool:
@@ -195,12 +193,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     again = [report.nodeid for report in terminalreporter.stats.get("rerun", [])]
     for nodeid in again:
         terminalreporter.write_line(f"control plane: failed once and was run again: {nodeid}")
-    terminalreporter.write_line(f"control plane: Volcano: {_source(volcano.given_folder(), volcano.FOLDER)}")
-    operator = _source(ascend_operator.given_folder(), ascend_operator.FOLDER)
-    terminalreporter.write_line(f"control plane: Ascend Operator: {operator}")
+    for given in GIVEN.values():
+        terminalreporter.write_line(f"control plane: {given.name}: {given.source()}")
     source = f"from {given_folder()}" if given_folder() else f"with etcd {ETCD.version}, kwok {KWOK.version}"
     terminalreporter.write_line(f"control plane: {source}")
-
-
-def _source(folder: Path | None, variable: str) -> str:
-    return f"from {folder}" if folder else f"not run, {variable} names no folder with its programs"
