@@ -30,6 +30,7 @@ from scaler.kube.errors import (
 )
 from scaler.kube.outbox import Outbox
 from scaler.kube.writer import Writer
+from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import events
 from scaler.report.config_maps import OwnConfigMaps
 from scaler.report.events import Happening
@@ -57,7 +58,7 @@ them, and deletes a job's ConfigMap before the job; or while chips are being giv
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
 _log = structlog.get_logger("report")
-_SERVING_LABELS = ("mind-cluster/scaling-rule", "mind-cluster/group-name")
+_SERVING_LABELS = (RULE_LABEL, GROUP_LABEL)
 
 
 class _ReportKind(StrEnum):

@@ -37,8 +37,8 @@ def play(store: FakeStore, script: Script, metrics: Metrics | None = None) -> No
     """Run `script` beside the reporter of a new leader, then wait until everything is written."""
 
     async def main() -> None:
-        api: Any = store  # it does what the reporter asks for, and no more
-        reporter = Reporter(api, api, Clock(NOW), Settings(), metrics or Metrics())
+        both: Any = store
+        reporter = Reporter(both, both, Clock(NOW), Settings(), metrics or Metrics())
         task = asyncio.create_task(reporter.run())
         await script(reporter)
         while not reporter.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event
