@@ -18,7 +18,7 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
-from scaler.decide.world import Policy, Preempt, ServiceKey
+from scaler.decide.world import ServiceKey
 from scaler.election import Election, LeaseTiming
 from scaler.execute.executor import Executor
 from scaler.informers.cache import Cache
@@ -108,7 +108,7 @@ class App:
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
         self.gate_setup = GateSetup(api, self.metrics)
-        self.policy = _policy(settings)
+        self.policy = settings.policy
         self._rng = rng
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
@@ -304,26 +304,6 @@ def _follow(
         metrics.lists.follow(partial(getattr, informer, "lists"), _name(resource))
         metrics.watches.follow(partial(getattr, informer, "watches"), _name(resource))
         metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
-
-
-def _policy(settings: Settings) -> Policy:
-    """The settings that decisions depend on."""
-    return Policy(
-        broken_grace=settings.broken_grace,
-        stable_after=settings.stable_after,
-        revoke=settings.revoke,
-        restart_reserve=settings.restart_reserve,
-        start_timeout=settings.start_timeout,
-        minimum_timeout=settings.minimum_timeout,
-        backoff=settings.backoff,
-        backoff_max=settings.backoff_max,
-        due_back=settings.due_back,
-        fit_patience=settings.fit_patience,
-        trade_after=settings.trade_after,
-        preempt=Preempt(settings.preempt.value),
-        honour_preemptable=settings.honour_preemptable,
-        max_service_priority=settings.max_service_priority,
-    )
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:

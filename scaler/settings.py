@@ -18,9 +18,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
+
+from scaler.decide.world import Policy, Preempt
 
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
@@ -33,14 +36,6 @@ class Mode(StrEnum):
     CREATE = "create"
     GATES = "gates"
     AUTO = "auto"
-
-
-class Preempt(StrEnum):
-    """Whose instances beyond a minimum a missing minimum may evict."""
-
-    HIGHER_PRIORITY = "higher-priority"
-    EQUAL_OR_HIGHER = "equal-or-higher"
-    NEVER = "never"
 
 
 class LogLevel(StrEnum):
@@ -195,6 +190,11 @@ class Settings(BaseModel):
         if self.webhook_key_file and not self.webhook_cert_file:
             raise ValueError("webhook_key_file is set and webhook_cert_file is not")
         return self
+
+    @property
+    def policy(self) -> Policy:
+        """The settings that decisions depend on: those with the names of its fields."""
+        return msgspec.convert(self.model_dump(mode="json", include=set(Policy.__struct_fields__)), Policy)
 
 
 class Problem(NamedTuple):
