@@ -18,7 +18,7 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
-from scaler.decide.world import Policy, Preempt, ServiceKey
+from scaler.decide.world import ServiceKey
 from scaler.election import Election, LeaseTiming
 from scaler.execute.executor import Executor
 from scaler.informers.cache import Cache
@@ -41,7 +41,7 @@ from scaler.informers.rights import Rights
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.ranktables.reconciler import RankTableReconciler
-from scaler.report.gate_setup import Ways
+from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
@@ -60,6 +60,8 @@ ALONE = "no arbitration: each service decides alone"
 
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
+SHUTDOWN_TIMEOUT = 5.0
+"""Seconds for writes under way to end after SIGTERM."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
 PULSE = 5.0
@@ -105,8 +107,8 @@ class App:
         self.rights = Rights(self.informers, self.cache, self.changes)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
-        self.ways = Ways(api, self.metrics)
-        self.policy = _policy(settings)
+        self.gate_setup = GateSetup(api, self.metrics)
+        self.policy = settings.policy
         self._rng = rng
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
@@ -121,7 +123,6 @@ class App:
             deadline=self.election.deadline if self.election else _never,
             rng=self._rng,
             timeout=settings.request_timeout,
-            max_in_flight=settings.max_writes_in_flight,
             on_write=lambda verb, resource, outcome: metrics.write(verb, resource.plural, outcome),
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
@@ -162,15 +163,11 @@ class App:
         subscribe(RoomChanged, self.controller.on_room)
         subscribe(InstanceChanged, self.state.on_instance)
         subscribe(InstanceChanged, self.rank_tables.on_instance)
-        subscribe(InstanceChanged, self._queue_service)
-        subscribe(RuleChanged, self._queue_service)
+        subscribe(InstanceChanged, self.controller.on_service)
+        subscribe(RuleChanged, self.controller.on_service)
         subscribe(RightsChanged, self._on_rights)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
         subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
-
-    def _queue_service(self, change: InstanceChanged | RuleChanged) -> None:
-        if change.service is not None:
-            self.queue.add(change.service)
 
     def _on_rights(self, _change: RightsChanged) -> None:
         """Every service decides otherwise now, unless the settings have each decide alone anyway."""
@@ -246,16 +243,16 @@ class App:
 
     async def _drained(self, deciding: asyncio.Task[None]) -> None:
         try:
-            async with asyncio.timeout(self.settings.shutdown_timeout):
+            async with asyncio.timeout(SHUTDOWN_TIMEOUT):
                 await deciding
         except TimeoutError:
-            _log.warning("writes under way were given up", seconds=self.settings.shutdown_timeout)
+            _log.warning("writes under way were given up", seconds=SHUTDOWN_TIMEOUT)
 
     async def _resync(self) -> None:
         """The safety net: it should never find anything, and counts when it does."""
         await asyncio.sleep(SETTLED)  # by then a webhook of ours has been trusted for the first time
         while True:
-            await self.ways.look()
+            await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
             self.controller.resync()
 
@@ -307,26 +304,6 @@ def _follow(
         metrics.lists.follow(partial(getattr, informer, "lists"), _name(resource))
         metrics.watches.follow(partial(getattr, informer, "watches"), _name(resource))
         metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
-
-
-def _policy(settings: Settings) -> Policy:
-    """The settings that decisions depend on."""
-    return Policy(
-        broken_grace=settings.broken_grace,
-        stable_after=settings.stable_after,
-        revoke=settings.revoke,
-        restart_reserve=settings.restart_reserve,
-        start_timeout=settings.start_timeout,
-        minimum_timeout=settings.minimum_timeout,
-        backoff=settings.backoff,
-        backoff_max=settings.backoff_max,
-        due_back=settings.due_back,
-        fit_patience=settings.fit_patience,
-        trade_after=settings.trade_after,
-        preempt=Preempt(settings.preempt.value),
-        honour_preemptable=settings.honour_preemptable,
-        max_service_priority=settings.max_service_priority,
-    )
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:

@@ -19,9 +19,9 @@ import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.informers.store import version_of
 from scaler.kube.api import LEASES, EventType, KubeApi, Object
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, UnknownOutcomeError
+from scaler.kube.metadata import version_of
 from scaler.names import RELEASED_BY
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class Election:
         called once.
         """
         await self._acquire()
-        _log.info("leading", identity=self.identity, lease=self._name)
+        _log.info("leadership gained", identity=self.identity, lease=self._name)
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renew_for_ever())
         try:

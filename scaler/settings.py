@@ -18,9 +18,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
+
+from scaler.decide.world import Policy, Preempt
 
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
@@ -33,14 +36,6 @@ class Mode(StrEnum):
     CREATE = "create"
     GATES = "gates"
     AUTO = "auto"
-
-
-class Preempt(StrEnum):
-    """Whose instances beyond a minimum a missing minimum may evict."""
-
-    HIGHER_PRIORITY = "higher-priority"
-    EQUAL_OR_HIGHER = "equal-or-higher"
-    NEVER = "never"
 
 
 class LogLevel(StrEnum):
@@ -115,9 +110,7 @@ class Settings(BaseModel):
     retry_period: float = _seconds(1, "Pause between two attempts to take or renew the Lease.", 0.1, 600)
 
     request_timeout: float = _seconds(10, "Deadline of one request to the API server.", 0.1, 600)
-    max_writes_in_flight: int = _number(64, "requests", "Writes to the API server under way at once.", 1, 10_000)
     resync_period: float = _seconds(600, "Interval of the full pass that looks for anything missed.", 10)
-    shutdown_timeout: float = _seconds(5, "Time for writes under way to end after SIGTERM.", 0.1, 600)
 
     broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)
     stable_after: float = _seconds(30, "An instance that restarted counts as running again after this long.", 0)
@@ -198,6 +191,11 @@ class Settings(BaseModel):
             raise ValueError("webhook_key_file is set and webhook_cert_file is not")
         return self
 
+    @property
+    def policy(self) -> Policy:
+        """The settings that decisions depend on: those with the names of its fields."""
+        return msgspec.convert(self.model_dump(mode="json", include=set(Policy.__struct_fields__)), Policy)
+
 
 class Problem(NamedTuple):
     """One thing wrong: where it was set, what was found, and how to mend it."""
@@ -226,7 +224,7 @@ class _Given(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag per setting, and `--config`. Values are checked by `load`, so that all problems are told at once."""
+    """One flag per setting, and `--config`. Values are checked by `load`, so that all problems are shown at once."""
     group = parser.add_argument_group("settings", "flag, else environment variable, else file, else default")
     group.add_argument("--config", metavar="FILE", default=None, help=f"YAML file of settings (${CONFIG_VARIABLE})")
     for name, field in Settings.model_fields.items():

@@ -17,7 +17,7 @@ from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_K
 from scaler.ranktables.table import RankTable, mounts_rank_table
 from scaler.rules.values import as_list, at
 from scaler.workloads.ascendjob import Job
-from scaler.workloads.owners import number_in
+from scaler.workloads.kind import number_in
 
 MAX_BYTES = 1_000_000
 """Of all values together; the API server takes 1 MiB."""

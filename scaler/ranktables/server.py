@@ -22,7 +22,7 @@ class UnusableError(ValueError):
     """Why the chips of a pod, or of several together, make no table: in words."""
 
 
-class Member(msgspec.Struct, frozen=True):
+class RankTablePod(msgspec.Struct, frozen=True):
     """One pod that exists, as the table sees it. `lost` = terminating or ended: its chips are not the job's now."""
 
     name: str
@@ -43,14 +43,14 @@ class Chip(msgspec.Struct, frozen=True):
 class Server(msgspec.Struct, frozen=True):
     """One pod in the table. `rank` is the pod's; its first chip has rank * number of chips."""
 
-    pod: Member
+    pod: RankTablePod
     rank: int
     server_id: str
     host_ip: str
     chips: tuple[Chip, ...]
 
 
-def read_server(pod: Member, rank: int) -> Server:
+def read_server(pod: RankTablePod, rank: int) -> Server:
     """The pod with its chips; `rank` counts when its annotations name none. Raises UnusableError."""
     text = pod.devices.rank_index
     if text and not (text.isascii() and text.isdecimal() and len(text) <= 6):

@@ -18,12 +18,12 @@ import msgspec
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.network_levels import network_levels
-from scaler.ranktables.server import Member, Server, UnusableError, read_server
+from scaler.ranktables.server import RankTablePod, Server, UnusableError, read_server
 from scaler.rules.jobspec import LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
 from scaler.workloads.ascendjob import Job
+from scaler.workloads.kind import number_in
 from scaler.workloads.needs import asked_by
-from scaler.workloads.owners import number_in
 
 SUPER_POD_POLICIES = frozenset({"chip2-node16-sp", "chip2-node8-sp", "multilevel"})
 SUPER_POD_ACCELERATORS = frozenset({"module-a3-16-super-pod", "module-a3-8-super-pod"})
@@ -56,7 +56,7 @@ INITIALIZING = RankTable(Status.INITIALIZING, '{"status":"initializing"}')
 """Exactly what the ConfigMap is delivered with, so that a fresh one needs no write."""
 
 
-def rank_table(job: Job, obj: Object, members: Sequence[Member]) -> RankTable:
+def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTable:
     """The table of `job` (its object is `obj`), given those of its pods that exist."""
     expected = _computing_pods(job, obj)
     present = {member.name: member for member in members if not member.lost}

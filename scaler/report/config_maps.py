@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import structlog
 
-from scaler.kube.api import CONFIG_MAPS, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
+from scaler.kube.writer import Writer
 from scaler.report.metrics import Metrics
-from scaler.report.values import Reader, Writer
 from scaler.state.own_config_maps import is_ours, same_content
 
 _log = structlog.get_logger("report")
@@ -33,7 +33,7 @@ _FOREIGN = ""
 class OwnConfigMaps:
     """Create, patch and delete ConfigMaps of ours. Raises KubeError; calling again is always right."""
 
-    def __init__(self, writer: Writer, reader: Reader, metrics: Metrics) -> None:
+    def __init__(self, writer: Writer, reader: KubeApi, metrics: Metrics) -> None:
         self._writer = writer
         self._reader = reader
         self._metrics = metrics

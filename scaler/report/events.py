@@ -18,7 +18,7 @@ from scaler.state.own_config_maps import object_name
 
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0
-"""Seconds within which an event is not told twice in a row."""
+"""Seconds within which an event is not written twice in a row."""
 _MAX_MESSAGE = 1024
 _REMEMBERED = 10_000
 
@@ -52,8 +52,8 @@ class Happening(NamedTuple):
     @property
     def event_name(self) -> str:
         """Deterministic, and readable in `kubectl get events`."""
-        told = "\0".join((self.subject.kind, self.subject.uid, self.reason, self.message))
-        digest = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        content = "\0".join((self.subject.kind, self.subject.uid, self.reason, self.message))
+        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return f"{object_name(self.subject.name, 200)}.{digest}"
 
 
@@ -82,19 +82,19 @@ def event(happening: Happening, now: float) -> Object:
 
 
 def repetition(existing: Object, now: float) -> dict[str, Any]:
-    """The merge patch that counts a told event up."""
+    """The merge patch that counts an event up."""
     count = existing.get("count")
     return {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": rfc3339(now)}
 
 
 class Recent:
-    """What was told last about each object: bounded, the oldest are forgotten first."""
+    """The last event about each object: bounded, the oldest are forgotten first."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[Subject, tuple[str, float]] = OrderedDict()
 
     def is_news(self, happening: Happening, now: float) -> bool:
-        """False for what was told last about this object, for REPEAT_AFTER. After something else it is news again."""
+        """False for the last event about this object, for REPEAT_AFTER. After something else it is news again."""
         name, at = self._told.get(happening.subject, ("", 0.0))
         if name == happening.event_name and now - at < REPEAT_AFTER:
             return False
@@ -115,7 +115,7 @@ class SpamFilter:
         self._buckets: OrderedDict[Subject, tuple[float, float]] = OrderedDict()
 
     def admits(self, subject: Subject, now: float) -> bool:
-        """Whether one more event about `subject` may be told now; takes a token if so."""
+        """Whether one more event about `subject` may be written now; takes a token if so."""
         tokens, since = self._buckets.pop(subject, (float(self.BURST), now))
         tokens = min(self.BURST, tokens + (now - since) / self.REFILL)
         self._buckets[subject] = (tokens - 1 if tokens >= 1 else tokens, now)

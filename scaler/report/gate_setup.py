@@ -1,6 +1,6 @@
-"""Which ways of putting our gate onto pods are set up in this cluster: told in the log and as a metric. Only looks.
+"""Which sources of our gate are set up in this cluster, for the log and as a metric. Only reads.
 
-A way that is set up need not work for every pod; what arrives without the gate is counted where pods are observed.
+A source that is set up need not work for every pod; what arrives without the gate is counted where pods are observed.
 """
 
 from __future__ import annotations
@@ -20,55 +20,57 @@ DEADLINE = 10.0
 _log = structlog.get_logger("gates")
 
 
-class Way(StrEnum):
+class GateSource(StrEnum):
     """Beside these, users may write the gate into their pod templates, which shows only on the pods."""
 
     POLICY = "policy"
     WEBHOOK = "webhook"
 
 
-class Answer(StrEnum):
+class SetupState(StrEnum):
+    """Whether a source of the gate is set up."""
+
     YES = "set up"
     NO = "not set up"
     NOT_TRUSTED = "set up, but API servers do not trust it yet"
     UNKNOWN = "not known"
 
 
-class Ways:
-    """Asks once per `look`, and tells what has changed since."""
+class GateSetup:
+    """Reads once per `look`, and logs what has changed since."""
 
     def __init__(self, api: KubeApi, metrics: Metrics) -> None:
         self._api = api
         self._metrics = metrics
-        self._told: dict[Way, Answer] = {}
+        self._found: dict[GateSource, SetupState] = {}
 
-    async def look(self) -> dict[Way, Answer]:
+    async def look(self) -> dict[GateSource, SetupState]:
         """Never raises an error of the seam: without rights the answer is that it is not known."""
-        found = {Way.POLICY: await self._policy(), Way.WEBHOOK: await self._webhook()}
-        if found != self._told:
-            self._told = found
-            _log.info("ways to hold pods", **{way.value: answer.value for way, answer in found.items()})
-            for way, answer in found.items():
-                self._metrics.gate_way(way.value, set_up=answer is Answer.YES)
+        found = {GateSource.POLICY: await self._policy(), GateSource.WEBHOOK: await self._webhook()}
+        if found != self._found:
+            self._found = found
+            _log.info("gate sources read", **{source.value: answer.value for source, answer in found.items()})
+            for source, answer in found.items():
+                self._metrics.gate_way(source.value, set_up=answer is SetupState.YES)
         return found
 
-    async def _policy(self) -> Answer:
+    async def _policy(self) -> SetupState:
         found = await self._get(MUTATING_POLICY_BINDINGS, POLICY)
-        return found if isinstance(found, Answer) else Answer.YES
+        return found if isinstance(found, SetupState) else SetupState.YES
 
-    async def _webhook(self) -> Answer:
+    async def _webhook(self) -> SetupState:
         found = await self._get(MUTATING_WEBHOOKS, WEBHOOK)
-        if isinstance(found, Answer):
+        if isinstance(found, SetupState):
             return found
         webhooks = found.get("webhooks") or []
         trusted = all((webhook.get("clientConfig") or {}).get("caBundle") for webhook in webhooks)
-        return Answer.YES if webhooks and trusted else Answer.NOT_TRUSTED
+        return SetupState.YES if webhooks and trusted else SetupState.NOT_TRUSTED
 
-    async def _get(self, resource: Resource, name: str) -> Object | Answer:
+    async def _get(self, resource: Resource, name: str) -> Object | SetupState:
         try:
             async with asyncio.timeout(DEADLINE):
                 return await self._api.get(resource, None, name)
         except NotFoundError:
-            return Answer.NO
+            return SetupState.NO
         except (KubeError, TimeoutError):
-            return Answer.UNKNOWN
+            return SetupState.UNKNOWN

@@ -19,7 +19,7 @@ from scaler.clock import Clock
 from scaler.decide import explain
 from scaler.decide.world import Plan, Reason, ServiceKey, State, Verdict, Warning
 from scaler.informers.changes import OwnConfigMapGone
-from scaler.kube.api import ASCEND_JOBS, EVENTS, Object, PatchType
+from scaler.kube.api import ASCEND_JOBS, EVENTS, KubeApi, Object, PatchType
 from scaler.kube.errors import (
     AlreadyExistsError,
     BadRequestError,
@@ -29,16 +29,18 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.kube.outbox import Outbox
+from scaler.kube.writer import Writer
+from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import events
-from scaler.report.conditions import Told, already_told, status_patch
 from scaler.report.config_maps import OwnConfigMaps
 from scaler.report.events import Happening
 from scaler.report.metrics import Metrics
 from scaler.report.status import status_config_map
-from scaler.report.values import Reader, RuleKey, ServiceReport, Subject, Words, Writer
+from scaler.report.values import RuleKey, ServiceReport, Subject, Words
 from scaler.settings import Settings
 from scaler.state.last_valid import encode
 from scaler.state.own_config_maps import last_valid_name, rule_of, status_name
+from scaler.workloads.ascendjob_status import JobSummary, already_says, status_patch
 from scaler.workloads.run_policy import has_failed
 
 PARALLEL_WRITES = 8
@@ -56,25 +58,25 @@ them, and deletes a job's ConfigMap before the job; or while chips are being giv
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
 _log = structlog.get_logger("report")
-_SERVING_LABELS = ("mind-cluster/scaling-rule", "mind-cluster/group-name")
+_SERVING_LABELS = (RULE_LABEL, GROUP_LABEL)
 
 
-class _Kind(StrEnum):
+class _ReportKind(StrEnum):
     STATUS = "status"
     LAST_VALID = "last-valid"
     CONDITIONS = "conditions"
     EVENT = "event"
 
 
-class _Letter(NamedTuple):
+class _Target(NamedTuple):
     """One object to be written: a ConfigMap by its rule, a job by its uid, an event by its number."""
 
-    kind: _Kind
+    kind: _ReportKind
     namespace: str
     name: str
 
 
-class _Change(NamedTuple):
+class _Transition(NamedTuple):
     """An instance's (state, reason) became another; put into words only when the event is written."""
 
     subject: Subject
@@ -83,8 +85,8 @@ class _Change(NamedTuple):
     plan: Plan
 
 
-class _Remark(NamedTuple):
-    """A warning appeared; told only if it is still there when its turn comes."""
+class _Appearance(NamedTuple):
+    """A warning appeared; written only if it is still there when its turn comes."""
 
     key: ServiceKey
     happening: Happening
@@ -94,7 +96,7 @@ class Reporter:
     """`writer` refuses to write without leadership; `reader` is the KubeApi; `words` puts a verdict into a sentence."""
 
     def __init__(
-        self, writer: Writer, reader: Reader, clock: Clock, settings: Settings, metrics: Metrics,
+        self, writer: Writer, reader: KubeApi, clock: Clock, settings: Settings, metrics: Metrics,
         words: Words = explain.words,
     ) -> None:  # fmt: skip
         self._writer = writer
@@ -103,13 +105,13 @@ class Reporter:
         self._metrics = metrics
         self._words = words
         self._config_maps = OwnConfigMaps(writer, reader, metrics)
-        self._outbox: Outbox[_Letter] = Outbox(self._write, interval=settings.status_interval, parallel=PARALLEL_WRITES)
+        self._outbox: Outbox[_Target] = Outbox(self._write, interval=settings.status_interval, parallel=PARALLEL_WRITES)
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._jobs: dict[str, tuple[ServiceReport, Verdict]] = {}
         self._written_jobs: dict[str, tuple[str, Object]] = {}
         self._reasons: dict[str, tuple[str, str]] = {}
         self._notes: dict[ServiceKey, frozenset[Happening]] = {}
-        self._news: dict[str, _Change | _Remark] = {}
+        self._events: dict[str, _Transition | _Appearance] = {}
         self._approved: dict[str, Happening] = {}
         self._numbers = itertools.count()
         self._recent = events.Recent()
@@ -179,16 +181,16 @@ class Reporter:
                 self._jobs.pop(verdict.uid, None)
             elif changed or known is None or _job_differs(known[0], report, verdict.uid):
                 self._jobs[verdict.uid] = (report, verdict)
-                self._outbox.mark(_Letter(_Kind.CONDITIONS, verdict.name, verdict.uid))
+                self._outbox.mark(_Target(_ReportKind.CONDITIONS, verdict.name, verdict.uid))
 
     def _note_change(self, subject: Subject, job: Object | None, verdict: Verdict, plan: Plan) -> None:
         """An event when (state, reason) is news; after a failover the job's own status says what was told."""
         now = (verdict.state.value, verdict.reason.value)
         before = self._reasons.get(verdict.uid)
         self._reasons[verdict.uid] = now
-        if before == now or (before is None and _is_old_news(job, verdict)) or not _is_served(job, verdict):
+        if before == now or (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
             return
-        self._tell(_Change(subject, job, verdict, plan), verdict.name)
+        self._queue_event(_Transition(subject, job, verdict, plan), verdict.name)
 
     def _note_warnings(self, report: ServiceReport) -> None:
         before = self._notes.get(report.plan.key, frozenset())
@@ -196,15 +198,15 @@ class Reporter:
         self._notes[report.plan.key] = now
         for happening in sorted(now - before):
             delay = PATIENCE if happening.reason in PASSING else 0.0
-            self._tell(_Remark(report.plan.key, happening), happening.subject.name, delay=delay)
+            self._queue_event(_Appearance(report.plan.key, happening), happening.subject.name, delay=delay)
 
-    def _tell(self, news: _Change | _Remark, about: str, *, delay: float = 0.0) -> None:
-        if len(self._news) + len(self._approved) >= MAX_EVENTS_WAITING:
-            self._metrics.report_dropped(_Kind.EVENT, "overflow")
+    def _queue_event(self, queued: _Transition | _Appearance, about: str, *, delay: float = 0.0) -> None:
+        if len(self._events) + len(self._approved) >= MAX_EVENTS_WAITING:
+            self._metrics.report_dropped(_ReportKind.EVENT, "overflow")
             return
         number = str(next(self._numbers))
-        self._news[number] = news
-        self._outbox.mark(_Letter(_Kind.EVENT, about, number), delay=delay)
+        self._events[number] = queued
+        self._outbox.mark(_Target(_ReportKind.EVENT, about, number), delay=delay)
 
     def _noted(self, report: ServiceReport) -> ServiceReport | None:
         return self._services.get(report.rule, {}).get(report.plan.key)
@@ -218,29 +220,29 @@ class Reporter:
         """Jobs that name no rule have no ConfigMaps either: their conditions and events say it all."""
         if not rule.name:
             return
-        self._outbox.mark(_Letter(_Kind.STATUS, *rule))
-        self._outbox.mark(_Letter(_Kind.LAST_VALID, *rule))
+        self._outbox.mark(_Target(_ReportKind.STATUS, *rule))
+        self._outbox.mark(_Target(_ReportKind.LAST_VALID, *rule))
 
     def _forget_instances(self, before: ServiceReport | None, after: ServiceReport | None) -> None:
         """A service may end late, when it has been waiting for its own writes: what has moved on by then stays."""
         kept = {instance.uid for instance in after.service.instances} if after else set()
         for instance in before.service.instances if before else ():
-            told = self._jobs.get(instance.uid)
-            moved_on = before is not None and told is not None and told[0].plan.key != before.plan.key
+            reported = self._jobs.get(instance.uid)
+            moved_on = before is not None and reported is not None and reported[0].plan.key != before.plan.key
             if instance.uid not in kept and not moved_on:
                 for memory in (self._jobs, self._written_jobs, self._reasons):
                     memory.pop(instance.uid, None)
 
-    async def _write(self, letter: _Letter) -> None:
-        match letter.kind:
-            case _Kind.STATUS:
-                await self._write_status(RuleKey(letter.namespace, letter.name))
-            case _Kind.LAST_VALID:
-                await self._write_last_valid(RuleKey(letter.namespace, letter.name))
-            case _Kind.CONDITIONS:
-                await self._write_conditions(letter.name)
-            case _Kind.EVENT:
-                await self._write_event(letter.name)
+    async def _write(self, target: _Target) -> None:
+        match target.kind:
+            case _ReportKind.STATUS:
+                await self._write_status(RuleKey(target.namespace, target.name))
+            case _ReportKind.LAST_VALID:
+                await self._write_last_valid(RuleKey(target.namespace, target.name))
+            case _ReportKind.CONDITIONS:
+                await self._write_conditions(target.name)
+            case _ReportKind.EVENT:
+                await self._write_event(target.name)
 
     async def _write_status(self, rule: RuleKey) -> None:
         services = self._services.get(rule)
@@ -271,51 +273,51 @@ class Reporter:
     async def _try_conditions(self, uid: str, job: Object, subject: Subject) -> None:
         if uid not in self._jobs:
             return
-        told = self._told(*self._jobs[uid])
-        patch = status_patch(self._newest(uid, job), told, self._clock.timestamp())
+        summary = self._summary(*self._jobs[uid])
+        patch = status_patch(self._newest(uid, job), summary, self._clock.timestamp())
         if patch is not None:
             after = await self._writer.patch(
                 ASCEND_JOBS, subject.namespace, subject.name, patch, patch_type=PatchType.MERGE, subresource="status"
             )
             self._remember(job, after)
 
-    def _told(self, report: ServiceReport, verdict: Verdict) -> Told:
+    def _summary(self, report: ServiceReport, verdict: Verdict) -> JobSummary:
         instance = next(found for found in report.service.instances if found.uid == verdict.uid)
-        return Told(instance, verdict, self._words(verdict, report.plan), report.replicas.get(verdict.uid))
+        return JobSummary(instance, verdict, self._words(verdict, report.plan), report.replicas.get(verdict.uid))
 
     async def _write_event(self, number: str) -> None:
-        news = self._news.pop(number, None)
-        happening = self._happening(news) if news else None
-        if happening and self._is_worth_telling(happening):
+        queued = self._events.pop(number, None)
+        happening = self._happening(queued) if queued else None
+        if happening and self._is_due(happening):
             self._approved[number] = happening
         if number in self._approved:
             await self._write_happening(self._approved[number])
             del self._approved[number]
 
-    def _is_worth_telling(self, happening: Happening) -> bool:
+    def _is_due(self, happening: Happening) -> bool:
         now = self._clock.now()
         if not self._recent.is_news(happening, now):
             return False
         if self._spam.admits(happening.subject, now):
             return True
-        self._metrics.report_dropped(_Kind.EVENT, "spam")
+        self._metrics.report_dropped(_ReportKind.EVENT, "spam")
         return False
 
-    def _happening(self, news: _Change | _Remark) -> Happening | None:
+    def _happening(self, queued: _Transition | _Appearance) -> Happening | None:
         """None for a warning that has gone meanwhile."""
-        if isinstance(news, _Remark):
-            return news.happening if news.happening in self._notes.get(news.key, ()) else None
-        verdict = news.verdict
-        words = self._words(verdict, news.plan)
-        warning = verdict.reason in events.NEEDS_ATTENTION or (news.job is not None and has_failed(news.job))
-        return Happening(news.subject, verdict.reason.value, words, warning)
+        if isinstance(queued, _Appearance):
+            return queued.happening if queued.happening in self._notes.get(queued.key, ()) else None
+        verdict = queued.verdict
+        words = self._words(verdict, queued.plan)
+        warning = verdict.reason in events.NEEDS_ATTENTION or (queued.job is not None and has_failed(queued.job))
+        return Happening(queued.subject, verdict.reason.value, words, warning)
 
     async def _write_happening(self, happening: Happening) -> None:
         try:
             await self._create_or_count(happening)
         except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
             # It would be refused again: the namespace is going, or events may not be written.
-            self._metrics.report_dropped(_Kind.EVENT, "refused")
+            self._metrics.report_dropped(_ReportKind.EVENT, "refused")
             _log.warning("event refused", about=happening.subject.name, error=str(error))
 
     async def _create_or_count(self, happening: Happening) -> None:
@@ -366,9 +368,9 @@ def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
     return _metadata(old, version) != _metadata(new, version) or before.replicas.get(uid) != after.replicas.get(uid)
 
 
-def _is_old_news(job: Object | None, verdict: Verdict) -> bool:
+def _was_reported(job: Object | None, verdict: Verdict) -> bool:
     """Whether the leader before us has told this. Where no status says so, that it runs is not worth telling twice."""
-    return already_told(job, verdict) if job is not None else verdict.state is State.RUNNING
+    return already_says(job, verdict) if job is not None else verdict.state is State.RUNNING
 
 
 def _is_served(job: Object | None, verdict: Verdict) -> bool:

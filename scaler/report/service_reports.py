@@ -9,9 +9,10 @@ from scaler.informers.cache import Cache
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
-from scaler.report.values import ReplicaCounts, ServiceReport, Subject
+from scaler.report.values import ServiceReport, Subject
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.state.cluster import ClusterState
+from scaler.workloads.ascendjob_status import ReplicaCounts
 
 
 def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str = "") -> ServiceReport:

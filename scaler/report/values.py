@@ -6,13 +6,14 @@ This module must not know how anything is written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from scaler.decide.world import Plan, Service, Verdict
-from scaler.kube.api import Object, PatchType, Resource
+from scaler.kube.api import Object
 from scaler.state.last_valid import LastValid
+from scaler.workloads.ascendjob_status import ReplicaCounts
 
 
 class RuleKey(NamedTuple):
@@ -20,14 +21,6 @@ class RuleKey(NamedTuple):
 
     namespace: str
     name: str
-
-
-class ReplicaCounts(msgspec.Struct, frozen=True):
-    """Pods of one replica type of a job, as AscendJob's `replicaStatuses` counts them."""
-
-    active: int = 0
-    succeeded: int = 0
-    failed: int = 0
 
 
 class Subject(NamedTuple):
@@ -67,25 +60,3 @@ class Words(Protocol):
     """Puts a verdict into one sentence for people (decide.explain.words)."""
 
     def __call__(self, verdict: Verdict, plan: Plan, /) -> str: ...
-
-
-class Reader(Protocol):
-    """The part of KubeApi that reports need."""
-
-    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
-
-
-class Writer(Protocol):
-    """The part of the actuator's writer that reports need: it sends nothing without leadership."""
-
-    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
-
-    async def patch(
-        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
-        subresource: str = "",
-    ) -> Object: ...  # fmt: skip
-
-    async def delete(
-        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
-        grace_period_seconds: int | None = None, propagation_policy: str = "",
-    ) -> None: ...  # fmt: skip

@@ -21,15 +21,7 @@ import structlog
 from aiohttp import web
 
 from scaler.serve.labelled import GroupsOf
-from scaler.serve.reviews import (
-    MAX_BODY,
-    Answer,
-    encode,
-    review_ascend_job,
-    review_labels,
-    review_pod,
-    review_rule,
-)
+from scaler.serve.reviews import MAX_BODY, Response, encode, review_ascend_job, review_labels, review_pod, review_rule
 from scaler.serve.tls import ServerCertificate
 
 _DEADLINE = 5.0
@@ -43,8 +35,8 @@ and jobs are read faster, and must not wait behind a rule."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler"}
 _log = structlog.get_logger("webhook")
 
-Review = Callable[[bytes], Answer]
-Answering = Callable[[bytes], Awaitable[Answer]]
+Review = Callable[[bytes], Response]
+Answering = Callable[[bytes], Awaitable[Response]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -93,7 +85,7 @@ def application(state: WebhookState) -> web.Application:
 
 
 def _answering(review: Review, at_once: int, aside: Executor) -> Answering:
-    async def answer(body: bytes) -> Answer:
+    async def answer(body: bytes) -> Response:
         if len(body) <= at_once:
             return review(body)
         return await asyncio.get_running_loop().run_in_executor(aside, review, body)

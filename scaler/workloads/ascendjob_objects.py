@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object
-from scaler.names import JOB_ID_LABEL, ROUNDS_ANNOTATION
+from scaler.names import JOB_ID_LABEL, POD_GROUP, ROUNDS_ANNOTATION
 from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
 from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE, Job
@@ -100,7 +100,7 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
     annotations = {
         **at(meta, "annotations"),
         "hccl/rankIndex": str(_rank(obj, kind, index)),
-        "scheduling.k8s.io/group-name": job.pod_group,
+        POD_GROUP: job.pod_group,
         "volcano.sh/task-spec": kind.lower(),
     }
     # The replica's own policy wins over the template's; ExitCode is not a pod's policy and means Never.

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from scaler.decide.world import ServiceKey
+from scaler.kube.metadata import LabelledMetadata
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
-from scaler.workloads.ascendjob import label_problem_of
-from scaler.workloads.kind import Ask, Membership, Place, PodFacts
-from scaler.workloads.owners import LWS, ROLE, ROLE_HASH, STORM, TEMPLATE_HASH, identity, number_in
+from scaler.workloads.kind import Ask, Membership, Place, identity, label_problem_of, number_in
+from scaler.workloads.owners import LWS, ROLE, ROLE_HASH, STORM, TEMPLATE_HASH
 
 APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
 """API groups of the objects that make pods."""
@@ -23,7 +23,7 @@ _RBG_LABELS = ("group-name", "role-name", "component-name", "component-size")
 ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
 
-def instance_set(pod: PodFacts) -> Place | None:
+def instance_set(pod: LabelledMetadata) -> Place | None:
     """MindCluster's Infer Operator: each StatefulSet or Deployment that an InstanceSet made is one instance, whole.
 
     Volcano makes one PodGroup for each of them, so instances never share one.
@@ -38,7 +38,7 @@ def instance_set(pod: PodFacts) -> Place | None:
     return Place(identity("InstanceSet", pod.namespace, workload), workload, asks=(asked,))
 
 
-def leader_worker_set(pod: PodFacts) -> Place | None:
+def leader_worker_set(pod: LabelledMetadata) -> Place | None:
     """Each group is an instance. Its leader is pod <set>-<group> of the StatefulSet <set>, its workers are made by the
     StatefulSet <set>-<group>: names and owners are there from the start, its own webhook's labels perhaps later."""
     lws = pod.labels.get(LWS + "name", "")
@@ -60,7 +60,7 @@ def leader_worker_set(pod: PodFacts) -> Place | None:
     )
 
 
-def storm_service(pod: PodFacts) -> Place | None:
+def storm_service(pod: LabelledMetadata) -> Place | None:
     """AIBrix: each replica of a role is an instance, a PodSet where podGroupSize is above 1, else one pod of a RoleSet.
 
     In pool mode (one RoleSet, many replicas of a role) and in replica mode (many RoleSets) alike: a rule counts the
@@ -88,7 +88,7 @@ def storm_service(pod: PodFacts) -> Place | None:
     return _single(pod, instance, mortal=not index, maker=maker, revision=revision)
 
 
-def role_based_group(pod: PodFacts) -> Place | None:
+def role_based_group(pod: LabelledMetadata) -> Place | None:
     """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes Deployments,
     StatefulSets and LeaderWorkerSets, which are known as such.
 
@@ -109,7 +109,7 @@ def role_based_group(pod: PodFacts) -> Place | None:
     )
 
 
-def deployment(pod: PodFacts) -> Place | None:
+def deployment(pod: LabelledMetadata) -> Place | None:
     """Each pod is an instance, and mortal: what comes in its place has another name and is another instance."""
     name = _deployment_of(pod)
     if not name:
@@ -118,12 +118,12 @@ def deployment(pod: PodFacts) -> Place | None:
     return _single(pod, maker=maker, revision=revision, asks=(Ask("ReplicaSet", pod.owner.name),))
 
 
-def replica_set(pod: PodFacts) -> Place | None:
+def replica_set(pod: LabelledMetadata) -> Place | None:
     """As `deployment`: a ReplicaSet that somebody made without a Deployment."""
     return _single(pod) if pod.owner.is_a("ReplicaSet", APPS) else None
 
 
-def stateful_set(pod: PodFacts) -> Place | None:
+def stateful_set(pod: LabelledMetadata) -> Place | None:
     """Each pod is an instance that comes again under its name, unless annotations say that several form one."""
     if not pod.owner.is_a("StatefulSet", APPS):
         return None
@@ -131,7 +131,7 @@ def stateful_set(pod: PodFacts) -> Place | None:
     return _single(pod, instance, mortal=False, asks=(Ask("StatefulSet", pod.owner.name),))
 
 
-KINDS: Mapping[str, Callable[[PodFacts], Place | None]] = {
+KINDS: Mapping[str, Callable[[LabelledMetadata], Place | None]] = {
     "InstanceSet": instance_set,
     "LeaderWorkerSet": leader_worker_set,
     "StormService": storm_service,
@@ -146,7 +146,7 @@ PLAIN = "Pod"
 """The kind of a pod that none of them knows: it is an instance of its own, which ends with it."""
 
 
-def membership_of(pod: PodFacts) -> Membership | None:
+def membership_of(pod: LabelledMetadata) -> Membership | None:
     """None for a pod that names no rule."""
     labels = pod.labels
     rule = labels.get(RULE_LABEL)
@@ -164,7 +164,7 @@ def membership_of(pod: PodFacts) -> Membership | None:
     )
 
 
-def unknown_owner(pod: PodFacts, membership: Membership) -> str:
+def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
     """That a pod counts by itself although something made it, in words; "" when that is not so."""
     if membership.kind != PLAIN or not pod.owner.kind or not membership.place.mortal:
         return ""
@@ -187,7 +187,7 @@ def holding_impossible(place: Place, pod_group: str, min_member: int, size: int)
 
 
 def _single(
-    pod: PodFacts,
+    pod: LabelledMetadata,
     instance: str = "",
     *,
     mortal: bool = True,
@@ -199,14 +199,14 @@ def _single(
     return Place(instance or pod.uid, pod.name, 1, mortal, maker, revision, asks, shares_pod_group=True)
 
 
-def _deployment_of(pod: PodFacts) -> str:
+def _deployment_of(pod: LabelledMetadata) -> str:
     """The name of its Deployment, by the way Deployments name their ReplicaSets; "" when it has none."""
     ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
     named = pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)
     return pod.owner.name.removesuffix(ending) if named else ""
 
 
-def _as_annotated(pod: PodFacts, place: Place) -> Place:
+def _as_annotated(pod: LabelledMetadata, place: Place) -> Place:
     """`place` with what the pod's annotations say instead. A name means one instance within its service and group.
 
     A size alone concerns instances that the kind knows to consist of several pods: a pod that is an instance by itself

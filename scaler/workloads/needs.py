@@ -19,7 +19,7 @@ from scaler.kube.api import Object
 from scaler.kube.quantity import add_quantities, parse_quantity
 from scaler.rules.jobspec import read_replicas
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.owners import LARGEST
+from scaler.workloads.kind import LARGEST
 
 MOST = (1 << 63) - 1
 """Kubernetes' own bound of a quantity."""

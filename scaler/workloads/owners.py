@@ -13,10 +13,8 @@ from typing import Any
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import OwnerFacts
+from scaler.workloads.kind import LARGEST, OwnerFacts, identity, number_in
 
-LARGEST = 100_000
-"""Pods of one instance; a larger number is a mistake."""
 MAKERS = ("Deployment", "LeaderWorkerSet")
 """Kinds whose replicas are instances."""
 LWS = "leaderworkerset.sigs.k8s.io/"
@@ -44,17 +42,6 @@ def owner_facts(kind: str, obj: Object) -> OwnerFacts:
         wanted=as_count(spec.get("replicas"), LARGEST) if kind in MAKERS else 0,
         leader_first=kind == "LeaderWorkerSet" and spec.get("startupPolicy") == "LeaderReady",
     )
-
-
-def identity(kind: str, namespace: str, *names: str) -> str:
-    """What kinds and owners call an object, or an instance that has no object, within the cluster."""
-    return "/".join((kind, namespace, *names))
-
-
-def number_in(text: str, largest: int = LARGEST) -> int:
-    """The number of pods that a label or annotation says; 0 when it says nothing usable."""
-    number = int(text) if len(text) <= len(str(largest)) and text.isdecimal() and text.isascii() else 0
-    return number if number <= largest else 0
 
 
 def _revision(kind: str, namespace: str, name: str, meta: Mapping[str, Any], created: float) -> tuple[str, str, int]:

@@ -13,7 +13,7 @@ from scaler.decide.life import CleanPods, Ending, RunPolicy
 from scaler.kube.api import Object
 from scaler.names import ROUNDS_ANNOTATION
 from scaler.rules.values import as_list, as_text, at
-from scaler.workloads.owners import number_in
+from scaler.workloads.kind import number_in
 
 RETRIES_LABEL = "fault-retry-times"
 NOT_FOR_GOOD = "JobValidFailed"

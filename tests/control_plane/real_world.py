@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from scaler.clock import Clock
+from scaler.controller import Observer
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.settings import Settings
 from scaler.sim.actors.faults import FaultActor
@@ -29,7 +30,7 @@ from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.scenario import ControllerEvent, Scenario
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import Observer, World
+from scaler.sim.stories.world import World
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.proxy import Fault, Proxy, proxied, status
 from tests.control_plane.scaler_process import ACCOUNT, ALONE, NAMESPACE, ScalerProcess, install

@@ -122,6 +122,7 @@ def _writes(plane: ControlPlane) -> set[str]:
     }
 
 
+@pytest.mark.long("there and back in real time")
 async def test_a_service_moves_to_the_scaler_and_back_and_every_pod_stays(plane: ControlPlane, tmp_path: Path) -> None:
     kubeconfig = install(plane)
     async with _operated(plane) as stage:

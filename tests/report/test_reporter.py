@@ -37,7 +37,8 @@ def play(store: FakeStore, script: Script, metrics: Metrics | None = None) -> No
     """Run `script` beside the reporter of a new leader, then wait until everything is written."""
 
     async def main() -> None:
-        reporter = Reporter(store, store, Clock(NOW), Settings(), metrics or Metrics())
+        both: Any = store
+        reporter = Reporter(both, both, Clock(NOW), Settings(), metrics or Metrics())
         task = asyncio.create_task(reporter.run())
         await script(reporter)
         while not reporter.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event

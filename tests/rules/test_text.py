@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,9 +9,11 @@ from hypothesis import strategies as st
 
 from scaler.names import RULE_KEY
 from scaler.rules.document import read_rule
+from scaler.rules.finding import Path
 from scaler.rules.text import MAX_DEPTH, decode, offsets
 from scaler.tools.linting.brackets import read
 from scaler.tools.linting.document import read_document
+from scaler.tools.linting.jsontext import Node
 from tests.rules.documents import TWO_TO_ONE
 from tests.rules.test_jsontext import json_values, nearly_json
 
@@ -83,13 +86,14 @@ def test_every_value_stands_where_its_offset_says(value: object, indent: int | N
     text = json.dumps({"v": value}, indent=indent)
     root = read(text).root
     assert root is not None
-    wanted, found, stack = {}, {}, [((), root, 0)]
+    wanted: dict[Path, tuple[int, int]] = {}
+    stack: list[tuple[Path, Node, int]] = [((), root, 0)]
     while stack:
         path, node, name = stack.pop()
         wanted[path] = (node.start, name if name >= 0 else node.start)
-        stack += [((*path, step), inner, node.keys.get(step, -1)) for step, inner in node.children.items()]
-    found = offsets(text, wanted)
-    assert found == wanted
+        names: dict[Any, int] = {**node.keys}
+        stack += [((*path, step), inner, names.get(step, -1)) for step, inner in node.children.items()]
+    assert offsets(text, wanted) == wanted
 
 
 @given(nearly_json | st.text(max_size=30))

@@ -34,7 +34,7 @@ async def staged(*applied: Object, nodes: int = 0) -> Stage:
     return stage
 
 
-def actors(stage: Stage, **options: bool) -> list[Any]:
+def actors(stage: Stage, **options: Any) -> list[Any]:
     """The operator and whatever it takes to let its pods run."""
     api = stage.cluster
     return [

@@ -116,7 +116,7 @@ def test_settings_are_the_controllers_own_and_what_is_not_said_is_as_delivered(t
 
 
 def test_arbitration_is_off_where_either_key_says_so() -> None:
-    said = [{}, {"arbitration": False}, {"settings": {"arbitration": False}}]
+    said: list[dict[str, object]] = [{}, {"arbitration": False}, {"settings": {"arbitration": False}}]
     scenarios = [Scenario.model_validate({"nodes": [{}], **one}) for one in said]
     assert [settings_of(scenario).arbitration for scenario in scenarios] == [True, False, False]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from scaler.clock import rfc3339
 from scaler.decide.world import Instance, State, Verdict
 from scaler.kube.api import Object
-from scaler.report.values import ReplicaCounts
 from scaler.workloads.run_policy import final_condition
 
 CREATED = "Created"
@@ -27,7 +28,15 @@ _ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
 _UNTOUCHED = frozenset({State.FINISHED})
 
 
-class Told:
+class ReplicaCounts(msgspec.Struct, frozen=True):
+    """Pods of one replica type of a job, as AscendJob's `replicaStatuses` counts them."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class JobSummary:
     """What one pass has to say about one job; see `status_patch`."""
 
     __slots__ = ("instance", "replicas", "verdict", "words")
@@ -41,17 +50,17 @@ class Told:
         self.replicas = replicas
 
 
-def status_patch(job: Object, told: Told, now: str) -> dict[str, Any] | None:
+def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] | None:
     """The merge patch for the job's status subresource, or None when its status already says so.
 
     `now` is a Kubernetes Time. The patch carries uid and resourceVersion of `job`: it fails rather than overwrite.
     A job that is being deleted or has finished for good is left as it is.
     """
     going = (job.get("metadata") or {}).get("deletionTimestamp")
-    if going or told.verdict.state in _UNTOUCHED or final_condition(job) is not None:
+    if going or summary.verdict.state in _UNTOUCHED or final_condition(job) is not None:
         return None
     before = _status_of(job)
-    status = merge_diff(before, _status(before, told, now))
+    status = merge_diff(before, _status(before, summary, now))
     return _patch(job, status) if status or not before else None
 
 
@@ -80,7 +89,7 @@ def _status_of(job: Object) -> dict[str, Any]:
     return status if isinstance(status, dict) else {}
 
 
-def already_told(job: Object, verdict: Verdict) -> bool:
+def already_says(job: Object, verdict: Verdict) -> bool:
     """Whether the job's last condition already gives this reason, e.g. written by the leader before us."""
     if verdict.state is State.FINISHED:
         return final_condition(job) is not None
@@ -105,11 +114,11 @@ def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     return diff
 
 
-def _status(before: Mapping[str, Any], told: Told, now: str) -> dict[str, Any]:
-    status: dict[str, Any] = {"conditions": _new_conditions(_conditions(before), told, now)}
-    status["replicaStatuses"] = _replica_statuses(before, told.replicas)
-    if told.verdict.state in _ADMITTED and not before.get("startTime"):
-        status["startTime"] = rfc3339(told.instance.admitted_at) if told.instance.admitted_at > 0 else now
+def _status(before: Mapping[str, Any], summary: JobSummary, now: str) -> dict[str, Any]:
+    status: dict[str, Any] = {"conditions": _new_conditions(_conditions(before), summary, now)}
+    status["replicaStatuses"] = _replica_statuses(before, summary.replicas)
+    if summary.verdict.state in _ADMITTED and not before.get("startTime"):
+        status["startTime"] = rfc3339(summary.instance.admitted_at) if summary.instance.admitted_at > 0 else now
     return status
 
 
@@ -118,26 +127,26 @@ def _conditions(status: object) -> list[dict[str, Any]]:
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
-def _new_conditions(before: list[dict[str, Any]], told: Told, now: str) -> list[dict[str, Any]]:
+def _new_conditions(before: list[dict[str, Any]], summary: JobSummary, now: str) -> list[dict[str, Any]]:
     """Foreign ones in their order, then those of ours that are not so now, then the present one."""
     old = {str(item.get("type")): item for item in before}
     foreign = [item for item in before if item.get("type") not in _OURS]
-    as_created = (JOB_CREATED, f"Job {told.instance.name} was created.")
-    if told.verdict.state is State.RUNNING:
+    as_created = (JOB_CREATED, f"Job {summary.instance.name} was created.")
+    if summary.verdict.state is State.RUNNING:
         created = _condition(old.get(CREATED), CREATED, True, as_created, now)
-        return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, told.words), now)]
-    because = (told.verdict.reason.value, told.words)
+        return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, summary.words), now)]
+    because = (summary.verdict.reason.value, summary.words)
     stopped = [_condition(old[RUNNING], RUNNING, False, because, now)] if RUNNING in old else []
-    if not _restarts(told):
+    if not _restarts(summary):
         return [*foreign, *stopped, _condition(old.get(CREATED), CREATED, True, because, now)]
     created = _condition(old.get(CREATED), CREATED, True, as_created, now)
     return [*foreign, created, *stopped, _condition(old.get(RESTARTING), RESTARTING, True, because, now)]
 
 
-def _restarts(told: Told) -> bool:
+def _restarts(summary: JobSummary) -> bool:
     """It has been whole before and is on its way again; a held one waits, as before its first start."""
-    state = told.verdict.state
-    return state is State.BROKEN or (state in _ON_ITS_WAY and told.instance.life.policy.rounds > 0)
+    state = summary.verdict.state
+    return state is State.BROKEN or (state in _ON_ITS_WAY and summary.instance.life.policy.rounds > 0)
 
 
 def _condition(

@@ -7,7 +7,6 @@ Must not: judge, or ask the scaler for anything but its words (`said`).
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -16,42 +15,25 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    QUEUES,
-    KubeApi,
-    Object,
-    PatchType,
-)
-from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
-from scaler.names import RULE_LABEL
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, KubeApi, Object, PatchType
+from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
-from scaler.sim.actors.operator import NAMESPACE, AscendOperator, deployment
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.stories.census import Condition, InstanceView, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
-from tests.control_plane.kinds_stage import WATCHED, census_of_pods
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.programs import ControlPlaneError
-from tests.control_plane.scaler_process import ALONE
-from tests.control_plane.stage import EXAMPLE, QUEUE, Stage, until, wall_clock
+from tests.control_plane.scaler_process import ALONE, ScalerProcess, install, scaler
+from tests.control_plane.stage import EXAMPLE, Operator, WatchingStage, playing, until, wall_clock
+from tests.control_plane.witness import WATCHED, census_of, witnessed
 
 SERVICES = 20
 PREFILL, DECODE = "group0", "group1"
 POD_START = 2.0
 """Seconds from bound to Running: all jobs must be there before the first service could scale up."""
 _PATIENCE = 150.0
-"""Seconds for a whole crowd: ten times what an idle machine needs."""
+"""Seconds for all of them: ten times what an idle machine needs."""
 _FILES = ("00-rule", "20-prefill-p0", "21-prefill-p1", "30-decode-d0")
-_POLICIES = Path(__file__).parents[2] / "manifests" / "admission-policy"
-_STATUS = "scaling-rule-scaler-status"
-_OPT_IN = ("mind-cluster/scaling=enabled", "mind-cluster/beside-ascend-operator=true")
 
 
 class Binder(StrEnum):
@@ -128,63 +110,32 @@ class _Queue:
                     await self._api.patch(POD_GROUPS, *place, patch, patch_type=PatchType.MERGE)
 
 
-class CrowdStage(Stage):
+class SharedStage(WatchingStage):
     """The services, their nodes, and the stand-ins of one way. `name` begins the names of the namespaces."""
 
     def __init__(self, plane: ControlPlane, api: KubeApi, way: Way, name: str, services: int) -> None:
-        super().__init__(api)
+        super().__init__(api, plane)
         self.namespaces = [f"{name}-{number:02}" for number in range(services)]
-        self._plane = plane
         self._way = way
-        self._mirror = Mirror(api, *WATCHED)
 
     def actors(self) -> Iterator[Any]:
         """To be run beside the scaler."""
-        yield self._mirror
+        yield self.mirror
         if self._way.binder is Binder.STAND_IN:
             yield GangScheduler(self.api, wall_clock(), period=0.2)
         if self._way.maker is Maker.STAND_IN:
-            yield AscendOperator(self.api, wall_clock())
+            yield Operator(self.api)
         if self._way.beside_operator and self._way.binder is Binder.KUBE_SCHEDULER:
             yield _Queue(self.api)
 
     async def prepare(self, nodes: int) -> None:
         """Everything but the jobs."""
-        with suppress(AlreadyExistsError):
-            await self.api.create(QUEUES, None, QUEUE)
         await self.add_npu_nodes(nodes)
         for namespace in self.namespaces:
             await ensure_namespace(self.api, namespace)
         if self._way.beside_operator:
-            await self._place_operator()
-        await until(self._nodes_are_open, "every node takes pods", seconds=_PATIENCE)
-
-    async def _place_operator(self) -> None:
-        self._plane.kubectl("apply", "-f", _POLICIES / "pods.yaml", "-f", _POLICIES / "ascendjobs.yaml")
-        self._plane.kubectl("label", "--overwrite", "namespace", *self.namespaces, *_OPT_IN)
-        await ensure_namespace(self.api, NAMESPACE)
-        with suppress(AlreadyExistsError):
-            await self.api.create(DEPLOYMENTS, NAMESPACE, deployment())
-        await until(self._policies_in_force, "the policies are in force")
-
-    async def _policies_in_force(self) -> bool:
-        job = copied(read_manifests(EXAMPLE / "20-prefill-p0.yaml"), self.namespaces[-1])[-1]
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": job["metadata"]}
-        pod["spec"] = job["spec"]["replicaSpecs"]["Master"]["template"]["spec"]
-        try:
-            moved, gated = [await self._dry_run(body) for body in (job, pod)]
-        except ControlPlaneError:
-            return False
-        return RULE_LABEL not in objects.labels_of(moved) and objects.gated(gated)
-
-    async def _dry_run(self, body: Object) -> Object:
-        words = ("create", "-f", "-", "--dry-run=server", "--output", "json")
-        found: Object = json.loads(await asyncio.to_thread(self._plane.kubectl, *words, text=json.dumps(body)))
-        return found
-
-    async def _nodes_are_open(self) -> bool:
-        """A new node is tainted until the control plane has seen it ready."""
-        return not any(objects.spec(node).get("taints") for node in (await self.api.list(NODES)).items)
+            await self.place_operator(*self.namespaces)
+        await self.nodes_are_open(_PATIENCE)
 
     async def arrive(self, changes: Mapping[str, Change] | None = None) -> None:
         """All services at once. `changes`: what is different in the files of a namespace."""
@@ -209,45 +160,29 @@ class CrowdStage(Stage):
 
     def tally(self) -> dict[str, int]:
         """How many services run 2P1D, 1P1D, ...; `+ 1` = one more holds a node or may be given one."""
-        return dict(Counter(map(_shape, self._services().values())))
+        return dict(Counter(map(_shape, self.services().values())))
 
     def serving(self) -> list[str]:
         """Namespaces of the services that run their minimum."""
         return [
             service.partition("/")[0]
-            for service, views in self._services().items()
+            for service, views in self.services().items()
             if all(running(views).get(group, 0) for group in (PREFILL, DECODE))
         ]
 
-    def running(self, namespace: str) -> dict[str, int]:
+    def runs_of(self, namespace: str) -> dict[str, int]:
         """Running instances of a service, by group."""
-        found = (views for service, views in self._services().items() if service.partition("/")[0] == namespace)
+        found = (views for service, views in self.services().items() if service.partition("/")[0] == namespace)
         return running(next(found, []))
-
-    async def said(self, namespace: str) -> dict[str, tuple[str, str]]:
-        """What the scaler says of a service's instances, by name: reason and words."""
-        try:
-            found = await self.api.get(CONFIG_MAPS, namespace, _STATUS)
-        except NotFoundError:
-            return {}
-        services = json.loads(found["data"]["status.json"])["services"]
-        return {
-            instance["name"]: (instance["reason"], instance["words"])
-            for service in services
-            for instance in service["instances"]
-        }
 
     def seats(self) -> dict[str, tuple[str, ...]]:
         """Nodes by the instance that has them."""
-        return {
-            f"{service} {view.name}": view.nodes
-            for service, views in self._services().items()
-            for view in views
-            if view.nodes
-        }
+        found = self.services().items()
+        return {f"{service} {view.name}": view.nodes for service, views in found for view in views if view.nodes}
 
-    def _services(self) -> Mapping[str, list[InstanceView]]:
-        found = census_of_pods(self._mirror)
+    def services(self) -> Mapping[str, list[InstanceView]]:
+        """Instances by service."""
+        found = census_of(self.mirror)
         return {service: views for service, views in found.items() if service.partition("/")[0] in self.namespaces}
 
     async def comes_to(self, tally: Mapping[str, int]) -> None:
@@ -258,15 +193,13 @@ class CrowdStage(Stage):
         return self.tally() == tally
 
     async def _show(self) -> str:
-        return f"{self.tally()}: {self._services()}"
+        return f"{self.tally()}: {self.services()}"
 
     async def clear(self) -> None:
-        """Leave no jobs, pods and nodes to the next test."""
         for namespace in self.namespaces:
             await self.leave(namespace)
         await until(self._empty, "no pods are left", seconds=_PATIENCE)
-        for name in self._specs:
-            await self.api.delete(NODES, None, name)
+        await super().clear()
 
     async def _empty(self) -> bool:
         return not any(objects.namespace(pod) in self.namespaces for pod in (await self.api.list(PODS)).items)
@@ -280,17 +213,30 @@ def _shape(views: Iterable[InstanceView]) -> str:
 
 
 @asynccontextmanager
-async def crowded(
+async def shared(
     plane: ControlPlane, way: Way, nodes: int, *, services: int = SERVICES, name: str = ""
-) -> AsyncIterator[CrowdStage]:
+) -> AsyncIterator[SharedStage]:
     """Nodes, rules to come, and whoever the way needs, for as long as the block lasts."""
-    async with plane.client() as api, asyncio.TaskGroup() as group:
-        stage = CrowdStage(plane, api, way, name or f"{way.name}-{nodes}", services)
-        tasks = [group.create_task(actor.run()) for actor in stage.actors()]
-        try:
-            await stage.prepare(nodes)
-            yield stage
-        finally:
-            await stage.clear()
-            for task in tasks:
-                task.cancel()
+    async with plane.client() as api:
+        stage = SharedStage(plane, api, way, name or f"{way.name}-{nodes}", services)
+        async with playing(api, stage.actors()):
+            try:
+                await stage.prepare(nodes)
+                yield stage
+            finally:
+                await stage.clear()
+
+
+@asynccontextmanager
+async def contended(
+    plane: ControlPlane, way: Way, nodes: int, folder: Path, *, services: int = SERVICES, name: str = ""
+) -> AsyncIterator[tuple[SharedStage, ScalerProcess]]:
+    """The same with the scaler at work as users run it, and the witness watching; the scaler must log no error."""
+    kubeconfig = install(plane)
+    async with (
+        shared(plane, way, nodes, services=services, name=name) as stage,
+        witnessed(stage.api, WATCHED),
+        scaler(folder, kubeconfig, flags=way.flags) as process,
+    ):
+        yield stage, process
+        assert process.errors() == []
