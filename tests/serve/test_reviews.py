@@ -267,7 +267,7 @@ def is_json(text: str) -> bool:
         json.loads(text)
     except ValueError:
         return False
-    return True
+    return "NaN" not in text and "Infinity" not in text
 
 
 # any bytes
