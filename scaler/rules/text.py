@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -67,8 +68,7 @@ class _Doubled(dict[str, Any]):
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        names = [name for name, _ in pairs]
-        self.names = [name for name in self if names.count(name) > 1]
+        self.names = [name for name, number in Counter(name for name, _ in pairs).items() if number > 1]
 
 
 def decode(text: str) -> tuple[Any, list[Fault]]:

@@ -101,3 +101,8 @@ def test_the_controller_refuses_just_what_lint_refuses(text: str) -> None:
     reading = read_rule({RULE_KEY: text}, [], {})
     assert bool(reading.errors) == any(finding.level == "error" for finding in read_document(text)[1])
     assert all(error.message and error.line for error in reading.errors)
+
+
+def test_the_one_name_that_is_written_twice_is_found_among_very_many() -> None:
+    members = ", ".join(f'"n{number}": 0' for number in range(50_000))
+    assert [fault.path for fault in decode(f'{{{members}, "n": 1, "n": 2}}')[1]] == [("n",)]
