@@ -21,7 +21,7 @@ from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.settings import Settings
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi as FlakyApi
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.scheduler import GangScheduler

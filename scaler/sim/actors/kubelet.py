@@ -16,7 +16,7 @@ from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import host_address, pod_address
-from scaler.sim.actors.curses import LOOK_AGAIN, Cursed, Never, nobody
+from scaler.sim.actors.faulty_api import LOOK_AGAIN, Cursed, Never, nobody
 from scaler.sim.actors.mirror import Mirror
 
 _RETRY = 1.0  # seconds after a failed write
@@ -92,12 +92,12 @@ class Kubelet:
         if objects.ended(pod):
             return "", 0.0
         if crash_looping(pod):
-            times = restarts(pod)
+            times = objects.restarts(pod)
             return f"crashed {times}", min(300.0, self._timings.crash_backoff * 2 ** max(0, times - 1))
         if objects.phase(pod) != "Running":
             return "bound", self._draw(pod, self._timings.start)
-        if not pod_ready(pod):
-            return f"running {restarts(pod)}", self._draw(pod, self._timings.ready)
+        if not objects.ready(pod):
+            return f"running {objects.restarts(pod)}", self._draw(pod, self._timings.ready)
         return "", 0.0
 
     def _withheld(self, pod: Object, stage: str) -> bool:
@@ -117,25 +117,16 @@ class Kubelet:
         await write_status(self._api, pod, running_status(pod, now=self._clock.now(), ready=ready))
 
 
-def restarts(pod: Object) -> int:
-    return sum(int(c.get("restartCount") or 0) for c in objects.status(pod).get("containerStatuses") or [])
-
-
 def crash_looping(pod: Object) -> bool:
-    containers = objects.status(pod).get("containerStatuses") or []
-    return any(((c.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff" for c in containers)
-
-
-def pod_ready(pod: Object) -> bool:
-    conditions = objects.status(pod).get("conditions") or []
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    waiting = ((c.get("state") or {}).get("waiting") or {} for c in objects.containers(pod))
+    return any(state.get("reason") == "CrashLoopBackOff" for state in waiting)
 
 
 def running_status(pod: Object, *, now: float, ready: bool) -> Object:
     """The status of a pod whose containers all run; counts and addresses that it had before stay."""
     old = objects.status(pod)
-    count, started = restarts(pod), old.get("startTime") or rfc3339(now)
-    last: Object = next((c.get("lastState") for c in old.get("containerStatuses") or [] if c.get("lastState")), {})
+    count, started = objects.restarts(pod), old.get("startTime") or rfc3339(now)
+    last: Object = next((found for c in objects.containers(pod) if (found := c.get("lastState"))), {})
     return {
         "phase": "Running",
         "startTime": started,
@@ -164,7 +155,7 @@ def exited_status(pod: Object, *, now: float, code: int) -> Object:
     status = running_status(pod, now=now, ready=False)
     status["phase"] = "Running" if again else "Failed" if code else "Succeeded"
     first = status["containerStatuses"][0]
-    first["restartCount"] = restarts(pod) + (1 if again else 0)
+    first["restartCount"] = objects.restarts(pod) + (1 if again else 0)
     first["state"], first["lastState"] = (waiting, terminated) if again else (terminated, {})
     return status
 

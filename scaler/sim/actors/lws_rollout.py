@@ -31,7 +31,7 @@ def next_leaders(
     lws: Object, leaders: Leaders | None, groups: Sequence[GroupCondition], *, new_revision: bool, resized: bool
 ) -> Leaders:
     """The next step. `leaders` is what the StatefulSet says now (None before it exists), `groups` has its replicas."""
-    replicas = making.number(lws, "replicas")
+    replicas = making.number(lws)
     rolling = (objects.spec(lws).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
     surge = min(making.scaled(rolling.get("maxSurge", 0), replicas, up=True), replicas)
     unavailable = making.scaled(rolling.get("maxUnavailable", 1), replicas, up=False)

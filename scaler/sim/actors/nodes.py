@@ -14,7 +14,7 @@ from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import host_address
-from scaler.sim.actors.kubelet import pod_ready, write_status
+from scaler.sim.actors.kubelet import write_status
 from scaler.sim.actors.mirror import Mirror
 
 _RETRY = 1.0  # seconds after a failed write
@@ -131,7 +131,7 @@ class NodeLifecycle:
         gone = self._mirror.get(NODES, "", objects.node_of(pod)) is None
         due = self._lost_since[objects.node_of(pod)] + (self._orphan if gone else self._eviction)
         try:
-            if pod_ready(pod):
+            if objects.ready(pod):
                 await self._mark_unready(pod)
             if due > self._clock.now():
                 return due - self._clock.now()

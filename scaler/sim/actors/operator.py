@@ -20,7 +20,7 @@ from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, Not
 from scaler.rules.jobspec import CONTAINER, read_replicas
 from scaler.sim.actors import objects
 from scaler.sim.actors import operator_status as status
-from scaler.sim.actors.curses import LOOK_AGAIN, Cursed, Never, nobody
+from scaler.sim.actors.faulty_api import LOOK_AGAIN, Cursed, Never, nobody
 from scaler.sim.actors.mindie import GROUP_LABEL, RULE_KEY, RULE_LABEL
 from scaler.sim.actors.mirror import Key, Mirror, key_of
 from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create

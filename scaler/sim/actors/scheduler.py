@@ -30,7 +30,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
-from scaler.sim.actors.curses import Cursed, Never, nobody
+from scaler.sim.actors.faulty_api import Cursed, Never, nobody
 from scaler.sim.actors.mirror import Mirror, key_of
 from scaler.sim.actors.placement import Room
 from scaler.sim.apiserver.kinds import BINDINGS

@@ -6,6 +6,7 @@ Must not: know when (scaler.sim.stories.world) or judge what comes of it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from scaler.clock import Clock
@@ -13,7 +14,7 @@ from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.fault_reports import report_chips, report_node, report_switch
-from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, befall
@@ -28,6 +29,7 @@ from scaler.sim.stories.scenario import (
     NodeEvent,
     NodeGroup,
     ObjectRef,
+    OnNodes,
     PatchEvent,
     PodExit,
     RuleEvent,
@@ -45,8 +47,6 @@ _STEERING = {
     ControllerEvent.START: "starts",
     ControllerEvent.RESTART: "dies and starts again",
 }
-
-
 _TURNS = {SchedulerEvent.STOPPED: "stops", SchedulerEvent.RUNNING: "goes on"}
 
 
@@ -76,16 +76,10 @@ class Happenings:
     """
 
     def __init__(
-        self,
-        api: KubeApi,
-        clock: Clock,
-        specs: dict[str, NodeSpec],
-        *,
-        controller_api: FlakyApi,
-        steer: Callable[[ControllerEvent], Awaitable[None]],
-        schedule: Callable[[SchedulerEvent], None],
+        self, api: KubeApi, clock: Clock, specs: dict[str, NodeSpec], *, controller_api: FaultyApi,
+        steer: Callable[[ControllerEvent], Awaitable[None]], schedule: Callable[[SchedulerEvent], None],
         announce: Callable[[str], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
         self._specs = specs
@@ -95,40 +89,8 @@ class Happenings:
         self._announce = announce
 
     async def perform(self, event: Event) -> None:
-        """Let it happen. Raises EventError, ManifestError or KubeError."""
-        match event:
-            case Event(node=NodeEvent() as node):
-                await self._node(node)
-            case Event(fault=FaultEvent() as fault):
-                await self._fault(fault)
-            case Event(apply=Path() as path):
-                await self._apply(path)
-            case Event(delete=ObjectRef() as ref):
-                await self._delete(ref)
-            case Event(delete_file=Path() as path):
-                await self._delete_file(path)
-            case Event(rule=RuleEvent() as rule):
-                await self._rule(rule)
-            case Event(patch=PatchEvent() as patch):
-                await self._patch(patch)
-            case Event(pod_exit=PodExit() as pod_exit):
-                await self._pod_exit(pod_exit)
-            case _:
-                await self._befall_a_process(event)
-
-    async def _befall_a_process(self, event: Event) -> None:
-        match event:
-            case Event(controller=ControllerEvent() as what):
-                await self._controller(what)
-            case Event(scheduler=SchedulerEvent() as turn):
-                self._announce(f"the scheduler: {_TURNS[turn]}")
-                self._schedule(turn)
-            case Event(mark=str() as words):
-                self._announce(words)
-            case Event(api_fault=ApiFault() as trouble):
-                self._api_fault(trouble)
-            case _:
-                raise EventError("the event has no action")
+        """Let it happen: the method is named like the action. Raises EventError, ManifestError or KubeError."""
+        await getattr(self, f"_{event.action}")(getattr(event, event.action))
 
     async def delete_all(self, objs: Sequence[Object]) -> None:
         """Delete what manifests contain, in their order."""
@@ -141,33 +103,30 @@ class Happenings:
         return [f"{obj['kind']} {obj['metadata']['name']}" for obj, outcome in outcomes if outcome == "skipped"]
 
     async def _node(self, event: NodeEvent) -> None:
-        names = event.names or (await self._nodes_of(event.of_job))[: event.at_most] or list(self._specs)
+        names = await self._named(event) or list(self._specs)
         unknown = [name for name in names if name not in self._specs]
         if unknown:
             raise EventError(f"there is no node {unknown[0]}; there are: {', '.join(self._specs)}")
         who = ", ".join(names) if event.names or event.of_job else "every node"
         self._announce(f"{who}: {_FATES[event.becomes]}")
         for name in names:
-            await self._befall(name, event.becomes)
-
-    async def _befall(self, name: str, fate: NodeFate) -> None:
-        try:
-            await befall(self._api, self._specs[name], fate)
-        except NotFoundError:
-            raise EventError(f"node {name} is gone already") from None
+            try:
+                await befall(self._api, self._specs[name], event.becomes)
+            except NotFoundError:
+                raise EventError(f"node {name} is gone already") from None
 
     async def _fault(self, event: FaultEvent) -> None:
-        names = event.names or (await self._nodes_of(event.of_job))[: event.at_most]
+        names = await self._named(event)
         what = f"chips {', '.join(map(str, event.chips))}" if event.what == "chip" else event.what
         self._announce(f"{', '.join(names)}: {what} reported {event.becomes}")
-        healthy = event.becomes == "healthy"
+        report: Callable[..., Awaitable[None]] = report_switch if event.what == "switch" else report_node
+        if event.what == "chip":
+            report = partial(report_chips, chips=event.chips)
         for name in names:
-            if event.what == "chip":
-                await report_chips(self._api, self._clock, name, event.chips, healthy=healthy)
-            elif event.what == "node":
-                await report_node(self._api, self._clock, name, healthy=healthy)
-            else:
-                await report_switch(self._api, self._clock, name, healthy=healthy)
+            await report(self._api, self._clock, name, healthy=event.becomes == "healthy")
+
+    async def _named(self, event: OnNodes) -> list[str]:
+        return event.names or (await self._nodes_of(event.of_job))[: event.at_most]
 
     async def _nodes_of(self, of_job: str) -> list[str]:
         """The nodes that the pods of `namespace/job`, or of an instance of another kind, are bound to."""
@@ -175,7 +134,7 @@ class Happenings:
             return []
         namespace, _, job = of_job.rpartition("/")
         pods = (await self._api.list(PODS, namespace or "default")).items
-        members = [pod for pod in pods if job in (_owner(pod), claim_of(pod, {}).instance)]
+        members = [pod for pod in pods if job in (objects.controller(pod).get("name"), claim_of(pod, {}).instance)]
         names = {objects.node_of(pod) for pod in members if objects.node_of(pod)}
         if not names:
             raise EventError(f"{of_job} runs on no node")
@@ -228,18 +187,20 @@ class Happenings:
         self._announce(f"the scaler: {_STEERING[what]}")
         await self._steer(what)
 
-    def _api_fault(self, fault: ApiFault) -> None:
+    async def _scheduler(self, turn: SchedulerEvent) -> None:
+        self._announce(f"the scheduler: {_TURNS[turn]}")
+        self._schedule(turn)
+
+    async def _mark(self, words: str) -> None:
+        self._announce(words)
+
+    async def _api_fault(self, fault: ApiFault) -> None:
         if fault.kind == "watches-cut":
             self._announce("API server: cuts the scaler's watches")
             self._controller_api.cut_watches()
         else:
             self._announce(f"API server: {fault.share:.0%} of the scaler's requests fail for {fault.lasting:g} s")
             self._controller_api.fail(share=fault.share, lasting=fault.lasting)
-
-
-def _owner(pod: Object) -> str:
-    owners = pod["metadata"].get("ownerReferences") or []
-    return next((str(ref.get("name", "")) for ref in owners if ref.get("controller")), "")
 
 
 def _text(rule: RuleEvent, old: str) -> str:

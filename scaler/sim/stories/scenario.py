@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from scaler.settings import Settings
-from scaler.sim.actors.curses import Never
+from scaler.sim.actors.faulty_api import Never
 from scaler.sim.actors.nodes import NodeFate
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -142,36 +142,39 @@ class ObjectRef(_Model):
     namespace: Name = "default"
 
 
-class NodeEvent(_Model):
+class OnNodes(_Model):
+    """Something happens to nodes, given by name or by the instance that runs on them."""
+
+    names: list[Name] = Field([], description="Node names.")
+    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
+    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if bool(self.names) == bool(self.of_job) and (self.names or not self._may_mean_all()):
+            raise ValueError("say which nodes: either names or of_job")
+        return self
+
+    def _may_mean_all(self) -> bool:
+        return False
+
+
+class NodeEvent(OnNodes):
     """Something happens to nodes, given by name or by the instance that runs on them."""
 
     becomes: NodeFate
     names: list[Name] = Field([], description="Node names; empty with `ready` means every node.")
-    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
-    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
 
-    @model_validator(mode="after")
-    def _named(self) -> NodeEvent:
-        if bool(self.names) == bool(self.of_job) and (self.names or self.becomes is not NodeFate.READY):
-            raise ValueError("say which nodes: either names or of_job")
-        return self
+    def _may_mean_all(self) -> bool:
+        return self.becomes is NodeFate.READY
 
 
-class FaultEvent(_Model):
+class FaultEvent(OnNodes):
     """MindCluster reports a fault of chips, of whole nodes, or of their switches; or that it is over."""
 
     what: Literal["chip", "node", "switch"]
     becomes: Literal["faulty", "healthy"] = "faulty"
-    names: list[Name] = Field([], description="Node names.")
-    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
-    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
     chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field([0], description="With chip: their numbers on the node.")
-
-    @model_validator(mode="after")
-    def _named(self) -> FaultEvent:
-        if bool(self.names) == bool(self.of_job):
-            raise ValueError("say which nodes: either names or of_job")
-        return self
 
 
 class RuleEvent(_Model):

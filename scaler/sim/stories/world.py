@@ -18,10 +18,9 @@ from scaler.kube.api import QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.curses import CursedApi, nobody
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi, nobody
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.makers import makers
 from scaler.sim.actors.mindie import MindIEController
@@ -66,7 +65,7 @@ class World:
         controller: RunController,
         timeline: Timeline,
         seed: int,
-        controller_api: FlakyApi | None = None,
+        controller_api: FaultyApi | None = None,
     ) -> None:
         self._api = api
         self._clock = clock
@@ -76,7 +75,8 @@ class World:
         self._timeline = timeline
         self._recorder = Recorder(api, clock, timeline)
         self._curses = Curses(scenario.curse, lambda: self._recorder.elapsed)
-        self._flaky = controller_api or FlakyApi(self._cursed(api), seed=seed)
+        self._cursed = self._curses or nobody
+        self._faulty = controller_api or FaultyApi(api, self._cursed, seed=seed)
         self._scheduler: GangScheduler | None = None
         self._running: asyncio.Task[None] | None = None
         self._event: Event | None = None
@@ -84,7 +84,7 @@ class World:
             api,
             clock,
             node_specs(scenario.nodes),
-            controller_api=self._flaky,
+            controller_api=self._faulty,
             steer=self._steer,
             schedule=self._schedule,
             announce=self._announce,
@@ -133,8 +133,8 @@ class World:
         kubelet = KubeletTimings(
             start=timing.start, ready=timing.ready, stop=timing.stop, crash_backoff=timing.crash_backoff
         )
-        api, clock, cursed = self._api, self._clock, self._curses or nobody
-        making = self._cursed(api, maker=True)
+        api, clock, cursed = self._api, self._clock, self._cursed
+        making = FaultyApi(api, cursed, maker=True) if self._curses else api
         scheduler = GangScheduler(api, clock, period=timing.schedule_period, seed=self._seed, cursed=cursed)
         self._scheduler = scheduler
         return [
@@ -150,10 +150,6 @@ class World:
             *makers(making),
             *([AscendOperator(making, clock, cursed=cursed)] if self._scenario.ascend_operator else []),
         ]
-
-    def _cursed(self, api: KubeApi, *, maker: bool = False) -> KubeApi:
-        """The API as somebody sees it who creates pods."""
-        return CursedApi(api, self._curses, maker=maker) if self._curses else api
 
     async def _furnish(self) -> None:
         for spec in node_specs(self._scenario.nodes).values():
@@ -234,7 +230,7 @@ class World:
 
     async def _run_controller(self) -> None:
         try:
-            await self._controller(self._flaky, self._clock, self._recorder.observe)
+            await self._controller(self._faulty, self._clock, self._recorder.observe)
             why = "it returned"
         except Exception as error:  # whatever kills the controller is a finding of the simulation
             why = f"{type(error).__name__}: {error}"
