@@ -71,6 +71,7 @@ class Fault(StrEnum):
 _BEFORE = frozenset({Fault.DELAY, Fault.NOT_SENT, Fault.LOST_REQUEST, Fault.REFUSED})
 _AFTER = frozenset({Fault.SLOW_ANSWER, Fault.LOST_ANSWER})
 _STREAM = frozenset({Fault.CUT, Fault.RESET, Fault.LAG})
+_WAITING = frozenset({Fault.DELAY, Fault.SLOW_ANSWER, Fault.LAG})
 _REASONS = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 
 
@@ -115,33 +116,27 @@ class Faults(Interceptor):
         self._random = random.Random(f"faults-{seed}")  # noqa: S311 - for faults, not for secrets
 
     async def before(self, request: Request) -> None:
-        for rule in self._chosen(request, _BEFORE):
-            if rule.fault is Fault.DELAY:
-                await asyncio.sleep(rule.seconds)
-            else:
-                raise _error(rule)
+        await self._harm(request, _BEFORE)
 
     async def after(self, request: Request) -> None:
-        for rule in self._chosen(request, _AFTER):
-            if rule.fault is Fault.SLOW_ANSWER:
-                await asyncio.sleep(rule.seconds)
-            else:
-                raise _error(rule)
+        await self._harm(request, _AFTER)
 
     async def deliver(self, request: Request, event: Seen) -> bool:
-        for rule in self._chosen(request, _STREAM):
-            if rule.fault is Fault.CUT:
-                return False
-            if rule.fault is Fault.RESET:
-                raise _error(rule)
-            await asyncio.sleep(max(0.0, event.moment + rule.seconds - self._clock.now()))
-        return True
+        return await self._harm(request, _STREAM, event.moment)
 
-    def _chosen(self, request: Request, faults: frozenset[Fault]) -> list[Rule]:
+    async def _harm(self, request: Request, faults: frozenset[Fault], since: float | None = None) -> bool:
+        """False when a watch ends without a word. `since`: when the event happened; delays count from there."""
         now = self._clock.now()
         chosen = [rule for rule in self.rules if rule.fault in faults and self._hits(rule, request, now)]
         self.counts.update(rule.fault for rule in chosen)
-        return chosen
+        for rule in chosen:
+            if rule.fault is Fault.CUT:
+                return False
+            if rule.fault not in _WAITING:
+                raise _error(rule)
+            now = self._clock.now()
+            await asyncio.sleep(max(0.0, (now if since is None else since) + rule.seconds - now))
+        return True
 
     def _hits(self, rule: Rule, request: Request, now: float) -> bool:
         if not rule.matches(request, now) or rule.times == 0:

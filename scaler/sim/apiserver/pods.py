@@ -5,7 +5,7 @@ Defaults stop at what a controller or a scheduler reads; they are not the whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scaler.kube.api import PODS, Object
@@ -64,11 +64,11 @@ def _gated_condition() -> Object:
 
 
 def _prepare_container(container: Object) -> None:
-    for name, value in _CONTAINER_DEFAULTS.items():
-        container.setdefault(name, value)
     image = str(container.get("image", ""))
     latest = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
-    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+    pull = {"imagePullPolicy": "Always" if latest else "IfNotPresent"}
+    for name, value in {**_CONTAINER_DEFAULTS, **pull}.items():
+        container.setdefault(name, value)
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     resources = container.setdefault("resources", {})
@@ -96,35 +96,29 @@ def _qos_class(spec: Object) -> str:
 def create_problems(pod: Object) -> Iterator[str]:
     """Why a pod must not be created."""
     spec = pod["spec"]
-    if not spec.get("containers"):
+    containers, gates = spec.get("containers") or (), spec.get("schedulingGates") or ()
+    if not containers:
         yield "spec.containers: Required value"
-    seen: set[str] = set()
-    for index, container in enumerate(spec.get("containers") or ()):
-        name = container.get("name")
-        if not isinstance(name, str) or not name:
-            yield f"spec.containers[{index}].name: Required value"
-        elif name in seen:
-            yield f'spec.containers[{index}].name: Duplicate value: "{name}"'
-        else:
-            seen.add(name)
+    yield from _naming_problems("spec.containers", containers)
+    for index, container in enumerate(containers):
         if not container.get("image"):
             yield f"spec.containers[{index}].image: Required value"
         for place, variable in enumerate(container.get("env") or ()):
             if not variable.get("name"):
                 yield f"spec.containers[{index}].env[{place}].name: Required value"
-    yield from _gate_problems(spec)
-
-
-def _gate_problems(spec: Object) -> Iterator[str]:
-    gates = spec.get("schedulingGates") or ()
     if gates and spec.get("nodeName"):
         yield "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
-    names = [gate.get("name") for gate in gates]
+    yield from _naming_problems("spec.schedulingGates", gates)
+
+
+def _naming_problems(path: str, entries: Sequence[Object]) -> Iterator[str]:
+    """Each needs a name of its own."""
+    names = [entry.get("name") for entry in entries]
     for index, name in enumerate(names):
         if not name:
-            yield f"spec.schedulingGates[{index}]: Required value"
+            yield f"{path}[{index}].name: Required value"
         elif name in names[:index]:
-            yield f'spec.schedulingGates[{index}]: Duplicate value: "{name}"'
+            yield f'{path}[{index}].name: Duplicate value: "{name}"'
 
 
 def update_problems(old: Object, new: Object) -> Iterator[str]:

@@ -12,7 +12,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from scaler.settings import Settings
 from scaler.sim.actors.faulty_api import Never
@@ -42,6 +52,15 @@ _DURATION_SCHEMA = {
 Seconds = Annotated[
     float, BeforeValidator(_seconds), Field(ge=0, le=_MAX_TIME, allow_inf_nan=False), WithJsonSchema(_DURATION_SCHEMA)
 ]
+
+
+def _beside(path: Path, info: ValidationInfo) -> Path:
+    """Relative to the folder of the scenario's file, if it was read from one."""
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder / path
+
+
+File = Annotated[Path, AfterValidator(_beside)]
 Range = tuple[Seconds, Seconds]
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Counts = dict[str, Annotated[int, Field(ge=0)]]
@@ -74,7 +93,7 @@ class NodeGroup(_Model):
 class Copies(_Model):
     """Many services from the manifests of one: each copy in a namespace of its own."""
 
-    manifests: list[Path] = Field(min_length=1, description="Files and folders, applied in this order.")
+    manifests: list[File] = Field(min_length=1, description="Files and folders, applied in this order.")
     namespace: Name = Field("copy-{}", description="Name pattern; {} is replaced by the number of the copy.")
     count: int = Field(1, ge=1, le=1000)
     first: int = Field(0, ge=0, description="Number of the first copy.")
@@ -183,7 +202,7 @@ class RuleEvent(_Model):
     namespace: Name
     name: Name
     text: str | None = Field(None, description="The new document.")
-    file: Path | None = Field(None, description="A file with the new document, relative to the scenario.")
+    file: File | None = Field(None, description="A file with the new document, relative to the scenario.")
     replace: dict[str, str] = Field({}, description="Texts to replace in the document that is there.")
 
     @model_validator(mode="after")
@@ -247,9 +266,9 @@ class Event(_Model):
     note: str = Field("", description="Said in the timeline instead of the generated words.")
     node: NodeEvent | None = Field(None, description="Nodes fail, are cordoned, vanish or return.")
     fault: FaultEvent | None = Field(None, description="Chips, nodes or switches are reported as faulty.")
-    apply: Path | None = Field(None, description="A file or folder of manifests.")
+    apply: File | None = Field(None, description="A file or folder of manifests.")
     delete: ObjectRef | None = Field(None, description="One object.")
-    delete_file: Path | None = Field(None, description="What a file contains.")
+    delete_file: File | None = Field(None, description="What a file contains.")
     rule: RuleEvent | None = Field(None, description="Create or edit a rule.")
     patch: PatchEvent | None = Field(None, description="Change an object.")
     pod_exit: PodExit | None = Field(None, description="A pod crashes.")
@@ -336,7 +355,7 @@ class Scenario(_Model):
     title: str = ""
     seed: int = Field(0, ge=0, description="One seed gives one history; --seed overrides it.")
     nodes: list[NodeGroup] = Field(min_length=1)
-    manifests: list[Path] = Field([], description="Files and folders, applied in this order at the start.")
+    manifests: list[File] = Field([], description="Files and folders, applied in this order at the start.")
     copies: list[Copies] = Field([], description="Services that are there many times.")
     settings: Settings = Field(
         default_factory=lambda: Settings.model_validate({}), description="Settings of the controller, by their names."
@@ -365,10 +384,11 @@ class Scenario(_Model):
         unknown = [e.after for e in self.expect if e.after and e.after not in names]
         if unknown:
             raise ValueError(f"no event is named {unknown[0]!r}; there are: {', '.join(names) or 'none'}")
-        late = [event.at for event in self.events if event.at > self.until]
-        late += [at for copies in self.copies for at, _ in copies.arrivals() if at > self.until]
-        late += [curse.since for curse in self.curse if curse.since > self.until]
-        late += [e.at for e in self.expect if e.at is not None and e.at > self.until]
+        times = [event.at for event in self.events]
+        times += [at for copies in self.copies for at, _ in copies.arrivals()]
+        times += [curse.since for curse in self.curse]
+        times += [e.at for e in self.expect if e.at is not None]
+        late = [at for at in times if at > self.until]
         if late:
             raise ValueError(f"{late[0]:g} s is after the end of the scenario (until: {self.until:g} s)")
         return self
