@@ -17,19 +17,11 @@ from scaler.kube.api import KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
-from scaler.sim.apiserver.kinds import (
-    INFER_SERVICE_SETS,
-    INFER_SERVICES,
-    INFERENCE_SERVICES,
-    INSTANCE_SETS,
-    ROLE_SETS,
-    STORM_SERVICES,
-)
+from scaler.sim.apiserver import kinds
 
 WATCHED: tuple[Resource, ...] = (
     api.ASCEND_JOBS, api.POD_GROUPS, api.PODS, api.SERVICES, api.CONFIG_MAPS, api.LEASES, api.DEPLOYMENTS,
-    api.REPLICA_SETS, api.STATEFUL_SETS, api.VOLCANO_JOBS, api.LEADER_WORKER_SETS, STORM_SERVICES, ROLE_SETS,
-    api.POD_SETS, INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, INFERENCE_SERVICES,
+    api.REPLICA_SETS, api.STATEFUL_SETS, *kinds.WORKLOADS,
 )  # fmt: skip
 """What is collected by default, owners as well as dependents."""
 

@@ -6,7 +6,8 @@ by one. Refusals and failures are left to the next round. Must not: know what an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from typing import Any
 
 from scaler.kube.api import KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
@@ -14,6 +15,17 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Key, Mirror, key_of
 
 _RETRY = 1.0  # seconds after a failed write
+
+
+async def attempt(write: Awaitable[Any]) -> bool:
+    """False when the write failed and is to be tried again; not when the object is gone, or another has its name."""
+    try:
+        await write
+    except (NotFoundError, ConflictError):
+        return True
+    except KubeError:
+        return False
+    return True
 
 
 class Controller:

@@ -13,11 +13,11 @@ import msgspec
 
 from scaler.clock import Clock, rfc3339, seconds_of
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
-from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import host_address, pod_address
+from scaler.sim.actors.controller import attempt
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Cursed, Never, nobody
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.mirror import Mirror, key_of
 
 _RETRY = 1.0  # seconds after a failed write
 
@@ -78,11 +78,7 @@ class Kubelet:
         remaining = self._since.setdefault((objects.uid(pod), stage), self._clock.now()) + delay - self._clock.now()
         if remaining > 0:
             return remaining
-        try:
-            await self._perform(pod, stage)
-        except KubeError:
-            return _RETRY
-        return None
+        return None if await attempt(self._perform(pod, stage)) else _RETRY
 
     def _next(self, pod: Object) -> tuple[str, float]:
         """The stage that the pod is in and how long it lasts; "" when it stays as it is."""
@@ -109,12 +105,11 @@ class Kubelet:
         return random.Random(self._seed ^ key).uniform(*bounds)  # noqa: S311 - for delays, not for secrets
 
     async def _perform(self, pod: Object, stage: str) -> None:
-        place = objects.namespace(pod), objects.name(pod)
         if stage == "stopping":
-            await self._api.delete(PODS, *place, uid=objects.uid(pod), grace_period_seconds=0)
-            return
-        ready = stage.startswith("running")
-        await write_status(self._api, pod, running_status(pod, now=self._clock.now(), ready=ready))
+            await self._api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=0)
+        else:
+            status = running_status(pod, now=self._clock.now(), ready=stage.startswith("running"))
+            await write_status(self._api, pod, status)
 
 
 def crash_looping(pod: Object) -> bool:
@@ -167,8 +162,7 @@ async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
 
 async def write_status(api: KubeApi, pod: Object, status: Object) -> None:
     patch = {"metadata": {"uid": objects.uid(pod)}, "status": status}
-    place = objects.namespace(pod), objects.name(pod)
-    await api.patch(PODS, *place, patch, patch_type=PatchType.MERGE, subresource="status")
+    await api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.MERGE, subresource="status")
 
 
 def _condition(kind: str, value: str, since: float) -> Object:

@@ -30,6 +30,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
+from scaler.sim.actors.controller import attempt
 from scaler.sim.actors.faulty_api import Cursed, Never, nobody
 from scaler.sim.actors.mirror import Mirror, key_of
 from scaler.sim.actors.placement import Room
@@ -256,12 +257,7 @@ class GangScheduler:
         if gang.group is None or objects.status(gang.group).get("phase") == phase:
             return True
         patch = {"metadata": {"uid": objects.uid(gang.group)}, "status": {"phase": phase}}
-        place = objects.namespace(gang.group), objects.name(gang.group)
-        try:
-            await self._api.patch(POD_GROUPS, *place, patch, patch_type=PatchType.MERGE)
-        except KubeError:
-            return False
-        return True
+        return await attempt(self._api.patch(POD_GROUPS, *key_of(gang.group), patch, patch_type=PatchType.MERGE))
 
 
 def _min_member(group: Object | None) -> int:

@@ -12,18 +12,9 @@ import copy
 from collections.abc import Iterable
 
 from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, KubeApi, Object, Resource
-from scaler.sim.actors import making, objects
+from scaler.sim.actors import making, objects, slots
 from scaler.sim.actors.controller import Controller
 from scaler.sim.actors.making import add_environment, shortened
-from scaler.sim.actors.slots import (
-    Change,
-    Member,
-    Role,
-    roll_stateful,
-    roll_stateless,
-    scale_stateful,
-    scale_stateless,
-)  # fmt: skip
 from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
 
 STORM_SERVICE = "storm-service-name"
@@ -36,7 +27,6 @@ POD_SET = _PREFIX + "podset-name"
 POD_INDEX = _PREFIX + "pod-group-index"
 ROLE_SET_INDEX = _PREFIX + "roleset-index"
 _REVISION = "storm-service-revision"
-_FAILED = "Failed"
 
 
 class StormServices(Controller):
@@ -78,19 +68,23 @@ class StormServices(Controller):
     async def _keep_role_set(self, role_set: Object, members: list[Object]) -> None:
         await self._keep_pod_group(role_set, ROLE_SETS)
         roles = objects.spec(role_set).get("roles") or []
-        scaled = [await self._apply(role_set, role, _scaling(role, members), members) for role in roles]
-        if any(scaled):
+        if any([await self._apply(role_set, role, members, update=False) for role in roles]):
             return
         for role in sorted(roles, key=lambda role: int(role.get("upgradeOrder") or 0)):
-            await self._apply(role_set, role, _update(role, members), members)
+            await self._apply(role_set, role, members, update=True)
             if not _settled(role, members):
                 return  # one role after the other
 
-    async def _apply(self, role_set: Object, role: Object, change: Change, members: list[Object]) -> bool:
-        resource = POD_SETS if group_size(role) > 1 else PODS
+    async def _apply(self, role_set: Object, role: Object, members: list[Object], *, update: bool) -> bool:
+        """One step of scaling, or of an update; False when there was nothing to do."""
+        numbered = bool(role.get("stateful")) or group_size(role) > 1
+        scale, roll = slots.scale_stateless, slots.roll_stateless
+        if numbered:
+            scale, roll = slots.scale_stateful, slots.roll_stateful
+        change = (roll if update else scale)(_role(role), _read(role, members))
+        resource, make = (POD_SETS, _pod_set) if group_size(role) > 1 else (PODS, _pod)
         for slot in change.create:
-            body = _pod_set(role_set, role, slot) if group_size(role) > 1 else _pod(role_set, role, slot)
-            await self.create(resource, body)
+            await self.create(resource, make(role_set, role, slot))
         for member in _of(role, members):
             if objects.name(member) in change.delete:
                 await self.delete(resource, member)
@@ -127,57 +121,44 @@ def group_size(role: Object) -> int:
     return int(role.get("podGroupSize") or 1)
 
 
-def _scaling(role: Object, members: Iterable[Object]) -> Change:
-    wanted, found = _role(role), _read(role, members)
-    return scale_stateful(wanted, found) if _numbered(role) else scale_stateless(wanted, found)
-
-
-def _update(role: Object, members: Iterable[Object]) -> Change:
-    wanted, found = _role(role), _read(role, members)
-    return roll_stateful(wanted, found) if _numbered(role) else roll_stateless(wanted, found)
-
-
 def _settled(role: Object, members: Iterable[Object]) -> bool:
     """Every replica is of the newest template and ready."""
     found, wanted = _read(role, members), _role(role)
     return len(found) == wanted.replicas and all(m.active and m.ready and m.hash == wanted.hash for m in found)
 
 
-def _numbered(role: Object) -> bool:
-    return bool(role.get("stateful")) or group_size(role) > 1
-
-
-def _role(role: Object) -> Role:
+def _role(role: Object) -> slots.Role:
     replicas = int(role.get("replicas") or 0)
     strategy = role.get("updateStrategy") or {}
     surge, unavailable = making.fence_posts(strategy.get("maxSurge", 0), strategy.get("maxUnavailable", 0), replicas)
-    return Role(replicas, _hash(role), surge, min(unavailable, replicas))
+    return slots.Role(replicas, _hash(role), surge, min(unavailable, replicas))
 
 
 def _of(role: Object, members: Iterable[Object]) -> list[Object]:
-    kind = POD_SETS.kind if group_size(role) > 1 else PODS.kind
-    return [m for m in members if objects.labels_of(m).get(ROLE) == role.get("name") and _kind(m) == kind]
+    return [
+        member
+        for member in members
+        if objects.labels_of(member).get(ROLE) == role.get("name") and _whole(member) == (group_size(role) > 1)
+    ]
 
 
-def _kind(member: Object) -> str:
-    return POD_SETS.kind if "podGroupSize" in objects.spec(member) else PODS.kind
+def _whole(member: Object) -> bool:
+    """It is a PodSet."""
+    return "podGroupSize" in objects.spec(member)
 
 
-def _read(role: Object, members: Iterable[Object]) -> list[Member]:
+def _read(role: Object, members: Iterable[Object]) -> list[slots.Member]:
     return [_member_of(member) for member in _of(role, members)]
 
 
-def _member_of(obj: Object) -> Member:
-    slot = objects.annotations_of(obj).get(REPLICA_INDEX, "")
-    whole = _kind(obj) == POD_SETS.kind
-    phase = objects.status(obj).get("phase")
-    gone = objects.terminating(obj)
-    return Member(
+def _member_of(obj: Object) -> slots.Member:
+    slot, phase, gone = objects.annotations_of(obj).get(REPLICA_INDEX, ""), objects.phase(obj), objects.terminating(obj)
+    return slots.Member(
         name=objects.name(obj),
         slot=int(slot) if slot.isdecimal() else None,
         hash=objects.labels_of(obj).get(TEMPLATE_HASH, ""),
-        ready=phase == "Ready" if whole else making.ready(obj),
-        active=not gone and (phase != _FAILED if whole else not objects.ended(obj)),
+        ready=phase == "Ready" if _whole(obj) else making.ready(obj),
+        active=not gone and not objects.ended(obj),
         terminating=gone,
     )
 

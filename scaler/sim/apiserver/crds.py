@@ -11,21 +11,10 @@ from importlib import resources
 
 import yaml
 
-from scaler.kube.api import LEADER_WORKER_SETS, POD_SETS, VOLCANO_JOBS, Object, Resource
-from scaler.sim.apiserver.kinds import (
-    INFER_SERVICE_SETS,
-    INFER_SERVICES,
-    INFERENCE_SERVICES,
-    INSTANCE_SETS,
-    ROLE_SETS,
-    STORM_SERVICES,
-)
+from scaler.kube.api import LEADER_WORKER_SETS, VOLCANO_JOBS, Object, Resource
+from scaler.sim.apiserver import kinds
 
-_SHORT_NAMES = {VOLCANO_JOBS: ["vcjob", "vj"], LEADER_WORKER_SETS: ["lws"], INFERENCE_SERVICES: ["isvc"]}
-_WORKLOADS = (
-    VOLCANO_JOBS, LEADER_WORKER_SETS, STORM_SERVICES, ROLE_SETS, POD_SETS, INFER_SERVICE_SETS, INFER_SERVICES,
-    INSTANCE_SETS, INFERENCE_SERVICES,
-)  # fmt: skip
+_SHORT_NAMES = {VOLCANO_JOBS: ["vcjob", "vj"], LEADER_WORKER_SETS: ["lws"], kinds.INFERENCE_SERVICES: ["isvc"]}
 
 
 @cache
@@ -41,7 +30,7 @@ def definitions() -> list[Object]:
 
 def workload_definitions() -> list[Object]:
     """Of Volcano Job, LeaderWorkerSet, and of AIBrix, OME and Infer Operator; for clusters without the real ones."""
-    return [_workload(resource) for resource in _WORKLOADS]
+    return [_workload(resource) for resource in kinds.WORKLOADS]
 
 
 def _workload(resource: Resource) -> Object:

@@ -27,6 +27,12 @@ INFER_SERVICES = Resource("mindcluster.huawei.com", "v1", "inferservices", "Infe
 INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
 INSTANCE_SETS = Resource("mindcluster.huawei.com", "v1", "instancesets", "InstanceSet")
 
+WORKLOADS = (
+    api.VOLCANO_JOBS, api.LEADER_WORKER_SETS, STORM_SERVICES, ROLE_SETS, api.POD_SETS, INFER_SERVICE_SETS,
+    INFER_SERVICES, INSTANCE_SETS, INFERENCE_SERVICES,
+)  # fmt: skip
+"""Custom resources that lead to pods, besides AscendJobs."""
+
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One served resource. `schema` and `columns` are set for custom resources only."""

@@ -19,22 +19,9 @@ from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, befall
 from scaler.sim.actors.placement import natural
+from scaler.sim.stories import scenario
 from scaler.sim.stories.claims import claim_of
 from scaler.sim.stories.manifests import KINDS, apply, delete, ensure_namespace, read_manifests
-from scaler.sim.stories.scenario import (
-    ApiFault,
-    ControllerEvent,
-    Event,
-    FaultEvent,
-    NodeEvent,
-    NodeGroup,
-    ObjectRef,
-    OnNodes,
-    PatchEvent,
-    PodExit,
-    RuleEvent,
-    SchedulerEvent,
-)
 
 _FATES = {
     NodeFate.NOT_READY: "stops answering",
@@ -43,18 +30,18 @@ _FATES = {
     NodeFate.READY: "ready again",
 }
 _STEERING = {
-    ControllerEvent.STOP: "dies",
-    ControllerEvent.START: "starts",
-    ControllerEvent.RESTART: "dies and starts again",
+    scenario.ControllerEvent.STOP: "dies",
+    scenario.ControllerEvent.START: "starts",
+    scenario.ControllerEvent.RESTART: "dies and starts again",
 }
-_TURNS = {SchedulerEvent.STOPPED: "stops", SchedulerEvent.RUNNING: "goes on"}
+_TURNS = {scenario.SchedulerEvent.STOPPED: "stops", scenario.SchedulerEvent.RUNNING: "goes on"}
 
 
 class EventError(Exception):
     """An event of the scenario cannot happen; `str()` says why."""
 
 
-def node_specs(groups: Sequence[NodeGroup]) -> dict[str, NodeSpec]:
+def node_specs(groups: Sequence[scenario.NodeGroup]) -> dict[str, NodeSpec]:
     """Every node of a scenario by name. Raises EventError when two have the same name."""
     specs: dict[str, NodeSpec] = {}
     for group in groups:
@@ -77,8 +64,8 @@ class Happenings:
 
     def __init__(
         self, api: KubeApi, clock: Clock, specs: dict[str, NodeSpec], *, controller_api: FaultyApi,
-        steer: Callable[[ControllerEvent], Awaitable[None]], schedule: Callable[[SchedulerEvent], None],
-        announce: Callable[[str], None],
+        steer: Callable[[scenario.ControllerEvent], Awaitable[None]],
+        schedule: Callable[[scenario.SchedulerEvent], None], announce: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
@@ -88,7 +75,7 @@ class Happenings:
         self._schedule = schedule
         self._announce = announce
 
-    async def perform(self, event: Event) -> None:
+    async def perform(self, event: scenario.Event) -> None:
         """Let it happen: the method is named like the action. Raises EventError, ManifestError or KubeError."""
         await getattr(self, f"_{event.action}")(getattr(event, event.action))
 
@@ -102,7 +89,7 @@ class Happenings:
         outcomes = [(obj, await apply(self._api, obj)) for obj in objs]
         return [f"{obj['kind']} {obj['metadata']['name']}" for obj, outcome in outcomes if outcome == "skipped"]
 
-    async def _node(self, event: NodeEvent) -> None:
+    async def _node(self, event: scenario.NodeEvent) -> None:
         names = await self._named(event) or list(self._specs)
         unknown = [name for name in names if name not in self._specs]
         if unknown:
@@ -115,7 +102,7 @@ class Happenings:
             except NotFoundError:
                 raise EventError(f"node {name} is gone already") from None
 
-    async def _fault(self, event: FaultEvent) -> None:
+    async def _fault(self, event: scenario.FaultEvent) -> None:
         names = await self._named(event)
         what = f"chips {', '.join(map(str, event.chips))}" if event.what == "chip" else event.what
         self._announce(f"{', '.join(names)}: {what} reported {event.becomes}")
@@ -125,7 +112,7 @@ class Happenings:
         for name in names:
             await report(self._api, self._clock, name, healthy=event.becomes == "healthy")
 
-    async def _named(self, event: OnNodes) -> list[str]:
+    async def _named(self, event: scenario.OnNodes) -> list[str]:
         return event.names or (await self._nodes_of(event.of_job))[: event.at_most]
 
     async def _nodes_of(self, of_job: str) -> list[str]:
@@ -144,7 +131,7 @@ class Happenings:
         self._announce(f"kubectl apply -f {path.name}")
         await self.apply_all(read_manifests(path))
 
-    async def _delete(self, ref: ObjectRef) -> None:
+    async def _delete(self, ref: scenario.ObjectRef) -> None:
         self._announce(f"kubectl delete {ref.kind.lower()} {ref.name}")
         await delete(self._api, {"kind": ref.kind, "metadata": {"name": ref.name, "namespace": ref.namespace}})
 
@@ -152,7 +139,7 @@ class Happenings:
         self._announce(f"kubectl delete -f {path.name}")
         await self.delete_all(read_manifests(path))
 
-    async def _rule(self, rule: RuleEvent) -> None:
+    async def _rule(self, rule: scenario.RuleEvent) -> None:
         try:
             old = await self._api.get(CONFIG_MAPS, rule.namespace, rule.name)
         except NotFoundError:
@@ -162,39 +149,39 @@ class Happenings:
         self._announce(f"rule {rule.name}: edited")
         await self._api.patch(CONFIG_MAPS, rule.namespace, rule.name, merge, patch_type=PatchType.MERGE)
 
-    async def _create_rule(self, rule: RuleEvent) -> None:
+    async def _create_rule(self, rule: scenario.RuleEvent) -> None:
         await ensure_namespace(self._api, rule.namespace)
         meta = {"name": rule.name, "namespace": rule.namespace}
         body: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {RULE_KEY: _text(rule, "")}}
         self._announce(f"rule {rule.name}: created")
         await self._api.create(CONFIG_MAPS, rule.namespace, body)
 
-    async def _patch(self, patch: PatchEvent) -> None:
+    async def _patch(self, patch: scenario.PatchEvent) -> None:
         ref = patch.object
         resource = KINDS[ref.kind]
         namespace = ref.namespace if resource.namespaced else None
         self._announce(f"kubectl patch {ref.kind.lower()} {ref.name}")
         await self._api.patch(resource, namespace, ref.name, patch.merge, patch_type=PatchType.MERGE)
 
-    async def _pod_exit(self, ref: PodExit) -> None:
+    async def _pod_exit(self, ref: scenario.PodExit) -> None:
         pod = await self._api.get(PODS, ref.namespace, ref.pod)
         if objects.phase(pod) != "Running":
             raise EventError(f"pod {ref.pod} does not run, so it cannot exit")
         self._announce(f"pod {ref.pod}: exits with {ref.code}")
         await exit_pod(self._api, pod, now=self._clock.now(), code=ref.code)
 
-    async def _controller(self, what: ControllerEvent) -> None:
+    async def _controller(self, what: scenario.ControllerEvent) -> None:
         self._announce(f"the scaler: {_STEERING[what]}")
         await self._steer(what)
 
-    async def _scheduler(self, turn: SchedulerEvent) -> None:
+    async def _scheduler(self, turn: scenario.SchedulerEvent) -> None:
         self._announce(f"the scheduler: {_TURNS[turn]}")
         self._schedule(turn)
 
     async def _mark(self, words: str) -> None:
         self._announce(words)
 
-    async def _api_fault(self, fault: ApiFault) -> None:
+    async def _api_fault(self, fault: scenario.ApiFault) -> None:
         if fault.kind == "watches-cut":
             self._announce("API server: cuts the scaler's watches")
             self._controller_api.cut_watches()
@@ -203,7 +190,7 @@ class Happenings:
             self._controller_api.fail(share=fault.share, lasting=fault.lasting)
 
 
-def _text(rule: RuleEvent, old: str) -> str:
+def _text(rule: scenario.RuleEvent, old: str) -> str:
     if rule.file is not None:
         try:
             return rule.file.read_text(encoding="utf-8")
