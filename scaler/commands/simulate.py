@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     # The controller and its simulation are loaded only when one is played: `scaler --help` reads this module too.
-    from scaler.sim.stories import present  # noqa: PLC0415
-    from scaler.sim.stories.overview import draw  # noqa: PLC0415
+    from scaler.commands.simulation import present  # noqa: PLC0415
+    from scaler.commands.simulation.overview import draw  # noqa: PLC0415
     from scaler.sim.stories.play import play, silence_logs  # noqa: PLC0415
     from scaler.sim.stories.verdicts import judge  # noqa: PLC0415
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from scaler.sim.stories.present import document
+from scaler.commands.simulation.present import document
 from scaler.sim.stories.scenario_file import load_scenario
 from tests.simulation.worlds import ROOT, played
 

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.sim.stories import overview
+from scaler.commands.simulation import overview
+from scaler.commands.simulation.overview import MANY
+from scaler.commands.simulation.picture import draw
 from scaler.sim.stories.census import Condition, InstanceView
-from scaler.sim.stories.overview import MANY
-from scaler.sim.stories.picture import draw
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TextIO
 
 from scaler.clock import Clock
+from scaler.commands.simulation.screen import Screen
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario, Timing
-from scaler.sim.stories.screen import Screen
 from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import World
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from scaler.commands.simulation.present import verdict_lines
+from scaler.commands.simulation.screen import GLYPHS, Screen
 from scaler.sim import loop
 from scaler.sim.stories.play import play_on, silence_logs
-from scaler.sim.stories.present import verdict_lines
 from scaler.sim.stories.scenario import Scenario
-from scaler.sim.stories.screen import GLYPHS, Screen
 from scaler.sim.stories.timeline import Moment, Timeline
 from scaler.sim.stories.verdicts import judge
 
