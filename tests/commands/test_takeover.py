@@ -14,9 +14,9 @@ from scaler.commands.takeover import text
 from scaler.commands.takeover_check import JobReport, NotReadableError, Report, check
 from scaler.kube.api import POD_SETS, PODS
 from scaler.settings import Settings
-from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.loop import run
 from scaler.workloads.takeover import Remark, Weight
+from tests.faults import Fault, Faults, Rule
 from tests.jobs import job, rule_config_map
 from tests.rig import START, rig
 from tests.test_minimums import nodes, service

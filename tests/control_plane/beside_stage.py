@@ -15,7 +15,7 @@ from scaler.kube.api import DEPLOYMENTS, NAMESPACES, KubeApi
 from scaler.kube.errors import AlreadyExistsError
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeSpec
-from scaler.sim.actors.operator import NAMESPACE, AscendOperator, deployment
+from scaler.sim.actors.operator import NAMESPACE, AscendOperator
 from scaler.sim.stories.manifests import read_manifests
 from scaler.workloads.ascendjob import RULE_LABEL
 from tests.control_plane.kinds_stage import WATCHED, KindsStage, Platform, census_of_pods, kinds_staged
@@ -24,6 +24,7 @@ from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import ALONE, install, scaler
 from tests.control_plane.stage import EXAMPLE, until, wall_clock
 from tests.control_plane.witness import witnessed
+from tests.deployed_operator import deployment
 
 _POLICIES = Path(__file__).parents[2] / "manifests" / "admission-policy"
 _LABELS = ("mind-cluster/scaling=enabled", "mind-cluster/beside-ascend-operator=true")

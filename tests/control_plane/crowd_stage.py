@@ -31,7 +31,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
-from scaler.sim.actors.operator import NAMESPACE, AscendOperator, deployment
+from scaler.sim.actors.operator import NAMESPACE, AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.stories.census import Condition, InstanceView, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
@@ -41,6 +41,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import ALONE
 from tests.control_plane.stage import EXAMPLE, QUEUE, Stage, until, wall_clock
+from tests.deployed_operator import deployment
 
 SERVICES = 20
 PREFILL, DECODE = "group0", "group1"

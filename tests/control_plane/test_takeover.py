@@ -21,11 +21,12 @@ from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PO
 from scaler.sim.actors import objects
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
-from scaler.sim.actors.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
+from scaler.sim.actors.operator import NAMESPACE
 from scaler.workloads.ranktable import KEY, PREFIX
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until, wall_clock
+from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
 
 pytestmark = pytest.mark.plane_options(audit=True)
 
