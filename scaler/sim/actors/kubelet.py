@@ -128,8 +128,8 @@ def running_status(pod: Object, *, now: float, ready: bool) -> Object:
         "hostIP": host_address(objects.node_of(pod)),
         "podIP": old.get("podIP") or pod_address(pod),
         "conditions": [
-            _condition("PodScheduled", "True", seconds_of(started)),
-            _condition("Ready", str(ready), now),
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": rfc3339(seconds_of(started))},
+            {"type": "Ready", "status": str(ready), "lastTransitionTime": rfc3339(now)},
         ],
         "containerStatuses": [
             {"name": container.get("name", ""), "ready": ready, "restartCount": count if index == 0 else 0,
@@ -163,7 +163,3 @@ async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
 async def write_status(api: KubeApi, pod: Object, status: Object) -> None:
     patch = {"metadata": {"uid": objects.uid(pod)}, "status": status}
     await api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.MERGE, subresource="status")
-
-
-def _condition(kind: str, value: str, since: float) -> Object:
-    return {"type": kind, "status": value, "lastTransitionTime": rfc3339(since)}

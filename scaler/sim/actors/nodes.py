@@ -61,11 +61,8 @@ def node_object(spec: NodeSpec) -> Object:
 
 
 def ready_condition(ready: bool) -> Object:
-    return {
-        "type": "Ready",
-        "status": "True" if ready else "Unknown",
-        "reason": "KubeletReady" if ready else "NodeStatusUnknown",
-    }
+    reason = "KubeletReady" if ready else "NodeStatusUnknown"
+    return {"type": "Ready", "status": "True" if ready else "Unknown", "reason": reason}
 
 
 async def add_node(api: KubeApi, spec: NodeSpec) -> None:

@@ -94,12 +94,9 @@ class AscendOperator:
 
     def _queue_changed_jobs(self) -> None:
         now = asyncio.get_running_loop().time()
-        owned: dict[str, list[str]] = {}
-        for resource in (PODS, POD_GROUPS, SERVICES):
-            for obj in self._mirror.all(resource):
-                owned.setdefault(objects.owner_uid(obj), []).append(obj["metadata"]["resourceVersion"])
         for job in self._mirror.all(ASCEND_JOBS):
-            versions = (job["metadata"]["resourceVersion"], *owned.get(objects.uid(job), ()))
+            owned = [obj for resource in (PODS, POD_GROUPS, SERVICES) for obj in self._mirror.owned(resource, job)]
+            versions = tuple(obj["metadata"]["resourceVersion"] for obj in (job, *owned))
             if self._looked_at.get(key_of(job)) != versions:
                 self._looked_at[key_of(job)] = versions
                 self._due[key_of(job)] = now
@@ -222,12 +219,11 @@ class AscendOperator:
             raise _RefusedError(f"job {'/'.join(key_of(job))} can't create pod, try later")
 
     def _groups_of_service(self, job: Object) -> Iterator[Object]:
-        own = objects.labels_of(job)
-        for group in self._mirror.all(POD_GROUPS):
-            labels = objects.labels_of(group)
-            same = all(labels.get(label) == own.get(label) for label in (RULE_LABEL, "jobID"))
-            if same and objects.namespace(group) == objects.namespace(job):
-                yield group
+        def service(obj: Object) -> tuple[str | None, ...]:
+            labels = objects.labels_of(obj)
+            return objects.namespace(obj), labels.get(RULE_LABEL), labels.get("jobID")
+
+        return (group for group in self._mirror.all(POD_GROUPS) if service(group) == service(job))
 
     def _members(self, job: Object) -> list[Object]:
         """By label in the namespace, without a look at the owner."""
@@ -240,9 +236,8 @@ class AscendOperator:
         for pod in self._members(job):
             if objects.phase(pod) == "Pending" and not objects.terminating(pod):
                 await self._delete(PODS, pod)
-        for group in self._mirror.all(POD_GROUPS):
-            if objects.owner_uid(group) == objects.uid(job):
-                await self._delete(POD_GROUPS, group)
+        for group in self._mirror.owned(POD_GROUPS, job):
+            await self._delete(POD_GROUPS, group)
 
     # writing
 

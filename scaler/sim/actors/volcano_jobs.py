@@ -7,6 +7,7 @@ Must not: bind pods, write PodGroup phases, or know of rules.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import msgspec
@@ -50,22 +51,17 @@ class VolcanoJobs(Controller):
     def _misfortunes(self) -> dict[str, list[Misfortune]]:
         """By job, what happened to pods of its present version since the last round."""
         present = {objects.uid(pod): pod for pod in self.mirror.all(PODS) if _of_a_job(pod)}
-        befell: dict[str, list[Misfortune]] = {}
+        versions = {objects.uid(job): _version(job) for job in self.mirror.all(VOLCANO_JOBS)}
+        befell: dict[str, list[Misfortune]] = defaultdict(list)
         for uid, before in self._alive.items():
-            now = present.get(uid)
-            if now is not None and making.active(now):
-                continue
-            event = "PodFailed" if now is not None and objects.phase(now) == "Failed" else "PodEvicted"
-            if now is None or objects.terminating(now) or objects.phase(now) == "Failed":
-                found = Misfortune(event, _note(before, TASK), objects.name(before))
-                if _note(before, JOB_VERSION) == self._version(objects.owner_uid(before)):
-                    befell.setdefault(objects.owner_uid(before), []).append(found)
+            now, owner = present.get(uid), objects.owner_uid(before)
+            failed = now is not None and objects.phase(now) == "Failed"
+            gone = now is None or objects.terminating(now)
+            if (failed or gone) and _note(before, JOB_VERSION) == versions.get(owner, ""):
+                event = "PodFailed" if failed else "PodEvicted"
+                befell[owner].append(Misfortune(event, _note(before, TASK), objects.name(before)))
         self._alive = {uid: pod for uid, pod in present.items() if making.active(pod)}
         return befell
-
-    def _version(self, uid: str) -> str:
-        found = [job for job in self.mirror.all(VOLCANO_JOBS) if objects.uid(job) == uid]
-        return str(objects.status(found[0]).get("version") or 0) if found else ""
 
     async def _keep(self, job: Object, pods: list[Object], befell: list[Misfortune]) -> None:
         phase = phase_of(job)
@@ -85,7 +81,7 @@ class VolcanoJobs(Controller):
         """Raises the version first, so that the deletions that follow are no misfortune."""
         status = objects.status(job)
         ending = _ENDS.get(action)
-        after: Object = {"state": {"phase": ending or "Restarting"}, "version": int(status.get("version") or 0) + 1}
+        after: Object = {"state": {"phase": ending or "Restarting"}, "version": int(_version(job)) + 1}
         if ending is None:
             after["retryCount"] = int(status.get("retryCount") or 0) + 1
         await self.status(VOLCANO_JOBS, job, after)
@@ -146,6 +142,10 @@ def _of_a_job(pod: Object) -> bool:
     return objects.owner_kind(pod) == VOLCANO_JOBS.kind and JOB_NAME in objects.labels_of(pod)
 
 
+def _version(job: Object) -> str:
+    return str(objects.status(job).get("version") or 0)
+
+
 def _note(pod: Object, key: str) -> str:
     return objects.annotations_of(pod).get(key, "")
 
@@ -175,7 +175,7 @@ def _pod(job: Object, task: Object, index: int) -> Object:
     template, status, name = task.get("template") or {}, objects.status(job), f"{objects.name(job)}-{task['name']}"
     marks = {JOB_NAME: objects.name(job), TASK: task["name"], TASK_INDEX: str(index), QUEUE: _queue(job)}
     notes = {
-        JOB_VERSION: str(status.get("version") or 0), RETRY_COUNT: str(status.get("retryCount") or 0),
+        JOB_VERSION: _version(job), RETRY_COUNT: str(status.get("retryCount") or 0),
         "volcano.sh/template-uid": name, objects.GROUP_NAME: group_name(job),
     }  # fmt: skip
     scheduler = (template.get("spec") or {}).get("schedulerName") or objects.spec(job).get("schedulerName")
@@ -196,7 +196,7 @@ def _status(job: Object, pods: list[Object]) -> Object:
         **counts,
         "terminating": len(pods) - len(living),
         "minAvailable": least(job),
-        "version": int(objects.status(job).get("version") or 0),
+        "version": int(_version(job)),
         "state": {"phase": _next_phase(job, counts)},
     }
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -102,10 +103,8 @@ class SimClient:
     ) -> Object:
         """See KubeApi.replace."""
         request = Request(self.name, "replace", resource, namespace or "", name, subresource, body)
-        record = await self._write(
-            request, lambda: self.server.replace(resource, namespace, name, body, subresource=subresource)
-        )
-        return record.copy()
+        effect = partial(self.server.replace, resource, namespace, name, body, subresource=subresource)
+        return (await self._write(request, effect)).copy()
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
@@ -113,10 +112,8 @@ class SimClient:
     ) -> Object:  # fmt: skip
         """See KubeApi.patch."""
         request = Request(self.name, "patch", resource, namespace or "", name, subresource, patch)
-        record = await self._write(
-            request, lambda: self.server.patch(resource, namespace, name, patch, patch_type, subresource)
-        )
-        return record.copy()
+        effect = partial(self.server.patch, resource, namespace, name, patch, patch_type, subresource)
+        return (await self._write(request, effect)).copy()
 
     async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
         """See KubeApi.delete."""

@@ -12,17 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+import pydantic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from scaler.settings import Settings
 from scaler.sim.actors.faulty_api import Never
@@ -54,13 +45,13 @@ Seconds = Annotated[
 ]
 
 
-def _beside(path: Path, info: ValidationInfo) -> Path:
+def _beside(path: Path, info: pydantic.ValidationInfo) -> Path:
     """Relative to the folder of the scenario's file, if it was read from one."""
     folder: Path = (info.context or {}).get("folder", Path())
     return folder / path
 
 
-File = Annotated[Path, AfterValidator(_beside)]
+File = Annotated[Path, pydantic.AfterValidator(_beside)]
 Range = tuple[Seconds, Seconds]
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Counts = dict[str, Annotated[int, Field(ge=0)]]
@@ -331,16 +322,15 @@ class Expectation(_Model):
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
         when = [key for key in ("at", "within", "never_for") if getattr(self, key) is not None]
-        if len(when) > 1:
-            raise ValueError(f"give only one of {', '.join(when)}")
-        if all(getattr(self, key) is None for key in _CONDITIONS):
-            raise ValueError(f"nothing is expected; give one of {', '.join(_CONDITIONS)}")
         given = [key for key in _CONDITIONS if getattr(self, key) is not None]
         over_all = [key for key in given if key in _OVER_ALL]
+        if len(when) > 1:
+            raise ValueError(f"give only one of {', '.join(when)}")
+        if not given:
+            raise ValueError(f"nothing is expected; give one of {', '.join(_CONDITIONS)}")
         if over_all and (self.service or len(given) > 1):
-            raise ValueError(
-                f"{over_all[0]} is about all services: expect other things beside it in an entry of their own"
-            )
+            words = "is about all services: expect other things beside it in an entry of their own"
+            raise ValueError(f"{over_all[0]} {words}")
         return self
 
     @property

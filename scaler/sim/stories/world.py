@@ -57,16 +57,9 @@ class World:
     """
 
     def __init__(
-        self,
-        api: KubeApi,
-        clock: Clock,
-        scenario: Scenario,
-        *,
-        controller: RunController,
-        timeline: Timeline,
-        seed: int,
-        controller_api: FaultyApi | None = None,
-    ) -> None:
+        self, api: KubeApi, clock: Clock, scenario: Scenario, *, controller: RunController, timeline: Timeline,
+        seed: int, controller_api: FaultyApi | None = None,
+    ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
         self._scenario = scenario
@@ -81,42 +74,32 @@ class World:
         self._running: asyncio.Task[None] | None = None
         self._event: Event | None = None
         self._happenings = Happenings(
-            api,
-            clock,
-            node_specs(scenario.nodes),
-            controller_api=self._faulty,
-            steer=self._steer,
-            schedule=self._schedule,
-            announce=self._announce,
-        )
+            api, clock, node_specs(scenario.nodes), controller_api=self._faulty, steer=self._steer,
+            schedule=self._schedule, announce=self._announce,
+        )  # fmt: skip
 
     async def play(self) -> None:
         """Everything from the empty cluster to the end of the scenario; `timeline` is complete afterwards."""
-        async with asyncio.TaskGroup() as group:
-            self._recorder.start()
-            actors = [group.create_task(actor.run(), name=type(actor).__name__) for actor in self._actors()]
-            try:
-                await self.begin()
-                await self._unfold()
-            finally:
-                await self._steer(ControllerEvent.STOP)
-                for task in actors:
-                    task.cancel()
+        await self._while_all_work(self._unfold)
         for curse in self._curses.unmet:
             self._recorder.say(MomentKind.WARNING, f"the curse of {curse.of} (never {curse.never}) met nobody")
         self._timeline.end = self._scenario.until
 
     async def live(self) -> None:
         """Like `play`, but it goes on until cancelled: for a cluster that somebody looks at."""
+        await self._while_all_work(asyncio.Event().wait)
+
+    async def _while_all_work(self, unfold: Callable[[], Awaitable[object]]) -> None:
         async with asyncio.TaskGroup() as group:
             self._recorder.start()
-            for actor in self._actors():
-                group.create_task(actor.run(), name=type(actor).__name__)
+            actors = [group.create_task(actor.run(), name=type(actor).__name__) for actor in self._actors()]
             try:
                 await self.begin()
-                await asyncio.Event().wait()
+                await unfold()
             finally:
                 await self._steer(ControllerEvent.STOP)
+                for task in actors:
+                    task.cancel()
 
     async def begin(self) -> None:
         """Nodes, controller, manifests, in this order. What is refused is said as a failure."""
