@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tell the story, or keep a cluster up."""
     # Loaded only when asked for: `scaler --help` reads this module too.
-    from scaler.sim.stories.scenario_file import ScenarioError, load_scenario  # noqa: PLC0415
+    from scaler.commands.simulation.scenario_file import ScenarioError, load_scenario  # noqa: PLC0415
 
     try:
         scenario = load_scenario(examples() / "demo.yaml")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from scaler.commands.simulation.scenario_file import load_scenario
 from scaler.sim.stories.play import play, silence_logs
-from scaler.sim.stories.scenario_file import load_scenario
 
 SCENARIO = Path(__file__).resolve().parents[1] / "scenarios" / "start-degrade-climb.yaml"
 SCHEDULES = 40

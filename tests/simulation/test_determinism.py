@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from scaler.commands.simulation.present import document
-from scaler.sim.stories.scenario_file import load_scenario
+from scaler.commands.simulation.scenario_file import load_scenario
 from tests.simulation.worlds import ROOT, played
 
 PATH = ROOT / "tests" / "scenarios" / "api-server-trouble.yaml"

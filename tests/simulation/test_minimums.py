@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from scaler.commands.simulation.scenario_file import check_inputs, load_scenario
 from scaler.sim.stories.play import play
 from scaler.sim.stories.scenario import Scenario
-from scaler.sim.stories.scenario_file import check_inputs, load_scenario
 from scaler.sim.stories.timeline import Timeline
 from tests.crowds.services import A, B, Service, crowd, nodes, serving, training, written
 from tests.crowds.stage import watched

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.sim.stories.scenario_file import check_inputs, load_scenario
+from scaler.commands.simulation.scenario_file import check_inputs, load_scenario
 from tests.simulation.worlds import ROOT, SCENARIOS, played
 
 DEMO = ROOT / "manifests" / "examples" / "demo.yaml"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from scaler.clock import Clock
+from scaler.commands.simulation.verdicts import judge
 from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
@@ -13,7 +14,6 @@ from scaler.sim.stories.census import Condition
 from scaler.sim.stories.play import ADMISSION, START, play, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Sample, Timeline
-from scaler.sim.stories.verdicts import judge
 from scaler.sim.stories.world import World
 from tests.deployed_operator import deployment
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from scaler.commands.simulation.verdicts import Verdict
 from scaler.decide.world import Decision, World
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
-from scaler.sim.stories.verdicts import Verdict
 
 MARKS = {MomentKind.EVENT: "*", MomentKind.FAILURE: "!", MomentKind.WARNING: "~", MomentKind.TARGET: ">"}
 

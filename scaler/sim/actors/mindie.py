@@ -33,13 +33,10 @@ Service = tuple[str, str, str]
 class MindIEController:
     """Follows all services at once, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
 
-    def __init__(
-        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, exit_code: int = 1, beside: bool = False
-    ) -> None:
+    def __init__(self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False) -> None:
         self._api = api
         self._clock = clock
         self._patience = patience
-        self._exit_code = exit_code
         self._beside = beside
         self._mirror = Mirror(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._short_since: dict[Service, float] = {}
@@ -64,7 +61,7 @@ class MindIEController:
             return remaining
         self._short_since[service] = now
         try:
-            await exit_pod(self._api, surplus[-1], now=now, code=self._exit_code)
+            await exit_pod(self._api, surplus[-1], now=now, code=1)
         except KubeError:
             return _RETRY
         return self._patience

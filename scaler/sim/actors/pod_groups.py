@@ -20,14 +20,13 @@ _WITH_REPLICAS: dict[str, Resource] = {resource.kind: resource for resource in (
 class PodGroups(Controller):
     """Follows the pods that Volcano schedules."""
 
-    def __init__(self, api: KubeApi, *, schedulers: frozenset[str] = frozenset({"volcano"})) -> None:
+    def __init__(self, api: KubeApi) -> None:
         super().__init__(api, PODS, POD_GROUPS, REPLICA_SETS, STATEFUL_SETS)
-        self._schedulers = schedulers
 
     async def reconcile(self) -> None:
         for pod in self.mirror.all(PODS):
             named = objects.GROUP_NAME in objects.annotations_of(pod)
-            if not named and str(objects.spec(pod).get("schedulerName")) in self._schedulers:
+            if not named and objects.spec(pod).get("schedulerName") == "volcano":
                 await self._group(pod)
         await self._drop_unused()
 

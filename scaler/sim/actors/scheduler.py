@@ -18,16 +18,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from scaler.clock import Clock
-from scaler.kube.api import (
-    NODES,
-    POD_GROUPS,
-    PODS,
-    PRIORITY_CLASSES,
-    REPLICA_SETS,
-    KubeApi,
-    Object,
-    PatchType,
-)
+from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import attempt

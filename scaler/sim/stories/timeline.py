@@ -1,6 +1,6 @@
 """What happened in a simulation: moments for people, samples for expectations and pictures.
 
-Must not: judge (scaler.sim.stories.verdicts) or draw (scaler.commands.simulation.picture).
+Must not: judge (scaler.commands.simulation.verdicts) or draw (scaler.commands.simulation.picture).
 """
 
 from __future__ import annotations

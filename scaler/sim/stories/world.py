@@ -1,6 +1,6 @@
 """A world to try the controller in: a cluster, the stand-ins, the controller itself, and a scenario that unfolds.
 
-Must not: decide, judge (scaler.sim.stories.verdicts) or know which implementation of KubeApi it was given.
+Must not: decide, judge (scaler.commands.simulation.verdicts) or know which implementation of KubeApi it was given.
 """
 
 from __future__ import annotations

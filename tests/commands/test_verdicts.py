@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from scaler.commands.simulation.verdicts import judge
 from scaler.sim.stories.census import Condition, InstanceView
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
-from scaler.sim.stories.verdicts import judge
 
 SERVICE = "ns/rule/id"
 

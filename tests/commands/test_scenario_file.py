@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 import yaml
 
+from scaler.commands.simulation.scenario_file import ScenarioError, check_inputs, load_scenario
 from scaler.settings import Mode
 from scaler.sim.stories.play import settings_of
 from scaler.sim.stories.scenario import Copies, Scenario, json_schema
-from scaler.sim.stories.scenario_file import ScenarioError, check_inputs, load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [
