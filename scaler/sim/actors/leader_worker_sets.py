@@ -2,32 +2,41 @@
 
 Needs the stand-in for StatefulSets, the garbage collector, and on the simulated API server the hook of
 sim.actors.lws_webhook. Not modelled: subgroups, volume claims, services and node selectors of exclusive topology.
-Must not: make pods itself, or know of rules.
+How it is updated is at the end: the partition and the replicas of its StatefulSet of leaders, from the highest group
+down, `maxUnavailable` at a time, with `maxSurge` groups more. Must not: make pods itself, or know of rules.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+
+import msgspec
 
 from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, KubeApi, Object
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.controller import Controller
-from scaler.sim.actors.lws_rollout import GroupCondition, Leaders, next_leaders
-from scaler.sim.actors.lws_webhook import (
-    GROUP_INDEX,
-    GROUP_KEY,
-    LEADER_NAME,
-    NAME,
-    REVISION,
-    SIZE,
-    WORKER_INDEX,
-)  # fmt: skip
+from scaler.sim.actors.lws_webhook import GROUP_INDEX, GROUP_KEY, LEADER_NAME, NAME, REVISION, SIZE, WORKER_INDEX
 from scaler.sim.actors.mirror import key_of
 
 REPLICAS = "leaderworkerset.sigs.k8s.io/replicas"
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 AFTER_START = "leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start"
 _QUEUE = "scheduling.volcano.sh/queue-name"
+
+
+class GroupCondition(msgspec.Struct, frozen=True):
+    """One group, by index: leader and workers are all ready; all are of the newest revision."""
+
+    ready: bool = False
+    updated: bool = False
+
+
+class Leaders(msgspec.Struct, frozen=True):
+    """What its leader StatefulSet shall say."""
+
+    partition: int
+    replicas: int
 
 
 class LeaderWorkerSets(Controller):
@@ -244,3 +253,52 @@ def _status(lws: Object, leaders: Object, groups: list[GroupCondition]) -> Objec
         "hpaPodSelector": f"{NAME}={objects.name(lws)},{WORKER_INDEX}=0",
         "observedGeneration": making.generation(lws),
     }
+
+
+# updates, as pure functions
+
+
+def next_leaders(
+    lws: Object, leaders: Leaders | None, groups: Sequence[GroupCondition], *, new_revision: bool, resized: bool
+) -> Leaders:
+    """The next step. `leaders` is what the StatefulSet says now (None before it exists), `groups` has its replicas."""
+    replicas = making.number(lws)
+    rolling = (objects.spec(lws).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
+    surge = min(making.scaled(rolling.get("maxSurge", 0), replicas, up=True), replicas)
+    unavailable = making.scaled(rolling.get("maxUnavailable", 1), replicas, up=False)
+    least = int(rolling.get("partition") or 0)
+    if leaders is None:
+        return Leaders(max(0, least), replicas)
+    if new_revision:
+        size = replicas if leaders.replicas < replicas else _groups_now(replicas, surge, unavailable, replicas)
+        return Leaders(max(min(replicas, leaders.replicas), least), size)
+    if leaders.partition == 0 and leaders.replicas == replicas:
+        return Leaders(max(0, least), replicas)
+    if leaders.replicas < replicas:
+        return Leaders(max(leaders.partition, least), replicas)
+    behind = sum(not (group.ready and group.updated) for group in groups[:replicas])
+    size = _groups_now(replicas, surge, unavailable, behind)
+    if resized:
+        return Leaders(max(min(leaders.partition, replicas + surge), least), size)
+    step = unavailable + surge - (replicas + surge - leaders.replicas)
+    return Leaders(max(_next_partition(groups, step, leaders.partition), least), size)
+
+
+def _groups_now(replicas: int, surge: int, unavailable: int, behind: int) -> int:
+    """Groups beyond the wanted ones stay while more than `unavailable` of these are behind."""
+    return replicas + (max(0, behind - unavailable) if behind <= surge else surge)
+
+
+def _next_partition(groups: Sequence[GroupCondition], step: int, partition: int) -> int:
+    """Groups from here on are updated; moves down only."""
+    number = len(groups)
+    done = 0
+    while done < number and groups[number - 1 - done].ready and groups[number - 1 - done].updated:
+        done += 1
+    lowest = max(0, number - done - step)
+    wanted = lowest + sum(not group.ready for group in groups[:lowest])
+    for index in range(min(wanted, number - 1), lowest - 1, -1):
+        if groups[index].ready and not groups[index].updated:
+            break
+        wanted = index
+    return min(wanted, partition)
