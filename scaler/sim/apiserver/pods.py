@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scaler.kube.api import PODS, Object
-from scaler.kube.errors import KubeError
 from scaler.sim.apiserver import refusals
 
 _SPEC_DEFAULTS: dict[str, Any] = {
@@ -40,7 +39,9 @@ def prepare(pod: Object) -> None:
     spec = pod["spec"]
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
-        pod["status"]["conditions"] = [_gated_condition()]
+        words = "Scheduling is blocked due to non-empty scheduling gates"
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": words}
+        pod["status"]["conditions"] = [gated]
 
 
 def fill_defaults(pod: Object) -> None:
@@ -52,15 +53,6 @@ def fill_defaults(pod: Object) -> None:
         spec.setdefault(name, value.copy() if isinstance(value, dict) else value)
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         _prepare_container(container)
-
-
-def _gated_condition() -> Object:
-    return {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "SchedulingGated",
-        "message": "Scheduling is blocked due to non-empty scheduling gates",
-    }
 
 
 def _prepare_container(container: Object) -> None:
@@ -165,33 +157,21 @@ def grace_period(pod: Object, wanted: int | None) -> int:
 
 def bind(pod: Object, binding: Object, now: str) -> None:
     """Puts a pod (a private copy) on a node; ConflictError when it is bound, gated or on its way out."""
-    problem = _bind_problem(pod)
-    if problem is not None:
-        raise problem
+    metadata, spec, name = pod["metadata"], pod["spec"], pod["metadata"]["name"]
+    if metadata.get("deletionTimestamp"):
+        raise refusals.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise refusals.conflict(PODS, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise refusals.conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
     target = binding.get("target")
     node = target.get("name") if isinstance(target, dict) and target.get("kind", "Node") in ("", "Node") else None
     if not node:
         raise refusals.internal("target.name: Required value")
-    pod["spec"]["nodeName"] = node
+    spec["nodeName"] = node
     for field in ("labels", "annotations"):
-        extra = binding.get("metadata", {}).get(field)
-        if extra:
-            pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **extra}
-    set_condition(pod, {"type": "PodScheduled", "status": "True", "lastTransitionTime": now})
-
-
-def _bind_problem(pod: Object) -> KubeError | None:
-    name, spec = pod["metadata"]["name"], pod["spec"]
-    if pod["metadata"].get("deletionTimestamp"):
-        return refusals.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
-    if spec.get("nodeName"):
-        return refusals.conflict(PODS, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
-    if spec.get("schedulingGates"):
-        return refusals.conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
-    return None
-
-
-def set_condition(obj: Object, condition: Object) -> None:
-    """Adds or replaces the condition of that type in `status.conditions`, in place."""
-    conditions = obj.setdefault("status", {}).setdefault("conditions", [])
-    conditions[:] = [old for old in conditions if old.get("type") != condition["type"]] + [condition]
+        if extra := binding.get("metadata", {}).get(field):
+            metadata[field] = {**(metadata.get(field) or {}), **extra}
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    conditions[:] = [old for old in conditions if old.get("type") != "PodScheduled"]
+    conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": now})
