@@ -8,26 +8,49 @@ is asked for by name before anything is deleted.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+import msgspec
 
 from scaler.kube import api
-from scaler.kube.api import KubeApi, Object, PatchType, Resource
+from scaler.kube.api import EventType, KubeApi, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.sim.actors import objects
-from scaler.sim.actors.mirror import Mirror
-from scaler.sim.apiserver import kinds
+from scaler.sim.apiserver.kinds import WORKLOADS
 
 WATCHED: tuple[Resource, ...] = (
     api.ASCEND_JOBS, api.POD_GROUPS, api.PODS, api.SERVICES, api.CONFIG_MAPS, api.LEASES, api.DEPLOYMENTS,
-    api.REPLICA_SETS, api.STATEFUL_SETS, *kinds.WORKLOADS,
+    api.REPLICA_SETS, api.STATEFUL_SETS, *WORKLOADS,
 )  # fmt: skip
 """What is collected by default, owners as well as dependents."""
 
 _RETRY_SECONDS = 1.0
+_NOT_INSTALLED_SECONDS = 30.0
 _FOREGROUND = "foregroundDeletion"
 _ORPHAN = "orphan"
+
+
+class _Owner(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    uid: str
+    namespace: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str = ""
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[_Owner, ...] = ()
+
+
+class _Item(msgspec.Struct, frozen=True):
+    metadata: _Metadata
 
 
 class GarbageCollector:
@@ -36,36 +59,69 @@ class GarbageCollector:
     def __init__(self, kube: KubeApi, resources: Sequence[Resource] = WATCHED) -> None:
         self._kube = kube
         self._resources = tuple(resources)
-        self._mirror = Mirror(kube, *resources, listener=self._see)
-        self._items: dict[str, tuple[Resource, Object]] = {}
+        self._items: dict[str, tuple[Resource, _Metadata]] = {}
         self._dependents: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._dirty: dict[str, None] = {}
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
         """Watches everything and collects; nothing is deleted before all resources have been listed once."""
+        listed = [asyncio.Event() for _ in self._resources]
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="collector mirror")
-            while not self._mirror.synced:
-                await self._mirror.wait()
+            for resource, event in zip(self._resources, listed, strict=True):
+                group.create_task(self._follow(resource, event))
+            for event in listed:
+                await event.wait()
             await self._collect()
 
-    def _see(self, resource: Resource, obj: Object, gone: bool) -> None:
+    async def _follow(self, resource: Resource, listed: asyncio.Event) -> None:
+        while True:
+            try:
+                page = await self._kube.list(resource, decode=_Item)
+                self._replace(resource, [item.metadata for item in page.items])
+                listed.set()
+                await self._watch(resource, page.resource_version)
+            except NotFoundError:
+                self._replace(resource, [])
+                listed.set()
+                await asyncio.sleep(_NOT_INSTALLED_SECONDS)
+            except KubeError:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _watch(self, resource: Resource, version: str) -> None:
+        """Until an error makes a new list necessary."""
+        while True:
+            async for event in self._events(resource, version):
+                version = event.resource_version
+                if event.object is not None:
+                    self._see(resource, event.object.metadata, gone=event.type is EventType.DELETED)
+
+    def _events(self, resource: Resource, version: str) -> AsyncIterator[WatchEvent[_Item]]:
+        return self._kube.watch(resource, resource_version=version, decode=_Item)
+
+    def _replace(self, resource: Resource, found: Iterable[_Metadata]) -> None:
+        present = {item.uid: item for item in found}
+        for uid, (kind, item) in tuple(self._items.items()):
+            if kind == resource and uid not in present:
+                self._see(resource, item, gone=True)
+        for item in present.values():
+            self._see(resource, item, gone=False)
+
+    def _see(self, resource: Resource, item: _Metadata, *, gone: bool) -> None:
         """Notes one object and marks what it concerns: itself, its owners, and its dependents when it is gone."""
-        uid = objects.uid(obj)
         if gone:
-            self._items.pop(uid, None)
-            for dependent in self._dependents.get(uid, ()):
+            self._items.pop(item.uid, None)
+            for dependent in self._dependents.get(item.uid, ()):
                 self._mark(dependent)
         else:
-            self._items[uid] = (resource, obj)
-            self._mark(uid)
-        for owner in _owners(obj):
+            self._items[item.uid] = (resource, item)
+            self._mark(item.uid)
+        for owner in item.owner_references:
             if gone:
-                self._dependents[owner["uid"]].pop(uid, None)
+                self._dependents[owner.uid].pop(item.uid, None)
             else:
-                self._dependents[owner["uid"]][uid] = None
-            self._mark(owner["uid"])
+                self._dependents[owner.uid][item.uid] = None
+            self._mark(owner.uid)
 
     def _mark(self, uid: str) -> None:
         self._dirty[uid] = None
@@ -86,88 +142,82 @@ class GarbageCollector:
                 self._wake.set()
 
     async def _judge(self, uid: str) -> None:
-        resource, obj = self._items.get(uid, (None, {}))
-        if resource is None:
+        entry = self._items.get(uid)
+        if entry is None:
             return
-        if objects.terminating(obj):
-            await self._finish(resource, obj)
-        elif owners := _owners(obj):
-            absent = [owner["uid"] for owner in owners if not await self._is_solid(obj, owner)]
-            if len(absent) == len(owners):
-                await self._delete(resource, obj, "Foreground" if self._in_foreground(obj) else "Background")
+        resource, item = entry
+        if item.deletion_timestamp:
+            await self._finish(resource, item)
+        elif item.owner_references:
+            absent = [owner.uid for owner in item.owner_references if not await self._is_solid(item, owner)]
+            if len(absent) == len(item.owner_references):
+                await self._delete(resource, item, "Foreground" if self._in_foreground(item) else "Background")
             elif absent:
-                await self._set_owners(resource, obj, without=absent)
+                await self._set_owners(resource, item, without=absent)
 
-    def _in_foreground(self, obj: Object) -> bool:
+    def _in_foreground(self, item: _Metadata) -> bool:
         """An owner waits for this object, so that the object waits for what it owns in turn."""
-        owners = [self._items[owner["uid"]][1] for owner in _owners(obj) if owner["uid"] in self._items]
-        waits = any(_FOREGROUND in _finalizers(owner) for owner in owners)
-        return waits and bool(self._dependents.get(objects.uid(obj)))
+        owners = [self._items[owner.uid][1] for owner in item.owner_references if owner.uid in self._items]
+        return bool(self._dependents.get(item.uid)) and any(_FOREGROUND in owner.finalizers for owner in owners)
 
-    async def _is_solid(self, obj: Object, reference: Object) -> bool:
+    async def _is_solid(self, item: _Metadata, owner: _Owner) -> bool:
         """Whether an owner is there to stay; one being deleted in the foreground only waits for this object."""
-        _, owner = self._items.get(reference["uid"], (None, None))
-        if owner is None:
-            return await self._exists(obj, reference)
-        return not (_FOREGROUND in _finalizers(owner) and objects.terminating(owner))
+        known = self._items.get(owner.uid)
+        if known is None:
+            return await self._exists(item, owner)
+        return not (_FOREGROUND in known[1].finalizers and known[1].deletion_timestamp)
 
-    async def _exists(self, obj: Object, owner: Object) -> bool:
+    async def _exists(self, item: _Metadata, owner: _Owner) -> bool:
         """Asks for an owner that no watch has shown; of kinds that are not watched nothing is ever deleted."""
         for resource in self._resources:
-            if (resource.api_version, resource.kind) == (owner.get("apiVersion"), owner.get("kind")):
-                namespace = objects.namespace(obj) if resource.namespaced else None
+            if (resource.api_version, resource.kind) == (owner.api_version, owner.kind):
+                namespace = item.namespace if resource.namespaced else None
                 try:
-                    found = await self._kube.get(resource, namespace, owner.get("name", ""))
+                    found = await self._kube.get(resource, namespace, owner.name)
                 except NotFoundError:
                     return False
-                return bool(objects.uid(found) == owner["uid"])
+                return bool(found["metadata"]["uid"] == owner.uid)
         return True
 
-    async def _finish(self, resource: Resource, obj: Object) -> None:
+    async def _finish(self, resource: Resource, item: _Metadata) -> None:
         """Carries out the two finalizers that belong to the collector."""
-        own, finalizers = objects.uid(obj), _finalizers(obj)
-        dependents = [self._items[uid] for uid in self._dependents.get(own, ()) if uid in self._items]
-        if _ORPHAN in finalizers:
+        dependents = [self._items[uid] for uid in self._dependents.get(item.uid, ()) if uid in self._items]
+        if _ORPHAN in item.finalizers:
             for kind, dependent in dependents:
-                await self._set_owners(kind, dependent, without=[own])
-            await self._set_finalizers(resource, obj, without=_ORPHAN)
-        elif _FOREGROUND in finalizers:
-            if not any(_blocks(dependent, own) for _, dependent in dependents):
-                await self._set_finalizers(resource, obj, without=_FOREGROUND)
+                await self._set_owners(kind, dependent, without=[item.uid])
+            await self._set_finalizers(resource, item, without=_ORPHAN)
+        elif _FOREGROUND in item.finalizers:
+            blocking = [entry for entry in dependents if _blocks(entry[1], item.uid)]
+            if not blocking:
+                await self._set_finalizers(resource, item, without=_FOREGROUND)
             for _, dependent in dependents:
-                if not objects.terminating(dependent):
-                    self._mark(objects.uid(dependent))
+                if not dependent.deletion_timestamp:
+                    self._mark(dependent.uid)
 
-    async def _delete(self, resource: Resource, obj: Object, propagation: str) -> None:
-        version = obj["metadata"]["resourceVersion"]
-        with contextlib.suppress(NotFoundError):
+    async def _delete(self, resource: Resource, item: _Metadata, propagation: str) -> None:
+        try:
             await self._kube.delete(
-                resource, objects.namespace(obj) or None, objects.name(obj), uid=objects.uid(obj),
-                resource_version=version, propagation_policy=propagation,
+                resource, item.namespace or None, item.name, uid=item.uid, resource_version=item.resource_version,
+                propagation_policy=propagation,
             )  # fmt: skip
+        except NotFoundError:
+            return
 
-    async def _set_finalizers(self, resource: Resource, obj: Object, *, without: str) -> None:
-        left = [name for name in _finalizers(obj) if name != without]
-        await self._patch(resource, obj, {"finalizers": left or None})
+    async def _set_finalizers(self, resource: Resource, item: _Metadata, *, without: str) -> None:
+        left = [name for name in item.finalizers if name != without]
+        await self._patch(resource, item, {"finalizers": left or None})
 
-    async def _set_owners(self, resource: Resource, obj: Object, *, without: Sequence[str]) -> None:
-        left = [owner for owner in _owners(obj) if owner["uid"] not in without]
-        await self._patch(resource, obj, {"ownerReferences": left or None})
+    async def _set_owners(self, resource: Resource, item: _Metadata, *, without: Sequence[str]) -> None:
+        left = [msgspec.to_builtins(owner) for owner in item.owner_references if owner.uid not in without]
+        await self._patch(resource, item, {"ownerReferences": left or None})
 
-    async def _patch(self, resource: Resource, obj: Object, metadata: Object) -> None:
-        exactly = {"uid": objects.uid(obj), "resourceVersion": obj["metadata"]["resourceVersion"]}
-        body, where = {"metadata": {**metadata, **exactly}}, (objects.namespace(obj) or None, objects.name(obj))
-        with contextlib.suppress(NotFoundError):
-            await self._kube.patch(resource, *where, body, patch_type=PatchType.MERGE)
-
-
-def _owners(obj: Object) -> list[Object]:
-    return obj["metadata"].get("ownerReferences") or []
-
-
-def _finalizers(obj: Object) -> list[str]:
-    return obj["metadata"].get("finalizers") or []
+    async def _patch(self, resource: Resource, item: _Metadata, metadata: dict[str, object]) -> None:
+        body = {"metadata": {**metadata, "uid": item.uid, "resourceVersion": item.resource_version}}
+        try:
+            await self._kube.patch(resource, item.namespace or None, item.name, body, patch_type=PatchType.MERGE)
+        except NotFoundError:
+            return
 
 
-def _blocks(dependent: Object, owner: str) -> bool:
-    return any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in _owners(dependent))
+def _blocks(dependent: _Metadata, owner: str) -> bool:
+    return any(ref.uid == owner and ref.block_owner_deletion for ref in dependent.owner_references)

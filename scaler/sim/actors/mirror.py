@@ -17,9 +17,6 @@ from scaler.sim.actors.objects import owner_uid, uid
 Key = tuple[str, str]
 """(namespace, name); namespace is "" for cluster-scoped objects."""
 
-Listener = Callable[[Resource, Object, bool], None]
-"""Called with the type, the object, and whether it is gone."""
-
 _RETRY = 1.0  # seconds after a failed list or watch
 _NOT_INSTALLED = 5.0  # seconds until a type that is not installed is asked for again
 _SETTLE = 0.02  # seconds
@@ -33,10 +30,8 @@ def key_of(obj: Object) -> Key:
 class Mirror:
     """Objects of some resource types. `run` keeps them current; `wait` returns when something has changed."""
 
-    def __init__(self, api: KubeApi, *resources: Resource, listener: Listener | None = None) -> None:
-        """`listener` hears of each object that came or changed, and of the last state of each that is gone."""
+    def __init__(self, api: KubeApi, *resources: Resource) -> None:
         self._api = api
-        self._listener = listener or (lambda *_: None)
         self._objects: dict[Resource, dict[Key, Object]] = {resource: {} for resource in resources}
         self._synced = dict.fromkeys(resources, False)
         self._changed = asyncio.Event()
@@ -132,14 +127,8 @@ class Mirror:
         return page.resource_version
 
     def _replace(self, resource: Resource, items: Iterable[Object]) -> None:
-        before, present = self._objects[resource], {key_of(obj): obj for obj in items}
-        self._objects[resource] = present
+        self._objects[resource] = {key_of(obj): obj for obj in items}
         self._synced[resource] = True
-        for key, obj in before.items():
-            if key not in present or uid(present[key]) != uid(obj):
-                self._listener(resource, obj, True)
-        for obj in present.values():
-            self._listener(resource, obj, False)
         self._note(resource)
 
     async def _watch(self, resource: Resource, version: str) -> str:
@@ -150,12 +139,10 @@ class Mirror:
         return version
 
     def _apply(self, resource: Resource, kind: EventType, obj: Object) -> None:
-        gone = kind is EventType.DELETED
-        if gone:
+        if kind is EventType.DELETED:
             self._objects[resource].pop(key_of(obj), None)
         else:
             self._objects[resource][key_of(obj)] = obj
-        self._listener(resource, obj, gone)
         self._note(resource)
 
     def _note(self, resource: Resource) -> None:
