@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from scaler.sim.apiserver.interceptor import Fault
 from tests.campaign import schedule as catalogue
 from tests.campaign.mutants import MUTANTS, killed_by
 from tests.campaign.schedule import schedule
 from tests.campaign.sieve import differences, plans, reference
 from tests.campaign.stage import play
+from tests.faults import Fault
 from tests.parts import short_and_long
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.sim.stories.scenario_file import check_inputs, load_scenario
+from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
 from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, SCENARIOS, played
 
