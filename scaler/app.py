@@ -62,6 +62,8 @@ REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
+SHUTDOWN_TIMEOUT = 5.0
+"""Seconds that writes under way have to end after SIGTERM."""
 PULSE = 5.0
 """Seconds between two looks at whether the decision loop turns."""
 
@@ -120,14 +122,12 @@ class App:
             self.api,
             deadline=self.election.deadline if self.election else _never,
             rng=self._rng,
-            timeout=settings.request_timeout,
-            max_in_flight=settings.max_writes_in_flight,
             on_write=lambda verb, resource, outcome: metrics.write(verb, resource.plural, outcome),
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.informers, expectations)
-        reporter = Reporter(writer, self.api, self.clock, settings, metrics)
+        reporter = Reporter(writer, self.clock, metrics)
         controller = Controller(
             state=self.state,
             queue=self.queue,
@@ -188,7 +188,7 @@ class App:
                 tasks.create_task(informer.run())
             tasks.create_task(self._pulse())
             if self.admission is not None:
-                tasks.create_task(self.admission.follow())
+                tasks.create_task(self.admission.certificate.follow())
             await self._synced()
             if self.election is None:
                 await self._work()
@@ -232,7 +232,7 @@ class App:
         async with asyncio.TaskGroup() as tasks:
             beside = [self.reporter.run(), self.rank_tables.run(), self._resync()]
             if self.admission is not None:
-                beside.append(self.admission.lead())
+                beside.append(self.admission.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]
             deciding = asyncio.create_task(self.controller.run())
             try:
@@ -246,10 +246,10 @@ class App:
 
     async def _drained(self, deciding: asyncio.Task[None]) -> None:
         try:
-            async with asyncio.timeout(self.settings.shutdown_timeout):
+            async with asyncio.timeout(SHUTDOWN_TIMEOUT):
                 await deciding
         except TimeoutError:
-            _log.warning("writes under way were given up", seconds=self.settings.shutdown_timeout)
+            _log.warning("writes under way were given up", seconds=SHUTDOWN_TIMEOUT)
 
     async def _resync(self) -> None:
         """The safety net: it should never find anything, and counts when it does."""
@@ -266,7 +266,7 @@ class App:
                 ready = listed(resource, informer).is_set()
                 self._need(_name(resource), "" if ready else informer.problem or "not listed yet")
             if self.admission is not None:
-                self._need("webhook", self.admission.problem)
+                self._need("webhook", self.admission.certificate.problem)
             if self.controller.running:
                 self.rights.look()
             if len(self.queue) == 0 or not self.controller.running:

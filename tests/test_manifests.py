@@ -17,6 +17,7 @@ import yaml
 
 import scaler
 from scaler import cli, settings
+from scaler.app import SHUTDOWN_TIMEOUT
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 
 ROOT = Path(__file__).parent.parent
@@ -159,7 +160,7 @@ def test_the_deployment_fits_the_settings_that_it_does_not_set(variant: str) -> 
     pod = deployment(variant)["spec"]["template"]["spec"]
     (election,) = (role for role in of_kind("Role", variant) if role["metadata"]["name"].endswith("election"))
     assert container(variant)["ports"] == [{"name": "http", "containerPort": given.http_port}]
-    assert pod["terminationGracePeriodSeconds"] > given.shutdown_timeout
+    assert pod["terminationGracePeriodSeconds"] > SHUTDOWN_TIMEOUT
     assert [rule.get("resourceNames") for rule in election["rules"]] == [None, [given.lease_name]]
 
 

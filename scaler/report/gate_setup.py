@@ -5,33 +5,22 @@ A way that is set up need not work for every pod; what arrives without the gate 
 
 from __future__ import annotations
 
-import asyncio
-from enum import StrEnum
-
 import structlog
 
-from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Object, Resource
+from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Object, Resource, within
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import POLICY, WEBHOOK
 from scaler.report.metrics import Metrics
 
 DEADLINE = 10.0
 """Seconds for one request."""
+SET_UP = "set up"
+NOT_SET_UP = "not set up"
+NOT_TRUSTED = "set up, but API servers do not trust it yet"
+UNKNOWN = "not known"
+_WAYS = {"policy": (MUTATING_POLICY_BINDINGS, POLICY), "webhook": (MUTATING_WEBHOOKS, WEBHOOK)}
+"""Beside these, users may write the gate into their pod templates, which shows only on the pods."""
 _log = structlog.get_logger("gates")
-
-
-class Way(StrEnum):
-    """Beside these, users may write the gate into their pod templates, which shows only on the pods."""
-
-    POLICY = "policy"
-    WEBHOOK = "webhook"
-
-
-class Answer(StrEnum):
-    YES = "set up"
-    NO = "not set up"
-    NOT_TRUSTED = "set up, but API servers do not trust it yet"
-    UNKNOWN = "not known"
 
 
 class Ways:
@@ -40,35 +29,28 @@ class Ways:
     def __init__(self, api: KubeApi, metrics: Metrics) -> None:
         self._api = api
         self._metrics = metrics
-        self._told: dict[Way, Answer] = {}
+        self._told: dict[str, str] = {}
 
-    async def look(self) -> dict[Way, Answer]:
-        """Never raises an error of the seam: without rights the answer is that it is not known."""
-        found = {Way.POLICY: await self._policy(), Way.WEBHOOK: await self._webhook()}
+    async def look(self) -> dict[str, str]:
+        """Way -> whether it is set up. Never raises an error of the seam: without rights that is not known."""
+        found = {way: await self._answer(*about) for way, about in _WAYS.items()}
         if found != self._told:
             self._told = found
-            _log.info("ways to hold pods", **{way.value: answer.value for way, answer in found.items()})
+            _log.info("ways to hold pods", **found)
             for way, answer in found.items():
-                self._metrics.gate_way(way.value, set_up=answer is Answer.YES)
+                self._metrics.gate_way(way, set_up=answer == SET_UP)
         return found
 
-    async def _policy(self) -> Answer:
-        found = await self._get(MUTATING_POLICY_BINDINGS, POLICY)
-        return found if isinstance(found, Answer) else Answer.YES
-
-    async def _webhook(self) -> Answer:
-        found = await self._get(MUTATING_WEBHOOKS, WEBHOOK)
-        if isinstance(found, Answer):
-            return found
-        webhooks = found.get("webhooks") or []
-        trusted = all((webhook.get("clientConfig") or {}).get("caBundle") for webhook in webhooks)
-        return Answer.YES if webhooks and trusted else Answer.NOT_TRUSTED
-
-    async def _get(self, resource: Resource, name: str) -> Object | Answer:
+    async def _answer(self, resource: Resource, name: str) -> str:
         try:
-            async with asyncio.timeout(DEADLINE):
-                return await self._api.get(resource, None, name)
+            found = await within(DEADLINE, self._api.get(resource, None, name))
         except NotFoundError:
-            return Answer.NO
-        except (KubeError, TimeoutError):
-            return Answer.UNKNOWN
+            return NOT_SET_UP
+        except KubeError:
+            return UNKNOWN
+        return SET_UP if resource is MUTATING_POLICY_BINDINGS or _is_trusted(found) else NOT_TRUSTED
+
+
+def _is_trusted(configuration: Object) -> bool:
+    webhooks = configuration.get("webhooks") or []
+    return bool(webhooks) and all((webhook.get("clientConfig") or {}).get("caBundle") for webhook in webhooks)

@@ -62,13 +62,13 @@ def _adopt_standard_library(shared: list[Any], log_format: LogFormat, level: Log
 
 
 def _renderer(log_format: LogFormat) -> Any:
-    if log_format is LogFormat.JSON:
+    if log_format == "json":
         return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
     return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
 
 
 def _number(level: LogLevel) -> int:
-    return logging.getLevelNamesMapping()[level.value.upper()]
+    return logging.getLevelNamesMapping()[level.upper()]
 
 
 def _stamp(timestamp: Callable[[], str]) -> Callable[[Any, str, Event], Event]:

@@ -9,9 +9,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from scaler.decide.explain import words
 from scaler.decide.world import GroupPlan, Plan, State, Verdict, Warning
 from scaler.kube.api import Object
-from scaler.report.values import ServiceReport, Words
+from scaler.report.service_reports import ServiceReport
 from scaler.state.own_config_maps import config_map, status_name
 
 MAX_BYTES = 900 * 1024
@@ -31,11 +32,11 @@ _QUIET = frozenset({State.RUNNING, State.FINISHED})
 _RULE_PROBLEMS = frozenset({Warning.RULE_MISSING.value, Warning.RULE_INVALID.value})
 
 
-def status_config_map(reports: Sequence[ServiceReport], words: Words) -> Object:
+def status_config_map(reports: Sequence[ServiceReport]) -> Object:
     """The ConfigMap for one rule; `reports` are its services, at least one, the newest last."""
     namespace, rule = reports[0].rule
     most = _MOST_INSTANCES
-    document = _truncated(status_document(reports, words), most)
+    document = _truncated(status_document(reports), most)
     while True:
         data = {"status.json": _json(document), "status.txt": status_text(document)}
         if not most or sum(len(text.encode("utf-8", "surrogatepass")) for text in data.values()) <= MAX_BYTES:
@@ -44,13 +45,13 @@ def status_config_map(reports: Sequence[ServiceReport], words: Words) -> Object:
         document = _truncated(document, most)
 
 
-def status_document(reports: Sequence[ServiceReport], words: Words) -> dict[str, Any]:
+def status_document(reports: Sequence[ServiceReport]) -> dict[str, Any]:
     """What `status.json` holds; see docs/reference/status.md for every field."""
     ordered = sorted(reports, key=lambda report: report.plan.key)
     return {
         "format": 1,
         "rule": _rule(reports[-1]),
-        "services": [_service(report, words) for report in ordered],
+        "services": [_service(report) for report in ordered],
         "left_out": {
             "services": 0,
             "groups": sum(max(0, len(report.plan.groups) - _MOST_GROUPS) for report in ordered),
@@ -71,7 +72,7 @@ def _rule(report: ServiceReport) -> dict[str, Any]:
     }
 
 
-def _service(report: ServiceReport, words: Words) -> dict[str, Any]:
+def _service(report: ServiceReport) -> dict[str, Any]:
     plan, current = report.plan, current_ratio(report)
     kinds = {instance.uid: instance.kind for instance in report.service.instances}
     return {
@@ -123,14 +124,14 @@ def _group(group: GroupPlan) -> dict[str, int]:
     }
 
 
-def _instance(verdict: Verdict, kind: str, words: str) -> dict[str, Any]:
+def _instance(verdict: Verdict, kind: str, why: str) -> dict[str, Any]:
     return {
         "name": verdict.name,
         "kind": kind,
         "group": verdict.group,
         "state": verdict.state.value,
         "reason": verdict.reason.value,
-        "words": words[:_MAX_WORDS],
+        "words": why[:_MAX_WORDS],
     }
 
 

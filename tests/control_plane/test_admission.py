@@ -22,12 +22,20 @@ import pytest
 import yaml
 
 from scaler.kube.api import Object
-from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
+from scaler.names import (
+    DELETION_COST,
+    GATE,
+    GROUP_LABEL,
+    HELD_COST,
+    JOB_ID_LABEL,
+    MOVED_RULE,
+    RULE_LABEL,
+    WEBHOOK_SECRET,
+)
 from scaler.serve.reviews import review_ascend_job, review_pod
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
 from scaler.serve.webhook_certs import CertificateKeeper
-from scaler.settings import Settings
 from tests.control_plane.plane import ControlPlane, kubectl_path
 from tests.control_plane.programs import ControlPlaneError, free_ports
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
@@ -317,7 +325,7 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
         await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
         account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
         async with plane.client(account) as api:
-            home = {"namespace": NAMESPACE, "secret": Settings().webhook_secret}
+            home = {"namespace": NAMESPACE, "secret": WEBHOOK_SECRET}
             keeper = CertificateKeeper(api, wall_clock(), shown, names=("127.0.0.1",), **home)
             tasks = [asyncio.create_task(work) for work in (keeper.run_as_leader(), keeper.follow())]
             try:

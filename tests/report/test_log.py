@@ -12,7 +12,6 @@ import pytest
 import structlog
 
 from scaler.report.log import MAX_FIELD, MAX_FIELDS, configure
-from scaler.settings import LogFormat, LogLevel
 from scaler.sim.loop import run
 
 
@@ -21,7 +20,7 @@ def out() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
-    configure(LogFormat.JSON, LogLevel.INFO, timestamp=lambda: "then", stream=stream)
+    configure("json", "info", timestamp=lambda: "then", stream=stream)
     yield stream
     structlog.reset_defaults()
     root.handlers[:] = handlers
@@ -41,7 +40,7 @@ def test_a_line_is_a_json_object(out: io.StringIO) -> None:
 def test_a_logger_made_before_the_set_up_obeys_it_too() -> None:
     early = structlog.get_logger("early")
     stream = io.StringIO()
-    configure(LogFormat.JSON, LogLevel.INFO, timestamp=lambda: "then", stream=stream)
+    configure("json", "info", timestamp=lambda: "then", stream=stream)
     early.info("hello")
     structlog.reset_defaults()
     assert line(stream)["event"] == "hello"
@@ -99,6 +98,6 @@ def test_what_libraries_log_comes_out_the_same_way(out: io.StringIO) -> None:
 
 
 def test_text_is_for_people(out: io.StringIO) -> None:
-    configure(LogFormat.TEXT, LogLevel.INFO, timestamp=lambda: "then", stream=out)
+    configure("text", "info", timestamp=lambda: "then", stream=out)
     structlog.get_logger().warning("plan", service="a/b/c")
     assert out.getvalue().split() == ["[warning", "]", "plan", "service=a/b/c"]
