@@ -310,23 +310,9 @@ def _follow(
 
 
 def _policy(settings: Settings) -> Policy:
-    """The settings that decisions depend on."""
-    return Policy(
-        broken_grace=settings.broken_grace,
-        stable_after=settings.stable_after,
-        revoke=settings.revoke,
-        restart_reserve=settings.restart_reserve,
-        start_timeout=settings.start_timeout,
-        minimum_timeout=settings.minimum_timeout,
-        backoff=settings.backoff,
-        backoff_max=settings.backoff_max,
-        due_back=settings.due_back,
-        fit_patience=settings.fit_patience,
-        trade_after=settings.trade_after,
-        preempt=Preempt(settings.preempt.value),
-        honour_preemptable=settings.honour_preemptable,
-        max_service_priority=settings.max_service_priority,
-    )
+    """The settings that decisions depend on have the same names there."""
+    values = {name: getattr(settings, name) for name in Policy.__struct_fields__}
+    return Policy(**values | {"preempt": Preempt(settings.preempt.value)})
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:
