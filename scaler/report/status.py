@@ -35,14 +35,13 @@ _RULE_PROBLEMS = frozenset({Warning.RULE_MISSING.value, Warning.RULE_INVALID.val
 def status_config_map(reports: Sequence[ServiceReport]) -> Object:
     """The ConfigMap for one rule; `reports` are its services, at least one, the newest last."""
     namespace, rule = reports[0].rule
-    most = _MOST_INSTANCES
-    document = _truncated(status_document(reports), most)
+    whole, most = status_document(reports), _MOST_INSTANCES
     while True:
+        document = _truncated(whole, most)
         data = {"status.json": _json(document), "status.txt": status_text(document)}
         if not most or sum(len(text.encode("utf-8", "surrogatepass")) for text in data.values()) <= MAX_BYTES:
             return config_map(namespace, status_name(rule), rule, {"data": data})
         most //= 2
-        document = _truncated(document, most)
 
 
 def status_document(reports: Sequence[ServiceReport]) -> dict[str, Any]:
@@ -145,18 +144,15 @@ def _warnings(plan: Plan) -> list[dict[str, str]]:
 
 def _truncated(document: Mapping[str, Any], most: int) -> dict[str, Any]:
     """At most `most` instances, those that need attention first, and no more services than that plus one."""
-    services, left, dropped = [], most, 0
+    services, left = [], most
     for service in document["services"][: most + 1]:
         kept = _most_interesting(service["instances"], left)
         left -= len(kept)
-        dropped += len(service["instances"]) - len(kept)
         services.append({**service, "instances": kept, "warnings": service["warnings"][: most + 1]})
-    gone = document["services"][most + 1 :]
-    before = document["left_out"]
     left_out = {
-        "services": before["services"] + len(gone),
-        "groups": before["groups"],
-        "instances": before["instances"] + dropped + sum(len(service["instances"]) for service in gone),
+        "services": len(document["services"]) - len(services),
+        "groups": document["left_out"]["groups"],
+        "instances": sum(len(service["instances"]) for service in document["services"]) - (most - left),
     }
     return {**document, "services": services, "left_out": left_out}
 
