@@ -122,6 +122,7 @@ class App:
             self.api,
             deadline=self.election.deadline if self.election else _never,
             rng=self._rng,
+            timeout=settings.request_timeout,
             on_write=lambda verb, resource, outcome: metrics.write(verb, resource.plural, outcome),
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)

@@ -105,6 +105,7 @@ class Settings(BaseModel):
     renew_deadline: float = _seconds(5, "A leader that could not renew for this long stops writing.", 0.5, 3600)
     retry_period: float = _seconds(1, "Pause between two attempts to take or renew the Lease.", 0.1, 600)
 
+    request_timeout: float = _seconds(10, "Deadline of one request to the API server.", 0.1, 600)
     resync_period: float = _seconds(600, "Interval of the full pass that looks for anything missed.", 10)
 
     broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)

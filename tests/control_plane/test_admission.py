@@ -492,8 +492,7 @@ async def test_two_replicas_serve_the_webhook_and_one_is_enough(cluster: Cluster
 
 def replica(folder: Path, account: Path, name: str, port: int) -> AbstractAsyncContextManager[ScalerProcess]:
     """`scaler run`, whose webhook answers at an address of this machine."""
-    address = ("--webhook-host", "127.0.0.1", "--webhook-service", "127.0.0.1")
-    flags = (*LEASE, *address, "--webhook-port", str(port))
+    flags = (*LEASE, "--webhook-service", "127.0.0.1", "--webhook-port", str(port))
     return scaler(folder, account, name=name, flags=flags)
 
 
