@@ -113,14 +113,7 @@ def _groups_to_show(plan: Plan) -> list[str]:
 
 def _group(group: GroupPlan) -> dict[str, int]:
     """Without `admit` and `revoke`: they say what is about to happen, not what is."""
-    return {
-        "target": group.target,
-        "running": group.running,
-        "in_flight": group.in_flight,
-        "held": group.held,
-        "live": group.live,
-        "paired": group.paired,
-    }
+    return {name: getattr(group, name) for name in ("target", "running", "in_flight", "held", "live", "paired")}
 
 
 def _instance(verdict: Verdict, kind: str, why: str) -> dict[str, Any]:

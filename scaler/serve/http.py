@@ -61,13 +61,15 @@ async def _answer(
 
 
 def _healthz(state: ServeState, _: web.Request) -> web.Response:
-    stalled = state.health.stalled()
-    return text("\n".join(stalled or ["ok"]) + "\n", 500 if stalled else 200)
+    return _verdict(state.health.stalled(), 500)
 
 
 def _readyz(state: ServeState, _: web.Request) -> web.Response:
-    missing = state.health.missing()
-    return text("\n".join(missing or ["ok"]) + "\n", 503 if missing else 200)
+    return _verdict(state.health.missing(), 503)
+
+
+def _verdict(problems: list[str], status: int) -> web.Response:
+    return text("\n".join(problems or ["ok"]) + "\n", status if problems else 200)
 
 
 def _metrics(state: ServeState, _: web.Request) -> web.Response:
