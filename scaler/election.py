@@ -13,6 +13,7 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -159,11 +160,9 @@ class Election:
         return True
 
     async def _wait_for_change(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds if seconds < math.inf else None):
                 await self._changed.wait()
-        except TimeoutError:
-            return
 
     async def _watch(self) -> None:
         """Observe the Lease until cancelled; where it cannot be watched, look at it now and then."""

@@ -175,7 +175,8 @@ def _decode_other(line: bytes, resource: Resource, trouble: str) -> WatchEvent[A
         if event.type == "BOOKMARK":
             return WatchEvent(EventType.BOOKMARK, None, _peek(event.object).resource_version)
         if event.type == "ERROR":
-            raise _status(_decoder(_Status).decode(event.object), 500, None)
+            status = _decoder(_Status).decode(event.object)
+            raise _error(status.code or 500, status.reason or "", status)
         name = _peek(event.object).name
     except msgspec.MsgspecError as error:
         raise _no_event(line, error) from None
@@ -186,7 +187,7 @@ def _decode_other(line: bytes, resource: Resource, trouble: str) -> WatchEvent[A
 def _version_of(found: Any) -> str:
     """metadata.resourceVersion of a decoded object; "" where its type does not declare it under its own name."""
     if isinstance(found, dict):
-        return str(found.get("metadata", {}).get("resourceVersion", ""))
+        return str((found.get("metadata") or {}).get("resourceVersion", ""))
     return str(getattr(getattr(found, "metadata", None), "resource_version", ""))
 
 
@@ -204,17 +205,17 @@ def _peek_event(line: bytes) -> str:
 
 def refusal(code: int, words: str, data: bytes, retry_after: str | None) -> KubeError:
     """The error for an answer that is not 2xx; `words` is the HTTP reason phrase, `retry_after` the header."""
-    seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
+    if not 400 <= code < 600:
+        return UnknownOutcomeError(f"{code} {words}: not an answer of a Kubernetes API")
     try:
         status = _decoder(_Status).decode(data)
     except msgspec.MsgspecError:
         status = _Status(message=data[:200].decode(errors="replace").strip())
-    if not 400 <= code < 600:
-        return UnknownOutcomeError(f"{code} {words}: not an answer of a Kubernetes API")
-    return _status(_Status(code, status.reason or words, status.message, status.details), code, seconds)
+    seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
+    return _error(code, status.reason or words, status, seconds)
 
 
-def _status(status: _Status, code: int, retry_after: float | None) -> KubeError:
+def _error(code: int, reason: str, status: _Status, retry_after: float | None = None) -> KubeError:
     if retry_after is None and status.details is not None and status.details.retry_after_seconds:
         retry_after = float(status.details.retry_after_seconds)
-    return status_error(status.code or code, status.reason or "", status.message or "", retry_after=retry_after)
+    return status_error(code, reason, status.message or "", retry_after=retry_after)

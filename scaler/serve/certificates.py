@@ -53,12 +53,12 @@ class Keys(msgspec.Struct, frozen=True):
 def advance(keys: Keys | None, names: Sequence[str], now: float) -> Keys | None:
     """The keys after what is due at `now` (seconds since the epoch) for a server that is reached by `names`; None when
     nothing is."""
+    coming = keys.coming if keys is not None else None
+    if keys is not None and coming is not None and _believed(coming, names, now - SETTLE - SKEW):
+        return Keys(coming, None, keys.shown.certificate)
     if keys is None or not _believed(keys.shown, names, now):
         return Keys(_made(names, now))
-    if keys.coming is not None:
-        settled = now >= _begins(keys.coming) + SKEW + SETTLE
-        return Keys(keys.coming, None, keys.shown.certificate) if settled else None
-    if now >= _parsed(keys.shown).not_valid_after_utc.timestamp() - RENEWED:
+    if coming is None and now >= _parsed(keys.shown).not_valid_after_utc.timestamp() - RENEWED:
         return Keys(keys.shown, _made(names, now), keys.replaced)
     return None
 

@@ -24,6 +24,12 @@ def made(now: float = START) -> Keys:
     return keys
 
 
+def replacing() -> Keys:
+    both = advance(made(), NAMES, START + LIFE - RENEWED)
+    assert both is not None
+    return both
+
+
 def parsed(pair: KeyPair) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pair.certificate)
 
@@ -98,18 +104,20 @@ def test_what_is_shown_is_believed_by_whoever_heard_of_the_certificates_an_hour_
         assert read(write(keys)) == keys
 
 
+def test_a_new_certificate_that_was_trusted_long_ago_is_shown_when_the_old_one_has_ended() -> None:
+    both, now = replacing(), START + LIFE + DAY
+    late = advance(both, NAMES, now)
+    assert late is not None
+    assert late.shown == both.coming
+    assert believed(late, both.trusted, now)
+
+
 def test_keys_that_nobody_looked_after_for_years_are_made_anew() -> None:
     keys, now = made(), START + 800 * DAY
     made_anew = advance(keys, NAMES, now)
     assert made_anew is not None
     assert believed(made_anew, made_anew.trusted, now)
     assert made_anew.shown != keys.shown
-
-
-def replacing() -> Keys:
-    both = advance(made(), NAMES, START + LIFE - RENEWED)
-    assert both is not None
-    return both
 
 
 @pytest.mark.parametrize("field", ["tls.crt", "tls.key", "next.crt"])
