@@ -3,14 +3,19 @@
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
-JOBS ?= 2
+# More than two: tests of the control plane wait most of their time.
+JOBS ?= 3
 CONTAINER ?= docker
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' scaler/__init__.py)
 UV_VERSION := 0.13.8
+# The first one of VERSIONS in tests/control_plane/build.py.
+KUBERNETES := $(shell sed -n '/^VERSIONS = /s/[^0-9]*\([0-9.]*\).*/\1/p' tests/control_plane/build.py)
+PYTEST = $(PY) -m pytest -n $(JOBS) --dist loadgroup --durations=20
 
 export VENV PYTHON
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 
 ##@ Try it
 .PHONY: demo
@@ -18,12 +23,21 @@ demo: runtime  ## Run the real controller on a simulated cluster (under a minute
 	@$(PY) -m scaler demo $(ARGS)
 
 .PHONY: test
-test: dev control-plane  ## Run all tests; ARGS="-k words" selects, JOBS=1 runs them in one process
-	@$(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+test: say-test dev  ## Run the tests, against one version of Kubernetes; ARGS="-k words" selects, JOBS=1 is one process
+	@$(PY) -m tests.control_plane.build $(KUBERNETES)
+	@$(PYTEST) --part short $(ARGS)
+
+.PHONY: test-rest
+test-rest: say-rest dev  ## What `make test` leaves out: long tests, other versions of Kubernetes, other programs
+	@$(PY) -m tests.control_plane.build
+	@$(PYTEST) --part rest $(ARGS)
+
+.PHONY: test-all
+test-all: test test-rest  ## Run all tests (docs/reference/tests.md)
 
 .PHONY: test-fast
-test-fast: dev  ## The tests that need no real control plane
-	@$(PY) -m pytest -n $(JOBS) --dist loadgroup --no-control-plane $(ARGS)
+test-fast: dev  ## What of `make test` needs no control plane
+	@$(PYTEST) --part short --no-control-plane $(ARGS)
 
 .PHONY: dev-cluster
 dev-cluster: dev  ## Keep a real control plane with fake NPU nodes and the scaler up (docs/tutorial-dev-cluster.md)
@@ -31,10 +45,10 @@ dev-cluster: dev  ## Keep a real control plane with fake NPU nodes and the scale
 
 ##@ Work on it
 .PHONY: check
-check: static test  ## Everything CI asks: format, lint, types, import contracts, tests
+check: static test  ## What to run before a commit: format, lint, types, import contracts, size, tests
 
 .PHONY: static
-static: format-check lint types contracts  ## The part of check that runs no code of ours
+static: format-check lint types contracts size  ## The part of check that runs no code of ours
 
 .PHONY: fmt
 fmt: dev  ## Format the code and mend what the linter can mend
@@ -56,6 +70,10 @@ types: dev  ## mypy --strict
 .PHONY: contracts
 contracts: dev  ## Who may import whom (.importlinter)
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+
+.PHONY: size
+size: dev  ## Lines of controller, simulation and test helpers against their limits (.ci/size.py)
+	@$(PY) .ci/size.py
 
 .PHONY: bench
 bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; never part of the tests
@@ -82,7 +100,7 @@ explore: dev  ## Visit every state of small worlds with the real decision (ARGS=
 	@$(PY) -m tests.decide.explorer $(or $(ARGS),chosen)
 
 .PHONY: control-plane
-control-plane: dev  ## Build Kubernetes' own programs for the tests, once (minutes); VERSIONS="1.35.3" builds less
+control-plane: dev  ## Build Kubernetes' own programs for all tests, once (minutes); VERSIONS="1.35.3" builds less
 	@$(PY) -m tests.control_plane.build $(VERSIONS)
 
 .PHONY: bench-reaction
@@ -112,6 +130,10 @@ manifests: dev  ## Render every variant of the manifests into build/manifests/
 	done
 
 ##@ The rest
+.PHONY: say-test say-rest
+say-test say-rest:
+	@sh .ci/say $(@:say-%=%) $(KUBERNETES)
+
 .PHONY: runtime dev
 runtime:  ## Only the set-up of demo
 	@sh .ci/setup requirements.lock

@@ -18,7 +18,7 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
-from scaler.decide.world import Policy, Preempt, ServiceKey
+from scaler.decide.world import ServiceKey
 from scaler.election import Election, LeaseTiming
 from scaler.execute.executor import Executor
 from scaler.informers.cache import Cache
@@ -41,7 +41,7 @@ from scaler.informers.rights import Rights
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.ranktables.reconciler import RankTableReconciler
-from scaler.report.gate_setup import Ways
+from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
@@ -60,6 +60,8 @@ ALONE = "no arbitration: each service decides alone"
 
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
+SHUTDOWN_TIMEOUT = 5.0
+"""Seconds for writes under way to end after SIGTERM."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
 SHUTDOWN_TIMEOUT = 5.0
@@ -107,8 +109,8 @@ class App:
         self.rights = Rights(self.informers, self.cache, self.changes)
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
-        self.ways = Ways(api, self.metrics)
-        self.policy = _policy(settings)
+        self.gate_setup = GateSetup(api, self.metrics)
+        self.policy = settings.policy
         self._rng = rng
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
@@ -163,15 +165,11 @@ class App:
         subscribe(RoomChanged, self.controller.on_room)
         subscribe(InstanceChanged, self.state.on_instance)
         subscribe(InstanceChanged, self.rank_tables.on_instance)
-        subscribe(InstanceChanged, self._queue_service)
-        subscribe(RuleChanged, self._queue_service)
+        subscribe(InstanceChanged, self.controller.on_service)
+        subscribe(RuleChanged, self.controller.on_service)
         subscribe(RightsChanged, self._on_rights)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
         subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
-
-    def _queue_service(self, change: InstanceChanged | RuleChanged) -> None:
-        if change.service is not None:
-            self.queue.add(change.service)
 
     def _on_rights(self, _change: RightsChanged) -> None:
         """Every service decides otherwise now, unless the settings have each decide alone anyway."""
@@ -256,7 +254,7 @@ class App:
         """The safety net: it should never find anything, and counts when it does."""
         await asyncio.sleep(SETTLED)  # by then a webhook of ours has been trusted for the first time
         while True:
-            await self.ways.look()
+            await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
             self.controller.resync()
 
@@ -308,12 +306,6 @@ def _follow(
         metrics.lists.follow(partial(getattr, informer, "lists"), _name(resource))
         metrics.watches.follow(partial(getattr, informer, "watches"), _name(resource))
         metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
-
-
-def _policy(settings: Settings) -> Policy:
-    """The settings that decisions depend on have the same names there."""
-    values = {name: getattr(settings, name) for name in Policy.__struct_fields__}
-    return Policy(**values | {"preempt": Preempt(settings.preempt.value)})
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:

@@ -21,11 +21,10 @@ from scaler.decide.decide import Cache as Known
 from scaler.decide.decide import decide
 from scaler.decide.state import refuse
 from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
-from scaler.execute.executor import Executor, Outcome
+from scaler.execute.executor import ActionResult, Executor
 from scaler.execute.log_fields import outcome_line, plan_line
-from scaler.informers.changes import RoomChanged
-from scaler.informers.mode import Acting, CurrentMode
-from scaler.informers.records import JOB_KINDS
+from scaler.informers.changes import InstanceChanged, RoomChanged, RuleChanged
+from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reported import Reported
 from scaler.report.reporter import Reporter
@@ -34,11 +33,12 @@ from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
 from scaler.state.world import WorldBuilder, is_missed
+from scaler.workloads.kind import JOB_KINDS
 
 _log = structlog.get_logger(__name__)
 
 PATIENCE = 300.0
-"""Seconds after which a service that only pods told of is forgotten; its last valid rule goes with it."""
+"""Seconds after which a service known from pods alone is forgotten; its last valid rule goes with it."""
 WORDS_PATIENCE = 10.0
 """Seconds until the other words of a service are reported to which nothing happened: what is free may change many
 times a second, and every waiting service says how much there is."""
@@ -95,7 +95,7 @@ class Controller:
         self._waits_for_room = False
         """Whether some service waits for room, as of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
-        self._acting: Acting | None = None
+        self._acting: ModeInForce | None = None
         self._loop: asyncio.Task[None] | None = None
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
@@ -106,7 +106,7 @@ class Controller:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
         self._acting = self._mode()
         self._look_at_all()
-        for name in () if self._acting is Acting.STANDS_BACK else self._state.orphaned_rules():
+        for name in () if self._acting is ModeInForce.STANDS_BACK else self._state.orphaned_rules():
             self._reporter.forget(RuleKey(*name))
         async with asyncio.TaskGroup() as acting:
             self._loop = acting.create_task(self._decide_for_ever(acting))
@@ -127,7 +127,7 @@ class Controller:
             before, self._acting = self._acting, self._mode()
             if self._acting is not before:
                 self._look_at_all()  # who makes the pods has changed, and with it what jobs and pods mean
-            elif self._acting is not Acting.STANDS_BACK:
+            elif self._acting is not ModeInForce.STANDS_BACK:
                 took = self._pass(keys, acting)
                 if took:
                     await asyncio.sleep(min(PAUSE * took, LONGEST_PAUSE))
@@ -181,11 +181,11 @@ class Controller:
             self._fresh.add(key)
 
     def _leave(self, key: ServiceKey) -> None:
-        """A service without jobs is gone. One that only its pods told of may have lost them all for a moment."""
+        """A service without jobs is gone. One known from its pods alone may have lost them all for a moment."""
         now = asyncio.get_running_loop().time()
         last = self._services.get(key)
-        told = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
-        end = self._leaving.setdefault(key, now + PATIENCE if told else now)
+        from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
+        end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
         self._services.leave(key)
         if now < end:
             self._queue.add_at(key, end)
@@ -232,6 +232,11 @@ class Controller:
         if moment:
             delay = max(SOONEST, moment - self._clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
+
+    def on_service(self, change: InstanceChanged | RuleChanged) -> None:
+        """Look at the service again."""
+        if change.service is not None:
+            self._queue.add(change.service)
 
     def on_room(self, _change: RoomChanged) -> None:
         """Of interest as long as somebody waits for room."""
@@ -282,7 +287,7 @@ class Controller:
         self._metrics.reaction_seconds.observe(seconds)
         wrong = any(outcome.failed or outcome.refused for outcome in outcomes)
         log = _log.warning if wrong else _log.info
-        log("pass", **plan_line(world, plan), **outcome_line(plan, outcomes), seconds=round(seconds, 6))
+        log("reconciled", **plan_line(world, plan), **outcome_line(plan, outcomes), seconds=round(seconds, 6))
         self._remember_refusals(key, outcomes)
         settled = self._expectations.settled(key)
         if any(outcome.failed for outcome in outcomes) or (settled and not (wrong or self._queue.is_dirty(key))):
@@ -293,7 +298,7 @@ class Controller:
             self._queue.add(key)
         self._queue.done(key)
 
-    def _remember_refusals(self, key: ServiceKey, outcomes: Sequence[Outcome]) -> None:
+    def _remember_refusals(self, key: ServiceKey, outcomes: Sequence[ActionResult]) -> None:
         for outcome in outcomes:
             if outcome.refused:
                 record = self._cache.job(outcome.uid)
@@ -326,7 +331,7 @@ class Controller:
     def resync(self) -> None:
         """Read every service that is at rest anew, from the records alone; what is found was a missed event."""
         self._state.instances.forget_all()
-        if self._mode() is Acting.STANDS_BACK:
+        if self._mode() is ModeInForce.STANDS_BACK:
             return
         for key in sorted({*self._cache.service_keys(), *self._services.keys()} - self._leaving.keys()):
             if not (self._queue.is_idle(key) and self._expectations.settled(key)):

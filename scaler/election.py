@@ -20,9 +20,9 @@ import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.informers.store import version_of
 from scaler.kube.api import LEASES, EventType, KubeApi, Object, within
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
+from scaler.kube.metadata import version_of
 from scaler.names import RELEASED_BY
 
 LONGEST_LEASE = 60.0
@@ -89,7 +89,7 @@ class Election:
         called once.
         """
         await self._acquire()
-        _log.info("leading", identity=self.identity, lease=self._name)
+        _log.info("leadership gained", identity=self.identity, lease=self._name)
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renew_for_ever())
         try:

@@ -59,7 +59,7 @@ async def _main(settings: Settings) -> int:
         return 0
     except Exception as error:
         for cause in _leaves(error):
-            # What clusters and their configuration do is told in words; a traceback stands for a fault of ours.
+            # What clusters and their configuration do is said in words; a traceback stands for a fault of ours.
             trace = None if isinstance(cause, KubeError) else cause
             log.error("ended", error=f"{type(cause).__name__}: {cause}", exc_info=trace)
     return EXIT_FAILED

@@ -17,9 +17,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
+
+from scaler.decide.world import Policy, Preempt
 
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
@@ -32,14 +35,6 @@ class Mode(StrEnum):
     CREATE = "create"
     GATES = "gates"
     AUTO = "auto"
-
-
-class Preempt(StrEnum):
-    """Whose instances beyond a minimum a missing minimum may evict."""
-
-    HIGHER_PRIORITY = "higher-priority"
-    EQUAL_OR_HIGHER = "equal-or-higher"
-    NEVER = "never"
 
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -177,6 +172,11 @@ class Settings(BaseModel):
             raise ValueError("; ".join(wrong))
         return self
 
+    @property
+    def policy(self) -> Policy:
+        """The settings that decisions depend on: those with the names of its fields."""
+        return msgspec.convert(self.model_dump(mode="json", include=set(Policy.__struct_fields__)), Policy)
+
 
 class Problem(NamedTuple):
     """One thing wrong: where it was set, what was found, and how to mend it."""
@@ -205,7 +205,7 @@ class _Given(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag per setting, and `--config`. Values are checked by `load`, so that all problems are told at once."""
+    """One flag per setting, and `--config`. Values are checked by `load`, so that all problems are shown at once."""
     group = parser.add_argument_group("settings", "flag, else environment variable, else file, else default")
     group.add_argument("--config", metavar="FILE", default=None, help=f"YAML file of settings (${CONFIG_VARIABLE})")
     for name, field in Settings.model_fields.items():

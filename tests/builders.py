@@ -213,7 +213,7 @@ def nodes_for(text: str, services: Iterable[Service] = ()) -> Nodes:
     `b0 since 10` (schedulable for 10 s).
     """
     sizes, *marks = [part.split() for part in text.split(",")]
-    found = {}
+    found: dict[str, Node] = {}
     for word in sizes:
         name, size, count = re.fullmatch(r"(\w+):(\d+)(?:x(\d+))?", word).groups()  # type: ignore[union-attr]
         first = sum(each.startswith(name) for each in found)

@@ -11,10 +11,11 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 # How long anything takes is for benchmarks: a busy machine must not make a property look broken.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A failure prints what repeats it.
+settings.register_profile("untimed", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-pytest_plugins = ["tests.control_plane.plugin"]
+pytest_plugins = ["tests.parts", "tests.repeat", "tests.control_plane.plugin"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from scaler.kube.api import Object
@@ -10,17 +11,21 @@ from scaler.kube.api import Object
 NAMESPACE = "mindie"
 
 
-def job(name: str, group: str | None = None, *, pods: int = 1, rule: str | None = "rule", **changes: Any) -> Object:
-    """`p0` is in group0, `d0` in group1, unless `group` says otherwise. `changes` replace parts of metadata."""
+def job(
+    name: str, group: str | None = None, *, pods: int = 1, rule: str | None = "rule", namespace: str = NAMESPACE,
+    app: str = "mindie-ms-server", pod: Object | None = None, **changes: Any,
+) -> Object:  # fmt: skip
+    """`p0` is in group0, `d0` in group1, unless `group` says otherwise; `pod` is the template of its pods. `changes`
+    replace parts of metadata."""
     groups = {"p": "group0", "d": "group1"}
-    labels = {"app": "mindie-ms-server", "jobID": "mindie", "framework": "pytorch", "fault-scheduling": "force"}
+    labels = {"app": app, "jobID": "mindie", "framework": "pytorch", "fault-scheduling": "force"}
     labels["fault-retry-times"] = "10000"
     if rule is not None:
         labels |= {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": group or groups.get(name[0], name)}
-    replicas = {"Master": {"replicas": 1, "template": template()}}
+    replicas = {"Master": {"replicas": 1, "template": pod or template()}}
     if pods > 1:
-        replicas["Worker"] = {"replicas": pods - 1, "template": template()}
-    metadata = {"name": name, "namespace": NAMESPACE, "labels": labels, **changes}
+        replicas["Worker"] = {"replicas": pods - 1, "template": pod or template()}
+    metadata = {"name": name, "namespace": namespace, "labels": labels, **changes}
     return {
         "apiVersion": "mindxdl.gitee.com/v1",
         "kind": "AscendJob",
@@ -29,18 +34,24 @@ def job(name: str, group: str | None = None, *, pods: int = 1, rule: str | None 
     }
 
 
-def template() -> Object:
-    npus = {"huawei.com/Ascend910": "8"}
-    container = {"name": "ascend", "image": "mindie:1", "resources": {"requests": npus, "limits": npus}}
-    return {"metadata": {"labels": {"app": "mindie-ms-server"}}, "spec": {"containers": [container]}}
+def template(*, app: str = "mindie-ms-server", npus: int = 8, **spec: Any) -> Object:
+    """Of pods of one container; without NPUs it takes one CPU."""
+    amounts = {"huawei.com/Ascend910": str(npus)} if npus else {"cpu": "1"}
+    container = {"name": "ascend", "image": "mindie:1", "resources": {"requests": amounts, "limits": amounts}}
+    return {"metadata": {"labels": {"app": app}}, "spec": {**spec, "containers": [container]}}
 
 
-def rule_document(*ratios: dict[str, int], pods: int = 1) -> str:
-    """`rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})`, the largest first."""
+def rule_document(*ratios: Mapping[str, int], pods: int | Mapping[str, int] = 1) -> str:
+    """`rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})`, the largest first; `pods` of each
+    instance, or of each by group."""
     entries = [
         {
             "group_list": [
-                {"group_name": group, "group_num": str(number), "server_num_per_group": str(pods)}
+                {
+                    "group_name": group,
+                    "group_num": str(number),
+                    "server_num_per_group": str(pods if isinstance(pods, int) else pods[group]),
+                }
                 for group, number in ratio.items()
             ]
         }
@@ -52,13 +63,15 @@ def rule_document(*ratios: dict[str, int], pods: int = 1) -> str:
 TWO_P_ONE_D = rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
 
 
-def rule_config_map(document: str = TWO_P_ONE_D, name: str = "rule", **annotations: str) -> Object:
+def rule_config_map(
+    document: str = TWO_P_ONE_D, name: str = "rule", namespace: str = NAMESPACE, **annotations: str
+) -> Object:
     """The rule; annotations are given without their `mind-cluster/` and with _ for -."""
     named = {f"mind-cluster/{key.replace('_', '-')}": value for key, value in annotations.items()}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": named},
+        "metadata": {"name": name, "namespace": namespace, "annotations": named},
         "data": {"elastic_scaling.json": document},
     }
 

@@ -14,8 +14,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 NEEDS_MORE = re.compile(
     r"[|<>$]|\bREGISTRY\b|\bFILE\b|\bNAME\b|\.\.\.|demo|scaler run|port-forward|my-|-o |--interactive"
+    r"|--picture|--no-arbitration| (scaling-)?rule\.yaml"
 )
-"""Commands with pipes, placeholders, a cluster or minutes of their own are run elsewhere, or by hand."""
+"""Commands with placeholders, files of the reader, pictures, a cluster or minutes of their own: run by hand."""
 
 
 def blocks(page: Path) -> list[str]:
@@ -35,18 +36,33 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "README.zh-CN.md", ROOT / "docs/howto/label-jobs.md"],
-                         ids=lambda page: page.name)  # fmt: skip
-def test_every_command_runs(page: Path) -> None:
-    found = commands(page)
-    assert found
-    for line in found:
-        words = shlex.split(line)
-        arguments = words[words.index("scaler") + 1 :] if "scaler" in words else words[1:]
-        ran = subprocess.run(
-            [sys.executable, "-m", "scaler", *arguments], cwd=ROOT, capture_output=True, timeout=60, check=False
-        )
-        assert ran.returncode == 0, (line, ran.stderr.decode())
+def anchors(page: Path) -> set[str]:
+    """The names under which hosting sites link the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", title).lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_section_leads_to_its_heading(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", page.read_text("utf-8"))
+    goals = [(page.parent / file if file else page, section) for file, section in links]
+    assert [section for goal, section in goals if goal.suffix == ".md" and section not in anchors(goal)] == []
+
+
+@pytest.mark.parametrize("line", sorted({line for page in PAGES for line in commands(page)}))
+def test_every_command_of_the_pages_runs(line: str) -> None:
+    words = shlex.split(line)
+    arguments = words[words.index("scaler") + 1 :] if "scaler" in words else words[1:]
+    ran = subprocess.run(
+        [sys.executable, "-m", "scaler", *arguments], cwd=ROOT, capture_output=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/howto/label-jobs.md", "docs/howto/ome.md"])
+def test_these_pages_show_commands_that_run(page: str) -> None:
+    assert commands(ROOT / page)
 
 
 def test_the_two_readmes_show_the_same_commands_pictures_and_links() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, Object, PatchType
@@ -190,7 +192,7 @@ def test_a_pod_of_volcano_gets_a_pod_group_of_its_instance_before_it_is_released
 @pytest.mark.parametrize("named", [True, False], ids=["named by the pod", "not yet named by the pod"])
 def test_the_pod_group_that_volcano_made_keeps_no_room_once_a_pod_was_taken_out_of_it(named: bool) -> None:
     name, bare = "podgroup-uid-engine-5d8", {"minMember": 1, "queue": "default"}
-    shared = {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version}
+    shared: Object = {"kind": POD_GROUPS.kind, "apiVersion": POD_GROUPS.api_version}
     shared |= {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {**bare, "minResources": {"cpu": "4"}}}
     pod = held("p0", "group0", scheduler="volcano", annotations={POD_GROUP: name} if named else {})
 
@@ -222,6 +224,32 @@ def test_a_new_revision_that_only_its_pods_tell_of_stands_beside_the_old_one_at_
             on.apply(of_role("p0-new", "new"), of_role("p1-new", "new"))
             await on.settle()
             assert len(released(on) & {"p0-new", "p1-new"}) == 1
+
+    run(story())
+
+
+class GoesWhileItIsRead(Interceptor):
+    """A pod is deleted, and the watch says so, before the answer arrives."""
+
+    on: Rig
+
+    async def after(self, request: Request) -> None:
+        if request.verb == "get" and request.resource == PODS and request.name == "p0":
+            await self.on.cluster.delete(PODS, NAMESPACE, "p0", grace_period_seconds=0)
+            await asyncio.sleep(1)
+
+
+def test_an_instance_that_goes_while_its_pod_group_is_made_ends_nothing_else() -> None:
+    api = GoesWhileItIsRead()
+
+    async def story() -> None:
+        async with rig(rule_config_map(), D0, interceptor=api) as on:
+            api.on = on
+            on.apply(held("p0", "group0", scheduler="volcano", annotations={POD_GROUP: "podgroup-of-all"}))
+            await on.settle(5)
+            on.apply(P1)
+            await on.settle(5)
+            assert released(on) == {"p1", "d0"}
 
     run(story())
 

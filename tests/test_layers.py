@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from scaler import names
 from tests.builders import service, world
 
 ROOT = Path(__file__).parent.parent
@@ -120,3 +121,14 @@ def test_only_informers_write_the_cache() -> None:
         if "cache" in ast.unparse(node.func.value)
     ]
     assert calls == []
+
+
+def test_names_of_the_cluster_are_written_once() -> None:
+    values = {text for name, text in vars(names).items() if name.isupper() and "/" in text} - {names.PREFIX}
+    found = [
+        f"{name}: {node.value!r}"
+        for name, tree in modules(*ROOMS, "tools", "decide")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in values
+    ]
+    assert found == []

@@ -78,7 +78,7 @@ class Watchman:
             return True
         index = int(pod["metadata"]["labels"]["replica-index"])
         workers = jobs[owner]["spec"]["replicaSpecs"].get("Worker", {}).get("replicas", 0)
-        return pod["metadata"]["labels"]["replica-type"] == "worker" and index >= workers
+        return bool(pod["metadata"]["labels"]["replica-type"] == "worker" and index >= workers)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -69,6 +69,7 @@ def deployment(variant: str) -> Object:
 
 
 def container(variant: str) -> Object:
+    found: Object
     (found,) = deployment(variant)["spec"]["template"]["spec"]["containers"]
     return found
 

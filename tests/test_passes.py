@@ -126,7 +126,7 @@ def test_what_failed_is_tried_again_with_growing_pauses_whatever_happens_to_othe
                 for number in range(100):
                     on.apply(node(f"new-{number}"))
                     await on.settle(0.5)
-        return [line for line in logs if line["event"] == "pass" and "failed" in line]
+        return [line for line in logs if line["event"] == "reconciled" and "failed" in line]
 
     assert 5 < len(run(story())) < 40
 

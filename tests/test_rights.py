@@ -15,6 +15,7 @@ import pytest
 from scaler import settings
 from scaler.app import run_controller
 from scaler.clock import Clock
+from scaler.controller import Observer
 from scaler.election import LeadershipLost
 from scaler.kube.api import LEASES, PODS, KubeApi, Page, Resource, WatchEvent
 from scaler.kube.errors import ForbiddenError, status_error
@@ -22,9 +23,9 @@ from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Event, Scenario
-from scaler.sim.stories.scenario_file import load_scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
-from scaler.sim.stories.world import Observer, World
+from scaler.sim.stories.world import World
+from scaler.tools.simulation.scenario_file import load_scenario
 from tests.held import held
 from tests.jobs import NAMESPACE, rule_config_map
 from tests.test_manifests import ALLOWED, VARIANTS, Object, environment, of_kind

@@ -46,6 +46,8 @@ class Arbitration:
         """What does not fit any more, or could spoil a reservation, once only scale-ups are left."""
         self._kept: dict[str, Reservation] = {}
         """Uid -> room of what cannot be revoked."""
+        self._too_many: set[str] = set()
+        """Of the service that is looked at, those in hands that are beyond the target."""
         self._gone: list[tuple[Draft, Member]] = []
         """Instances that this decision revokes."""
 
@@ -167,9 +169,10 @@ class Arbitration:
             for member in newest_admission_first(hands):
                 if self._is_beyond(draft, member):
                     draft.revoke(member, self.policy, (Reason.REVOKED, (draft.awaited,)))
-            for member in sorted(hands, key=age):
-                if member.uid not in draft.revoked:
-                    self._keep_or_revoke(draft, member)
+            hands = [m for m in hands if m.uid not in draft.revoked]
+            self._too_many = _beyond_target(draft, hands)
+            for member in sorted(hands, key=lambda m: (m.uid in self._too_many, age(m))):
+                self._keep_or_revoke(draft, member)
 
     def _keep_or_revoke(self, draft: Draft, member: Member) -> None:
         """It stays while it fits beside all reservations, can spoil none and its turn is not over."""
@@ -195,8 +198,8 @@ class Arbitration:
         demand, name = draft.demand, member.instance.group or ""
         if member.uid in demand.half_made:
             return Reason.REVOKED, (draft.awaited,)
-        alone = not draft.shares and not demand.lacks_minimum
         if isinstance(found, Shortage):
+            alone = not (draft.shares or demand.lacks_minimum or member.uid in self._too_many)
             other = any(self._fits(m) for m in self._spares(draft, name) if m.uid != member.uid)
             return (Reason.WAITING_FOR_CAPACITY, (in_words(found),)) if other or not alone else None
         if self._spoils(member):
@@ -244,7 +247,7 @@ class Arbitration:
         queue.sort(key=lambda each: (self.placement.breadth(each[1].unbound), order[id(each[0])], age(each[1])))
         blocked = [each for each in queue if not self._release_if_safe(*each)]
         for draft, member in blocked:
-            if self.neighbours.any_near(draft, [other for other, _ in self._hands]):
+            if self.neighbours.any_near(draft, [*(other for other, _ in self._hands), *self._unmade_before(draft)]):
                 draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
             else:
                 self._admit(draft, member)
@@ -252,6 +255,12 @@ class Arbitration:
             with_scheduler = any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
             if minimum.room is Room.FREE and not draft.memory.turn_since and (with_scheduler or minimum.unmade):
                 draft.remember(turn_since=self.moment.now)
+
+    def _unmade_before(self, draft: Draft) -> list[Draft]:
+        """More restricted services whose minimum has a reservation and not all of its pods yet. As long as their turn
+        runs, nobody may be bound where it would be spoilt."""
+        unmade = (other for other, minimum in self.granted if minimum.unmade and minimum.room is Room.FREE)
+        return [other for other in unmade if self.neighbours.is_narrower(other, draft)]
 
     def _to_release(self, draft: Draft, minimum: Minimum) -> list[Member]:
         """What of a minimum may go to the scheduler now, safety aside."""
@@ -338,6 +347,20 @@ class Arbitration:
 
 
 NOT_MADE = "its pods do not exist yet"
+
+
+def _beyond_target(draft: Draft, hands: Iterable[Member]) -> set[str]:
+    """Uids of what is in hands and too many for the target, newest admissions first: it was admitted while another one
+    of its group was thought lost. What the target misses goes before it."""
+    found = set[str]()
+    for member in newest_admission_first(hands):
+        group = draft.demand.groups[member.instance.group or ""]
+        gone = sum(m.uid in draft.revoked or m.uid in found for m in group.members)
+        if group.running + group.in_flight - gone > group.places.target and not group.places.keeps(member):
+            found.add(member.uid)
+    return found
+
+
 BEING_GIVEN_BACK = "pods of revoked instances still have to go"
 RESERVED_FOR_OTHERS = "what is free could be needed for the minimum of another service"
 RESTRICTED_FIRST = "instances that may use fewer of the nodes are bound first"

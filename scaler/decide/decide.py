@@ -108,7 +108,8 @@ class _Pass:
                 made = plan_of(draft or Draft(known.demand), self.world.now, self.world.policy)
                 known.plan = known.plan if known.plan == made else made
                 known.ruling = ruling
-        return tuple([known.plan for known in self.demands.all if known.plan is not None])
+                self.demands.plans[at] = known.plan
+        return tuple(self.demands.plans)
 
     # all services together
 
@@ -183,7 +184,8 @@ class _Weighing:
         )
         placement.grant(self.evicted)
         for draft in drafts:
-            back_at = self.ground.back_at(self.neighbours.classes(draft)) if _waits_for_time(draft) else 0.0
+            in_time = draft.memory.backoff_until or draft.demand.has_turns
+            back_at = self.ground.back_at(self.neighbours.classes(draft)) if in_time else 0.0
             turn.observe(draft, self.moment, back_at)
             draft.shares = not self.neighbours.is_alone(draft)
         sources = Sources(
@@ -192,7 +194,7 @@ class _Weighing:
             self.moment,
             everybody=everybody,
             ground=self.ground,
-            room_to_come=bool(self.evicted or self.ground.unusual),
+            room_to_come=bool(self.evicted) or self.ground.is_unusual(self.neighbours.classes_of(number)),
         )
         minimums = Minimums(
             sources, too_large=lambda pods: self.cache.sizes.too_large(pods, self.nodes), probing=self.probing
@@ -277,11 +279,6 @@ def _total(tallies: list[Tally], serving: int) -> Tally:
 
 
 _SUMMED = [name for name in Tally.__struct_fields__ if name not in ("serving", "idle")]
-
-
-def _waits_for_time(draft: Draft) -> bool:
-    memory = draft.memory
-    return bool(memory.backoff_until) or any(one.backoff_until for one in memory.instances.values())
 
 
 def _bound_amounts(demand: Demand) -> Iterable[tuple[str, int]]:

@@ -35,6 +35,8 @@ class Demands:
 
     def __init__(self, *, weighs: bool = False, policy: Policy | None = None) -> None:
         self.all: list[Known] = []
+        self.plans: list[Plan] = []
+        """What was decided about each of them, as soon as it is."""
         self.makes: Counter[Requests] = Counter()
         """How many of the weighed services ask for the same."""
         self.active: set[int] = set()
@@ -113,6 +115,7 @@ class Demands:
                 self.all.append(self._looked(service, before, world))
                 self._count(at, 1)
                 changed.append(at)
+        self.plans = [each.plan for each in self.all]  # type: ignore[misc]  # those without one are changed
         return changed
 
     def _due(self, world: World) -> Iterator[int]:

@@ -33,6 +33,7 @@ class Draft:
         "demand",
         "evicted",
         "memory",
+        "nominated",
         "revoked",
         "shares",
         "short",
@@ -52,6 +53,8 @@ class Draft:
         self.waits: dict[str, Why] = {}
         self.evicted: dict[str, str] = {}
         """Uid -> the service that needs the room."""
+        self.nominated: set[str] = set()
+        """Uids of those whose room is reserved for what needs it: evicted now, or after `trade_after`."""
         self.chosen: set[str] = set()
         """Uids of the instances of its minimum, where one is reserved, tried or alone."""
         self.short = False
@@ -99,10 +102,14 @@ class Draft:
         return found
 
     @property
-    def awaited(self) -> str:
+    def lacking(self) -> list[str]:
         """Groups that miss something of the target."""
-        groups = self.demand.groups.items()
-        return ", ".join(sorted(name for name, group in groups if group.running < group.target)) or "-"
+        return [name for name, group in self.demand.groups.items() if group.running < group.target]
+
+    @property
+    def awaited(self) -> str:
+        """The same in words."""
+        return ", ".join(sorted(self.lacking)) or "-"
 
     @property
     def has_changes(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from itertools import compress
 from operator import is_not
@@ -52,6 +52,10 @@ class Ground:
     def unusual(self) -> list[Node]:
         """Nodes on which pods end, or that take none now."""
         return [node for node in self._nodes if node.ending or not node.ready or node.cordoned]
+
+    def is_unusual(self, classes: Collection[NodeClass]) -> bool:
+        """Whether some node of these classes is unusual."""
+        return any(node.node_class in classes for node in self.unusual)
 
     def classes_for(self, pods: PodRequests) -> frozenset[NodeClass]:
         """Classes of nodes that some of these pods may ever run on: a static fact."""

@@ -19,6 +19,7 @@ from scaler.decide.state import (
     observe_state,
     runs_undisturbed,
     state_of,
+    still_refused,
 )
 from scaler.decide.world import (
     Instance,
@@ -90,6 +91,8 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
     memory = observe_bound(instance, observe_restarts(instance, remembered, now), now)
     state = state_of(instance, memory, now, policy)
     memory = observe_state(instance, state, memory, now, policy)
+    if service.assumed and remembered.refused:
+        memory = still_refused(memory, remembered)
     running = counts_as_running(instance, state, service.options.counts_from)
     in_flight = not running and is_in_flight(state, memory, now, policy)
     return Member(instance, memory, state, running, in_flight, step)

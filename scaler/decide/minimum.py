@@ -17,7 +17,7 @@ from scaler.decide.nodes import PodRequests, joined
 from scaler.decide.placement import Reservation, Room
 from scaler.decide.preemption import Victim
 from scaler.decide.shortage import Shortage, in_words
-from scaler.decide.sources import MOST_SETS, Minimum, Sources, seats_of
+from scaler.decide.sources import MOST_SETS, Minimum, Sources
 from scaler.decide.world import Reason, State
 
 Waits = Callable[[Draft, Iterable[Member]], tuple[bool, bool]]
@@ -275,8 +275,7 @@ class Minimums:
             return
         draft.short = True
         few = preemption.fewest(surplus, lambda some: self.sources.suffices(member.unbound, Room.TO_COME, some))
-        self.placement.grant(seats_of(few))
-        found = self.placement.reserve(member.unbound, Room.TO_COME)
+        found = self.sources.reserve_beside(member.unbound, Room.TO_COME, few)
         if isinstance(found, Reservation):
             self._evict(draft, Minimum([member], Room.TO_COME, found, few))
 

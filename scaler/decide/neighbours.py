@@ -46,6 +46,10 @@ class Neighbours:
         """The parts whose services may run on nodes of these classes."""
         return {self._part_of_class[one] for one in classes if one in self._part_of_class}
 
+    def classes_of(self, part: int) -> set[NodeClass]:
+        """Classes of nodes that services of this part may run on."""
+        return {one for one, number in self._part_of_class.items() if number == part}
+
     def share(self, one: Draft, other: Draft) -> bool:
         """Whether some node could run pods of both."""
         return self._meet(one.demand.requests, other.demand.requests)
@@ -62,6 +66,10 @@ class Neighbours:
     def any_near(self, draft: Draft, others: Iterable[Draft]) -> bool:
         """Whether one of these shares nodes with it; it may be one of them."""
         return any(other is draft or self.share(draft, other) for other in others)
+
+    def is_narrower(self, one: Draft, other: Draft) -> bool:
+        """Whether it can use some of the nodes of another service, and no others."""
+        return self._classes[one.demand.requests] < self._classes[other.demand.requests]
 
     def _meet(self, one: Requests, other: Requests) -> bool:
         known = self._share.get((one, other))

@@ -388,8 +388,9 @@ class Placement:
         self.grant(seats, -1)
 
     def breadth(self, pods: PodRequests) -> int:
-        """The number of nodes with free room for the most restricted of these pods."""
-        return min([len(self._valid(self._ask(request), Room.FREE)) for request, _ in pods], default=0)
+        """The number of nodes with free room for the most restricted of these pods, whatever is reserved there."""
+        asks = [self._ask(request) for request, _ in pods]
+        return min([len(self._facts.fitting(ask.pools, ask.asked).entries) for ask in asks], default=0)
 
     def sums_suffice(self, pods: PodRequests) -> bool:
         """Whether, for every set of candidate nodes, the sum of what is free and not reserved would do."""
@@ -733,13 +734,13 @@ class Placement:
         return all(sum([free[at] for free in rest if free[at] > 0]) >= amount for at, amount in asked.items())
 
     def _is_safe(self, ask: _Ask, before: Mapping[_Ask, int], hands: Mapping[_Ask, int], *, less: int) -> bool:
-        """Whether all but `less` of these pods find their places, wherever those in hands sit on what is free, beside
-        those that are placed before them."""
+        """Whether these pods find their places, wherever those in hands sit on what is free, beside those that are
+        placed before them. No more than `less` of them: nobody counts on their places."""
         everybody = {**before, **hands}
         for room in [room for room in Room if ask.seated[room]]:
-            wanted = sum(ask.seated[: room + 1]) - less
+            wanted = sum(ask.seated[: room + 1])
             spare = self._places(ask, room) - wanted
-            if wanted <= 0 or ask.lost(everybody) <= spare:
+            if wanted <= less or ask.lost(everybody) <= spare:
                 continue
             within = self._within_reach(ask, room, hands)
             slack = self._slack(ask, room)

@@ -52,7 +52,7 @@ def surplus(draft: Draft, homes: Mapping[str, Node], helps: Helps, *, running: b
 
 def _bound(draft: Draft, group: Group) -> list[Member]:
     """Newest first."""
-    bound = (m for m in group.members if m.instance.bound and m.step is None and m.uid not in draft.evicted)
+    bound = (m for m in group.members if m.instance.bound and m.step is None and m.uid not in draft.nominated)
     alive = (m for m in bound if m.state not in (State.TERMINATING, State.FINISHED))
     return sorted(alive, key=age, reverse=True)
 

@@ -64,7 +64,7 @@ def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:
 
 def _count(member: Member, rollout: Rollout) -> None:
     instance = member.instance
-    alive = not (instance.owner_deleting or instance.owner_finished)
+    alive = member.is_live
     rollout.live += alive
     rollout.wanted = max(rollout.wanted, instance.wanted)
     if not instance.outdated:

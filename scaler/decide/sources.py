@@ -134,7 +134,8 @@ class Sources:
 
     def _helps(self, draft: Draft) -> preemption.Helps:
         """Whether a pod that the service misses may run on a node."""
-        candidates = (m for found in draft.demand.candidates.values() for m in found)
+        minimum, by_group = draft.demand.minimum, draft.demand.candidates
+        candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
         classes = self._ground.classes_for(requests_of([*draft.demand.fixed, *candidates]))
         return lambda node: node.schedulable and node.node_class in classes
 
@@ -172,13 +173,23 @@ class Sources:
             if not self.suffices(pods, room, victims):
                 continue
             few = preemption.fewest(victims, lambda some, pods=pods: self.suffices(pods, room, some))  # type: ignore[misc]
-            self.placement.grant(seats_of(few))
-            self.unfit.clear()
-            found = self.placement.reserve(pods, room)
+            found = self.reserve_beside(pods, room, few)
             if isinstance(found, Reservation):
                 return Minimum(members, room, found, few)
-            self.placement.withdraw(seats_of(few))
         return None
+
+    def reserve_beside(self, pods: PodRequests, room: Room, victims: Sequence[Victim]) -> Reservation | Shortage:
+        """Reserve on what these victims leave as well; what they leave over is to come for everybody."""
+        self.placement.grant(seats_of(victims))
+        self.unfit.clear()
+        found = self.placement.reserve(pods, room)
+        if isinstance(found, Reservation):
+            for victim in victims:
+                victim.draft.nominated.add(victim.member.uid)
+            self._room_to_come = self._room_to_come or bool(victims)
+        else:
+            self.placement.withdraw(seats_of(victims))
+        return found
 
     def suffices(self, pods: PodRequests, room: Room, victims: Collection[Victim]) -> bool:
         self.placement.grant(seats_of(victims))

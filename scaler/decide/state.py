@@ -123,6 +123,13 @@ def observe_state(
     return memory if after == memory else after
 
 
+def still_refused(memory: InstanceMemory, before: InstanceMemory) -> InstanceMemory:
+    """The same, with what was remembered of refusals: pods that are assumed do not prove that they were made."""
+    return msgspec.structs.replace(
+        memory, refused=before.refused, refused_times=before.refused_times, refused_until=before.refused_until
+    )
+
+
 def _was_never_of_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
     """It had its turn: nobody is evicted for it again."""
     if is_of_no_use(instance, memory, now, policy):

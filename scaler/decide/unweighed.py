@@ -6,6 +6,8 @@ something is missing that it could keep from a node: nobody knows what is free.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from scaler.decide.draft import Draft
 from scaler.decide.groups import Group
 from scaler.decide.members import Member, is_made, may_be_revoked, newest_admission_first, why_not_admissible
@@ -22,22 +24,27 @@ def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
     if demand.paused:
         return
     missing = any(demand.lacks(group) for group in demand.groups.values())
-    again = _refused_before(draft)
+    chosen = {name: _chosen(draft, name) for name, group in demand.groups.items() if group.wants}
+    alone = None if demand.serves else _refused_before(chosen)
     for name, group in demand.groups.items():
-        if again is not None and again.instance.group == name:
-            draft.admit(again)
-        elif group.wants and again is None:
-            _admit(draft, name)
+        _admit(draft, chosen.get(name, []), alone)
         _revoke(draft, name, group, policy, missing=missing)
 
 
-def _refused_before(draft: Draft) -> Member | None:
+def _chosen(draft: Draft, name: str) -> list[Member]:
+    """Those that can start now get the places; what is left is kept for those whose pods are yet to come."""
+    places, chosen = draft.demand.groups[name].places.copy(), []
+    held = (member for member in draft.demand.candidates[name] if member.state is State.HELD)
+    for member in sorted(held, key=is_made, reverse=True):
+        if places.has_place_for(member):
+            places.seat(member)
+            chosen.append(member)
+    return chosen
+
+
+def _refused_before(chosen: Mapping[str, list[Member]]) -> Member | None:
     """An instance whose creation was refused is tried again alone: its partners are admitted when it has pods."""
-    held = (m for name in draft.demand.groups for m in draft.demand.candidates[name] if m.state is State.HELD)
-    refused = (
-        m for m in held if m.memory.refused and is_made(m) and draft.places(m.instance.group or "").has_place_for(m)
-    )
-    return next(refused, None)
+    return next((m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None)
 
 
 def _without_rule(draft: Draft, now: float) -> None:
@@ -51,16 +58,16 @@ def _without_rule(draft: Draft, now: float) -> None:
             draft.admit_without_place(member)
 
 
-def _admit(draft: Draft, name: str) -> None:
-    """Those that can start now get the places; what is left is kept for those whose pods are yet to come."""
-    candidates = [member for member in draft.demand.candidates[name] if member.state is State.HELD]
-    for member in sorted(candidates, key=is_made, reverse=True):
-        if not draft.places(name).has_place_for(member):
-            continue
-        if is_made(member):
+def _admit(draft: Draft, chosen: list[Member], alone: Member | None) -> None:
+    """`alone`: nothing else is admitted now."""
+    for member in chosen:
+        if alone in (None, member) and is_made(member):
             draft.admit(member)
+            continue
+        draft.seat(member).seat(member)
+        if is_made(member):
+            draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
         else:
-            draft.seat(member).seat(member)
             draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, ("its pods do not exist yet",)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scaler.decide.draft import Draft, Why
 from scaler.decide.groups import Group
-from scaler.decide.members import Member, in_order, restart_reserve, why_not_admissible
+from scaler.decide.members import Member, candidate_order, in_order, restart_reserve, why_not_admissible
 from scaler.decide.world import Instance, Note, Policy, Reason, Service, State, Verdict, Warning
 from scaler.rules.rule import Rule
 
@@ -23,13 +23,14 @@ def verdicts(draft: Draft, now: float, policy: Policy) -> tuple[Verdict, ...]:
     """One verdict per instance, in the order of the service."""
     demand = draft.demand
     rule = demand.service.rule
-    beyond = set(_beyond_largest(rule, draft)) if rule else set()
-    awaited = tuple(name for name, group in demand.groups.items() if group.running < group.target)
+    beyond = set(_beyond_largest(rule, draft, now)) if rule else set()
+    awaited = tuple(draft.lacking)
     return tuple([_verdict(member, draft, awaited, member.uid in beyond, now, policy) for member in demand.members])
 
 
-def _beyond_largest(rule: Rule, draft: Draft) -> Iterator[str]:
-    """Uids of the instances that even the largest ratio has no place for: running ones last come, then held ones."""
+def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
+    """Uids of the instances that even the largest ratio has no place for: running ones last come, then those held ones
+    that go last."""
     for name, group in draft.demand.groups.items():
         most = rule.largest.of(name)
         if len(group.members) <= most:
@@ -38,10 +39,10 @@ def _beyond_largest(rule: Rule, draft: Draft) -> Iterator[str]:
         if len(running) - group.paired > most:
             yield from (m.uid for m in in_order(running)[most + group.paired :])
         places = max(0, most - draft.places(name).fewest)
-        held = [m for m in group.held if m.uid not in draft.admitted]
+        held = [m for m in group.held if m.uid not in draft.admitted and m.uid not in draft.waits]
         if len(held) > places:
-            held = in_order(m for m in held if m.uid not in draft.waits)
-            yield from (m.uid for m in held[places:])
+            held = [m for m in held if why_not_admissible(m, now) is None]
+            yield from (m.uid for m in sorted(held, key=candidate_order)[places:])
 
 
 def _verdict(

@@ -18,7 +18,7 @@ from scaler.clock import Clock
 from scaler.decide.life import LifeAction
 from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Revoke, ServiceKey
 from scaler.execute.gates import Gates
-from scaler.execute.lifecycle import Steps
+from scaler.execute.lifecycle import LifecycleExecutor
 from scaler.execute.recreation import RecreationGuard
 from scaler.informers.lookup import JobLookup
 from scaler.informers.records import JobRecord
@@ -48,7 +48,7 @@ UNDO_TRIES = 5
 """How often a pod is looked at again that changes while it is to be deleted unbound."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ActionResult(msgspec.Struct, frozen=True):
     """What became of one action. `refused` has the API server's words; `failed` means: try again after a pause."""
 
     uid: str
@@ -69,7 +69,7 @@ class Executor:
         clock: Clock,
     ) -> None:
         self._cache = cache = state.cache
-        self._steps = Steps(writer, cache, expectations, clock)
+        self._steps = LifecycleExecutor(writer, cache, expectations, clock)
         self._gates = Gates(writer, state, expectations)
         self._guard = RecreationGuard(cache, JobLookup(cache, writer.find))
         self._writer = writer
@@ -81,70 +81,70 @@ class Executor:
             SERVICES: cache.services,
         }
 
-    async def perform(self, plan: Plan) -> tuple[Outcome, ...]:
+    async def perform(self, plan: Plan) -> tuple[ActionResult, ...]:
         """Do what the plan says; one outcome per action, never an error of the seam."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._perform(plan.key, action)) for action in plan.actions]
         return tuple(task.result() for task in running)
 
-    async def _perform(self, key: ServiceKey, action: Action) -> Outcome:
+    async def _perform(self, key: ServiceKey, action: Action) -> ActionResult:
         record = self._cache.job(action.uid)
         if record is None or not self._is_made_here(record):
-            return await self._let_go(key, action)
+            return await self._release(key, action)
         match action:
             case Admit() | Complete():
                 return await self._make_if_it_helps(key, record, undo=isinstance(action, Admit))
             case Revoke():
-                return await self._take_back(key, record)
+                return await self._revoke(key, record)
             case Evict():
-                return await self._let_go(key, action)
+                return await self._release(key, action)
             case _:
                 return await self._step(key, record, action)
 
     def _is_made_here(self, record: JobRecord) -> bool:
         return self._cache.makes_pods and record.kind == ASCEND_JOBS.kind
 
-    async def _let_go(self, key: ServiceKey, action: Action) -> Outcome:
+    async def _release(self, key: ServiceKey, action: Action) -> ActionResult:
         """An instance whose pods others make: all that can be done is to release it or to take it back."""
         try:
             match action:
                 case Admit() | Complete():
                     await self._gates.release(key, action.uid)
                 case Revoke():
-                    await self._gates.take_back(key, action.uid)
+                    await self._gates.revoke(key, action.uid)
                 case Evict():
                     await self._gates.evict(key, action.uid)
                 case _:
                     pass  # whoever makes its pods looks after its life
         except REFUSALS as error:
-            return Outcome(action.uid, refused=_words(error))
+            return ActionResult(action.uid, refused=_words(error))
         except KubeError as error:
-            return Outcome(action.uid, failed=str(error))
-        return Outcome(action.uid)
+            return ActionResult(action.uid, failed=str(error))
+        return ActionResult(action.uid)
 
-    async def _step(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> Outcome:
+    async def _step(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> ActionResult:
         """Whatever goes wrong, the decision is made anew: there is nothing to undo."""
         try:
             await self._steps.perform(key, record, step)
         except KubeError as error:
-            return Outcome(record.uid, failed=str(error))
-        return Outcome(record.uid)
+            return ActionResult(record.uid, failed=str(error))
+        return ActionResult(record.uid)
 
     # admit, complete
 
-    async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
+    async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> ActionResult:
         """A job that is not what was decided about any more is decided about anew."""
         try:
             if not await self._guard.is_as_known(record):
-                return Outcome(record.uid)
+                return ActionResult(record.uid)
         except KubeError as error:
-            return Outcome(record.uid, failed=str(error))
+            return ActionResult(record.uid, failed=str(error))
         words = self._guard.in_vain(record.uid)
         if words:
-            return Outcome(record.uid, refused=words) if undo else Outcome(record.uid, failed=words)
+            return ActionResult(record.uid, refused=words) if undo else ActionResult(record.uid, failed=words)
         return await self._make(key, record, undo=undo)
 
-    async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> Outcome:
+    async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> ActionResult:
         """PodGroup first, because Volcano makes one of its own for a pod without; then the rest at once."""
         made: list[tuple[Resource, Object]] = []
         errors: list[KubeError] = []
@@ -152,7 +152,7 @@ class Executor:
             missing = self._missing(record)
         except Exception as error:  # a shape of job that nobody thought of must not stop the other services
             _log.exception("no objects can be made of a job", service=str(key), job=record.name)
-            return Outcome(record.uid, refused=f"no objects can be made of its spec: {error!r}")
+            return ActionResult(record.uid, refused=f"no objects can be made of its spec: {error!r}")
         for batch in missing:
             errors = await self._create_all(key, batch, made)
             if errors:
@@ -161,14 +161,16 @@ class Executor:
             names = (f"{resource.kind} {obj['metadata']['name']}" for resource, obj in made)
             self._guard.made(record.uid, names)
         if not errors:
-            return await self._let_go(key, Complete(record.uid)) if self._is_gated(record) else Outcome(record.uid)
+            return (
+                await self._release(key, Complete(record.uid)) if self._is_gated(record) else ActionResult(record.uid)
+            )
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
-            return Outcome(record.uid, failed=str(errors[0]))
+            return ActionResult(record.uid, failed=str(errors[0]))
         if undo and await self._undo(key, made):
             self._guard.forget(record.uid)
-            return Outcome(record.uid, refused=_words(refusal))
-        return Outcome(record.uid, failed=str(refusal))
+            return ActionResult(record.uid, refused=_words(refusal))
+        return ActionResult(record.uid, failed=str(refusal))
 
     def _is_gated(self, record: JobRecord) -> bool:
         """Admission put our gate onto pods that we made, because their template names the rule."""
@@ -235,7 +237,7 @@ class Executor:
 
     # revoke
 
-    async def _take_back(self, key: ServiceKey, record: JobRecord) -> Outcome:
+    async def _revoke(self, key: ServiceKey, record: JobRecord) -> ActionResult:
         """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone."""
         unbound = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.node and not pod.terminating]
         if unbound:
@@ -248,7 +250,7 @@ class Executor:
             meta = _meta(group.namespace, group.name, group.uid, group.resource_version)
             results = await _gather([self._delete_group(key, record, meta)])
             errors = [error for error in results if isinstance(error, KubeError)]
-        return Outcome(record.uid, failed=str(errors[0]) if errors else "")
+        return ActionResult(record.uid, failed=str(errors[0]) if errors else "")
 
     async def _delete_group(self, key: ServiceKey, record: JobRecord, meta: dict[str, str]) -> None:
         """Delete the PodGroup, unless a pod is there after all: the watch of pods may be far behind, and no

@@ -55,7 +55,7 @@ class Gates:
         await self._gather_in_own_group(key, uid, pods)
         await _all([self._patch(key, pod, _release(pod)) for pod in gated])
 
-    async def take_back(self, key: ServiceKey, uid: str) -> None:
+    async def revoke(self, key: ServiceKey, uid: str) -> None:
         """Delete its pods, exactly as the decision saw them: one that got bound meanwhile stays."""
         unbound = [pod for pod in self._cache.pods_of(uid).values() if not pod.node and not pod.terminating]
         await _all([self._delete(key, pod) for pod in unbound if not pod.gated])
@@ -142,12 +142,13 @@ class Gates:
         """It belongs to the pods that are there, and goes with the last of them."""
         first, *others = pods
         uid = membership.place.instance
+        size, leader_first = self._instances.of(uid).expected, starts_with_leader(self._cache, uid)
         body = own_pod_group(
             name,
             membership,
-            await self._writer.get(PODS, first.namespace, first.name),
-            size=self._instances.of(uid).expected,
-            leader_first=starts_with_leader(self._cache, uid),
+            await self._writer.get(PODS, first.namespace, first.name),  # meanwhile the watch may say that all are gone
+            size=size,
+            leader_first=leader_first,
             others=[(other.name, other.uid) for other in others],
         )
         made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]

@@ -16,13 +16,13 @@ from scaler.informers.cache import Cache
 from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, Object, PatchType
 from scaler.kube.writer import Writer
-from scaler.report.conditions import final_patch
 from scaler.state.expectations import Expectations
 from scaler.workloads import ascendjob_objects as objects
+from scaler.workloads.ascendjob_status import final_patch
 from scaler.workloads.run_policy import rounds_patch
 
 
-class Steps:
+class LifecycleExecutor:
     """Raises errors of the seam: the caller tries again after a pause."""
 
     def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey], clock: Clock) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scaler.decide.world import Evict, Plan, World
-from scaler.execute.executor import Outcome
+from scaler.execute.executor import ActionResult
 
 
 def plan_line(world: World, plan: Plan) -> dict[str, object]:
@@ -28,7 +28,7 @@ def plan_line(world: World, plan: Plan) -> dict[str, object]:
     }
 
 
-def outcome_line(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, object]:
+def outcome_line(plan: Plan, outcomes: Sequence[ActionResult]) -> dict[str, object]:
     """What became of a plan's actions: how many were done, and the words about each that was not."""
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     refused = {names.get(outcome.uid, outcome.uid): outcome.refused for outcome in outcomes if outcome.refused}

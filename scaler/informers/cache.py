@@ -136,8 +136,8 @@ class Cache:
 
     def mark(self, uid: str) -> None:
         """Something about this instance changed: whatever was made of it is made anew, and its service is looked at."""
-        job, told = self._jobs_by_uid.get(uid), self.pod_instances.membership_of(uid)
-        key = job.job.key if job is not None else told.key if told is not None else None
+        job, membership = self._jobs_by_uid.get(uid), self.pod_instances.membership_of(uid)
+        key = job.job.key if job is not None else membership.key if membership is not None else None
         self._publish(InstanceChanged(uid, key))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:

@@ -8,21 +8,16 @@ from collections.abc import Mapping
 import msgspec
 
 from scaler.informers.faults import FaultReport, read_report
-from scaler.informers.records import Metadata, controller_of
 from scaler.kube.api import Object
+from scaler.kube.metadata import LabelledMetadata
 from scaler.names import PREFIX, RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY, RULE_KEY
 from scaler.workloads import retries
-
-
-class _ConfigMapMetadata(Metadata):
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ConfigMapObject(msgspec.Struct, rename="camel"):
     """A ConfigMap. Values are decoded and dropped at once unless they can be a rule or are our own."""
 
-    metadata: _ConfigMapMetadata
+    metadata: LabelledMetadata
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
     immutable: bool | None = None
@@ -100,7 +95,7 @@ def _retries(cm: ConfigMapObject) -> dict[str, int] | None:
 
 def _table_map(cm: ConfigMapObject) -> RankTableMap:
     meta = cm.metadata
-    owner = controller_of(meta)
+    owner = meta.owner
     others = [len(v.encode()) for k, v in cm.data.items() if k not in (RANK_TABLE_KEY, RANK_TABLE_VERSION_KEY)]
     return RankTableMap(
         namespace=sys.intern(meta.namespace),

@@ -15,9 +15,10 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from scaler.informers.store import Name, R, Store, version_of
+from scaler.informers.store import Name, R, Store
 from scaler.kube.api import EventType, KubeApi, Resource, WatchEvent
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
+from scaler.kube.metadata import version_of
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from scaler.informers.cache import Cache
 from scaler.informers.records import job_record
-from scaler.informers.store import version_of
 from scaler.kube.api import ASCEND_JOBS, Object, Page, Resource
+from scaler.kube.metadata import version_of
 
 Find = Callable[[Resource, str | None, str], Awaitable[Page[Object]]]
 """LIST of one name: unlike a GET of it, a list that finds nothing says as of which version, and does not look like a

@@ -16,7 +16,7 @@ from scaler.settings import Mode
 _log = structlog.get_logger("mode")
 
 
-class Acting(StrEnum):
+class ModeInForce(StrEnum):
     """What the scaler does about AscendJobs now."""
 
     MAKES = "makes pods"
@@ -31,13 +31,13 @@ class CurrentMode:
         self._cache = cache
         self._mode = mode
         self._operator = ""
-        self._acting: Acting | None = None
+        self._acting: ModeInForce | None = None
 
     @property
     def makes_pods(self) -> bool:
-        return self() is Acting.MAKES
+        return self() is ModeInForce.MAKES
 
-    def __call__(self) -> Acting:
+    def __call__(self) -> ModeInForce:
         """Logs every change of mind, and tells the cache."""
         operator = self._cache.ascend_operator()
         if operator or self._mode is not Mode.AUTO:
@@ -45,22 +45,22 @@ class CurrentMode:
         acting = self._decide()
         if acting is not self._acting:
             self._acting = acting
-            self._cache.set_maker(makes_pods=acting is Acting.MAKES)
-            log = _log.warning if acting is Acting.STANDS_BACK else _log.info
-            log("mode", acting=acting.value, why=self._why(acting))
+            self._cache.set_maker(makes_pods=acting is ModeInForce.MAKES)
+            log = _log.warning if acting is ModeInForce.STANDS_BACK else _log.info
+            log("mode changed", acting=acting.value, why=self._why(acting))
         return acting
 
-    def _decide(self) -> Acting:
+    def _decide(self) -> ModeInForce:
         if self._mode is Mode.GATES:
-            return Acting.RELEASES
+            return ModeInForce.RELEASES
         if not self._operator:
-            return Acting.MAKES
-        return Acting.RELEASES if self._mode is Mode.AUTO else Acting.STANDS_BACK
+            return ModeInForce.MAKES
+        return ModeInForce.RELEASES if self._mode is Mode.AUTO else ModeInForce.STANDS_BACK
 
-    def _why(self, acting: Acting) -> str:
-        if acting is Acting.MAKES:
+    def _why(self, acting: ModeInForce) -> str:
+        if acting is ModeInForce.MAKES:
             return "no Ascend Operator with replicas is here"
-        if acting is Acting.STANDS_BACK:
+        if acting is ModeInForce.STANDS_BACK:
             return (
                 f"Ascend Operator {self._operator} makes the pods here, and mode create would make them too; "
                 "scale the operator to 0, or use mode gates or auto"

@@ -1,6 +1,6 @@
 """What the makers of pods tell of their instances: sizes, ages, newest revisions. An index, nothing else.
 
-Of these kinds every cluster lacks some; what is not known is simply not told.
+Of these kinds every cluster lacks some; what is not known counts as not said.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from scaler.informers.store import Store
-from scaler.workloads.kind import OwnerFacts
-from scaler.workloads.owners import MAKERS, identity
+from scaler.workloads.kind import OwnerFacts, identity
+from scaler.workloads.owners import MAKERS
 
 OwnerName = tuple[str, str, str]
 """Kind, namespace and name of an object that instances ask."""
@@ -36,7 +36,7 @@ class Owners:
         return max(known.values(), key=lambda facts: (facts.rank, facts.created, facts.name)).revision if known else ""
 
     def wanted(self, maker: str) -> int:
-        """How many instances this maker is told to have; 0 when nobody tells."""
+        """How many instances this maker should have; 0 when nobody says."""
         kind, _, name = maker.partition("/")
         facts = self.get(kind, *name.split("/", 1)) if "/" in name else None
         return facts.wanted if facts is not None else 0

@@ -10,13 +10,14 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.decide.nodes import PodRequest
-from scaler.informers.records import Condition, Metadata, Owner, controller_of, job_uid
+from scaler.informers.records import Condition
 from scaler.kube.api import Object
+from scaler.kube.metadata import LabelledMetadata, Owner
 from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
-from scaler.workloads import devices, kind
+from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
-from scaler.workloads.kind import Membership, PodFacts
+from scaler.workloads.kind import Membership, job_uid
 from scaler.workloads.kinds import membership_of, unknown_owner
 from scaler.workloads.needs import PodResources, Requests, need_of, requests_of
 
@@ -63,11 +64,6 @@ class _PodSpec(PodResources, frozen=True, rename="camel", gc=False):
     scheduling_gates: list[_Gate] = msgspec.field(default_factory=list)
 
 
-class _PodMetadata(Metadata):
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-
-
 class _PodStatus(msgspec.Struct, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
@@ -79,7 +75,7 @@ class _PodStatus(msgspec.Struct, frozen=True, gc=False):
 class PodObject(msgspec.Struct, gc=False):
     """The part of a Pod that the scaler reads."""
 
-    metadata: _PodMetadata
+    metadata: LabelledMetadata
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
@@ -140,9 +136,9 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 def pod_record(pod: PodObject) -> PodRecord:
     """The record of any pod; strings that repeat are shared."""
     meta, status = pod.metadata, pod.status
-    owner = controller_of(meta)
+    owner = meta.owner
     owner_uid = job_uid(owner)
-    claim = _claim(pod, owner, owner_uid) if RULE_LABEL in meta.labels else None
+    claim = _shared_claim(_claim(pod, owner, owner_uid)) if RULE_LABEL in meta.labels else None
     version = meta.labels.get("version", "")
     ready, disrupted = _conditions(status.conditions)
     crashing, restarts, exit_code = _containers(status.container_statuses)
@@ -203,8 +199,7 @@ def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
 
 def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
     meta = pod.metadata
-    facts = PodFacts(meta.namespace, meta.name, meta.uid, meta.labels, meta.annotations, _owner(owner))
-    membership = None if job else membership_of(facts)
+    membership = None if job else membership_of(meta)
     return Claim(
         membership=membership,
         pod_group=meta.annotations.get(POD_GROUP, ""),
@@ -213,8 +208,14 @@ def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
         need=_need(pod.spec),
         priority=pod.spec.priority or 0,
         maker_uid=sys.intern(owner.uid or meta.uid),
-        unknown_owner=unknown_owner(facts, membership) if membership is not None else "",
+        unknown_owner=unknown_owner(meta, membership) if membership is not None else "",
     )
+
+
+@lru_cache(maxsize=1 << 16)
+def _shared_claim(claim: Claim) -> Claim:
+    """Pods of one instance say the same: one object for all of them."""
+    return claim
 
 
 def _need(spec: _PodSpec) -> PodRequest:
@@ -243,18 +244,14 @@ def read_pod(obj: Object) -> PodRecord:
     return pod_record(msgspec.json.decode(msgspec.json.encode(obj), type=PodObject))
 
 
-def _owner(owner: Owner) -> kind.Owner:
-    return kind.Owner(owner.api_version, owner.kind, owner.name, owner.uid)
-
-
 def _devices(pod: PodObject) -> PodDevices:
-    told = pod.metadata.annotations.get
+    annotation = pod.metadata.annotations.get
     return PodDevices(
-        rank_index=told(devices.RANK_INDEX, ""),
-        configuration=told(devices.CONFIGURATION, "") or told(devices.CONFIGURATION_NPU, ""),
-        real=told(devices.REAL, ""),
-        hardware_type=sys.intern(told(devices.HARDWARE_TYPE, "")),
-        super_pod=sys.intern(told(devices.SUPER_POD, "")),
+        rank_index=annotation(devices.RANK_INDEX, ""),
+        configuration=annotation(devices.CONFIGURATION, "") or annotation(devices.CONFIGURATION_NPU, ""),
+        real=annotation(devices.REAL, ""),
+        hardware_type=sys.intern(annotation(devices.HARDWARE_TYPE, "")),
+        super_pod=sys.intern(annotation(devices.SUPER_POD, "")),
         ip=pod.status.pod_ip,
         separated=pod.metadata.labels.get("fault-type", "") == "Separate",
     )

@@ -16,30 +16,11 @@ import msgspec
 from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
+from scaler.kube.metadata import LabelledMetadata, Metadata
 from scaler.workloads.ascendjob import Job, as_mapping, as_text, read_job
+from scaler.workloads.kind import job_uid
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
-
-
-class Owner(msgspec.Struct, rename="camel", gc=False):
-    api_version: str = ""
-    kind: str = ""
-    uid: str = ""
-    name: str = ""
-    controller: bool = False
-
-
-NO_OWNER = Owner()
-
-
-class Metadata(msgspec.Struct, rename="camel", gc=False):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    owner_references: list[Owner] = []
 
 
 class Condition(msgspec.Struct, gc=False):
@@ -87,13 +68,9 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        owner_uid=job_uid(controller_of(meta)),
+        owner_uid=job_uid(meta.owner),
         terminating=meta.deletion_timestamp is not None,
     )
-
-
-class _NodeMetadata(Metadata):
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _NodeSpec(msgspec.Struct, frozen=True, gc=False):
@@ -110,7 +87,7 @@ class _NodeStatus(msgspec.Struct, frozen=True, gc=False):
 class NodeObject(msgspec.Struct, gc=False):
     """The part of a Node that the scaler reads."""
 
-    metadata: _NodeMetadata
+    metadata: LabelledMetadata
     spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
 
@@ -184,24 +161,6 @@ class PriorityRecord(msgspec.Struct, frozen=True, gc=False):
 def priority_record(found: PriorityClassObject) -> PriorityRecord:
     meta = found.metadata
     return PriorityRecord(name=meta.name, uid=meta.uid, resource_version=meta.resource_version, value=found.value)
-
-
-JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
-"""NodeClasses of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
-
-
-def controller_of(meta: Metadata) -> Owner:
-    """The controlling owner, an empty one without any."""
-    for owner in meta.owner_references:
-        if owner.controller:
-            return owner
-    return NO_OWNER
-
-
-def job_uid(owner: Owner) -> str:
-    """The uid of a controller that is a job of ours to know, else ""."""
-    group = JOB_KINDS.get(owner.kind)
-    return owner.uid if group is not None and owner.api_version.startswith(group) else ""
 
 
 class JobRecord(msgspec.Struct, frozen=True):

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, ValuesView
 from typing import Generic, Protocol, TypeVar
 
+from scaler.kube.metadata import version_of
+
 Name = tuple[str, str]
 """Namespace ("" for cluster-scoped objects) and name."""
 
 
-class Record(Protocol):
+class Stored(Protocol):
     """What a store must know of a record; everything else in it is the business of its readers."""
 
     @property
@@ -25,12 +27,7 @@ class Record(Protocol):
     def resource_version(self) -> str: ...
 
 
-R = TypeVar("R", bound=Record)
-
-
-def version_of(resource_version: str) -> int:
-    """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within one resource type."""
-    return int(resource_version) if resource_version.isdecimal() else 0
+R = TypeVar("R", bound=Stored)
 
 
 class Store(Generic[R]):

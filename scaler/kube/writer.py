@@ -28,6 +28,9 @@ TRIES = 5
 FIRST_DELAY = 0.1
 """Seconds before the second try, doubled each time, unless the server says how long to wait."""
 
+MAX_IN_FLIGHT = 64
+"""Writes under way at once."""
+
 
 class NotLeaderError(KubeError):
     """Not sent: this process does not lead, or its leadership ends before an answer could come."""
@@ -46,7 +49,7 @@ class Writer:
 
     def __init__(
         self, api: KubeApi, *, deadline: Callable[[], float], rng: random.Random, timeout: float = 10.0,
-        max_in_flight: int = 64, on_write: OnWrite = _ignore,
+        max_in_flight: int = MAX_IN_FLIGHT, on_write: OnWrite = _ignore,
     ) -> None:  # fmt: skip
         self._api = api
         self._deadline = deadline

@@ -15,7 +15,7 @@ import structlog
 from scaler.clock import Clock
 from scaler.informers.changes import InstanceChanged
 from scaler.informers.config_maps import RankTableMap, read_rank_table_map
-from scaler.informers.store import Name, version_of
+from scaler.informers.store import Name
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, PatchType
 from scaler.kube.errors import (
     BadRequestError,
@@ -25,6 +25,7 @@ from scaler.kube.errors import (
     NotFoundError,
     UnknownOutcomeError,
 )
+from scaler.kube.metadata import version_of
 from scaler.kube.outbox import Outbox
 from scaler.kube.writer import Writer
 from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL

@@ -39,7 +39,7 @@ class Status(StrEnum):
     COMPLETED = "completed"
 
 
-class Member(msgspec.Struct, frozen=True):
+class RankTablePod(msgspec.Struct, frozen=True):
     """One pod that exists, as the table sees it. `lost` = terminating or ended: its chips are not the job's now."""
 
     name: str
@@ -74,7 +74,7 @@ class _Server(msgspec.Struct, frozen=True):
         return self.rank * len(self.configuration.chips)
 
 
-def rank_table(job: Job, obj: Object, members: Sequence[Member]) -> RankTable:
+def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTable:
     """The table of `job` (its object is `obj`), given those of its pods that exist."""
     expected = _computing_pods(job, obj)
     present = {member.name: member for member in members if not member.lost}
@@ -145,7 +145,7 @@ def _computes(obj: Object, kind: str) -> bool:
     )
 
 
-def _server(member: Member, rank: int) -> _Server | str:
+def _server(member: RankTablePod, rank: int) -> _Server | str:
     devices = member.devices
     if devices.rank_index:
         if not (devices.rank_index.isascii() and devices.rank_index.isdecimal() and len(devices.rank_index) <= 6):

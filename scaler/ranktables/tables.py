@@ -13,7 +13,7 @@ from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.config_map import Obstacle, obstacle, servers_of
-from scaler.ranktables.table import Member, RankTable, rank_table
+from scaler.ranktables.table import RankTable, RankTablePod, rank_table
 from scaler.workloads.devices import PodDevices
 
 
@@ -110,7 +110,7 @@ def table_map_of(cache: Cache, namespace: str, job: str) -> RankTableMap | None:
     return record.table_map if record is not None else None
 
 
-def member_of(pod: PodRecord) -> Member:
+def member_of(pod: PodRecord) -> RankTablePod:
     """A pod as rank tables see it. One that has ended has given its chips back."""
     lost = pod.terminating or pod.phase in ("Failed", "Succeeded")
-    return Member(pod.name, pod.node, pod.devices or PodDevices(), lost)
+    return RankTablePod(pod.name, pod.node, pod.devices or PodDevices(), lost)

@@ -18,7 +18,7 @@ from scaler.state.own_config_maps import object_name
 
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0
-"""Seconds within which an event is not told twice in a row."""
+"""Seconds within which an event is not written twice in a row."""
 _MAX_MESSAGE = 1024
 _REMEMBERED = 10_000
 
@@ -52,8 +52,8 @@ class Happening(NamedTuple):
     @property
     def event_name(self) -> str:
         """Deterministic, and readable in `kubectl get events`."""
-        told = "\0".join((self.subject.kind, self.subject.uid, self.reason, self.message))
-        digest = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        content = "\0".join((self.subject.kind, self.subject.uid, self.reason, self.message))
+        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return f"{object_name(self.subject.name, 200)}.{digest}"
 
 
@@ -82,13 +82,13 @@ def event(happening: Happening, now: float) -> Object:
 
 
 def repetition(existing: Object, now: float) -> dict[str, Any]:
-    """The merge patch that counts a told event up."""
+    """The merge patch that counts an event up."""
     count = existing.get("count")
     return {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": rfc3339(now)}
 
 
 class Filter:
-    """What was told last about each object, and how much more may be: bounded, the oldest are forgotten first."""
+    """The last event about each object, and how much more may be: bounded, the oldest are forgotten first."""
 
     BURST = 25
     REFILL = 60.0
@@ -97,8 +97,8 @@ class Filter:
         self._histories: OrderedDict[Subject, tuple[str, float, float, float]] = OrderedDict()
 
     def objection(self, happening: Happening, now: float) -> str:
-        """Why not to tell this now: "repeated" when it was told last about this object, for REPEAT_AFTER; "spam" beyond
-        a burst, then one event a minute, so that a flapping job cannot flood etcd. "" = to be told."""
+        """Why not to write this now: "repeated" when it was the last about this object, for REPEAT_AFTER; "spam" beyond
+        a burst, then one event a minute, so that a flapping job cannot flood etcd. "" = to be written."""
         name, told, tokens, since = self._histories.pop(happening.subject, ("", 0.0, float(self.BURST), now))
         repeated = name == happening.event_name and now - told < REPEAT_AFTER
         if not repeated:

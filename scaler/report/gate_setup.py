@@ -1,6 +1,6 @@
-"""Which ways of putting our gate onto pods are set up in this cluster: told in the log and as a metric. Only looks.
+"""Which sources of our gate are set up in this cluster, for the log and as a metric. Only reads.
 
-A way that is set up need not work for every pod; what arrives without the gate is counted where pods are observed.
+A source that is set up need not work for every pod; what arrives without the gate is counted where pods are observed.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ SET_UP = "set up"
 NOT_SET_UP = "not set up"
 NOT_TRUSTED = "set up, but API servers do not trust it yet"
 UNKNOWN = "not known"
-_WAYS = {"policy": (MUTATING_POLICY_BINDINGS, POLICY), "webhook": (MUTATING_WEBHOOKS, WEBHOOK)}
+_SOURCES = {"policy": (MUTATING_POLICY_BINDINGS, POLICY), "webhook": (MUTATING_WEBHOOKS, WEBHOOK)}
 """Beside these, users may write the gate into their pod templates, which shows only on the pods."""
 _log = structlog.get_logger("gates")
 
 
-class Ways:
-    """Asks once per `look`, and tells what has changed since."""
+class GateSetup:
+    """Reads once per `look`, and logs what has changed since."""
 
     def __init__(self, api: KubeApi, metrics: Metrics) -> None:
         self._api = api
         self._metrics = metrics
-        self._told: dict[str, str] = {}
+        self._found: dict[str, str] = {}
 
     async def look(self) -> dict[str, str]:
-        """Way -> whether it is set up. Never raises an error of the seam: without rights that is not known."""
-        found = {way: await self._answer(*about) for way, about in _WAYS.items()}
-        if found != self._told:
-            self._told = found
-            _log.info("ways to hold pods", **found)
-            for way, answer in found.items():
-                self._metrics.gate_way(way, set_up=answer == SET_UP)
+        """Source -> whether it is set up. Never raises an error of the seam: without rights that is not known."""
+        found = {source: await self._state(*about) for source, about in _SOURCES.items()}
+        if found != self._found:
+            self._found = found
+            _log.info("gate sources read", **found)
+            for source, state in found.items():
+                self._metrics.gate_way(source, set_up=state == SET_UP)
         return found
 
-    async def _answer(self, resource: Resource, name: str) -> str:
+    async def _state(self, resource: Resource, name: str) -> str:
         try:
             found = await within(DEADLINE, self._api.get(resource, None, name))
         except NotFoundError:

@@ -33,7 +33,6 @@ from scaler.kube.outbox import Outbox
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import events
-from scaler.report.conditions import Told, already_told, status_patch
 from scaler.report.config_maps import OwnConfigMaps
 from scaler.report.events import Happening
 from scaler.report.metrics import Metrics
@@ -41,6 +40,7 @@ from scaler.report.service_reports import RuleKey, ServiceReport, Subject
 from scaler.report.status import status_config_map
 from scaler.state.last_valid import encode
 from scaler.state.own_config_maps import last_valid_name, rule_of, status_name
+from scaler.workloads.ascendjob_status import JobSummary, already_says, status_patch
 from scaler.workloads.run_policy import has_failed
 
 INTERVAL = 1.0
@@ -63,22 +63,22 @@ _SERVING_LABELS = (RULE_LABEL, GROUP_LABEL)
 _log = structlog.get_logger("report")
 
 
-class _Kind(StrEnum):
+class _ReportKind(StrEnum):
     STATUS = "status"
     LAST_VALID = "last-valid"
     CONDITIONS = "conditions"
     EVENT = "event"
 
 
-class _Letter(NamedTuple):
+class _Target(NamedTuple):
     """One object to be written: a ConfigMap by its rule, a job by its uid, an event by its number."""
 
-    kind: _Kind
+    kind: _ReportKind
     namespace: str
     name: str
 
 
-News = Callable[[], Happening | None]
+QueuedEvent = Callable[[], Happening | None]
 """An event that is put into words only when it is written; None when it is not true any more by then."""
 
 
@@ -90,12 +90,12 @@ class Reporter:
         self._clock = clock
         self._metrics = metrics
         self._config_maps = OwnConfigMaps(writer, metrics)
-        self._outbox: Outbox[_Letter] = Outbox(self._write, interval=INTERVAL, parallel=PARALLEL_WRITES)
+        self._outbox: Outbox[_Target] = Outbox(self._write, interval=INTERVAL, parallel=PARALLEL_WRITES)
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._jobs: dict[str, tuple[ServiceReport, Verdict]] = {}
         self._reasons: dict[str, tuple[str, str]] = {}
         self._warnings: dict[ServiceKey, frozenset[Happening]] = {}
-        self._news: dict[str, News | Happening] = {}
+        self._events: dict[str, QueuedEvent | Happening] = {}
         """Events that wait; one that is being written is in words, and the filter is not asked again."""
         self._numbers = itertools.count()
         self._filter = events.Filter()
@@ -154,16 +154,16 @@ class Reporter:
     # What is to be written
 
     def _note_reason(self, report: ServiceReport, verdict: Verdict) -> None:
-        """An event when (state, reason) is news; after a failover the job's own status says what was told."""
+        """An event when (state, reason) is news; after a failover the job's own status says what was reported."""
         subject, job = report.subjects.get(verdict.uid), report.jobs.get(verdict.uid)
         if subject is None:
             return
         now = (verdict.state.value, verdict.reason.value)
         before = self._reasons.get(verdict.uid)
         self._reasons[verdict.uid] = now
-        if before == now or (before is None and _is_old_news(job, verdict)) or not _is_served(job, verdict):
+        if before == now or (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
             return
-        self._tell(partial(_happening, subject, job, verdict, report.plan), verdict.name)
+        self._queue_event(partial(_happening, subject, job, verdict, report.plan), verdict.name)
 
     def _note_job(self, report: ServiceReport, verdict: Verdict, changed: bool) -> None:
         uid, known = verdict.uid, self._jobs.get(verdict.uid)
@@ -171,7 +171,7 @@ class Reporter:
             self._jobs.pop(uid, None)
         elif changed or known is None or _job_differs(known[0], report, uid):
             self._jobs[uid] = (report, verdict)
-            self._outbox.mark(_Letter(_Kind.CONDITIONS, verdict.name, uid))
+            self._outbox.mark(_Target(_ReportKind.CONDITIONS, verdict.name, uid))
 
     def _note_warnings(self, report: ServiceReport) -> None:
         key = report.plan.key
@@ -179,18 +179,18 @@ class Reporter:
         self._warnings[key] = frozenset(_warnings(report))
         for happening in sorted(self._warnings[key] - before):
             delay = PATIENCE if happening.reason in PASSING else 0.0
-            self._tell(partial(self._lasting, key, happening), happening.subject.name, delay=delay)
+            self._queue_event(partial(self._lasting, key, happening), happening.subject.name, delay=delay)
 
     def _lasting(self, key: ServiceKey, happening: Happening) -> Happening | None:
         return happening if happening in self._warnings.get(key, ()) else None
 
-    def _tell(self, news: News, about: str, *, delay: float = 0.0) -> None:
-        if len(self._news) >= MAX_EVENTS_WAITING:
-            self._metrics.report_dropped(_Kind.EVENT, "overflow")
+    def _queue_event(self, queued: QueuedEvent, about: str, *, delay: float = 0.0) -> None:
+        if len(self._events) >= MAX_EVENTS_WAITING:
+            self._metrics.report_dropped(_ReportKind.EVENT, "overflow")
             return
         number = str(next(self._numbers))
-        self._news[number] = news
-        self._outbox.mark(_Letter(_Kind.EVENT, about, number), delay=delay)
+        self._events[number] = queued
+        self._outbox.mark(_Target(_ReportKind.EVENT, about, number), delay=delay)
 
     def _noted(self, report: ServiceReport) -> ServiceReport | None:
         return self._services.get(report.rule, {}).get(report.plan.key)
@@ -198,8 +198,8 @@ class Reporter:
     def _mark_rule(self, rule: RuleKey) -> None:
         """Jobs that name no rule have no ConfigMaps either: their conditions and events say it all."""
         if rule.name:
-            self._outbox.mark(_Letter(_Kind.STATUS, *rule))
-            self._outbox.mark(_Letter(_Kind.LAST_VALID, *rule))
+            self._outbox.mark(_Target(_ReportKind.STATUS, *rule))
+            self._outbox.mark(_Target(_ReportKind.LAST_VALID, *rule))
 
     def _forget_instances(self, before: ServiceReport | None, after: ServiceReport | None) -> None:
         """A service may end late, when it has been waiting for its own writes: what has moved on by then stays."""
@@ -207,25 +207,25 @@ class Reporter:
             return
         kept = {instance.uid for instance in after.service.instances} if after else set()
         for instance in before.service.instances:
-            told = self._jobs.get(instance.uid)
-            moved_on = told is not None and told[0].plan.key != before.plan.key
+            reported = self._jobs.get(instance.uid)
+            moved_on = reported is not None and reported[0].plan.key != before.plan.key
             if instance.uid not in kept and not moved_on:
                 self._jobs.pop(instance.uid, None)
                 self._reasons.pop(instance.uid, None)
 
     # Writing
 
-    async def _write(self, letter: _Letter) -> None:
-        rule = RuleKey(letter.namespace, letter.name)
-        match letter.kind:
-            case _Kind.STATUS:
+    async def _write(self, target: _Target) -> None:
+        rule = RuleKey(target.namespace, target.name)
+        match target.kind:
+            case _ReportKind.STATUS:
                 await self._write_config_map(rule, status_name(rule.name), status_config_map)
-            case _Kind.LAST_VALID:
+            case _ReportKind.LAST_VALID:
                 await self._write_config_map(rule, last_valid_name(rule.name), _last_valid)
-            case _Kind.CONDITIONS:
-                await self._write_conditions(letter.name)
-            case _Kind.EVENT:
-                await self._write_event(letter.name)
+            case _ReportKind.CONDITIONS:
+                await self._write_conditions(target.name)
+            case _ReportKind.EVENT:
+                await self._write_event(target.name)
 
     async def _write_config_map(
         self, rule: RuleKey, name: str, wanted: Callable[[Sequence[ServiceReport]], Object | None]
@@ -255,31 +255,31 @@ class Reporter:
             return
         report, verdict = self._jobs[uid]
         instance = next(found for found in report.service.instances if found.uid == uid)
-        told = Told(instance, verdict, words(verdict, report.plan), report.replicas.get(uid))
-        patch = status_patch(job, told, self._clock.timestamp())
+        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid))
+        patch = status_patch(job, reported, self._clock.timestamp())
         if patch is not None:
             await self._writer.patch(
                 ASCEND_JOBS, subject.namespace, subject.name, patch, patch_type=PatchType.MERGE, subresource="status"
             )
 
     async def _write_event(self, number: str) -> None:
-        news = self._news.pop(number, None)
-        happening = self._worth_telling(news()) if callable(news) else news
+        queued = self._events.pop(number, None)
+        happening = self._due(queued()) if callable(queued) else queued
         if happening is None:
             return
-        self._news[number] = happening
+        self._events[number] = happening
         try:
             await self._create_or_count(happening)
         except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
             # It would be refused again: the namespace is going, or events may not be written.
-            self._metrics.report_dropped(_Kind.EVENT, "refused")
+            self._metrics.report_dropped(_ReportKind.EVENT, "refused")
             _log.warning("event refused", about=happening.subject.name, error=str(error))
-        del self._news[number]
+        del self._events[number]
 
-    def _worth_telling(self, happening: Happening | None) -> Happening | None:
+    def _due(self, happening: Happening | None) -> Happening | None:
         objection = self._filter.objection(happening, self._clock.now()) if happening else ""
         if objection == "spam":
-            self._metrics.report_dropped(_Kind.EVENT, objection)
+            self._metrics.report_dropped(_ReportKind.EVENT, objection)
         return None if objection else happening
 
     async def _create_or_count(self, happening: Happening) -> None:
@@ -314,9 +314,9 @@ def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
     return _metadata(old, version) != _metadata(new, version) or before.replicas.get(uid) != after.replicas.get(uid)
 
 
-def _is_old_news(job: Object | None, verdict: Verdict) -> bool:
-    """Whether the leader before us has told this. Where no status says so, that it runs is not worth telling twice."""
-    return already_told(job, verdict) if job is not None else verdict.state is State.RUNNING
+def _was_reported(job: Object | None, verdict: Verdict) -> bool:
+    """Whether the leader before us did. Where no status says so, that it runs is not worth writing twice."""
+    return already_says(job, verdict) if job is not None else verdict.state is State.RUNNING
 
 
 def _is_served(job: Object | None, verdict: Verdict) -> bool:

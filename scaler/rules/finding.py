@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-Level = Literal["error", "warning"]
+Level = Literal["error", "warning", "info"]
 Path = tuple[str | int, ...]
 """Where in a document: member names and array indices from the root."""
 

@@ -1,4 +1,4 @@
-"""What admission answers: an AdmissionReview request in, an `Answer` out. Pure functions of bytes; none raises.
+"""What admission answers: an AdmissionReview request in, an `Response` out. Pure functions of bytes; none raises.
 
 Four questions: is a pod to be held (the gate), is a job beside Ascend Operator to be moved (its labels into its pod
 templates), is a rule right, and do labels fit their rule. Each reads only the fields it needs and fails open: what it
@@ -37,7 +37,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     value: Any = msgspec.UNSET
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     """What admission says about one request. `uid` is the request's, "" when the request cannot be read at all."""
 
     uid: str
@@ -58,7 +58,7 @@ class Answer(msgspec.Struct, frozen=True):
         return next((word for word, what in said.items() if what), "allowed")
 
 
-def encode(answer: Answer) -> bytes:
+def encode(answer: Response) -> bytes:
     """The AdmissionReview that carries the answer."""
     response: dict[str, Any] = {"uid": answer.uid, "allowed": not answer.refusal}
     if answer.patch:
@@ -70,57 +70,57 @@ def encode(answer: Answer) -> bytes:
     return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 
 
-def review_pod(body: bytes) -> Answer:
+def review_pod(body: bytes) -> Response:
     """Hold a new pod that names a rule: our gate, and the deletion cost by which held pods go first.
 
     A pod that is bound or has the gate already stays as it is; foreign gates and a cost that the user set stay.
     """
     request = _read(_WORKLOAD, body)
-    if isinstance(request, Answer):
+    if isinstance(request, Response):
         return request
     pod = request.object
     if request.operation != "CREATE" or request.sub_resource or pod is None:
-        return Answer(request.uid)
+        return Response(request.uid)
     gates = pod.spec.scheduling_gates or []
     if RULE_LABEL not in pod.labels or pod.spec.node_name or any(gate.name == GATE for gate in gates):
-        return Answer(request.uid)
+        return Response(request.uid)
     cost = [] if DELETION_COST in pod.annotations else _annotated(pod.metadata, DELETION_COST, HELD_COST)
-    return Answer(request.uid, (_gate(gates), *cost))
+    return Response(request.uid, (_gate(gates), *cost))
 
 
-def review_ascend_job(body: bytes) -> Answer:
+def review_ascend_job(body: bytes) -> Response:
     """Move the labels of a job into its pod templates, so that Ascend Operator makes its pods at once and gated ones.
 
     The three labels are copied into every template; mind-cluster/scaling-rule leaves the job's own labels, by which the
     operator would hold it, for an annotation. A job without it (also one moved before) or in deletion stays as it is.
     """
     request = _read(_WORKLOAD, body)
-    if isinstance(request, Answer):
+    if isinstance(request, Response):
         return request
     job = request.object
     if request.operation not in ("CREATE", "UPDATE") or request.sub_resource or job is None:
-        return Answer(request.uid)
+        return Response(request.uid)
     labels = job.labels
     templates = {name: replica.template for name, replica in (job.spec.replica_specs or {}).items() if replica.template}
     if RULE_LABEL not in labels or job.metadata.deletion_timestamp or not templates:
-        return Answer(request.uid)
+        return Response(request.uid)
     moved = {name: labels[name] for name in _MOVED if name in labels}
     steps = [step for name, template in templates.items() for step in _labelled(name, template, moved)]
     steps += _annotated(job.metadata, MOVED_RULE, moved[RULE_LABEL])
-    return Answer(request.uid, (*steps, Operation("remove", f"/metadata/labels/{_escaped(RULE_LABEL)}")))
+    return Response(request.uid, (*steps, Operation("remove", f"/metadata/labels/{_escaped(RULE_LABEL)}")))
 
 
-def review_rule(body: bytes) -> Answer:
+def review_rule(body: bytes) -> Response:
     """Refuse a ConfigMap whose rule is wrong, in the linter's words; what is only odd becomes warnings.
 
     A document that was there before is not refused again, so that somebody can pause or label what is broken.
     """
     request = _read(_CONFIG_MAP, body)
-    if isinstance(request, Answer):
+    if isinstance(request, Response):
         return request
     found, old = request.object, request.old_object
     if found is None or found.metadata.deletion_timestamp or RULE_KEY not in {**found.data, **found.binary_data}:
-        return Answer(request.uid)
+        return Response(request.uid)
     reading = read_rule(found.data, tuple(found.binary_data), found.metadata.annotations or {})
     warnings, errors = reading.warnings, reading.errors
     if found.immutable:
@@ -128,17 +128,17 @@ def review_rule(body: bytes) -> Answer:
         warnings = (*warnings, Finding(fault.level, fault.code, "/immutable", 0, 0, fault.message, fault.hint))
     if old is not None and old.document == found.document:
         warnings, errors = (*errors, *warnings), ()
-    return Answer(request.uid, (), _limited(map(words, warnings)), errors, name=found.metadata.name if errors else "")
+    return Response(request.uid, (), _limited(map(words, warnings)), errors, name=found.metadata.name if errors else "")
 
 
-def review_labels(body: bytes, groups_of: GroupsOf) -> Answer:
+def review_labels(body: bytes, groups_of: GroupsOf) -> Response:
     """Warn about labels of a job, a workload or a pod that are incomplete or name a group that their rule has not."""
     request = _read(_WORKLOAD, body)
-    if isinstance(request, Answer):
+    if isinstance(request, Response):
         return request
     if request.object is None or request.sub_resource or request.object.metadata.deletion_timestamp:
-        return Answer(request.uid)
-    return Answer(
+        return Response(request.uid)
+    return Response(
         request.uid, warnings=_limited(label_warnings(request.kind.kind, request.namespace, request.object, groups_of))
     )
 
@@ -149,7 +149,7 @@ def words(finding: Finding) -> str:
     return f"{place}{finding.message}{f'; {finding.hint}' if finding.hint else ''}"
 
 
-def _status(answer: Answer) -> dict[str, Any]:
+def _status(answer: Response) -> dict[str, Any]:
     """With reason Invalid and causes, kubectl edit opens the file again and shows them above it."""
     shown = answer.refusal[:MAX_SHOWN]
     causes = [
@@ -216,7 +216,7 @@ def _escaped(key: str) -> str:
 # What is read of a request
 
 
-class _Kind(msgspec.Struct):
+class _ReviewedKind(msgspec.Struct):
     kind: str = ""
 
 
@@ -225,7 +225,7 @@ class _Request(msgspec.Struct, Generic[T], rename="camel"):
     operation: str = ""
     namespace: str = ""
     sub_resource: str = ""
-    kind: _Kind = msgspec.field(default_factory=_Kind)
+    kind: _ReviewedKind = msgspec.field(default_factory=_ReviewedKind)
     object: T | None = None
     old_object: T | None = None
 
@@ -250,12 +250,12 @@ _WORKLOAD = msgspec.json.Decoder(_Review[Workload])
 _ONLY_UID = msgspec.json.Decoder(_Review[Any])
 
 
-def _read(decoder: msgspec.json.Decoder[_Review[T]], body: bytes) -> _Request[T] | Answer:
+def _read(decoder: msgspec.json.Decoder[_Review[T]], body: bytes) -> _Request[T] | Response:
     """The request; or the answer to one that cannot be read, which is let through."""
     try:
         return decoder.decode(body).request
     except _UNREADABLE:
-        return Answer(_uid_of(body), readable=False)
+        return Response(_uid_of(body), readable=False)
 
 
 def _uid_of(body: bytes) -> str:

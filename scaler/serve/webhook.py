@@ -21,7 +21,7 @@ from aiohttp import web
 
 from scaler.serve import server
 from scaler.serve.labelled import GroupsOf
-from scaler.serve.reviews import MAX_BODY, Answer, encode, review_ascend_job, review_labels, review_pod, review_rule
+from scaler.serve.reviews import MAX_BODY, Response, encode, review_ascend_job, review_labels, review_pod, review_rule
 from scaler.serve.tls import ServerCertificate
 
 _DEADLINE = 5.0
@@ -57,7 +57,7 @@ def application(state: WebhookState) -> web.Application:
     async def end(_app: web.Application) -> None:
         aside.shutdown(wait=False, cancel_futures=True)
 
-    def add(path: str, review: Callable[[bytes], Answer], at_once: int) -> None:
+    def add(path: str, review: Callable[[bytes], Response], at_once: int) -> None:
         async def handle(request: web.Request) -> web.StreamResponse:
             loop = asyncio.get_running_loop()
             began = loop.time()

@@ -5,7 +5,7 @@
 
 Every write has the resourceVersion that was read as its precondition, so a former leader cannot undo anything. Or the
 certificate comes from files that somebody else renews (`CertificateFiles`); then nothing is made and nothing written.
-No key leaves for a log: errors are told in the API server's or OpenSSL's words.
+No key leaves for a log: errors are logged in the API server's or OpenSSL's words.
 """
 
 from __future__ import annotations

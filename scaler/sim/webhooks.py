@@ -13,7 +13,7 @@ import msgspec
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object, Resource
 from scaler.kube.errors import status_error
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
-from scaler.serve.reviews import Answer, encode, review_ascend_job, review_pod, review_rule
+from scaler.serve.reviews import Response, encode, review_ascend_job, review_pod, review_rule
 from scaler.sim.apiserver.admission import Hook, Review
 from scaler.sim.apiserver.patches import json_patch
 
@@ -45,7 +45,7 @@ def _opted_in(review: Review) -> bool:
     return review.namespace_labels.get(NAMESPACE_LABEL) == "enabled"
 
 
-def _asked(review: Review, resource: Resource, ask: Callable[[bytes], Answer]) -> Object:
+def _asked(review: Review, resource: Resource, ask: Callable[[bytes], Response]) -> Object:
     """The object as the answer leaves it; raises what the API server says when it is refused."""
     if review.resource != resource:
         return review.object
@@ -59,15 +59,11 @@ def _asked(review: Review, resource: Resource, ask: Callable[[bytes], Answer]) -
 
 
 def _request(review: Review) -> bytes:
+    resource = review.resource
     request = {
-        "uid": "simulated",
-        "operation": review.operation,
-        "namespace": review.namespace,
-        "kind": {
-            "group": review.resource.group, "version": review.resource.version, "kind": review.resource.kind,
-        },
-        "object": review.object,
-        "oldObject": review.old,
+        "uid": "simulated", "operation": review.operation, "namespace": review.namespace,
+        "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "object": review.object, "oldObject": review.old,
     }  # fmt: skip
     whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     return msgspec.json.encode(whole)

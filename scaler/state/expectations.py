@@ -14,7 +14,8 @@ from typing import Any, Generic
 
 import msgspec
 
-from scaler.informers.store import Name, Store, version_of
+from scaler.informers.store import Name, Store
+from scaler.kube.metadata import version_of
 from scaler.state.queue import K
 
 TIMEOUT = 30.0

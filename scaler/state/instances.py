@@ -18,7 +18,7 @@ from scaler.informers.records import JobRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.state.lifecycle import life_of
-from scaler.workloads.ascendjob import Job, as_mapping
+from scaler.workloads.ascendjob import as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
 from scaler.workloads.run_policy import refusal
@@ -101,10 +101,11 @@ def _ours(
     job = record.job
     present = _present(pods)
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
+    has_service = bool(job.pods) and cache.services.get(job.namespace, job.pods[0]) is not None
     obstacle = table.obstacle if table is not None else None
     return {
         "leftovers": pod_group is not None and pod_group.owner_uid == record.uid and not pod_group.terminating,
-        "stripped": bool(present) and not job.faults and (pod_group is None or not _has_service(cache, job)),
+        "stripped": bool(present) and not job.faults and (pod_group is None or not has_service),
         "faults": job.faults,
         "name_taken": next(_taken_names(cache, record), ""),
         "life": life_of(cache, record, present, faulty),
@@ -156,12 +157,6 @@ def _arrived_ungated(cache: Cache, pods: Sequence[PodRecord]) -> Iterator[tuple[
         yield Warning.HOLD_NOT_POSSIBLE, f"{', '.join(arrived)} arrived without the scheduling gate; nothing holds it"
 
 
-def _unknown_owners(pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
-    for pod in pods:
-        if pod.claim is not None and pod.claim.unknown_owner:
-            yield Warning.UNKNOWN_OWNER, pod.claim.unknown_owner
-
-
 def _shared_gangs(
     cache: Cache, membership: Membership, pods: Sequence[PodRecord], size: int
 ) -> Iterator[tuple[Warning, str]]:
@@ -172,10 +167,6 @@ def _shared_gangs(
         words = holding_impossible(membership.place, name, group.members if group is not None else 0, size)
         if words:
             yield Warning.HOLD_NOT_POSSIBLE, words
-
-
-def _has_service(cache: Cache, job: Job) -> bool:
-    return cache.services.get(job.namespace, job.pods[0]) is not None
 
 
 def _taken_names(cache: Cache, record: JobRecord) -> Iterator[str]:
@@ -215,7 +206,11 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         faults=() if size else (_size_unknown(membership),),
         trouble=next(_troubles((), pods, faulty), ""),
         warnings=(
-            *_unknown_owners(pods),
+            *(
+                (Warning.UNKNOWN_OWNER, pod.claim.unknown_owner)
+                for pod in pods
+                if pod.claim and pod.claim.unknown_owner
+            ),
             *_arrived_ungated(cache, pods),
             *_shared_gangs(cache, membership, pods, size),
         ),
@@ -281,10 +276,8 @@ def _is_outdated(cache: Cache, membership: Membership) -> bool:
 def _newest_seen(cache: Cache, maker: str) -> str:
     seen = []
     for uid in cache.pod_instances.of_maker(maker):
-        membership = cache.pod_instances.membership_of(uid)
         created = max((pod.created for pod in cache.pod_instances.pods_of(uid).values()), default=0.0)
-        if membership is not None:
-            seen.append((created, membership.place.revision))
+        seen.append((created, cache.pod_instances.revision_of(uid)))
     return max(seen)[1]
 
 

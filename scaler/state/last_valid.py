@@ -22,7 +22,6 @@ from scaler.state.own_config_maps import config_map, is_ours, last_valid_name, r
 
 DOCUMENT = "elastic_scaling.json.gz"
 ANNOTATIONS = "annotations.json"
-ORIGIN = "origin.json"
 SHA256 = "sha256"
 RULE_UID = "rule-uid"
 INHERITED = "annotations-inherited"
@@ -43,11 +42,6 @@ class LastValid(msgspec.Struct, frozen=True):
     def sha256(self) -> str:
         """Hex digest of the document's UTF-8 bytes."""
         return hashlib.sha256(self.document.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-class _Origin(msgspec.Struct, frozen=True):
-    rule_uid: str
-    inherited: bool
 
 
 def encode(namespace: str, rule: str, last_valid: LastValid) -> Object:

@@ -14,9 +14,6 @@ from scaler.names import KEPT_FOR_ANNOTATION, KEPT_FOR_LABEL, MANAGED_BY, MANAGE
 
 STATUS_SUFFIX = "-scaler-status"
 LAST_VALID_SUFFIX = "-scaler-last-valid"
-SELECTOR = f"{MANAGED_BY_LABEL}={MANAGED_BY},{KEPT_FOR_LABEL}"
-"""Label selector of all ConfigMaps that the scaler owns."""
-
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NAME = 253
 _MAX_LABEL = 63

@@ -54,7 +54,7 @@ class WorldBuilder:
         """The same as a value; None when one of them changed."""
         self._assumed: dict[ServiceKey, _Assumed] = {}
         self._counts: Counter[PodRequest] = Counter()
-        """In how many services each pod request occurs: nodes are told apart by those that occur at all."""
+        """In how many services each pod request occurs: nodes are distinguished by those that occur at all."""
         self._requests: frozenset[PodRequest] | None = None
 
     def get(self, key: ServiceKey) -> Service | None:

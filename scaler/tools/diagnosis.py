@@ -14,7 +14,7 @@ import msgspec
 from scaler.informers.config_maps import RankTableMap
 from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
 from scaler.ranktables.config_map import Obstacle, content_of, status_of
-from scaler.ranktables.table import Member, RankTable, Status
+from scaler.ranktables.table import RankTable, RankTablePod, Status
 from scaler.workloads.ascendjob import Job
 
 CONSUMER_LABEL = "mx-consumer-cim"
@@ -43,7 +43,7 @@ class Server(msgspec.Struct, frozen=True):
     """One instance of the service: its job, pods, ConfigMap, and the table that its pods give."""
 
     job: Job
-    members: tuple[Member, ...]
+    members: tuple[RankTablePod, ...]
     table_map: RankTableMap | None
     table: RankTable
     obstacle: Obstacle | None
@@ -144,7 +144,7 @@ def _completed(server: Server, table_map: RankTableMap) -> Check:
     )
 
 
-def waiting_for(job: Job, members: Sequence[Member]) -> Iterator[str]:
+def waiting_for(job: Job, members: Sequence[RankTablePod]) -> Iterator[str]:
     """What the table of a job still waits for, pod by pod."""
     if job.deleting:
         yield "its job is being deleted"

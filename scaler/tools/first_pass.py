@@ -12,6 +12,7 @@ from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resiz
 from scaler.decide.world import Action, Admit, Complete, Evict, Reason, Revoke, Verdict
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.ranktables.config_map import says, status_of
 from scaler.ranktables.table import RankTable, Status
 from scaler.tools.comparison import Found, Remark, Weight
@@ -45,8 +46,8 @@ def _uncared(job: Job, found: Found, verdict: Verdict) -> Iterator[Remark]:
     elif found.pods and job.faults:
         yield Remark(Weight.BLOCKS, f"pods that it loses are not replaced: {job.faults[0]}")
     elif found.pods and job.label_problem:
-        words = {Reason.GROUP_LABEL_MISSING: "mind-cluster/group-name", Reason.JOB_ID_MISSING: "jobID"}
-        label = words.get(job.label_problem, "mind-cluster/scaling-rule")
+        words = {Reason.GROUP_LABEL_MISSING: GROUP_LABEL, Reason.JOB_ID_MISSING: JOB_ID_LABEL}
+        label = words.get(job.label_problem, RULE_LABEL)
         yield Remark(Weight.BLOCKS, f"pods that it loses are not replaced: it has no value in its label {label}")
     elif found.pods and verdict.reason in (Reason.GROUP_UNKNOWN, Reason.RULE_MISSING, Reason.RULE_INVALID):
         yield Remark(Weight.BLOCKS, f"pods that it loses are not replaced: {verdict.reason}")

@@ -13,6 +13,8 @@ from scaler.decide.explain import counts_in_words
 from scaler.decide.world import Reason
 from scaler.rules.rule import Rule
 from scaler.tools.counts import Case, Decision, GroupDecision, decide
+from scaler.tools.linting.mixtures import in_words as mixtures_in_words
+from scaler.tools.linting.mixtures import mixtures
 
 MOST_ROWS = 200
 
@@ -70,6 +72,7 @@ def table(rule: Rule) -> str:
     As many jobs exist as the largest ratio asks for, and none is in flight. Cut after MOST_ROWS states.
     """
     names = rule.groups
+    found = mixtures(rule)
     most = [rule.largest.of(name) for name in names]
     states = math.prod(number + 1 for number in most)
     rows = [_row(rule, running) for running in itertools.islice(_states(most), MOST_ROWS)]
@@ -81,6 +84,8 @@ def table(rule: Rule) -> str:
         "",
         *_aligned([head, *rows]),
     ]
+    if found is not None:
+        lines += ["", mixtures_in_words(found)]
     if states > MOST_ROWS:
         lines += ["", f"cut: {MOST_ROWS} of {states:,} states are shown; ask for one with --running and --held"]
     return "\n".join(lines) + "\n"

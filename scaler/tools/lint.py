@@ -97,9 +97,9 @@ def _json(report: Report) -> str:
 
 def _text(report: Report, sources: list[Source]) -> str:
     texts = {source.name: source.data.decode("utf-8", "replace").removeprefix(BOM) for source in sources}
-    errors = sum(finding.level == "error" for finding in report.findings)
+    errors, warnings = (sum(one.level == level for one in report.findings) for level in ("error", "warning"))
     looked_at = f"{_count(report.rules, 'rule')} and {_count(report.jobs, 'job')} checked"
-    found = f"{_count(errors, 'error')}, {_count(len(report.findings) - errors, 'warning')}"
+    found = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
     body = render(report.findings, texts, color=_wants_color(sys.stdout.isatty()))
     return f"{body}{looked_at}: {found}\n"
 

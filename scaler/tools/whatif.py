@@ -47,7 +47,7 @@ class Share(msgspec.Struct, frozen=True):
     """One sentence for each different reason."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ServiceOutcome(msgspec.Struct, frozen=True):
     """One service in the end; `ratio` counts from 0 = the largest, -1 = it does not serve."""
 
     service: str
@@ -66,7 +66,7 @@ class Answer(msgspec.Struct, frozen=True):
     """Services that run their largest ratio."""
     guessed: int
     """Services whose pods say what is not understood here, such as topology spread: that counts as fitting."""
-    services: tuple[Outcome, ...]
+    services: tuple[ServiceOutcome, ...]
 
 
 class _Service:
@@ -202,13 +202,13 @@ class _Ground:
         self._nodes[name] = msgspec.structs.replace(node, free=tuple(map(sub, node.free, taken)))
 
 
-def _outcome(one: _Service, board: Placement) -> Outcome:
+def _outcome(one: _Service, board: Placement) -> ServiceOutcome:
     assert one.plan is not None  # noqa: S101 - there is at least one pass
     ratio = _runs(one.asked.rule, Counter(one.instances[uid].group or "" for uid in one.running))
     counts = dict(one.asked.rule.ratios[ratio].counts) if ratio >= 0 else {}
     shares = {group: _share(one, one.plan, group, board) for group in one.asked.rule.groups}
     key = one.asked.key
-    return Outcome(f"{key.namespace}/{key.job_id}", ratio >= 0, ratio, counts, shares)
+    return ServiceOutcome(f"{key.namespace}/{key.job_id}", ratio >= 0, ratio, counts, shares)
 
 
 def _runs(rule: Rule, running: Counter[str]) -> int:

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from scaler.decide.explain import counts_in_words
-from scaler.tools.whatif import Answer, Outcome, Share
+from scaler.tools.whatif import Answer, ServiceOutcome, Share
 
 
 def in_words(answer: Answer) -> str:
@@ -27,7 +27,7 @@ def in_words(answer: Answer) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _block(one: Outcome) -> tuple[str, ...]:
+def _block(one: ServiceOutcome) -> tuple[str, ...]:
     standing = f"runs ratio {one.ratio} ({counts_in_words(one.counts)})" if one.serves else "does not serve"
     return standing, *(line for group, share in one.groups.items() for line in _group(group, share))
 
@@ -37,7 +37,7 @@ def _group(group: str, share: Share) -> Iterator[str]:
     yield from (f"    {sentence}" for sentence in share.words)
 
 
-def _names(services: Sequence[Outcome]) -> str:
+def _names(services: Sequence[ServiceOutcome]) -> str:
     first, last = services[0].service, services[-1].service
     return first if len(services) == 1 else f"{first} to {last} ({len(services)} services)"
 

@@ -17,6 +17,7 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.rules.jobspec import job_faults, read_replicas
+from scaler.workloads.kind import label_problem_of
 from scaler.workloads.run_policy import final_condition, read_run_policy
 
 APP_LABEL = "app"
@@ -103,15 +104,6 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
         return ServiceKey(namespace, "", job_id if ours else ""), None if ours else Reason.NOT_SERVED
     rule = as_text(labels[RULE_LABEL])
     return ServiceKey(namespace, rule, job_id), label_problem_of(rule, job_id, as_text(labels.get(GROUP_LABEL)))
-
-
-def label_problem_of(rule: str, job_id: str, group: str) -> Reason | None:
-    """What is wrong with the three labels of something that names a rule."""
-    if not rule:
-        return Reason.RULE_MISSING
-    if not job_id:
-        return Reason.JOB_ID_MISSING
-    return None if group else Reason.GROUP_LABEL_MISSING
 
 
 def _members(obj: Object, pods: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object
 from scaler.kube.quantity import add_quantities
-from scaler.names import JOB_ID_LABEL, ROUNDS_ANNOTATION
+from scaler.names import JOB_ID_LABEL, POD_GROUP, ROUNDS_ANNOTATION
 from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
 from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE, Job, as_list, as_mapping, as_text
 
@@ -111,7 +111,7 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
     annotations = {
         **as_mapping(meta.get("annotations")),
         "hccl/rankIndex": str(_rank(obj, kind, index)),
-        "scheduling.k8s.io/group-name": job.pod_group,
+        POD_GROUP: job.pod_group,
         "volcano.sh/task-spec": kind.lower(),
     }
     spec = {**template["spec"], "restartPolicy": _restart_policy(obj, kind)}

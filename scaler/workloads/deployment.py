@@ -6,8 +6,8 @@ comes again under its name. Without own PodGroups Volcano puts all of one Replic
 
 from __future__ import annotations
 
-from scaler.workloads.kind import Ask, Place, PodFacts
-from scaler.workloads.owners import identity
+from scaler.kube.metadata import LabelledMetadata
+from scaler.workloads.kind import Ask, Place, identity
 
 APPS = "apps"
 TEMPLATE_HASH = "pod-template-hash"
@@ -18,7 +18,7 @@ class Deployment:
 
     name = "Deployment"
 
-    def place(self, pod: PodFacts) -> Place | None:
+    def place(self, pod: LabelledMetadata) -> Place | None:
         deployment = deployment_of(pod)
         if not deployment:
             return None
@@ -39,7 +39,7 @@ class ReplicaSet:
 
     name = "ReplicaSet"
 
-    def place(self, pod: PodFacts) -> Place | None:
+    def place(self, pod: LabelledMetadata) -> Place | None:
         if not pod.owner.is_a("ReplicaSet", APPS):
             return None
         return Place(pod.uid, pod.name, size=1, mortal=True, shares_pod_group=True)
@@ -50,14 +50,14 @@ class StatefulSet:
 
     name = "StatefulSet"
 
-    def place(self, pod: PodFacts) -> Place | None:
+    def place(self, pod: LabelledMetadata) -> Place | None:
         if not pod.owner.is_a("StatefulSet", APPS):
             return None
         instance = identity("StatefulSet", pod.namespace, pod.owner.name, pod.name)
         return Place(instance, pod.name, size=1, asks=(Ask("StatefulSet", pod.owner.name),), shares_pod_group=True)
 
 
-def deployment_of(pod: PodFacts) -> str:
+def deployment_of(pod: LabelledMetadata) -> str:
     """The name of its Deployment, by the way Deployments name their ReplicaSets; "" when it has none."""
     ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
     named = pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)

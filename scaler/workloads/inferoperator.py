@@ -5,9 +5,9 @@ Volcano makes one PodGroup for each of them, so instances never share one.
 
 from __future__ import annotations
 
+from scaler.kube.metadata import LabelledMetadata
 from scaler.workloads.deployment import APPS, deployment_of
-from scaler.workloads.kind import Ask, Place, PodFacts
-from scaler.workloads.owners import identity
+from scaler.workloads.kind import Ask, Place, identity
 
 MADE_BY = "infer.huawei.com/ascend-infer-operator"
 
@@ -17,7 +17,7 @@ class InstanceSet:
 
     name = "InstanceSet"
 
-    def place(self, pod: PodFacts) -> Place | None:
+    def place(self, pod: LabelledMetadata) -> Place | None:
         if pod.labels.get(MADE_BY) != "true":
             return None
         set_, deployment = pod.owner.is_a("StatefulSet", APPS), deployment_of(pod)

@@ -6,36 +6,17 @@ pod, must not do I/O, and never looks at anything but the pod: what its owners k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
 from scaler.decide.world import Reason, ServiceKey
+from scaler.kube.metadata import LabelledMetadata, Owner
 
-
-class Owner(msgspec.Struct, frozen=True, gc=False):
-    """The controlling owner reference of a pod; empty strings without one."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-
-    def is_a(self, kind: str, group: str) -> bool:
-        """Whether it is of this kind of this API group, in any version."""
-        return self.kind == kind and self.api_version.partition("/")[0] == group
-
-
-class PodFacts(msgspec.Struct, frozen=True, gc=False):
-    """What a kind may look at. `labels` and `annotations` have text only."""
-
-    namespace: str
-    name: str
-    uid: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    owner: Owner = Owner()
+LARGEST = 100_000
+"""Pods of an instance, at most."""
+JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
+"""Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -94,7 +75,7 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
     """Pods of one instance; 0 when it does not tell."""
     wanted: int = 0
-    """Instances that it is told to have, where it is itself a maker; 0 when it does not tell."""
+    """Instances that it should have, where it is itself a maker; 0 when it does not say."""
     leader_first: bool = False
     """The other pods of an instance are made only when its leader is ready."""
 
@@ -107,6 +88,32 @@ class Kind(Protocol):
         """As in status, logs and docs: the Kubernetes kind of the user's object."""
         ...
 
-    def place(self, pod: PodFacts) -> Place | None:
-        """None for a pod of another kind."""
+    def place(self, pod: LabelledMetadata) -> Place | None:
+        """Where the pod with this metadata belongs; None for a pod of another kind."""
         ...
+
+
+def identity(kind: str, namespace: str, *names: str) -> str:
+    """What kinds and owners call an object, or an instance that has no object, within the cluster."""
+    return "/".join((kind, namespace, *names))
+
+
+def number_in(text: str, largest: int = LARGEST) -> int:
+    """The number of pods that a label or annotation says; 0 when it says nothing usable."""
+    number = int(text) if len(text) <= len(str(largest)) and text.isdecimal() and text.isascii() else 0
+    return number if number <= largest else 0
+
+
+def label_problem_of(rule: str, job_id: str, group: str) -> Reason | None:
+    """What is wrong with the three labels of something that names a rule."""
+    if not rule:
+        return Reason.RULE_MISSING
+    if not job_id:
+        return Reason.JOB_ID_MISSING
+    return None if group else Reason.GROUP_LABEL_MISSING
+
+
+def job_uid(owner: Owner) -> str:
+    """The uid of a controller that is a job of ours to know, else ""."""
+    group = JOB_KINDS.get(owner.kind)
+    return owner.uid if group is not None and owner.api_version.startswith(group) else ""

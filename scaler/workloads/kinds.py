@@ -6,14 +6,16 @@ Pods of AscendJobs and Volcano Jobs are not here: those jobs are instances befor
 
 from __future__ import annotations
 
+import msgspec
+
 from scaler.decide.world import ServiceKey
-from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
-from scaler.workloads.ascendjob import label_problem_of
+from scaler.kube.metadata import LabelledMetadata
+from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, RULE_LABEL
 from scaler.workloads.deployment import Deployment, ReplicaSet, StatefulSet
 from scaler.workloads.inferoperator import InstanceSet
-from scaler.workloads.kind import Kind, Membership, Place, PodFacts
+from scaler.workloads.kind import Kind, Membership, Place, identity, label_problem_of, number_in
 from scaler.workloads.leaderworkerset import LeaderWorkerSet
-from scaler.workloads.plainpod import PlainPod, as_annotated
+from scaler.workloads.plainpod import PlainPod
 from scaler.workloads.rolebasedgroup import RoleBasedGroup
 from scaler.workloads.stormservice import StormService
 
@@ -25,7 +27,7 @@ KINDS: tuple[Kind, ...] = (
 knows the pod has it; a pod that none knows is a plain one."""
 
 
-def membership_of(pod: PodFacts) -> Membership | None:
+def membership_of(pod: LabelledMetadata) -> Membership | None:
     """None for a pod that names no rule."""
     labels = pod.labels
     rule = labels.get(RULE_LABEL)
@@ -37,12 +39,12 @@ def membership_of(pod: PodFacts) -> Membership | None:
         kind=kind,
         key=ServiceKey(pod.namespace, rule, job_id),
         group=group or None,
-        place=as_annotated(pod, place),
+        place=_as_annotated(pod, place),
         label_problem=label_problem_of(rule, job_id, group),
     )
 
 
-def unknown_owner(pod: PodFacts, membership: Membership) -> str:
+def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
     """That a pod counts by itself although something made it, in words; "" when that is not so."""
     if membership.kind != PLAIN.name or not pod.owner.kind or not membership.place.mortal:
         return ""
@@ -53,7 +55,7 @@ def unknown_owner(pod: PodFacts, membership: Membership) -> str:
     )
 
 
-def _placed(pod: PodFacts) -> tuple[str, Place]:
+def _placed(pod: LabelledMetadata) -> tuple[str, Place]:
     for kind in KINDS:
         place = kind.place(pod)
         if place is not None:
@@ -70,3 +72,19 @@ def holding_impossible(place: Place, pod_group: str, min_member: int, size: int)
         f"PodGroup {pod_group} wants {min_member} pods before any of them starts, and {place.name} has {size}: while "
         "one instance in it is held, none can start; switch the gang scheduling of the whole group off"
     )
+
+
+def _as_annotated(pod: LabelledMetadata, place: Place) -> Place:
+    """`place` with what the pod's annotations say instead. A name means one instance within its service and group.
+
+    A size alone concerns instances that the kind knows to consist of several pods: a pod that is an instance by itself
+    gets no companions by saying how many it would like.
+    """
+    size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), pod.annotations.get(INSTANCE, "")
+    if named:
+        service = pod.labels.get(JOB_ID_LABEL, ""), pod.labels.get(GROUP_LABEL, "")
+        instance = identity("pods", pod.namespace, *service, named)
+        return msgspec.structs.replace(
+            place, instance=instance, name=named, size=size or 1, mortal=False, shares_pod_group=True
+        )
+    return msgspec.structs.replace(place, size=size) if size and place.size != 1 else place

@@ -6,10 +6,10 @@ index, worker index) may be missing in what ours sees, and anybody can write the
 
 from __future__ import annotations
 
+from scaler.kube.metadata import LabelledMetadata
 from scaler.names import POD_GROUP
 from scaler.workloads.deployment import APPS
-from scaler.workloads.kind import Ask, Place, PodFacts
-from scaler.workloads.owners import identity, number_in
+from scaler.workloads.kind import Ask, Place, identity, number_in
 
 PREFIX = "leaderworkerset.sigs.k8s.io/"
 NAME, REVISION, SIZE = PREFIX + "name", PREFIX + "template-revision-hash", PREFIX + "size"
@@ -20,7 +20,7 @@ class LeaderWorkerSet:
 
     name = "LeaderWorkerSet"
 
-    def place(self, pod: PodFacts) -> Place | None:
+    def place(self, pod: LabelledMetadata) -> Place | None:
         lws = pod.labels.get(NAME, "")
         index = _group_index(lws, pod) if lws and pod.owner.is_a("StatefulSet", APPS) else ""
         if not index:
@@ -38,7 +38,7 @@ class LeaderWorkerSet:
         )
 
 
-def _group_index(lws: str, pod: PodFacts) -> str:
+def _group_index(lws: str, pod: LabelledMetadata) -> str:
     """Digits; "" when this is no pod of `lws`."""
     named = pod.name if pod.owner.name == lws else pod.owner.name
     index = named.removeprefix(lws + "-") if named.startswith(lws + "-") else ""

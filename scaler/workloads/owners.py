@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from scaler.clock import seconds_of
-from scaler.workloads.kind import OwnerFacts
+from scaler.workloads.kind import LARGEST, OwnerFacts, identity, number_in
 
-LARGEST = 100_000
 """Pods of one instance; a larger number is a mistake."""
 MAKERS = ("Deployment", "LeaderWorkerSet")
 """Kinds whose replicas are instances."""
@@ -92,17 +91,6 @@ def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
         wanted=_count(spec.replicas) if kind in MAKERS else 0,
         leader_first=kind == "LeaderWorkerSet" and spec.startup_policy == LEADER_READY,
     )
-
-
-def identity(kind: str, namespace: str, *names: str) -> str:
-    """What kinds and owners call an object, or an instance that has no object, within the cluster."""
-    return "/".join((kind, namespace, *names))
-
-
-def number_in(text: str, largest: int = LARGEST) -> int:
-    """The number of pods that a label or annotation says; 0 when it says nothing usable."""
-    number = int(text) if len(text) <= len(str(largest)) and text.isdecimal() and text.isascii() else 0
-    return number if number <= largest else 0
 
 
 def _revision(kind: str, meta: _Metadata) -> tuple[str, str, int]:

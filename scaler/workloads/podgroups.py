@@ -56,7 +56,7 @@ def own_pod_group(
     annotations = as_mapping(meta.get("annotations"))
     members = 1 if leader_first else max(size, 1)
     named = {"queue": annotations.get(QUEUE), "priorityClassName": spec.get("priorityClassName")}
-    told = {MIN_AVAILABLE: str(members), INSTANCE: membership.place.name}
+    ours = {MIN_AVAILABLE: str(members), INSTANCE: membership.place.name}
     return {
         "apiVersion": POD_GROUPS.api_version,
         "kind": POD_GROUPS.kind,
@@ -68,7 +68,7 @@ def own_pod_group(
                 *(owner_reference(other, uid) for other, uid in others),
             ],
             "labels": _copied(as_mapping(meta.get("labels")), _LABELS),
-            "annotations": _copied(annotations, _ANNOTATIONS) | told,
+            "annotations": _copied(annotations, _ANNOTATIONS) | ours,
         },
         "spec": {
             "minMember": members,

@@ -7,8 +7,8 @@ LeaderWorkerSets, which are known as such.
 
 from __future__ import annotations
 
-from scaler.workloads.kind import Place, PodFacts
-from scaler.workloads.owners import identity, number_in
+from scaler.kube.metadata import LabelledMetadata
+from scaler.workloads.kind import Place, identity, number_in
 
 GROUP = "workloads.x-k8s.io"
 PREFIX = "rbg.workloads.x-k8s.io/"
@@ -21,7 +21,7 @@ class RoleBasedGroup:
 
     name = "RoleBasedGroup"
 
-    def place(self, pod: PodFacts) -> Place | None:
+    def place(self, pod: LabelledMetadata) -> Place | None:
         if not pod.owner.is_a("RoleInstance", GROUP):
             return None
         rbg, role = pod.labels.get(RBG, ""), pod.labels.get(ROLE, "")
@@ -34,7 +34,7 @@ class RoleBasedGroup:
         )
 
 
-def _size(pod: PodFacts) -> int:
+def _size(pod: LabelledMetadata) -> int:
     """Leaders, workers and single pods know the size of the whole instance; other components only their own."""
     component = pod.labels.get(COMPONENT, "")
     knows = component in ("leader", "worker", pod.labels.get(ROLE))

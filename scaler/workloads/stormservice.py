@@ -6,9 +6,9 @@ instances of all RoleSets together, because all carry the labels of one template
 
 from __future__ import annotations
 
+from scaler.kube.metadata import LabelledMetadata
 from scaler.names import POD_GROUP
-from scaler.workloads.kind import Ask, Place, PodFacts
-from scaler.workloads.owners import identity
+from scaler.workloads.kind import Ask, Place, identity
 
 GROUP = "orchestration.aibrix.ai"
 STORM, ROLE, ROLE_HASH = "storm-service-name", "role-name", "role-template-hash"
@@ -20,13 +20,13 @@ class StormService:
 
     name = "StormService"
 
-    def place(self, pod: PodFacts) -> Place | None:
+    def place(self, pod: LabelledMetadata) -> Place | None:
         if pod.owner.is_a("PodSet", GROUP):
             return _of_pod_set(pod)
         return _of_role_set(pod) if pod.owner.is_a("RoleSet", GROUP) else None
 
 
-def _of_pod_set(pod: PodFacts) -> Place:
+def _of_pod_set(pod: LabelledMetadata) -> Place:
     """Names of PodSets are unique, and in a stateful role the same when they are made anew."""
     pod_set = pod.owner.name
     return Place(
@@ -40,7 +40,7 @@ def _of_pod_set(pod: PodFacts) -> Place:
     )
 
 
-def _of_role_set(pod: PodFacts) -> Place:
+def _of_role_set(pod: LabelledMetadata) -> Place:
     """One pod. In a stateful role it has an index, which comes again; a new revision's pod may stand beside the old."""
     role, revision = pod.labels.get(ROLE, ""), pod.labels.get(ROLE_HASH, "")
     index = pod.labels.get(ROLE_INDEX, pod.annotations.get(ROLE_INDEX, ""))
@@ -56,6 +56,6 @@ def _of_role_set(pod: PodFacts) -> Place:
     )
 
 
-def _maker(pod: PodFacts) -> str:
+def _maker(pod: LabelledMetadata) -> str:
     storm, role = pod.labels.get(STORM, ""), pod.labels.get(ROLE, "")
     return identity("StormService", pod.namespace, storm, role) if storm and role else ""

@@ -17,8 +17,8 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
-from scaler.workloads.ascendjob import Job, as_count, as_list, as_mapping, as_text, label_problem_of
-from scaler.workloads.owners import LARGEST
+from scaler.workloads.ascendjob import Job, as_count, as_list, as_mapping, as_text
+from scaler.workloads.kind import LARGEST, label_problem_of
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished any more."""

@@ -35,7 +35,11 @@ RULE = "mind-cluster/scaling-rule"
 
 
 def review(obj: bytes, kind: str) -> bytes:
-    request = {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": "CREATE", "namespace": "serving"}
+    request: dict[str, object] = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "operation": "CREATE",
+        "namespace": "serving",
+    }
     request |= {"kind": {"group": "", "version": "v1", "kind": kind}, "userInfo": {"username": "system:admin"}}
     head = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
     return head[:-2].encode() + b',"object":' + obj + b"}}"

@@ -6,6 +6,7 @@ A deed whose object is not there is no deed.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Mapping, Sequence
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, LEASES, PODS, Object, PatchType
@@ -37,12 +38,15 @@ OPERATOR: Object = {
              "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
 }  # fmt: skip
 
+WriteRule = Callable[[str | None, Mapping[str, str]], None]
+
 
 class Deeds:
     """`ladders` has the ladder that the user wrote last, per service."""
 
     def __init__(self, cluster: SimCluster, clock: Clock, world: World, replicas: list[Replica]) -> None:
         self.ladders: dict[str, tuple[Ratio, ...]] = {service.name: service.ladder for service in world.services}
+        self._first_ladders = dict(self.ladders)
         self._cluster = cluster
         self._clock = clock
         self._world = world
@@ -69,7 +73,8 @@ class Deeds:
         elif event.what == UNDER:
             await self._lose_node(self._pods_of(event.subject))
         elif event.what.startswith("rule "):
-            await self._to_rule(event, next(s for s in self._world.services if s.name == event.subject))
+            service = next(s for s in self._world.services if s.name == event.subject)
+            await self._to_rule(event, service.namespace, service.name, self._writer(service))
         else:
             await self._to_cluster(event.what)
 
@@ -99,10 +104,15 @@ class Deeds:
         namespace, pods = self._world.service_of(event.subject).namespace, self._pods_of(event.subject)
         if event.what == "pod failed":
             pods = [pod for pod in pods if objects.node_of(pod)]
+        one = int(event.amount) % len(pods) if pods else 0
+        chosen = pods if event.what == "instance killed" else pods[one : one + 1]
+        await self._end(event, namespace, chosen)
+
+    async def _end(self, event: Event, namespace: str, pods: Sequence[Object]) -> None:
+        """They fail, are evicted, or are gone at once. NotFoundError when there are none."""
         if not pods:
             raise NotFoundError(404, "NotFound", "no pods")
-        chosen = pods if event.what == "instance killed" else [pods[int(event.amount) % len(pods)]]
-        for pod in chosen:
+        for pod in pods:
             if event.what == "pod failed":
                 await exit_pod(self._cluster, pod, now=self._clock.now(), code=1)
             else:
@@ -150,34 +160,41 @@ class Deeds:
         patch = {"metadata": {"labels": labels}}
         await self._cluster.patch(ASCEND_JOBS, service.namespace, job, patch, patch_type=PatchType.MERGE)
 
-    async def _to_rule(self, event: Event, service: Service) -> None:
+    async def _to_rule(self, event: Event, namespace: str, name: str, write: WriteRule) -> None:
+        """`write` replaces the rule by a text, or by the ladder in `ladders` where there is none."""
         number = int(event.amount)
         if event.what == "rule deleted":
-            await self._cluster.delete(CONFIG_MAPS, service.namespace, service.name)
+            await self._cluster.delete(CONFIG_MAPS, namespace, name)
         elif event.what == "rule broken":
-            self._write_rule(service, BROKEN[number % len(BROKEN)])
+            write(BROKEN[number % len(BROKEN)], {})
         elif event.what == "rule paused":
-            self._write_rule(service, None, paused="true")
+            write(None, {"paused": "true"})
         else:
             if event.what == "rule edited":
-                self.ladders[service.name] = edited(service.ladder, number)
-            self._write_rule(service, None)
+                self.ladders[name] = edited(self._first_ladders[name], number)
+            write(None, {})
 
-    def _write_rule(self, service: Service, text: str | None, **annotations: str) -> None:
-        text = things.rule_text(service, self.ladders[service.name]) if text is None else text
-        self._cluster.apply([things.rule(service, text, **annotations)])
+    def _writer(self, service: Service) -> WriteRule:
+        def write(text: str | None, annotations: Mapping[str, str]) -> None:
+            text = things.rule_text(service, self.ladders[service.name]) if text is None else text
+            self._cluster.apply([things.rule(service, text, **annotations)])
+
+        return write
+
+    async def _heal_nodes(self, lost: tuple[str, ...]) -> None:
+        for node in self._world.nodes:
+            with contextlib.suppress(NotFoundError):
+                await self.fate(node.name, NodeFate.GONE if node.name in lost else NodeFate.READY)
 
     async def heal(self, lost_nodes: tuple[str, ...]) -> None:
         """Everything that users and machines broke is mended: nodes but the lost ones, labels, rules, names."""
         self.free_names()
-        for node in self._world.nodes:
-            with contextlib.suppress(NotFoundError):
-                await self.fate(node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY)
+        await self._heal_nodes(lost_nodes)
         with contextlib.suppress(NotFoundError):
             await self._to_cluster("operator goes")
         for service in self._world.services:
             # A rule that is created again inherits its annotations, so it has to be said that it goes on.
-            self._write_rule(service, None, paused="false")
+            self._writer(service)(None, {"paused": "false"})
             for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
                 name = objects.name(job)
                 if name in service.job_names():

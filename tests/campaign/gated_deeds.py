@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, PODS, Object
+from scaler.kube.api import Object
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import exit_pod
-from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.cluster import SimCluster
 from tests.campaign import outside
-from tests.campaign.deeds import BROKEN, UNDER, Deeds, edited
+from tests.campaign.deeds import UNDER, Deeds
 from tests.campaign.gated_schedule import GatedSchedule, GatedService
 from tests.campaign.lives import Replica
 from tests.campaign.outside import Instance
@@ -34,6 +31,7 @@ class GatedDeeds(Deeds):
         super().__init__(cluster, clock, made.world, replicas)
         self._services = {service.name: service for service in made.services}
         self.ladders = {service.name: service.ladder for service in made.services}
+        self._first_ladders = dict(self.ladders)
         self.told: dict[str, tuple[Ratio, str]] = {
             service.name: (service.replicas, service.spot.image) for service in made.services
         }
@@ -51,7 +49,11 @@ class GatedDeeds(Deeds):
         if service is None:
             await super()._do(event)
         elif event.what.startswith("rule "):
-            await self._to_rule_of(service, event)
+
+            def write(text: str | None, annotations: Mapping[str, str]) -> None:
+                self.write_rule(service, text, **annotations)
+
+            await self._to_rule(event, service.spot.namespace, service.name, write)
         elif event.what == UNDER:
             await self._lose_node(self._decode_pods(service))
         elif event.what.startswith(("pod ", "instance ")):
@@ -79,30 +81,7 @@ class GatedDeeds(Deeds):
 
     async def _to_pods_of(self, service: GatedService, event: Event) -> None:
         found = [one for one in outside.instances(self._cluster) if one.service == service.key]
-        victims = _victims(event, found)
-        if not victims:
-            raise NotFoundError(404, "NotFound", "no pods")
-        for pod in victims:
-            if event.what == "pod failed":
-                await exit_pod(self._cluster, pod, now=self._clock.now(), code=1)
-            else:
-                grace = None if event.what == "pod evicted" else 0
-                await self._cluster.delete(
-                    PODS, service.spot.namespace, objects.name(pod), grace_period_seconds=grace
-                )  # fmt: skip
-
-    async def _to_rule_of(self, service: GatedService, event: Event) -> None:
-        number = int(event.amount)
-        if event.what == "rule deleted":
-            await self._cluster.delete(CONFIG_MAPS, service.spot.namespace, service.name)
-        elif event.what == "rule broken":
-            self.write_rule(service, BROKEN[number % len(BROKEN)])
-        elif event.what == "rule paused":
-            self.write_rule(service, None, paused="true")
-        else:
-            if event.what == "rule edited":
-                self.ladders[service.name] = edited(service.ladder, number)
-            self.write_rule(service, None)
+        await self._end(event, service.spot.namespace, _victims(event, found))
 
     def write_rule(self, service: GatedService, text: str | None, **annotations: str) -> None:
         """The user's last ladder, or this text instead."""
@@ -112,9 +91,7 @@ class GatedDeeds(Deeds):
 
     async def heal(self, lost_nodes: tuple[str, ...]) -> None:
         """Nodes but the lost ones and rules are mended, and everything is applied once more."""
-        for node in self._world.nodes:
-            with contextlib.suppress(NotFoundError):
-                await self.fate(node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY)
+        await self._heal_nodes(lost_nodes)
         for service in self._services.values():
             self.write_rule(service, None, paused="false")
             await self.apply(service)

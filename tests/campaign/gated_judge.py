@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scaler.kube.api import NODES, PODS
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from tests.campaign import outside
 from tests.campaign.gated_schedule import GatedSchedule, GatedService
-from tests.campaign.judge import Judge, Standing, attainable, satisfied, target_of, words
+from tests.campaign.judge import Judge, Standing
 from tests.campaign.outside import Instance
 from tests.campaign.things import GROUPS, Ratio
 from tests.campaign.witness import Witness
@@ -53,37 +52,15 @@ class GatedJudge(Judge):
         ready = outside.ready_nodes(self._cluster)
         standings = [_standing(one, ready) for one in own]
         self.half_made |= any(s.bound and s.bound < s.expected for s in standings)
-        self._no_surplus(service, standings, ladder)
-        reached = next((r for r in ladder if satisfied(r, standings)), (0, 0))
-        within = next((r for r in ladder if attainable(r, standings, self._free(service))), (0, 0))
-        if reached != within:
-            self._fail(f"L1: {service.name} reached {reached}, {within} was attainable: {words(standings)}")
+        self._no_surplus_waits(service.name, standings, ladder)
+        self._reached(service.name, service.spot.pool, standings, ladder)
         return []
 
     def _must_end(self, service: GatedService, ladder: tuple[Ratio, ...]) -> bool:
         """A rollout of instances none of which has to be held, with nodes for one more of each group."""
         wanted = self._told[service.name][0]
         none_held = all(number <= most for number, most in zip(wanted, ladder[0], strict=True))
-        return none_held and self._free(service) >= sum(service.kind.pods)
-
-    def _no_surplus(self, service: GatedService, standings: list[Standing], ladder: tuple[Ratio, ...]) -> None:
-        """3.5: while something is missing, nothing that is too much waits for a node."""
-        target = target_of(standings, ladder)
-        for group, number in zip(GROUPS, target, strict=True):
-            own = [s for s in standings if s.group == group]
-            waiting = [s for s in own if s.pods and not s.bound]
-            if waiting and not satisfied(target, standings) and len(waiting) + sum(s.whole for s in own) > number:
-                self._fail(f"3.5: {service.name} {group} waits with more than {target}: {words(standings)}")
-
-    def _free(self, service: GatedService) -> int:
-        nodes = {
-            objects.name(node)
-            for node in self._cluster.peek(NODES)
-            if objects.labels_of(node).get("pool") == service.spot.pool
-            and objects.node_ready(node)
-            and not objects.spec(node).get("unschedulable")
-        }
-        return len(nodes - {objects.node_of(pod) for pod in self._cluster.peek(PODS) if not objects.ended(pod)})
+        return none_held and self._free_nodes(service.spot.pool) >= sum(service.kind.pods)
 
 
 def _standing(one: Instance, ready: frozenset[str]) -> Standing:

@@ -6,12 +6,25 @@ Pure, like tests.campaign.schedule, whose weather and lives these are.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import msgspec
 
 from scaler.sim.actors.nodes import NodeSpec
-from tests.campaign.schedule import NAMES, Event, Schedule, describe, weather_of
+from tests.campaign.schedule import (
+    NAMES,
+    TO_NODES,
+    TO_RULES,
+    TO_THE_SCALER,
+    Catalogue,
+    Event,
+    Scene,
+    Schedule,
+    describe,
+    events_of,
+    ladder_of,
+    on_service,
+    weather_of,
+)
 from tests.campaign.things import CPU_NODE, World
 from tests.simulation.kinds import (
     ASCEND_JOBS,
@@ -86,7 +99,7 @@ def gated_schedule(seed: int) -> GatedSchedule:
         replicas=replicas,
         election=replicas > 1 or rng.random() < 0.5,
         storm=storm,
-        events=_events(rng, services, tuple(nodes), replicas, storm),
+        events=events_of(rng, EVENTS, Scene(services, nodes, replicas), storm),
         weather=tuple(weather),
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
@@ -96,79 +109,24 @@ def gated_schedule(seed: int) -> GatedSchedule:
 
 
 def _service(rng: random.Random, name: str) -> GatedService:
-    ladder = [(rng.randint(1, 3), rng.randint(1, 2))]
-    for _ in range(rng.randint(0, 2)):
-        below = (rng.randint(1, ladder[-1][0]), rng.randint(1, ladder[-1][1]))
-        if below != ladder[-1]:
-            ladder.append(below)
+    ladder = ladder_of(rng, 3, 2, 2)
     replicas = (max(1, ladder[0][0] + rng.choice([-1, 0, 0, 1])), max(1, ladder[0][1] + rng.choice([0, 0, 1])))
-    return GatedService(
-        Spot(name, f"ns-{name}", pool=name), rng.choice(KINDS), tuple(ladder), replicas, rng.random() < 0.3
-    )
+    return GatedService(Spot(name, f"ns-{name}", pool=name), rng.choice(KINDS), ladder, replicas, rng.random() < 0.3)
 
 
-Maker = Callable[[random.Random, float, tuple[GatedService, ...], tuple[NodeSpec, ...], int], Event]
-
-
-def _on_replica(what: str, least: float, most: float) -> Maker:
-    return lambda rng, at, _services, _nodes, replicas: Event(
-        at, what, str(rng.randrange(replicas)), round(rng.uniform(least, most), 2)
-    )
-
-
-def _on_service(what: str) -> Maker:
-    return lambda rng, at, services, _nodes, _replicas: Event(
-        at, what, rng.choice(services).name, rng.randrange(100)
-    )  # fmt: skip
-
-
-def _on_node(what: str) -> Maker:
-    return lambda rng, at, _services, nodes, _replicas: Event(at, what, rng.choice(nodes).name)
-
-
-def _plain(what: str) -> Maker:
-    return lambda _rng, at, _services, _nodes, _replicas: Event(at, what)
-
-
-EVENTS: tuple[tuple[Maker, int], ...] = (
-    (_on_replica("crash", 0.0, 10.0), 4),
-    (_on_replica("stop", 0.0, 10.0), 2),
-    (_on_replica("freeze", 1.0, 30.0), 3),
-    (_plain("lease deleted"), 1),
-    (_plain("lease emptied"), 1),
-    (_plain("compaction"), 2),
-    (_plain("watches cut"), 2),
-    (_on_service("pod killed"), 4),
-    (_on_service("pod failed"), 2),
-    (_on_service("pod evicted"), 2),
-    (_on_service("instance killed"), 3),
-    (_on_node("node not ready"), 2),
-    (_on_node("node gone"), 2),
-    (_on_node("node cordoned"), 1),
-    (_on_node("node back"), 3),
-    (_on_service("scaled"), 3),
-    (_on_service("updated"), 5),
-    (_on_service("applied"), 1),
-    (_on_service("applied anew"), 1),
-    (_on_service("rule edited"), 3),
-    (_on_service("rule broken"), 2),
-    (_on_service("rule deleted"), 2),
-    (_on_service("rule mended"), 2),
-    (_on_service("rule paused"), 1),
+EVENTS: Catalogue = (
+    *TO_THE_SCALER,
+    (on_service("pod killed"), 4),
+    (on_service("pod failed"), 2),
+    (on_service("pod evicted"), 2),
+    (on_service("instance killed"), 3),
+    *TO_NODES,
+    (on_service("scaled"), 3),
+    (on_service("updated"), 5),
+    (on_service("applied"), 1),
+    (on_service("applied anew"), 1),
+    *TO_RULES,
 )
-
-
-def _events(
-    rng: random.Random, services: tuple[GatedService, ...], nodes: tuple[NodeSpec, ...], replicas: int, storm: float
-) -> tuple[Event, ...]:
-    """As in tests.campaign.schedule: troubles come in company."""
-    makers = [maker for maker, weight in EVENTS for _ in range(weight)]
-    made: list[Event] = []
-    for _ in range(rng.choice([2, 6, 12, 20])):
-        near = made[-1].at + rng.expovariate(1.0) if made and rng.random() < 0.4 else storm
-        at = round(near if near < storm else rng.uniform(0, storm), rng.choice([0, 3]))
-        made.append(rng.choice(makers)(rng, at, services, nodes, replicas))
-    return tuple(sorted(made, key=lambda event: event.at))
 
 
 _ROLLED = GatedService(Spot("a", "ns-a", pool="a"), SURGING, ((2, 1), (1, 1)), (3, 1), quota=False)

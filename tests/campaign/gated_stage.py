@@ -12,7 +12,6 @@ from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.sim import loop
 from scaler.sim.actors.lws_webhook import label_member
 from scaler.sim.actors.nodes import node_object
-from scaler.sim.actors.operator import deployment
 from scaler.sim.webhooks import webhooks
 from tests.campaign import things
 from tests.campaign.gated_deeds import GatedDeeds
@@ -21,20 +20,23 @@ from tests.campaign.gated_schedule import GatedSchedule, GatedService
 from tests.campaign.quota import QUOTA, Quota, hold_for_quota
 from tests.campaign.schedule import Schedule
 from tests.campaign.stage import QUEUE, Result, Stage, play
+from tests.deployed_operator import deployment
+from tests.repeat import played
 from tests.simulation.kinds import ASCEND_JOBS
 from tests.simulation.kinds_stage import machines, makers
 
 
-def play_gated(made: GatedSchedule, *, keep_trace: bool = False) -> Result:
+def play_gated(made: GatedSchedule, *, keep_trace: bool = False, option: str = "--gated") -> Result:
     """As tests.campaign.stage.play."""
+    played(f"tests.campaign {option} --seed {made.seed} -v")
     return loop.run(GatedStage(made, keep_trace=keep_trace).play(), seed=made.seed)
 
 
-def play_any(made: Schedule, *, keep_trace: bool = False) -> Result:
-    """Whoever makes the pods in it."""
+def play_any(made: Schedule, *, keep_trace: bool = False, family: str = "") -> Result:
+    """Whoever makes the pods in it; `family` of tests.campaign.aimed that it is of, if any."""
     if isinstance(made, GatedSchedule):
-        return play_gated(made, keep_trace=keep_trace)
-    return play(made, keep_trace=keep_trace)
+        return play_gated(made, keep_trace=keep_trace, option=f"--aimed {family}" if family else "--gated")
+    return play(made, keep_trace=keep_trace, option=f"--aimed {family}" if family else "")
 
 
 class GatedStage(Stage):

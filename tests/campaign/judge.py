@@ -5,16 +5,16 @@ Attainable ratios are found by trying them all. Shares nothing with scaler.decid
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from scaler.decide.world import Plan
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, SERVICES, Object
+from scaler.kube.api import ASCEND_JOBS, NODES, POD_GROUPS, PODS, SERVICES, Object
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
+from tests.campaign import outside
 from tests.campaign.things import GROUPS, Ratio, Service, World, group_of, training_job
 from tests.campaign.witness import Witness, controller_of
 
@@ -51,7 +51,7 @@ class Judge:
         for service in self._world.services:
             standings = self._standings(service)
             self._whole_or_nothing(service, standings, ladders[service.name])
-            self._no_surplus_waits(service, standings, ladders[service.name])
+            self._no_surplus_waits(service.name, standings, ladders[service.name])
             if not self._world.shared:
                 gaps += self._largest_ratio(service, standings, ladders[service.name])
         return gaps
@@ -71,11 +71,8 @@ class Judge:
 
     def read_status(self) -> None:
         """What the status ConfigMaps say now: the reason of each instance."""
-        for config_map in self._cluster.peek(CONFIG_MAPS):
-            rule, is_status, _ = objects.name(config_map).partition("-scaler-status")
-            for service in json.loads(config_map["data"]["status.json"])["services"] if is_status else ():
-                key = f"{objects.namespace(config_map)}/{rule}/{service['job_id']}"
-                self.said[key] = {instance["name"]: instance["reason"] for instance in service["instances"]}
+        for (service, instance), reason in outside.reasons(self._cluster).items():
+            self.said.setdefault(service, {})[instance] = reason
 
     # what is there
 
@@ -99,11 +96,12 @@ class Judge:
             )  # fmt: skip
         return standings
 
-    def _free_nodes(self, service: Service) -> int:
+    def _free_nodes(self, pool: str) -> int:
+        """Nodes of the pool that take pods and have none."""
         nodes = {
             objects.name(node)
             for node in self._cluster.peek(NODES)
-            if objects.labels_of(node).get("pool") == service.pool
+            if objects.labels_of(node).get("pool") == pool
             and objects.node_ready(node)
             and not objects.spec(node).get("unschedulable")
         }
@@ -138,29 +136,36 @@ class Judge:
         others = sum(s.group == half.group and s.pods == s.expected for s in standings)
         return half.bound > 0 and others >= target_of(standings, ladder)[GROUPS.index(half.group)]
 
-    def _no_surplus_waits(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> None:
+    def _no_surplus_waits(self, name: str, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> None:
         """3.5: while something is missing, nothing that is too much waits for a node."""
         target = target_of(standings, ladder)
         for group, number in zip(GROUPS, target, strict=True):
             own = [s for s in standings if s.group == group]
             waiting = [s for s in own if s.pods and not s.bound]
             if waiting and not satisfied(target, standings) and len(waiting) + sum(s.whole for s in own) > number:
-                self._fail(f"3.5: {service.name} {group} waits with more than {target}: {words(standings)}")
+                self._fail(f"3.5: {name} {group} waits with more than {target}: {words(standings)}")
 
     def _largest_ratio(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> list[str]:
         """L1: the largest ratio that its jobs and nodes allow, as far as nothing bound has to move for it."""
-        reached = next((r for r in ladder if satisfied(r, standings)), (0, 0))
-        within = next((r for r in ladder if attainable(r, standings, self._free_nodes(service))), (0, 0))
-        if reached != within:
-            self._fail(f"L1: {service.name} reached {reached}, {within} was attainable: {words(standings)}")
+        reached = self._reached(service.name, service.pool, standings, ladder)
+        if reached is None:
             return []
-        everywhere = self._free_nodes(service) + sum(s.bound for s in standings)
+        everywhere = self._free_nodes(service.pool) + sum(s.bound for s in standings)
         could = next((r for r in ladder if _covered(r, standings) and service.nodes_for(r) <= everywhere), (0, 0))
         if could == reached:
             return []
         if self._mindie_should_have_helped(service, standings, ladder):
             self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {words(standings)}")
         return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {words(standings)}"]
+
+    def _reached(self, name: str, pool: str, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> Ratio | None:
+        """The ratio that it runs; None, and a failure, when a larger one was to be had without moving what is bound."""
+        reached = next((r for r in ladder if satisfied(r, standings)), (0, 0))
+        within = next((r for r in ladder if attainable(r, standings, self._free_nodes(pool))), (0, 0))
+        if reached == within:
+            return reached
+        self._fail(f"L1: {name} reached {reached}, {within} was attainable: {words(standings)}")
+        return None
 
     def _mindie_should_have_helped(
         self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]

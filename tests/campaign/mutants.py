@@ -8,13 +8,7 @@ WORDS choose mutants by name. Not part of the suite: a survivor costs all N sche
 from __future__ import annotations
 
 import argparse
-import inspect
-import textwrap
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from types import ModuleType
-from typing import Any, NamedTuple
+import sys
 
 from scaler import app, controller, election
 from scaler.decide import demand, draft, groups, members
@@ -29,33 +23,7 @@ from tests.campaign.gated_schedule import ROLLOUT, gated_schedule
 from tests.campaign.gated_stage import play_any, play_gated
 from tests.campaign.schedule import schedule
 from tests.campaign.stage import Result, play
-
-
-class Edit(NamedTuple):
-    """In `module`, the function or property `where` (`Class.method` or a plain name) has `new` instead of `old`."""
-
-    module: ModuleType
-    where: str
-    old: str
-    new: str
-
-
-class Mutant(NamedTuple):
-    """The fields of an `Edit`, and `also` others that the mistake takes."""
-
-    mistake: str
-    module: ModuleType
-    where: str
-    old: str
-    new: str
-    aimed: str = ""
-    """Histories that bring it about (tests.campaign.aimed); "": random ones."""
-    also: tuple[Edit, ...] = ()
-
-    @property
-    def edits(self) -> tuple[Edit, ...]:
-        return Edit(self.module, self.where, self.old, self.new), *self.also
-
+from tests.mutants import Edit, Mutant, ask, broken
 
 NEVER = "if False and "
 BOUND_IN_HANDS = (Edit(members, "Member.in_hands", " and not self.instance.bound", ""),)
@@ -77,7 +45,7 @@ MUTANTS = (
     Mutant("decides before everything is listed", app, "App._synced",
            "await listed(resource, informer).wait()", "pass"),
     Mutant("revokes what is bound", draft, "may_be_revoked", "instance.bound or ", "", "half-bound", BOUND_IN_HANDS),
-    Mutant("deletes what is bound", actuator, "Executor._take_back", "if not pod.node and", "if"),
+    Mutant("deletes what is bound", actuator, "Executor._revoke", "if not pod.node and", "if"),
     Mutant("never revokes", draft, "may_be_revoked", "return policy.revoke and", "return False and"),
     Mutant("a PodGroup goes unseen pods or not", actuator, "Executor._delete_group", "if pod:", f"{NEVER}pod:"),
     Mutant("half-made instances stay", demand, "is_incomplete", "return has_pods and", "return False and"),
@@ -124,36 +92,6 @@ GATED = (
 """Played on services whose pods others make."""
 
 
-@contextmanager
-def broken(mutant: Mutant) -> Iterator[None]:
-    """The controller with this mistake in it."""
-    with ExitStack() as mended:
-        for edit in mutant.edits:
-            mended.enter_context(_edited(mutant.mistake, edit))
-        yield
-
-
-@contextmanager
-def _edited(mistake: str, edit: Edit) -> Iterator[None]:
-    owner: Any = edit.module
-    *classes, name = edit.where.split(".")
-    for part in classes:
-        owner = getattr(owner, part)
-    original = getattr(owner, name)
-    function: Any = original.fget if isinstance(original, property) else original
-    source = textwrap.dedent(inspect.getsource(function))
-    if edit.old not in source:
-        raise ValueError(f"{mistake}: {edit.where} has no {edit.old!r} any more")
-    changed = source.replace(edit.old, edit.new)
-    made: dict[str, Any] = {}
-    exec(compile(f"from __future__ import annotations\n{changed}", name, "exec"), function.__globals__, made)  # noqa: S102
-    setattr(owner, name, made[name])
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
 def killed_by(mutant: Mutant, *, most: int, first: int = 0) -> tuple[int, str]:
     """How many schedules it took and what was found; (0, "") for a survivor."""
     with broken(mutant):
@@ -167,26 +105,26 @@ def killed_by(mutant: Mutant, *, most: int, first: int = 0) -> tuple[int, str]:
 def _result(mutant: Mutant, number: int, *, is_first: bool) -> Result:
     """Mistakes with gates first meet a rollout, which few schedules have room for."""
     if mutant.aimed:
-        return play_any(FAMILIES[mutant.aimed](number))
+        return play_any(FAMILIES[mutant.aimed](number), family=mutant.aimed)
     if mutant in GATED:
         return play_gated(ROLLOUT if is_first else gated_schedule(number))
     return play(schedule(number))
 
 
-def main() -> None:
+def main() -> int:
+    """1 if any mutant survives."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.mutants")
     parser.add_argument("--most", type=int, default=300, help="schedules for each mutant at most")
     parser.add_argument("--gated", action="store_true", help="the mistakes with gates only")
     parser.add_argument("words", nargs="*")
     args = parser.parse_args()
-    everything = GATED if args.gated else (*MUTANTS, *GATED)
-    chosen = [mutant for mutant in everything if all(word in mutant.mistake for word in args.words)]
-    for mutant in chosen:
-        began = time.perf_counter()
+
+    def noticed_by(mutant: Mutant) -> str:
         schedules, found = killed_by(mutant, most=args.most)
-        verdict = f"killed by schedule {schedules}: {found}" if schedules else f"SURVIVED {args.most} schedules"
-        print(f"{mutant.mistake}: {verdict[:160]} ({time.perf_counter() - began:.0f} s)", flush=True)
+        return f"schedule {schedules}: {found}" if schedules else ""
+
+    return bool(ask(GATED if args.gated else (*MUTANTS, *GATED), args.words, noticed_by))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,13 +6,14 @@ Pure: the same seed gives the same schedule, byte for byte. Everything in it end
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from scaler.sim.actors.nodes import NodeSpec
-from scaler.sim.apiserver.interceptor import Fault, Rule
 from tests.campaign.things import CPU_NODE, Ratio, Service, World
+from tests.faults import Fault, Rule
 
 WATCHED = ("AscendJob", "Pod", "PodGroup", "Service", "ConfigMap", "Node", "Lease")
 NAMES = "abc"
@@ -82,7 +83,7 @@ def schedule(seed: int) -> Schedule:
         replicas=replicas,
         election=replicas > 1 or rng.random() < 0.5,
         storm=storm,
-        events=_events(rng, world, replicas, storm),
+        events=events_of(rng, EVENTS, Scene(world.services, world.nodes, replicas), storm),
         weather=tuple(
             weather_of(rng, storm, rng.choice([-1, rng.randrange(replicas)]))
             for _ in range(rng.choice([0, 1, 2, 4, 7]))
@@ -112,19 +113,18 @@ def _world(rng: random.Random) -> World:
 
 
 def _service(rng: random.Random, name: str, *, shared: bool, apart: bool) -> Service:
-    ladder = _ladder(rng)
+    ladder = ladder_of(rng, 4, 3, 3)
     jobs = (max(1, ladder[0][0] + rng.choice([-1, 0, 0, 1])), max(1, ladder[0][1] + rng.choice([-1, 0, 0, 1])))
     pods = (rng.choice([1, 1, 2]), rng.choice([1, 1, 2, 3]))
     namespace = f"ns-{name}" if apart else "mindie"
     return Service(name, namespace, "all" if shared else name, ladder, jobs, pods, mindie=rng.random() < 0.7)
 
 
-def _ladder(rng: random.Random) -> tuple[Ratio, ...]:
-    """One to four ratios, falling; the smallest serves."""
-    ladder = [(rng.randint(1, 4), rng.randint(1, 3))]
-    for _ in range(rng.randint(0, 3)):
-        prefill, decode = ladder[-1]
-        below = (rng.randint(1, prefill), rng.randint(1, decode))
+def ladder_of(rng: random.Random, prefill: int, decode: int, steps: int) -> tuple[Ratio, ...]:
+    """Falling ratios, at most so many below the first; the smallest serves."""
+    ladder = [(rng.randint(1, prefill), rng.randint(1, decode))]
+    for _ in range(rng.randint(0, steps)):
+        below = (rng.randint(1, ladder[-1][0]), rng.randint(1, ladder[-1][1]))
         if below != ladder[-1]:
             ladder.append(below)
     return tuple(ladder)
@@ -133,46 +133,57 @@ def _ladder(rng: random.Random) -> tuple[Ratio, ...]:
 # what happens
 
 
-def _events(rng: random.Random, world: World, replicas: int, storm: float) -> tuple[Event, ...]:
+class Scene(NamedTuple):
+    """Whom something may happen to."""
+
+    services: Sequence[Any]
+    """With a `name`, and with `job_names` where they are created."""
+    nodes: Sequence[NodeSpec]
+    replicas: int
+
+
+Maker = Callable[[random.Random, float, Scene], Event]
+
+
+def events_of(
+    rng: random.Random, catalogue: Sequence[tuple[Maker, int]], scene: Scene, storm: float
+) -> tuple[Event, ...]:  # fmt: skip
     """Up to twenty; troubles come in company, so that two of them often meet within a second or two."""
-    makers = [maker for maker, weight in EVENTS for _ in range(weight)]
+    makers = [maker for maker, weight in catalogue for _ in range(weight)]
     made: list[Event] = []
     for _ in range(rng.choice([2, 6, 12, 20])):
         near = made[-1].at + rng.expovariate(1.0) if made and rng.random() < 0.4 else storm
-        at = near if near < storm else rng.uniform(0, storm)
-        at = round(at, rng.choice([0, 3]))
-        made.append(rng.choice(makers)(rng, at, world, replicas))
+        at = round(near if near < storm else rng.uniform(0, storm), rng.choice([0, 3]))
+        made.append(rng.choice(makers)(rng, at, scene))
     return tuple(sorted(made, key=lambda event: event.at))
 
 
-Maker = Callable[[random.Random, float, World, int], Event]
-
-
 def _on_replica(what: str, least: float, most: float) -> Maker:
-    return lambda rng, at, _, replicas: Event(
-        at, what, str(rng.randrange(replicas)), round(rng.uniform(least, most), 2)
-    )
+    return lambda rng, at, scene: Event(
+        at, what, str(rng.randrange(scene.replicas)), round(rng.uniform(least, most), 2)
+    )  # fmt: skip
 
 
 def _on_job(what: str) -> Maker:
-    return lambda rng, at, world, _: Event(
-        at, what, rng.choice(rng.choice(world.services).job_names()), rng.randrange(3)
-    )
+    return lambda rng, at, scene: Event(
+        at, what, rng.choice(rng.choice(scene.services).job_names()), rng.randrange(3)
+    )  # fmt: skip
 
 
-def _on_service(what: str) -> Maker:
-    return lambda rng, at, world, _: Event(at, what, rng.choice(world.services).name, rng.randrange(100))
+def on_service(what: str) -> Maker:
+    return lambda rng, at, scene: Event(at, what, rng.choice(scene.services).name, rng.randrange(100))
 
 
 def _on_node(what: str) -> Maker:
-    return lambda rng, at, world, _: Event(at, what, rng.choice(world.nodes).name)
+    return lambda rng, at, scene: Event(at, what, rng.choice(scene.nodes).name)
 
 
 def _plain(what: str) -> Maker:
-    return lambda _rng, at, _world, _replicas: Event(at, what)
+    return lambda _rng, at, _scene: Event(at, what)
 
 
-EVENTS: tuple[tuple[Maker, int], ...] = (
+Catalogue = tuple[tuple[Maker, int], ...]
+TO_THE_SCALER: Catalogue = (
     (_on_replica("crash", 0.0, 10.0), 4),
     (_on_replica("stop", 0.0, 10.0), 2),
     (_on_replica("freeze", 1.0, 30.0), 3),
@@ -180,25 +191,34 @@ EVENTS: tuple[tuple[Maker, int], ...] = (
     (_plain("lease emptied"), 1),
     (_plain("compaction"), 2),
     (_plain("watches cut"), 2),
-    (_on_job("pod killed"), 3),
-    (_on_job("pod failed"), 2),
-    (_on_job("pod evicted"), 2),
-    (_on_job("instance killed"), 3),
+)
+TO_NODES: Catalogue = (
     (_on_node("node not ready"), 2),
     (_on_node("node gone"), 2),
     (_on_node("node cordoned"), 1),
     (_on_node("node back"), 3),
+)
+TO_RULES: Catalogue = (
+    (on_service("rule edited"), 3),
+    (on_service("rule broken"), 2),
+    (on_service("rule deleted"), 2),
+    (on_service("rule mended"), 2),
+    (on_service("rule paused"), 1),
+)
+EVENTS: Catalogue = (
+    *TO_THE_SCALER,
+    (_on_job("pod killed"), 3),
+    (_on_job("pod failed"), 2),
+    (_on_job("pod evicted"), 2),
+    (_on_job("instance killed"), 3),
+    *TO_NODES,
     (_on_job("job deleted"), 2),
     (_on_job("job applied"), 3),
     (_on_job("job applied anew"), 2),
     (_on_job("group label changed"), 1),
     (_on_job("rule label removed"), 1),
     (_on_job("name taken"), 1),
-    (_on_service("rule edited"), 3),
-    (_on_service("rule broken"), 2),
-    (_on_service("rule deleted"), 2),
-    (_on_service("rule mended"), 2),
-    (_on_service("rule paused"), 1),
+    *TO_RULES,
     (_plain("operator comes"), 1),
     (_plain("operator goes"), 1),
 )

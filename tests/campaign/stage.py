@@ -23,7 +23,6 @@ from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, node_object
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.admission import Hook
-from scaler.sim.apiserver.interceptor import Faults
 from scaler.sim.cluster import SimCluster
 from tests.campaign import things
 from tests.campaign.client import LATENCY, Life
@@ -33,6 +32,8 @@ from tests.campaign.lives import Replica
 from tests.campaign.schedule import Schedule
 from tests.campaign.surgeon import Surgeon
 from tests.campaign.witness import Witness
+from tests.faults import Faults
+from tests.repeat import played
 
 START = 1_790_000_000.0
 REST = 600.0
@@ -41,8 +42,9 @@ PATIENCE = 3600.0
 """Seconds after the storm within which that must happen."""
 FRESH = 20.0
 """Seconds in which a fresh life has looked at everything."""
-STORM_WRITES = (100, 30)
-"""Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance."""
+STORM_WRITES = (100, 45)
+"""Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance. Where all
+pods are refused, each instance is tried six times in a minute, with about seven writes."""
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
          "spec": {"weight": 1}}  # fmt: skip
@@ -64,11 +66,15 @@ class Result(msgspec.Struct):
     """Service -> instance -> reason, as the status says at rest."""
 
 
-def play(made: Schedule, *, keep_trace: bool = False, surgeon: Surgeon | None = None) -> Result:
+def play(
+    made: Schedule, *, keep_trace: bool = False, surgeon: Surgeon | None = None, option: str = ""
+) -> Result:  # fmt: skip
     """Everything in virtual time; the same schedule gives the same result, trace and digest.
 
-    `surgeon` stands in for the weather; its `crash` ends the life of the first replica.
+    `surgeon` stands in for the weather; its `crash` ends the life of the first replica. `option`: of `python -m
+    tests.campaign`, so that a failed test can name what repeats it.
     """
+    played(f"tests.campaign {option} --seed {made.seed} -v".replace("  ", " "))
     return loop.run(Stage(made, keep_trace=keep_trace, surgeon=surgeon).play(), seed=made.seed)
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from scaler.sim.apiserver.interceptor import Fault
 from tests.campaign import schedule as catalogue
 from tests.campaign.mutants import MUTANTS, killed_by
 from tests.campaign.schedule import schedule
 from tests.campaign.sieve import differences, plans, reference
 from tests.campaign.stage import play
+from tests.faults import Fault
+from tests.parts import short_and_long
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(60)
@@ -24,7 +25,7 @@ BUSY = 14
 """A seed with two replicas, crashes and API faults."""
 
 
-@pytest.mark.parametrize("first", SEEDS[::BATCH])
+@pytest.mark.parametrize("first", short_and_long(SEEDS[::BATCH], short=2, why="more seeds of the same"))
 def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
     for seed in range(first, first + BATCH):
         assert (seed, play(schedule(seed)).failures) == (seed, [])
@@ -33,7 +34,8 @@ def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
 def test_the_fixed_schedules_know_every_event_and_every_fault() -> None:
     made = [schedule(seed) for seed in SEEDS]
     happens = {event.what for one in made for event in one.events}
-    assert happens == {maker(random.Random(0), 0.0, made[0].world, 1).what for maker, _ in catalogue.EVENTS}
+    scene = catalogue.Scene(made[0].world.services, made[0].world.nodes, 1)
+    assert happens == {maker(random.Random(0), 0.0, scene).what for maker, _ in catalogue.EVENTS}
     assert {weather.fault for one in made for weather in one.weather} == set(Fault)
 
 
@@ -58,6 +60,7 @@ def test_the_hash_seed_of_the_process_does_not_change_the_trace() -> None:
     assert len(told) == 1
 
 
+@pytest.mark.long("every write of a history, in every way")
 def test_each_write_of_a_pod_may_fail_in_every_way_and_it_ends_the_same() -> None:
     expected, writes = reference()
     assert (expected.failures, len(writes) > 90) == ([], True)
@@ -66,8 +69,11 @@ def test_each_write_of_a_pod_may_fail_in_every_way_and_it_ends_the_same() -> Non
 
 @pytest.mark.parametrize(
     "mistake",
-    ["what waits counts as running", "the newest ratio is aimed at first", "takes the Lease without waiting"],
-)
+    short_and_long(
+        ("what waits counts as running", "the newest ratio is aimed at first", "takes the Lease without waiting"),
+        short=2, why="several histories until it is noticed",
+    ),
+)  # fmt: skip
 def test_a_broken_controller_is_noticed(mistake: str) -> None:
     (mutant,) = [mutant for mutant in MUTANTS if mutant.mistake == mistake]
     schedules, found = killed_by(mutant, most=10)

@@ -10,13 +10,15 @@ from tests.campaign import gated_schedule as catalogue
 from tests.campaign.gated_schedule import ROLLOUT, gated_schedule
 from tests.campaign.gated_stage import play_gated
 from tests.campaign.mutants import GATED, killed_by
+from tests.campaign.schedule import Scene
+from tests.parts import short_and_long
 
 SEEDS = range(12)
 BATCH = 4
 MANY = range(120)
 
 
-@pytest.mark.parametrize("first", SEEDS[::BATCH])
+@pytest.mark.parametrize("first", short_and_long(SEEDS[::BATCH], short=1, why="more seeds of the same"))
 def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
     for seed in range(first, first + BATCH):
         assert (seed, play_gated(gated_schedule(seed)).failures) == (seed, [])
@@ -29,9 +31,8 @@ def test_a_rollout_beside_a_held_instance_breaks_no_promise() -> None:
 def test_the_schedules_know_every_event_and_every_kind() -> None:
     made = [gated_schedule(seed) for seed in MANY]
     happens = {event.what for one in made for event in one.events}
-    assert happens == {
-        maker(random.Random(0), 0.0, made[0].services, made[0].world.nodes, 1).what for maker, _ in catalogue.EVENTS
-    }
+    scene = Scene(made[0].services, made[0].world.nodes, 1)
+    assert happens == {maker(random.Random(0), 0.0, scene).what for maker, _ in catalogue.EVENTS}
     assert {service.kind.name for one in made for service in one.services} == {kind.name for kind in catalogue.KINDS}
 
 
@@ -43,10 +44,11 @@ def test_a_seed_replays_to_the_same_trace() -> None:
 
 @pytest.mark.parametrize(
     "mistake",
-    [
-        "releases without a uid", "releases one pod of an instance only", "takes every gate off",
-        "late members are forgotten", "admits one too many beside a pair of revisions",
-    ],
+    short_and_long(
+        ("releases without a uid", "releases one pod of an instance only", "takes every gate off",
+         "late members are forgotten", "admits one too many beside a pair of revisions"),
+        short=2, why="several histories until it is noticed",
+    ),
 )  # fmt: skip
 def test_a_broken_controller_is_noticed(mistake: str) -> None:
     (mutant,) = [mutant for mutant in GATED if mutant.mistake == mistake]

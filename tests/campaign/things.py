@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 
 from scaler.kube.api import Object
 from scaler.sim.actors.nodes import NodeSpec
+from tests import jobs
 
-MIDDLE = "mindie"
-"""The jobID of every service; services differ by rule, and half of the time by namespace."""
 GROUPS = ("group0", "group1")
 PREFIX = {"group0": "p", "group1": "d"}
 CPU_NODE = "cpu-0"
@@ -19,7 +16,9 @@ Ratio = tuple[int, int]
 
 
 class Service(msgspec.Struct, frozen=True):
-    """One service of the world. `ladder` begins with the largest ratio; `jobs` and `pods` are per group."""
+    """One service of the world; services differ by rule, and half of the time by namespace.
+
+    `ladder` begins with the largest ratio; `jobs` and `pods` are per group."""
 
     name: str
     namespace: str
@@ -62,34 +61,23 @@ def group_of(job: str) -> str:
 def server_job(service: Service, name: str) -> Object:
     """The AscendJob of one prefill or decode instance."""
     group = group_of(name)
-    pods = service.pods[GROUPS.index(group)]
-    labels = {
-        "app": "mindie-ms-server", "jobID": MIDDLE, "framework": "pytorch",
-        "fault-scheduling": "force", "fault-retry-times": "1000",
-        "mind-cluster/scaling-rule": service.name, "mind-cluster/group-name": group,
-    }  # fmt: skip
-    replicas = {"Master": {"replicas": 1, "template": _npu_template(service)}}
-    if pods > 1:
-        replicas["Worker"] = {"replicas": pods - 1, "template": _npu_template(service)}
-    return _job(service.namespace, name, labels, replicas)
+    pod = jobs.template(nodeSelector={"pool": service.pool})
+    size = service.pods[GROUPS.index(group)]
+    return jobs.job(name, group, pods=size, rule=service.name, namespace=service.namespace, pod=pod)
 
 
 def mindie_job(service: Service) -> Object:
     """The AscendJob of MindIE's own controller: no rule, so it is created at once."""
-    labels = {"app": "mindie-ms-controller", "jobID": MIDDLE, "framework": "pytorch"}
-    labels |= {"fault-scheduling": "force", "fault-retry-times": "1000"}
-    container = {"name": "ascend", "image": "mindie:1", "resources": {"requests": {"cpu": "1"}}}
-    template = {"metadata": {"labels": {"app": "mindie-ms-controller", "jobID": MIDDLE}},
-                "spec": {"containers": [container]}}  # fmt: skip
-    return _job(
-        service.namespace, f"{service.name}-controller", labels, {"Master": {"replicas": 1, "template": template}}
-    )
+    app = "mindie-ms-controller"
+    pod = jobs.template(app=app, npus=0)
+    return jobs.job(f"{service.name}-controller", rule=None, namespace=service.namespace, app=app, pod=pod)
 
 
 def training_job() -> Object:
     """Not ours to touch."""
-    template = {"spec": {"containers": [{"name": "ascend", "image": "train:1"}]}}
-    return _job("training", "train", {"framework": "pytorch"}, {"Master": {"replicas": 1, "template": template}})
+    return jobs.job(
+        "train", rule=None, namespace="training", labels={"framework": "pytorch"}, pod=jobs.template(npus=0)
+    )
 
 
 def foreign_pod(namespace: str, name: str) -> Object:
@@ -101,45 +89,15 @@ def foreign_pod(namespace: str, name: str) -> Object:
 
 
 def foreign_config_map(namespace: str) -> Object:
-    return {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes", "namespace": namespace},
-        "data": {"elastic_scaling.json": "not a rule of anybody"},
-    }  # fmt: skip
+    return jobs.rule_config_map("not a rule of anybody", "notes", namespace)
 
 
 def rule(service: Service, text: str | None = None, **annotations: str) -> Object:
     """The rule's ConfigMap, with this text instead of the ladder where given."""
     document = rule_text(service, service.ladder) if text is None else text
-    metadata = {"name": service.name, "namespace": service.namespace,
-                "annotations": {f"mind-cluster/{key}": value for key, value in annotations.items()}}  # fmt: skip
-    data = {"elastic_scaling.json": document}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    return jobs.rule_config_map(document, service.name, service.namespace, **annotations)
 
 
 def rule_text(service: Service, ladder: tuple[Ratio, ...]) -> str:
-    entries = [
-        {
-            "group_list": [
-                {"group_name": group, "group_num": str(number), "server_num_per_group": str(size)}
-                for group, number, size in zip(GROUPS, ratio, service.pods, strict=True)
-            ]
-        }
-        for ratio in ladder
-    ]
-    return json.dumps({"version": "1.0", "elastic_scaling_list": entries})
-
-
-def _npu_template(service: Service) -> Object:
-    npus = {"huawei.com/Ascend910": "8"}
-    container = {"name": "ascend", "image": "mindie:1", "resources": {"requests": npus, "limits": npus}}
-    metadata = {"labels": {"app": "mindie-ms-server", "jobID": MIDDLE}}
-    return {"metadata": metadata, "spec": {"nodeSelector": {"pool": service.pool}, "containers": [container]}}
-
-
-def _job(namespace: str, name: str, labels: dict[str, str], replicas: Object) -> Object:
-    return {
-        "apiVersion": "mindxdl.gitee.com/v1",
-        "kind": "AscendJob",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": {"schedulerName": "volcano", "replicaSpecs": replicas},
-    }
+    sizes = dict(zip(GROUPS, service.pods, strict=True))
+    return jobs.rule_document(*(dict(zip(GROUPS, ratio, strict=True)) for ratio in ladder), pods=sizes)

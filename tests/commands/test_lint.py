@@ -118,3 +118,13 @@ def test_fix_refuses_what_is_in_doubt_prints_nothing_and_says_why(
 def test_the_schema_of_the_rule_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "rule"]) == 0
     jsonschema.validate(json.loads(TWO_TO_ONE), json.loads(capsys.readouterr().out))
+
+
+def test_a_mixture_that_no_ratio_names_is_said_and_is_neither_an_error_nor_a_warning(
+    rule: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule.write_text(text({"group0": 4, "group1": 2}, {"group0": 2, "group1": 2}, {"group0": 1, "group1": 1}))
+    assert main(["lint", str(rule)]) == 0
+    printed = capsys.readouterr().out
+    assert "info: MixturePossible 5 mixtures" in printed
+    assert printed.endswith("1 rule and 0 jobs checked: 0 errors, 0 warnings\n")

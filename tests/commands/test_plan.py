@@ -181,6 +181,18 @@ def test_a_table_too_long_to_read_says_that_it_is_cut(tmp_path: Path, capsys: py
     assert "cut: 200 of 10,002 states are shown" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("most", "said"), [("2", False), ("4", True)])
+def test_the_table_names_the_mixtures_that_no_ratio_names(
+    tmp_path: Path, most: str, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    big = written(tmp_path, "big.json", BARE.replace('"group_num": "2"', f'"group_num": "{most}"'))
+    assert main(["plan", big, "--table"]) == 0
+    said_line = (
+        "2 mixtures that no ratio names can run while instances are lost or find no room, such as 3 group0 + 1 group1"
+    )
+    assert (said_line in capsys.readouterr().out.splitlines()) is said
+
+
 COUNTS = st.dictionaries(st.sampled_from(("group0", "group1", "nobody")), st.integers() | st.floats() | st.text())
 LINES = st.binary() | st.dictionaries(st.sampled_from(("running", "in_flight", "held", "x")), COUNTS).map(
     lambda case: json.dumps(case).encode()

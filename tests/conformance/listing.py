@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, PODS, KubeApi
@@ -18,7 +20,7 @@ class _Named(msgspec.Struct):
     data: dict[str, str] = {}
 
 
-async def _names(cluster: Cluster, **how: str) -> list[str]:
+async def _names(cluster: Cluster, **how: Any) -> list[str]:
     page = await cluster.kube.list(CONFIG_MAPS, cluster.namespace, decode=_Named, **how)
     return [item.metadata.name for item in page.items if item.metadata.name != "kube-root-ca.crt"]
 

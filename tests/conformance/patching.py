@@ -99,7 +99,7 @@ async def uid_and_version_in_a_patch_are_preconditions(cluster: Cluster) -> None
 @case
 async def uid_is_no_precondition_of_a_custom_status_but_the_version_is(cluster: Cluster) -> None:
     made = await cluster.create(ASCEND_JOBS, cluster.job("j"))
-    status = {"conditions": [], "replicaStatuses": {}}
+    status: Object = {"conditions": [], "replicaStatuses": {}}
 
     async def patch(metadata: Object) -> Object:
         body = {"metadata": metadata, "status": status}

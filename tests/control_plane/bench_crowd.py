@@ -19,13 +19,12 @@ from pathlib import Path
 
 from scaler.kube.api import PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from tests.control_plane import volcano
 from tests.control_plane.build import VERSIONS, binaries
-from tests.control_plane.crowd_stage import CREATED_WITH_VOLCANO, CREATED_WITHOUT_GANGS, CrowdStage, Way, crowded
-from tests.control_plane.kinds_stage import kinds_definitions
+from tests.control_plane.contention_stage import CREATED_WITH_VOLCANO, CREATED_WITHOUT_GANGS, SharedStage, Way, shared
+from tests.control_plane.given import VOLCANO
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.scaler_process import ScalerProcess, install, scaler
-from tests.control_plane.stage import until
+from tests.control_plane.stage import kinds_definitions, until
 
 _WHOLE = 3
 """Pods of a service that runs all that its rule has."""
@@ -71,7 +70,7 @@ async def scale_ups(plane: ControlPlane, way: Way, folder: Path, services: int, 
     kubeconfig, word = install(plane), "with" if arbitration else "without"
     flags = (*way.flags, *(() if arbitration else ("--no-arbitration",)))
     async with (
-        crowded(plane, way, _WHOLE * services, services=services, name=f"{word}-arbitration") as stage,
+        shared(plane, way, _WHOLE * services, services=services, name=f"{word}-arbitration") as stage,
         scaler(folder, kubeconfig, name=f"scaler-{word}", flags=flags) as process,
     ):
         times = _Times(stage.api)
@@ -99,7 +98,7 @@ def _spread(found: list[float]) -> str:
     return f"{statistics.median(found):.2f} | {high:.2f} | {max(found):.2f}"
 
 
-async def _is(stage: CrowdStage, tally: dict[str, int]) -> bool:
+async def _is(stage: SharedStage, tally: dict[str, int]) -> bool:
     return stage.tally() == tally
 
 
@@ -109,7 +108,7 @@ async def sharing(plane: ControlPlane, way: Way, folder: Path, run: tuple[int, b
     kubeconfig, how = install(plane), "at once" if at_once else "one by one"
     name = f"{'once' if at_once else 'turns'}-{nodes}-{preempt}"
     async with (
-        crowded(plane, way, nodes, name=name) as stage,
+        shared(plane, way, nodes, name=name) as stage,
         scaler(folder, kubeconfig, name=name, flags=(*way.flags, "--preempt", preempt)) as process,
     ):
         if at_once:
@@ -124,14 +123,14 @@ async def sharing(plane: ControlPlane, way: Way, folder: Path, run: tuple[int, b
         )
 
 
-async def _arrive_one_by_one(stage: CrowdStage) -> None:
+async def _arrive_one_by_one(stage: SharedStage) -> None:
     """Each finds the cluster at rest after the one before."""
     for namespace in stage.namespaces:
         await stage.join(namespace)
         await _at_rest(stage, 3.0)
 
 
-async def _at_rest(stage: CrowdStage, calm: float) -> float:
+async def _at_rest(stage: SharedStage, calm: float) -> float:
     """Wait until nothing has moved for so long; how long it took before that."""
     loop = asyncio.get_running_loop()
     began = changed = loop.time()
@@ -146,7 +145,7 @@ async def _at_rest(stage: CrowdStage, calm: float) -> float:
 
 def _done(process: ScalerProcess) -> str:
     """What the scaler did, by its own log."""
-    lines = process.lines("pass")
+    lines = process.lines("reconciled")
     counts = {word: sum(len(line.get(word, ())) for line in lines) for word in ("admit", "revoke", "evict")}
     return ", ".join(f"{number} {word}" for word, number in counts.items()) + f", {len(process.errors())} errors"
 
@@ -170,7 +169,7 @@ def main() -> None:
     parser.add_argument("--sharing", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--calm", type=float, default=15.0, help="seconds without a change that count as rest")
     arguments = parser.parse_args()
-    with_volcano = volcano.given_folder() is not None
+    with_volcano = VOLCANO.folder() is not None
     way = CREATED_WITH_VOLCANO if with_volcano else CREATED_WITHOUT_GANGS
     programs = binaries(VERSIONS[0])
     with tempfile.TemporaryDirectory(prefix="bench-crowd-") as name:

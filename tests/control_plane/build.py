@@ -287,12 +287,17 @@ def _tail(text: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the control plane's programs into the cache.")
-    parser.add_argument("versions", nargs="*", default=VERSIONS, help=f"of Kubernetes (default: {' '.join(VERSIONS)})")
+    parser.add_argument(
+        "parts", nargs="*", default=[*VERSIONS, "lws"], metavar="VERSION|lws",
+        help=f"versions of Kubernetes and LeaderWorkerSet's manager (default: {' '.join(VERSIONS)} lws)",
+    )  # fmt: skip
     started = time.monotonic()
     try:
-        for version in parser.parse_args().versions:
-            print(f"Kubernetes {version}: {binaries(version).kube_apiserver.parent}")
-        print(f"LeaderWorkerSet {LWS.version}: {ensure(LWS)}")
+        for part in parser.parse_args().parts:
+            if part == "lws":
+                print(f"LeaderWorkerSet {LWS.version}: {ensure(LWS)}")
+            else:
+                print(f"Kubernetes {part}: {binaries(part).kube_apiserver.parent}")
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -25,8 +25,8 @@ from typing import Any, Self
 
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
-from tests.control_plane import ascend_operator, volcano
 from tests.control_plane.build import Binaries
+from tests.control_plane.given import GIVEN, QUEUE, ascend_operator_program, volcano_programs
 from tests.control_plane.lws import LwsManager, definition
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports, post_json
 
@@ -148,18 +148,13 @@ class ControlPlane:
             self._start_ascend_operator()
 
     def _define(self) -> None:
+        chosen = [given for option, given in GIVEN.items() if getattr(self.options, option)]
         crds = self.options.crds
-        if self.options.volcano:
-            crds = volcano.without(crds)
-        if self.options.ascend_operator:
-            crds = ascend_operator.without(crds)
+        for given in chosen:
+            crds = given.without(crds)
         self.install(crds)
-        if self.options.lws:
-            self._create_definitions(definition())
-        if self.options.volcano:
-            self._create_definitions(volcano.crds())
-        if self.options.ascend_operator:
-            self._create_definitions(ascend_operator.crds())
+        for folder in ([definition()] if self.options.lws else []) + [given.crds() for given in chosen]:
+            self._create_definitions(folder)
 
     def _start_lws(self) -> None:
         manager = LwsManager(self.folder, self.admin)
@@ -169,19 +164,19 @@ class ControlPlane:
         self.kubectl("create", "-f", "-", text=json.dumps(manager.webhooks))
 
     def _start_volcano(self) -> None:
-        for program in volcano.programs(self.folder, self.admin):
+        for program in volcano_programs(self.folder, self.admin):
             self.programs[program.name] = program
             program.start()
         program.wait_for(self._queue_is_open)
 
     def _start_ascend_operator(self) -> None:
-        program = ascend_operator.program(self.folder, self.admin)
+        program = ascend_operator_program(self.folder, self.admin)
         self.programs[program.name] = program
         program.start()
 
     def _queue_is_open(self) -> bool:
         """Said by the controller manager of what the scheduler made: both are at work."""
-        words = ("get", "queues.scheduling.volcano.sh", volcano.QUEUE, "--ignore-not-found", "--output=yaml")
+        words = ("get", "queues.scheduling.volcano.sh", QUEUE, "--ignore-not-found", "--output=yaml")
         return "state: Open" in self.kubectl(*words)
 
     def _launch(self, name: str, command: Sequence[str | Path]) -> Program:

@@ -2,10 +2,10 @@
 
 These tests run in real time, on machines that others use too: one that fails is run once more, and the last lines count
 how often that was needed. A test that fails twice has failed.
-A test that takes `plane` runs against the default Kubernetes version; a module with
-`pytestmark = pytest.mark.every_kubernetes` runs against all of them, one with `kubernetes_from(36)` against the oldest
-from 1.36 on. Those whose plane has Volcano or Ascend Operator are left out where its programs are not. Nothing is left
-out without a line about it.
+A test that takes `plane` runs against the default Kubernetes version; a test or module marked `every_kubernetes` runs
+against all of them, one marked `kubernetes_from(36)` against the oldest from 1.36 on. `plane_options` of a test are put
+over those of its module; tests of a module with the same options and version share a plane. Those whose plane has
+Volcano or Ascend Operator are left out where its programs are not. Nothing is left out without a line about it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from scaler.sim.apiserver.crds import definitions
-from tests.control_plane import ascend_operator, volcano
 from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
+from tests.control_plane.given import GIVEN
 from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.parts import KUBERNETES
 
-_VERSION = "kubernetes"
-_GIVEN = {"volcano": volcano, "ascend_operator": ascend_operator}
-"""Options of the plane that need programs of the user's, and who knows where they are."""
+
+class Planned(NamedTuple):
+    """The control plane of some tests of a module, before it is started."""
+
+    version: str
+    options: dict[str, Any]
+    number: int
+    """Among those of its module."""
+
+
+_PLANNED: dict[str, list[Planned]] = {}
+"""By module. A fixture is kept as long as its parameter is the same object."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,11 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "every_kubernetes: run against every Kubernetes version, not only the default")
     config.addinivalue_line("markers", "kubernetes_from(minor): run against the oldest version that is as new as this")
-    config.addinivalue_line("markers", "plane_options(**options): PlaneOptions of the module's control plane")
+    config.addinivalue_line("markers", "plane_options(**options): PlaneOptions of the control plane")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One version per module's plane; the id of the test says which."""
+    """The planes of a test; its id says the version."""
     if "plane" not in metafunc.fixturenames:
         return
     chosen = _chosen(metafunc.config)
@@ -55,7 +65,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = tuple(sorted(fitting, key=_minor)[:1])
     elif "every_kubernetes" not in marks:
         chosen = chosen[:1]
-    metafunc.parametrize("plane", chosen, indirect=True, scope="module")
+    planned = [_planned(metafunc.definition, version) for version in chosen]
+    metafunc.parametrize("plane", planned, indirect=True, scope="module", ids=chosen)
+
+
+def _planned(item: pytest.Item | pytest.Collector, version: str) -> Planned:
+    known = _PLANNED.setdefault(item.nodeid.partition("::")[0], [])
+    options = _plane_options(item)
+    for planned in known:
+        if (planned.version, planned.options) == (version, options):
+            return planned
+    known.append(Planned(version, options, len(known)))
+    return known[-1]
 
 
 def _minor(version: str) -> int:
@@ -74,16 +95,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in set(left_out)]
     for item in filter(_needs_plane, items):
         version = _version_of(item)
-        item.user_properties.append((_VERSION, version))
+        item.user_properties.append((KUBERNETES, version))
         item.add_marker(pytest.mark.flaky(reruns=1))
         if "plane" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{version}"))
+            number = item.callspec.params["plane"].number  # type: ignore[attr-defined]
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{number}"))
 
 
 def _left_out(config: pytest.Config, item: pytest.Item) -> bool:
     if config.getoption("--no-control-plane"):
         return _needs_plane(item)
-    return any(_plane_options(item).get(option) and part.given_folder() is None for option, part in _GIVEN.items())
+    return any(_plane_options(item).get(option) and given.folder() is None for option, given in GIVEN.items())
 
 
 def _needs_plane(item: pytest.Item) -> bool:
@@ -91,14 +113,14 @@ def _needs_plane(item: pytest.Item) -> bool:
 
 
 def _plane_options(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
-    mark = node.get_closest_marker("plane_options")
-    return dict(mark.kwargs) if mark else {}
+    marks = [mark.kwargs for mark in node.iter_markers("plane_options")]
+    return {name: value for options in reversed(marks) for name, value in options.items()}
 
 
 def _version_of(item: pytest.Item) -> str:
     call = getattr(item, "callspec", None)
-    usual = _chosen(item.config)[0]
-    return str(call.params.get("plane", usual)) if call else usual
+    planned = call.params.get("plane") if call else None
+    return planned.version if isinstance(planned, Planned) else _chosen(item.config)[0]
 
 
 @pytest.fixture(scope="session")
@@ -111,8 +133,8 @@ def plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, programs_needed: None
 ) -> Iterator[ControlPlane]:
     """A fresh control plane for the module."""
-    options = PlaneOptions(**{"crds": definitions(), **_plane_options(request.node)})
-    with ControlPlane(tmp_path_factory.mktemp("plane"), binaries(request.param), options) as started:
+    options = PlaneOptions(**{"crds": definitions(), **request.param.options})
+    with ControlPlane(tmp_path_factory.mktemp("plane"), binaries(request.param.version), options) as started:
         yield started
 
 
@@ -161,7 +183,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     counts: Counter[tuple[str, str]] = Counter()
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
-            version = dict(getattr(report, "user_properties", ())).get(_VERSION)
+            version = dict(getattr(report, "user_properties", ())).get(KUBERNETES)
             if version:
                 counts[str(version), outcome] += 1
     for version in VERSIONS:
@@ -171,12 +193,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     again = [report.nodeid for report in terminalreporter.stats.get("rerun", [])]
     for nodeid in again:
         terminalreporter.write_line(f"control plane: failed once and was run again: {nodeid}")
-    terminalreporter.write_line(f"control plane: Volcano: {_source(volcano.given_folder(), volcano.FOLDER)}")
-    operator = _source(ascend_operator.given_folder(), ascend_operator.FOLDER)
-    terminalreporter.write_line(f"control plane: Ascend Operator: {operator}")
+    for given in GIVEN.values():
+        terminalreporter.write_line(f"control plane: {given.name}: {given.source()}")
     source = f"from {given_folder()}" if given_folder() else f"with etcd {ETCD.version}, kwok {KWOK.version}"
     terminalreporter.write_line(f"control plane: {source}")
-
-
-def _source(folder: Path | None, variable: str) -> str:
-    return f"from {folder}" if folder else f"not run, {variable} names no folder with its programs"

@@ -2,7 +2,7 @@
 
 Time is compressed: every duration of the scenario, of the stand-ins and of the scaler's own patience is divided by one
 factor. kwok is the kubelet, the controller manager looks after nodes and garbage; scheduler, fault actor and MindIE
-Controller are the simulation's. Must not: judge (scaler.sim.stories.verdicts).
+Controller are the simulation's. Must not: judge (scaler.tools.simulation.verdicts).
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Any
 import msgspec
 
 from scaler.clock import Clock
+from scaler.controller import Observer
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.settings import Settings
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi as FlakyApi
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.scheduler import GangScheduler
@@ -29,7 +30,7 @@ from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.scenario import ControllerEvent, Scenario
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import Observer, World
+from scaler.sim.stories.world import World
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.proxy import Fault, Proxy, proxied, status
 from tests.control_plane.scaler_process import ACCOUNT, ALONE, NAMESPACE, ScalerProcess, install

@@ -6,28 +6,41 @@ The stand-ins are those of the simulation, which speak nothing but KubeApi; kwok
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, NODES, PODS, QUEUES, KubeApi, Object
-from scaler.kube.errors import AlreadyExistsError, KubeError
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, QUEUES, KubeApi, Object
+from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
+from scaler.names import RULE_LABEL
+from scaler.sim.actors import objects
 from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node, befall
+from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
+from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.stories.census import Condition, InstanceView, census
-from scaler.sim.stories.manifests import apply, read_manifests
+from scaler.sim.apiserver.crds import definitions, workload_definitions
+from scaler.sim.stories.census import Condition, InstanceView, census, running
+from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.programs import ControlPlaneError
+from tests.control_plane.witness import WATCHED, census_of
+from tests.deployed_operator import deployment
 
-EXAMPLE = Path(__file__).parents[2] / "manifests" / "examples" / "2p1d"
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+EXAMPLES = MANIFESTS / "examples"
+EXAMPLE = EXAMPLES / "2p1d"
 SERVICE = "mindie/scaling-rule/mindie"
 PATIENCE = 60.0
 """Seconds until something that should take one or two must have happened: test machines are busy."""
 _NPU_LABELS = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
-QUEUE: Object = {
+_OPT_IN = ("mind-cluster/scaling=enabled", "mind-cluster/beside-ascend-operator=true")
+_QUEUE: Object = {
     "apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1},
 }  # fmt: skip
 
@@ -37,8 +50,14 @@ def wall_clock() -> Clock:
     return Clock(time.time() - asyncio.get_running_loop().time())
 
 
+def kinds_definitions() -> list[Object]:
+    """Of every kind but LeaderWorkerSet, whose own one comes with its manager."""
+    others = [crd for crd in workload_definitions() if objects.name(crd) != "leaderworkersets.leaderworkerset.x-k8s.io"]
+    return [*definitions(), *others]
+
+
 class Stage:
-    """One cluster with its stand-ins. `api` is admin's."""
+    """One cluster. `api` is admin's."""
 
     def __init__(self, api: KubeApi) -> None:
         self.api = api
@@ -69,10 +88,7 @@ class Stage:
 
     async def running(self, service: str = SERVICE) -> dict[str, int]:
         """Running instances per group."""
-        counts: dict[str, int] = {}
-        for view in await self.views(service):
-            counts[view.group] = counts.get(view.group, 0) + (view.condition is Condition.RUNNING)
-        return counts
+        return running(await self.views(service))
 
     async def runs(self, service: str = SERVICE, **groups: int) -> None:
         """Wait until exactly so many instances of each group run."""
@@ -89,6 +105,81 @@ class Stage:
         """Where an instance of one pod runs."""
         pod = await self.api.get(PODS, namespace, f"{job}-master-0")
         return str(pod["spec"]["nodeName"])
+
+    async def clear(self) -> None:
+        """Leave no nodes to the next test; whoever made pods removes them before."""
+        for name in self._specs:
+            await self.api.delete(NODES, None, name)
+
+
+class WatchingStage(Stage):
+    """A stage that knows the cluster by a watch of its own: every service's instances, whoever makes their pods."""
+
+    def __init__(self, api: KubeApi, plane: ControlPlane) -> None:
+        super().__init__(api)
+        self.plane = plane
+        self.mirror = Mirror(api, *WATCHED)
+
+    async def views(self, service: str = SERVICE) -> list[InstanceView]:
+        return census_of(self.mirror).get(service, [])
+
+    async def said(self, namespace: str, status: str = "scaling-rule-scaler-status") -> list[dict[str, Any]]:
+        """What the scaler says of every instance: name, group, reason and words among others."""
+        try:
+            found = await self.api.get(CONFIG_MAPS, namespace, status)
+        except NotFoundError:
+            return []
+        services = json.loads(found["data"].get("status.json", '{"services": []}'))["services"]
+        return [instance for service in services for instance in service["instances"]]
+
+    async def nodes_are_open(self, seconds: float = PATIENCE) -> None:
+        """Wait until every node takes pods: a new one is tainted until the control plane has seen it ready."""
+        await until(self._nodes_are_open, "every node takes pods", seconds=seconds)
+
+    async def _nodes_are_open(self) -> bool:
+        return not any(objects.spec(node).get("taints") for node in (await self.api.list(NODES)).items)
+
+    async def place_operator(self, *namespaces: str) -> None:
+        """The policies of manifests/admission-policy in force in these namespaces, and an operator with replicas."""
+        policies = MANIFESTS / "admission-policy"
+        self.plane.kubectl("apply", "-f", policies / "pods.yaml", "-f", policies / "ascendjobs.yaml")
+        for namespace in (*namespaces, OPERATOR_NAMESPACE):
+            await ensure_namespace(self.api, namespace)
+        self.plane.kubectl("label", "--overwrite", "namespace", *namespaces, *_OPT_IN)
+        with suppress(AlreadyExistsError):
+            await self.api.create(DEPLOYMENTS, OPERATOR_NAMESPACE, deployment())
+        await until(lambda: self._policies_in_force(namespaces[-1]), "the policies are in force")
+
+    async def _policies_in_force(self, namespace: str) -> bool:
+        """A job would lose its label, and a pod would get the gate."""
+        job = copied(read_manifests(EXAMPLE / "20-prefill-p0.yaml"), namespace)[-1]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": job["metadata"]}
+        pod["spec"] = job["spec"]["replicaSpecs"]["Master"]["template"]["spec"]
+        try:
+            moved, gated = [await self._dry_run(body) for body in (job, pod)]
+        except ControlPlaneError:
+            return False
+        return RULE_LABEL not in objects.labels_of(moved) and objects.gated(gated)
+
+    async def _dry_run(self, body: Object) -> Object:
+        words = ("create", "-f", "-", "--dry-run=server", "--output", "json")
+        found: Object = json.loads(await asyncio.to_thread(self.plane.kubectl, *words, text=json.dumps(body)))
+        return found
+
+
+def seats(views: Iterable[InstanceView]) -> dict[str, tuple[str, ...]]:
+    """Nodes of the instances that run, by name."""
+    return {view.name: view.nodes for view in views if view.condition is Condition.RUNNING}
+
+
+class Operator:
+    """Ascend Operator's stand-in, with the clock of the loop that runs it."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._operator = AscendOperator(api, wall_clock())
+
+    async def run(self) -> None:
+        await self._operator.run()
 
 
 async def until(
@@ -115,20 +206,25 @@ async def _holds(condition: Callable[[], Awaitable[bool]]) -> bool:
 
 
 @asynccontextmanager
-async def staged(plane: ControlPlane, *, npu_nodes: int = 0, detection: float = 0.5) -> AsyncIterator[Stage]:
-    """A cluster with a gang scheduler and a fault actor for as long as the block lasts."""
-    async with plane.client() as api, asyncio.TaskGroup() as actors:
-        clock = wall_clock()
-        tasks = [
-            actors.create_task(GangScheduler(api, clock, period=0.2).run()),
-            actors.create_task(FaultActor(api, clock, detection=detection).run()),
-        ]
+async def playing(api: KubeApi, actors: Iterable[Any]) -> AsyncIterator[None]:
+    """A queue for gangs, and the stand-ins for as long as the block lasts."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(actor.run()) for actor in actors]
         with suppress(AlreadyExistsError):
-            await api.create(QUEUES, None, QUEUE)
-        stage = Stage(api)
-        await stage.add_npu_nodes(npu_nodes)
+            await api.create(QUEUES, None, _QUEUE)
         try:
-            yield stage
+            yield
         finally:
             for task in tasks:
                 task.cancel()
+
+
+@asynccontextmanager
+async def staged(plane: ControlPlane, *, npu_nodes: int = 0, detection: float = 0.5) -> AsyncIterator[Stage]:
+    """A cluster with a gang scheduler and a fault actor for as long as the block lasts."""
+    async with plane.client() as api:
+        actors = (GangScheduler(api, wall_clock(), period=0.2), FaultActor(api, wall_clock(), detection=detection))
+        async with playing(api, actors):
+            stage = Stage(api)
+            await stage.add_npu_nodes(npu_nodes)
+            yield stage

@@ -238,7 +238,13 @@ def odd_pods() -> list[Object]:
 
 
 def odd_jobs() -> list[Object]:
-    named = ({}, {RULE_LABEL: "rule"}, LABELS, {**LABELS, "a/b": "c"}, {GROUP_LABEL: "group0", JOB_ID_LABEL: "m"})
+    named: tuple[dict[str, str], ...] = (
+        {},
+        {RULE_LABEL: "rule"},
+        LABELS,
+        {**LABELS, "a/b": "c"},
+        {GROUP_LABEL: "group0", JOB_ID_LABEL: "m"},
+    )
     templates: tuple[Object | None, ...] = (
         None,
         {},

@@ -13,24 +13,20 @@ from scaler.kube.api import ASCEND_JOBS, PODS, Object
 from scaler.names import MOVED_RULE, RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
-from tests.control_plane.beside_stage import ascend_jobs, beside
-from tests.control_plane.kinds_stage import KindsStage, climb_degrade_and_recover, kinds_definitions
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.stage import EXAMPLE
+from tests.control_plane.platform_stage import PlatformStage, ascend_jobs, played
+from tests.control_plane.stage import EXAMPLE, kinds_definitions
 from tests.simulation.test_motor import SERVICES
 
-pytestmark = [pytest.mark.kubernetes_from(36), pytest.mark.plane_options(crds=kinds_definitions())]
-
-
-async def test_a_service_climbs_degrades_and_recovers(plane: ControlPlane, tmp_path: Path) -> None:
-    async with beside(plane, ascend_jobs(2, EXAMPLE), tmp_path) as stage:
-        stage.kubectl("apply")
-        await stage.runs_both(1, 1)
-        await climb_degrade_and_recover(stage)
+pytestmark = [
+    pytest.mark.kubernetes_from(36),
+    pytest.mark.plane_options(crds=kinds_definitions()),
+    pytest.mark.long("services in real time"),
+]
 
 
 async def test_applying_the_files_again_changes_nothing(plane: ControlPlane, tmp_path: Path) -> None:
-    async with beside(plane, ascend_jobs(3, EXAMPLE), tmp_path) as stage:
+    async with played(plane, ascend_jobs(3, EXAMPLE), tmp_path) as stage:
         stage.kubectl("apply")
         await stage.runs_both(2, 1)
         before = await _uids(stage)
@@ -47,7 +43,7 @@ async def test_a_service_of_mindie_motor_degrades_and_recovers(
 ) -> None:
     nodes, prefills, decodes = SERVICES[name]
     folder = real_data / "motor" / name
-    async with beside(plane, ascend_jobs(0, folder / "configmaps", folder / "deployment"), tmp_path) as stage:
+    async with played(plane, ascend_jobs(0, folder / "configmaps", folder / "deployment"), tmp_path) as stage:
         await stage.add_npu_nodes(nodes, a3=name.startswith("A3"))
         stage.kubectl("apply")
         await stage.runs_both(prefills, decodes)
@@ -57,11 +53,11 @@ async def test_a_service_of_mindie_motor_degrades_and_recovers(
         await stage.runs_both(prefills, decodes)
 
 
-async def _jobs(stage: KindsStage) -> list[Object]:
+async def _jobs(stage: PlatformStage) -> list[Object]:
     """Those under a rule."""
     found = (await stage.api.list(ASCEND_JOBS, "mindie")).items
     return [job for job in found if objects.name(job).startswith("mindie-server-")]
 
 
-async def _uids(stage: KindsStage) -> dict[str, str]:
+async def _uids(stage: PlatformStage) -> dict[str, str]:
     return {objects.name(pod): objects.uid(pod) for pod in (await stage.api.list(PODS, "mindie")).items}

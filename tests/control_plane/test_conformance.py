@@ -12,10 +12,15 @@ from tests.conformance.implementations import judge_real
 from tests.control_plane.plane import ControlPlane
 
 pytestmark = pytest.mark.every_kubernetes
+LONG = pytest.mark.long("an API server sends a bookmark once a minute")
+_SLOW = (watching.bookmark_tells_a_version_to_go_on_from,)
 _MODULES = (custom, deleting, listing, objects, patching, pods, watching)  # loading them registers their cases
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=LONG if case in _SLOW else (), id=case.__name__) for case in CASES],
+)
 def test_conformance(plane: ControlPlane, case: Case) -> None:
     passed = asyncio.run(_passes(plane, case))
     assert passed

@@ -10,12 +10,15 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.control_plane.plane import kubectl_path
 from tests.control_plane.stage import EXAMPLE
 
 _ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long("a cluster of its own, as a person starts it")
 def test_a_person_can_play_with_the_product(programs_needed: None, tmp_path: Path) -> None:
     log = tmp_path / "dev-cluster.log"
     with log.open("w") as output:

@@ -9,9 +9,9 @@ import pytest
 
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
-from scaler.sim.stories.scenario_file import load_scenario
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.verdicts import judge
+from scaler.tools.simulation.scenario_file import load_scenario
+from scaler.tools.simulation.verdicts import judge
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.real_world import compressed, plane_options, play_really
@@ -20,6 +20,7 @@ from tests.control_plane.stage import staged
 from tests.control_plane.witness import witnessed
 from tests.simulation.test_motor import SERVICES
 
+LONG = pytest.mark.long("stories in real time, a minute each")
 _OTHERS = {
     "aibrix", "beside-ascend-operator", "deployment-and-leaderworkerset", "infer-operator", "ome-deployment",
     "ome-leaderworkerset", "volcano-jobs",
@@ -35,11 +36,13 @@ def _is_told_here(path: Path) -> bool:
 
 
 _SCENARIOS = sorted(filter(_is_told_here, (Path(__file__).parents[1] / "scenarios").glob("*.yaml")))
+_FIRST = [path for path in _SCENARIOS if path.stem == "smaller-rule"]
+_LONG = [pytest.param(path, marks=LONG) for path in _SCENARIOS if path not in _FIRST]
 _FACTORS = {"cold-start": 3.0, "crashing-pod": 4.0}
 """How much faster than written. These two have windows of seconds, which a busy machine needs."""
 
 
-@pytest.mark.parametrize("path", _SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*_FIRST, *_LONG], ids=lambda path: path.stem)
 def test_the_scenario_does_in_reality_what_it_expects(path: Path, fresh_plane: FreshPlane, tmp_path: Path) -> None:
     factor = _FACTORS.get(path.stem, 8.0)
     scenario = compressed(load_scenario(path), factor)
@@ -48,6 +51,7 @@ def test_the_scenario_does_in_reality_what_it_expects(path: Path, fresh_plane: F
     assert not wrong, "\n".join([*wrong, *_story(timeline)])
 
 
+@LONG
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_a_service_of_mindie_motor_starts_loses_a_node_degrades_and_climbs(
     real_data: Path, fresh_plane: FreshPlane, tmp_path: Path, name: str

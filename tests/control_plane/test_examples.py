@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from scaler.sim.stories.manifests import read_manifests
-from tests.control_plane.kinds_stage import EXAMPLES
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.stage import EXAMPLES
 
 _DEFINITIONS = {
     "2p1d": "ascend-operator/ascendjobs.mindxdl.gitee.com.yaml",

@@ -26,8 +26,10 @@ from tests.control_plane.proxy import BAD_GATEWAY, LOST, Answer, Fault, Proxy, p
 from tests.control_plane.scaler_process import ACCOUNT, ALONE, NAMESPACE, ScalerProcess, install, scaler
 from tests.control_plane.stage import Stage, staged, until
 from tests.control_plane.witness import witnessed
+from tests.parts import short_and_long
 
 KILLS = 50
+LONG = pytest.mark.long("half a minute to two minutes in real time")
 
 
 @asynccontextmanager
@@ -98,7 +100,7 @@ BAD_NETWORKS: dict[str, Callable[[Proxy], None]] = {
 }
 
 
-@pytest.mark.parametrize("network", BAD_NETWORKS)
+@pytest.mark.parametrize("network", short_and_long(BAD_NETWORKS, short=1, why="other faults of the same network"))
 async def test_a_service_starts_and_recovers_over_a_bad_network(
     plane: ControlPlane, tmp_path: Path, network: str
 ) -> None:
@@ -121,6 +123,7 @@ async def test_a_service_starts_and_recovers_over_a_bad_network(
             assert process.errors() == []
 
 
+@LONG
 async def test_connections_that_break_all_the_time_delay_and_nothing_more(plane: ControlPlane, tmp_path: Path) -> None:
     install(plane)
     async with proxied(plane.port, plane.authority) as proxy, _stage(plane) as stage:
@@ -140,6 +143,7 @@ async def _cut_for_ever(proxy: Proxy) -> None:
         proxy.cut()
 
 
+@LONG
 async def test_half_open_watches_are_given_up(plane: ControlPlane, tmp_path: Path) -> None:
     install(plane)
     async with proxied(plane.port, plane.authority) as proxy, _stage(plane) as stage:
@@ -158,6 +162,7 @@ async def _whole(stage: Stage) -> bool:
     return await stage.running() == {"group0": 2, "group1": 1}
 
 
+@LONG
 async def test_a_scaler_that_is_killed_at_any_moment_leaves_nothing_half_done(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -210,7 +215,7 @@ def _partition(_: ScalerProcess, proxy: Proxy) -> None:
 DEATHS: dict[str, Death] = {"killed": _kill, "stopped for a while": _freeze, "cut off": _partition}
 
 
-@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("death", short_and_long(DEATHS, short=1, why="other deaths of a leader"))
 async def test_another_replica_takes_over_from_a_leader_that_is(
     plane: ControlPlane, tmp_path: Path, death: str
 ) -> None:
@@ -260,6 +265,7 @@ HISTORIES: dict[str, Callable[[ControlPlane], Awaitable[None]]] = {
 }
 
 
+@LONG
 @pytest.mark.parametrize("what", HISTORIES)
 async def test_it_goes_on_when(plane: ControlPlane, tmp_path: Path, what: str) -> None:
     kubeconfig = install(plane)
@@ -276,6 +282,7 @@ async def _answers(stage: Stage) -> bool:
     return bool((await stage.api.list(ASCEND_JOBS, "mindie")).items)
 
 
+@LONG
 async def test_definitions_may_come_later_than_the_scaler(fresh_plane: FreshPlane, tmp_path: Path) -> None:
     plane = fresh_plane()
     kubeconfig = install(plane)
@@ -298,6 +305,7 @@ async def _waits_for_kinds(process: ScalerProcess) -> bool:
     return "ascendjobs" in (process.log.read_text() if process.log.exists() else "")
 
 
+@LONG
 async def test_a_token_that_is_replaced_on_disk_is_taken_up(plane: ControlPlane, tmp_path: Path) -> None:
     install(plane)
     token, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"

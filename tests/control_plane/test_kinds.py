@@ -1,12 +1,16 @@
 """One story for every kind of workload whose pods others make, on real controllers where they can be had.
 
 A service starts at its smallest ratio, climbs, is scaled, gets another rule, loses nodes, degrades, recovers and is
-deleted. The scaler decides by taking its gate off; the gates stand in the pod templates of the examples.
+deleted. The scaler decides by taking its gate off; the gates stand in the pod templates, or policies set
+them (beside Ascend Operator). With the real Volcano, its scheduler binds the pods, and its controller manager makes
+PodGroups for those that name none, and the pods of Volcano Jobs; left out, with a line at the end, where
+VOLCANO_BIN_DIR is not set (docs/howto/test-against-a-real-control-plane.md).
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,39 +18,31 @@ import pytest
 from scaler.kube.api import PODS
 from scaler.sim.actors import objects
 from scaler.sim.actors.infer_operator import InferOperator
+from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.actors.ome import Ome
 from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano_jobs import VolcanoJobs
 from scaler.sim.stories.manifests import read_manifests
-from tests.control_plane.kinds_stage import (
-    EXAMPLES,
-    WATCHED,
-    KindsStage,
-    Platform,
-    Scale,
-    census_of_pods,
-    climb_degrade_and_recover,
-    kinds_definitions,
-    kinds_staged,
-)
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.scaler_process import ALONE, install, scaler
-from tests.control_plane.stage import until
-from tests.control_plane.witness import witnessed
+from tests.control_plane.platform_stage import Platform, PlatformStage, Scale, ascend_jobs, played
+from tests.control_plane.stage import EXAMPLE, EXAMPLES, kinds_definitions, until
 
-pytestmark = pytest.mark.plane_options(lws=True, crds=kinds_definitions())
+pytestmark = [
+    pytest.mark.plane_options(lws=True, crds=kinds_definitions()),
+    pytest.mark.long("a minute for each platform; LeaderWorkerSet's manager"),
+]
 
 
 def _set(kind: str, name: str, path: str) -> Scale:
     """The number of prefill instances stands in one field."""
 
-    def scale(stage: KindsStage, prefills: int) -> None:
+    def scale(stage: PlatformStage, prefills: int) -> None:
         stage.patch(kind, name, [{"op": "replace", "path": path, "value": prefills}])
 
     return scale
 
 
-def _one_job_more_or_less(stage: KindsStage, prefills: int) -> None:
+def _one_job_more_or_less(stage: PlatformStage, prefills: int) -> None:
     """An instance is a job of its own."""
     (job,) = read_manifests(EXAMPLES / "volcano-jobs" / "11-prefill-p1.yaml")
     job["metadata"]["name"] = "qwen-p2"
@@ -72,30 +68,85 @@ PLATFORMS = {
 }
 
 
+WITH_VOLCANO: dict[str, Platform] = {
+    **PLATFORMS,
+    "volcano-jobs": replace(PLATFORMS["volcano-jobs"], actors=()),
+    "ascend-jobs": ascend_jobs(2, EXAMPLE, by_operator=False),
+}
+
+
 @pytest.mark.parametrize("name", PLATFORMS)
 async def test_a_service_climbs_degrades_and_recovers(name: str, plane: ControlPlane, tmp_path: Path) -> None:
-    kubeconfig = install(plane)
-    async with (
-        kinds_staged(plane, PLATFORMS[name]) as stage,
-        witnessed(stage.api, WATCHED, census_of_pods),
-        scaler(tmp_path, kubeconfig, flags=ALONE) as process,
-    ):
+    await _climb_degrade_and_recover(plane, PLATFORMS[name], tmp_path)
+
+
+@pytest.mark.kubernetes_from(36)
+@pytest.mark.plane_options(lws=False)
+async def test_a_service_beside_ascend_operator_does_too(plane: ControlPlane, tmp_path: Path) -> None:
+    await _climb_degrade_and_recover(plane, ascend_jobs(2, EXAMPLE), tmp_path)
+
+
+@pytest.mark.parametrize("name", WITH_VOLCANO)
+@pytest.mark.plane_options(volcano=True)
+async def test_with_the_real_volcano_it_does_too(name: str, plane: ControlPlane, tmp_path: Path) -> None:
+    await _climb_degrade_and_recover(plane, WITH_VOLCANO[name], tmp_path)
+
+
+@pytest.mark.kubernetes_from(36)
+@pytest.mark.plane_options(volcano=True)
+async def test_with_both_it_does_too(plane: ControlPlane, tmp_path: Path) -> None:
+    await _climb_degrade_and_recover(plane, ascend_jobs(2, EXAMPLE), tmp_path)
+
+
+async def _climb_degrade_and_recover(plane: ControlPlane, platform: Platform, folder: Path) -> None:
+    async with played(plane, platform, folder) as stage:
         stage.kubectl("apply")
         await stage.runs_both(1, 1)
-        await climb_degrade_and_recover(stage)
-        assert process.errors() == []
+        await stage.add_npu_nodes(2)
+        await stage.runs_both(2, 1)
+        await _scale_and_edit_the_rule(stage)
+        await _degrade_and_recover(stage)
 
 
-def _change_a_deployment(stage: KindsStage) -> None:
+async def _scale_and_edit_the_rule(stage: PlatformStage) -> None:
+    """A third prefill instance waits, although there is room, until the rule has one. Scaled down it goes first."""
+    running = await stage.seats()
+    stage.platform.scale(stage, 3)
+    await stage.says(stage.platform.prefill, "NotInRatio")
+    stage.platform.scale(stage, 2)
+    await until(lambda: stage.has(2, stage.platform.prefill), "the third instance is gone", stage.views)
+    assert await stage.seats() == running
+    stage.platform.scale(stage, 3)
+    await stage.says(stage.platform.prefill, "NotInRatio")
+    await stage.edit_rule((3, 1), (2, 1), (1, 1))
+    await stage.runs_both(3, 1)
+    stage.platform.scale(stage, 2)
+    await stage.runs_both(2, 1)
+    await stage.remove_empty_node()
+
+
+async def _degrade_and_recover(stage: PlatformStage) -> None:
+    """With fewer nodes than instances the decode instance comes first, whatever waits already."""
+    first = await stage.lose(stage.platform.prefill)
+    await stage.runs_both(1, 1)
+    second = await stage.lose(stage.platform.decode)
+    await stage.runs_both(1, 0)
+    await stage.node(first, NodeFate.READY)
+    await stage.runs_both(1, 1)
+    await stage.node(second, NodeFate.READY)
+    await stage.runs_both(2, 1)
+
+
+def _change_a_deployment(stage: PlatformStage) -> None:
     stage.patch("isvc", "qwen", {"spec": {"engine": {"labels": _REVISION}}})
 
 
-def _change_omes_leader_worker_set(stage: KindsStage) -> None:
+def _change_omes_leader_worker_set(stage: PlatformStage) -> None:
     """OME's own strategy has a surge of one group."""
     stage.patch("isvc", "deepseek", {"spec": {"decoder": {"labels": _REVISION}}})
 
 
-def _change_a_leader_worker_set(stage: KindsStage) -> None:
+def _change_a_leader_worker_set(stage: PlatformStage) -> None:
     """With one unavailable group more than is held, as Kubernetes 1.35 wants it, and without OME's surge, with which it
     would not end (docs/reference/kinds.md)."""
     marked = {"metadata": {"labels": _REVISION}}
@@ -117,31 +168,25 @@ ROLLOUTS = {
 @pytest.mark.parametrize("case", ROLLOUTS)
 async def test_a_rolling_update_ends(case: str, plane: ControlPlane, tmp_path: Path) -> None:
     name, component, instances, held, change = ROLLOUTS[case]
-    kubeconfig = install(plane)
-    async with (
-        kinds_staged(plane, PLATFORMS[name]) as stage,
-        witnessed(stage.api, WATCHED, census_of_pods) as witness,
-        scaler(tmp_path, kubeconfig, flags=ALONE) as process,
-    ):
+    async with played(plane, PLATFORMS[name], tmp_path) as stage:
         await stage.add_npu_nodes(4)
         stage.kubectl("apply")
         await stage.runs_both(2, 1)
         stage.patch("isvc", stage.platform.job_id, {"spec": {component: {"minReplicas": instances}}})
         group = {"engine": "prefill", "decoder": "decode"}[component]
         await until(lambda: stage.has(instances, group), f"there are {instances} instances", stage.views)
-        witness.pairs = True
+        stage.witness.pairs = True
         change(stage)
         await until(lambda: _is_updated(stage, component), "every pod is of the new revision", stage.views)
         await stage.runs_both(2, 1)
         await until(lambda: stage.has(instances, group), "nothing is left of the surge", stage.views)
         await until(lambda: _holds_one(stage, group, held), f"one is held: {held}", stage.reasons)
-        assert process.errors() == []
 
 
-async def _is_updated(stage: KindsStage, component: str) -> bool:
+async def _is_updated(stage: PlatformStage, component: str) -> bool:
     pods = (await stage.api.list(PODS, stage.platform.namespace, label_selector=f"component={component}")).items
     return bool(pods) and all(objects.labels_of(pod).items() >= _REVISION.items() for pod in pods)
 
 
-async def _holds_one(stage: KindsStage, group: str, held: bool) -> bool:
+async def _holds_one(stage: PlatformStage, group: str, held: bool) -> bool:
     return ("NotInRatio" in (await stage.reasons()).get(group, [])) == held

@@ -15,7 +15,7 @@ from tests.control_plane import lws
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until
 
-pytestmark = pytest.mark.plane_options(lws=True)
+pytestmark = [pytest.mark.plane_options(lws=True), pytest.mark.long("LeaderWorkerSet's manager has to be built")]
 
 PREFIX = "leaderworkerset.sigs.k8s.io"
 _TEMPLATE: Object = {

@@ -153,10 +153,8 @@ async def outcomes(api: KubeApi) -> dict[str, Any]:
 async def simulated(minor: int = 35) -> dict[str, Any]:
     """The same with the stand-ins, which do as Kubernetes 1.`minor` does."""
     cluster = SimCluster(Clock(1_790_000_000.0))
-    actors = [
-        asyncio.create_task(actor.run())
-        for actor in (*makers(cluster, counts_unavailable=minor >= 35), GarbageCollector(cluster))
-    ]
+    lives: list[Any] = [*makers(cluster, counts_unavailable=minor >= 35), GarbageCollector(cluster)]
+    actors = [asyncio.create_task(actor.run()) for actor in lives]
     try:
         return await outcomes(cluster)
     finally:

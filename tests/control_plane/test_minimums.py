@@ -9,12 +9,52 @@ from pathlib import Path
 
 import pytest
 
-from tests.control_plane.crowd_stage import CREATED, CREATED_WITHOUT_GANGS, GATED, POD_START, Way
-from tests.control_plane.crowd_stories import all_serve, half_serve
-from tests.control_plane.kinds_stage import kinds_definitions
+from tests.control_plane.contention_stage import (
+    CREATED,
+    CREATED_WITH_VOLCANO,
+    CREATED_WITHOUT_GANGS,
+    GATED,
+    GATED_WITH_VOLCANO,
+    POD_START,
+    SERVICES,
+    Way,
+    contended,
+)
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.stage import kinds_definitions
 
-pytestmark = pytest.mark.plane_options(crds=kinds_definitions(), scheduler=True, pod_start=POD_START)
+pytestmark = [
+    pytest.mark.plane_options(crds=kinds_definitions(), scheduler=True, pod_start=POD_START),
+    pytest.mark.long("twenty services in real time"),
+]
+WITH_VOLCANO = pytest.mark.plane_options(scheduler=False, volcano=True)
+"""Left out, with a line at the end, where VOLCANO_BIN_DIR is not set."""
+
+
+async def all_serve(way: Way, plane: ControlPlane, folder: Path) -> None:
+    """The nodes of one that leaves go to scale-ups."""
+    await _play(way, plane, folder, 2 * SERVICES, {"1P1D": SERVICES}, {"1P1D": SERVICES - 3, "2P1D": 2})
+
+
+async def half_serve(way: Way, plane: ControlPlane, folder: Path) -> None:
+    """The nodes of one that leaves go to a service that waits."""
+    half = SERVICES // 2
+    await _play(way, plane, folder, SERVICES, {"1P1D": half, "0P0D": half}, {"1P1D": half, "0P0D": half - 1})
+
+
+async def _play(
+    way: Way, plane: ControlPlane, folder: Path, nodes: int, first: dict[str, int], then: dict[str, int]
+) -> None:
+    """They come to `first`, and to `then` when one of those that serve is deleted; who sits stays where it is."""
+    async with contended(plane, way, nodes, folder) as (stage, _process):
+        await stage.arrive()
+        await stage.comes_to(first)
+        before = stage.seats()
+        leaving = stage.serving()[0]
+        await stage.leave(leaving)
+        await stage.comes_to(then)
+        stayed = {name: seat for name, seat in before.items() if not name.startswith(f"{leaving}/")}
+        assert stayed.items() <= stage.seats().items()
 
 
 @pytest.mark.parametrize("way", [CREATED, CREATED_WITHOUT_GANGS], ids=lambda way: way.name)
@@ -39,3 +79,25 @@ async def test_all_serve_beside_ascend_operator_too(plane: ControlPlane, tmp_pat
 @pytest.mark.kubernetes_from(36)
 async def test_half_of_them_serve_beside_ascend_operator_too(plane: ControlPlane, tmp_path: Path) -> None:
     await half_serve(GATED, plane, tmp_path)
+
+
+@WITH_VOLCANO
+async def test_all_serve_with_the_real_volcano_too(plane: ControlPlane, tmp_path: Path) -> None:
+    await all_serve(CREATED_WITH_VOLCANO, plane, tmp_path)
+
+
+@WITH_VOLCANO
+async def test_half_of_them_serve_with_the_real_volcano_too(plane: ControlPlane, tmp_path: Path) -> None:
+    await half_serve(CREATED_WITH_VOLCANO, plane, tmp_path)
+
+
+@WITH_VOLCANO
+@pytest.mark.kubernetes_from(36)
+async def test_all_serve_with_volcano_beside_ascend_operator_too(plane: ControlPlane, tmp_path: Path) -> None:
+    await all_serve(GATED_WITH_VOLCANO, plane, tmp_path)
+
+
+@WITH_VOLCANO
+@pytest.mark.kubernetes_from(36)
+async def test_half_of_them_serve_with_volcano_beside_ascend_operator_too(plane: ControlPlane, tmp_path: Path) -> None:
+    await half_serve(GATED_WITH_VOLCANO, plane, tmp_path)

@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,7 +141,7 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     for group in _OTHERS:
         await stage.api.create(PODS, "mindie", _others_pod(group))
     for group in _OTHERS:
-        await until(lambda name=f"others-{group}": _is_released(stage, name), "what somebody else created is released")
+        await until(partial(_is_released, stage, f"others-{group}"), "what somebody else created is released")
     for group in _OTHERS:
         with suppress(NotFoundError):  # the second one is half a service by now, and taken back
             await stage.api.delete(PODS, "mindie", f"others-{group}")

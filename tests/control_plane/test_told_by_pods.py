@@ -29,7 +29,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until
 from tests.workloads.pods import LABELS, NAMESPACE, SAMPLES, facts
 
-pytestmark = pytest.mark.plane_options(lws=True)
+pytestmark = [pytest.mark.plane_options(lws=True), pytest.mark.long("LeaderWorkerSet's manager has to be built")]
 
 MADE_BY: dict[str, Resource] = {
     "Deployment": DEPLOYMENTS,

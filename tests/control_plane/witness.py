@@ -10,10 +10,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, KubeApi, Object, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    NODES,
+    PODS,
+    STATEFUL_SETS,
+    VOLCANO_JOBS,
+    KubeApi,
+    Object,
+    Resource,
+)
+from scaler.sim.actors import objects
 from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.stories.census import Condition, InstanceView, census
@@ -21,13 +32,17 @@ from scaler.sim.stories.census import Condition, InstanceView, census
 WINDOW = 3.0
 """Seconds in which a decision becomes a pod that this watch shows."""
 Counts = dict[str, int]
-Census = Callable[[Mirror], dict[str, list[InstanceView]]]
-_JOBS = (ASCEND_JOBS, PODS, NODES)
+JOBS: tuple[Resource, ...] = (PODS, NODES, ASCEND_JOBS)
+"""What tells the instances when the scaler makes the pods."""
+WATCHED = (*JOBS, VOLCANO_JOBS, STATEFUL_SETS)
+"""And whoever makes them."""
 
 
-def census_of_jobs(mirror: Mirror) -> dict[str, list[InstanceView]]:
-    """What there is when the scaler creates the pods."""
-    return census(*(mirror.all(resource) for resource in _JOBS))
+def census_of(mirror: Mirror) -> dict[str, list[InstanceView]]:
+    """Every service's instances."""
+    volcano, sets = (mirror.all(kind) if kind in mirror else [] for kind in (VOLCANO_JOBS, STATEFUL_SETS))
+    sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in sets}
+    return census([*mirror.all(ASCEND_JOBS), *volcano], mirror.all(PODS), mirror.all(NODES), sizes)
 
 
 class Witness:
@@ -36,11 +51,10 @@ class Witness:
     While `pairs` is True twice the target is no over-admission: one of the newest revision beside each outdated one.
     """
 
-    def __init__(self, api: KubeApi, resources: Sequence[Resource] = _JOBS, look: Census = census_of_jobs) -> None:
+    def __init__(self, api: KubeApi, resources: Sequence[Resource] = JOBS) -> None:
         self.broken: list[str] = []
         self.most: dict[str, Counts] = {}
         self.pairs = False
-        self._census = look
         self._mirror = Mirror(api, *resources, CONFIG_MAPS)
         self._past: deque[tuple[float, dict[str, Counts]]] = deque()
         self._occupied: set[tuple[str, str]] = set()
@@ -55,7 +69,7 @@ class Witness:
     def settle(self) -> list[str]:
         """What is wrong with a cluster at rest: instances that are neither whole nor empty."""
         broken = list(self.broken)
-        for service, views in self._census(self._mirror).items():
+        for service, views in census_of(self._mirror).items():
             broken += [
                 f"S2: {service} {view.name} is {view.condition} at rest"
                 for view in views
@@ -71,7 +85,7 @@ class Witness:
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
-        found = self._census(self._mirror)
+        found = census_of(self._mirror)
         self._past.append((now, {service: _targets(self._rule(service), views) for service, views in found.items()}))
         while self._past[0][0] < now - WINDOW and len(self._past) > 1:
             self._past.popleft()
@@ -134,11 +148,9 @@ def _covers(counts: Mapping[str, int], ratio: Counts) -> bool:
 
 
 @asynccontextmanager
-async def witnessed(
-    api: KubeApi, resources: Sequence[Resource] = _JOBS, look: Census = census_of_jobs
-) -> AsyncIterator[Witness]:
+async def witnessed(api: KubeApi, resources: Sequence[Resource] = JOBS) -> AsyncIterator[Witness]:
     """Watch for as long as the block lasts; AssertionError at its end when a promise was broken."""
-    witness = Witness(api, resources, look)
+    witness = Witness(api, resources)
     task = asyncio.create_task(witness.run())
     try:
         yield witness

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from scaler.settings import Preempt
+from scaler.decide.world import Preempt
 from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Moment, MomentKind, Timeline
@@ -21,6 +21,7 @@ from tests.crowds.stage import watched
 from tests.crowds.stories import AT_WORK, STORIES, Tale, Teller
 from tests.crowds.weather import dice, weather
 from tests.crowds.witness import Witness
+from tests.repeat import played
 from tests.simulation.worlds import failures
 
 QUIET = 300.0
@@ -56,6 +57,9 @@ def play(
     story: str, seed: int, *, beside: bool = False, arbitration: bool = True, closely: bool = False
 ) -> Outcome:  # fmt: skip
     """`closely`: every decision is made twice."""
+    flags = ("--alone" if not arbitration else "", "--closely" if closely else "")
+    mode = "beside" if beside else "create"
+    played(" ".join(["tests.crowds --story", story, f"--seeds {seed} --mode {mode}", *filter(None, flags)]))
     began = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         tale = STORIES[story](Teller(dice(story, seed), Path(folder), beside))

@@ -12,6 +12,7 @@ import msgspec
 from scaler.kube.api import Object
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.sim.stories.timeline import Timeline
+from tests import jobs
 
 KIND = "accelerator-type"
 A, B = "module-910b-8", "module-a3-16"
@@ -66,14 +67,7 @@ class Service(msgspec.Struct, frozen=True):
 
     def manifests(self) -> list[Object]:
         prefills, decodes = self.jobs or self.ladder[0]
-        named = {f"mind-cluster/{key}": value for key, value in self.annotations.items()}
-        meta = {"name": RULE, "namespace": self.name, "annotations": named}
-        rule = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": meta,
-            "data": {"elastic_scaling.json": self._rule()},
-        }
+        rule = jobs.rule_config_map(self._rule(), RULE, self.name, **self.annotations)
         names = [*(f"p{n}" for n in range(prefills)), *(f"d{n}" for n in range(decodes))]
         labels = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"} if self.beside else {}
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": labels}}
@@ -81,13 +75,9 @@ class Service(msgspec.Struct, frozen=True):
         return [space, *PRIORITIES, *own, rule, *(self._job(name) for name in names)]
 
     def _rule(self) -> str:
-        def entry(group: str, count: int) -> dict[str, str]:
-            return {"group_name": group, "group_num": str(count), "server_num_per_group": str(self.pods)}
-
-        ratios = [
-            {"group_list": [entry(*one) for one in zip(GROUPS.values(), ratio, strict=True)]} for ratio in self.ladder
-        ]
-        return json.dumps({"version": "1.0", "elastic_scaling_list": ratios})
+        return jobs.rule_document(
+            *(dict(zip(GROUPS.values(), one, strict=True)) for one in self.ladder), pods=self.pods
+        )
 
     def _job(self, name: str) -> Object:
         labels = {

@@ -12,20 +12,25 @@ from scaler.decide import arbitration, placement, preemption, turn
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.campaign.mutants import Mutant, broken
 from tests.crowds.judge import play
 from tests.crowds.services import crowd, training
 from tests.crowds.stories import STORIES, Teller
 from tests.crowds.weather import dice, weather
 from tests.crowds.witness import Witness
+from tests.mutants import Mutant, broken
 
 MEASURED = ("on-forty", "on-twenty")
 """The loads that were measured on a real control plane."""
 OTHERS = [story for story in STORIES if story not in MEASURED]
+BESIDE = pytest.param(True, id="beside", marks=pytest.mark.long("the same crowd beside Ascend Operator"))
+BOTH = pytest.mark.parametrize("beside", [pytest.param(False, id="own pods"), BESIDE])
+"""Who makes the pods."""
+LONGEST = pytest.mark.long("hundreds of refused pods")
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["own pods", "beside"])
+@BOTH
 @pytest.mark.parametrize("story", MEASURED)
+@pytest.mark.long("several seeds of twenty services")
 def test_the_measured_loads_end_as_promised_with_every_seed_each_in_its_own_history(story: str, beside: bool) -> None:
     outcomes = [play(story, seed, beside=beside) for seed in range(101, 103 if beside else 105)]
     assert [(one.seed, one.wrong) for one in outcomes if one.wrong] == []
@@ -33,8 +38,13 @@ def test_the_measured_loads_end_as_promised_with_every_seed_each_in_its_own_hist
     assert max(one.most_admissions for one in outcomes) <= 4
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["own pods", "beside"])
-@pytest.mark.parametrize("story", OTHERS)
+@pytest.mark.parametrize("story", MEASURED)
+def test_the_measured_loads_end_as_promised(story: str) -> None:
+    assert play(story, 101).wrong == []
+
+
+@BOTH
+@pytest.mark.parametrize("story", [pytest.param(one, marks=LONGEST if one == "refused" else ()) for one in OTHERS])
 def test_whatever_befalls_a_crowd_ends_as_promised(story: str, beside: bool) -> None:
     assert play(story, 102 if beside else 101, beside=beside, closely=not beside).wrong == []
 

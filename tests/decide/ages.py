@@ -1,17 +1,19 @@
 """Times of a small world as ages, so that states that differ only in when they were reached are one state.
 
-All time limits are multiples of `QUANTUM`. What matters of an age is how many quanta it is, and whether it lies a
-little before, at, or a little after them, in which order among all ages; so the little is renumbered 1, 2, 3 each time.
-Ages beyond the longest limit that they are compared with are all alike.
+All time limits are multiples of `QUANTUM`. What matters of an age is how many quanta it is; ages beyond the longest
+limit that they are compared with are all alike. Binds and returns of nodes come "after" or "before" the clocks that are
+compared with them: only there an age lies a little beside the limits, and the little is renumbered 1, 2, 3 each time.
+Everything else happens as if it took no time. What nothing hangs on any more is forgotten.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scaler.decide.world import InstanceMemory, Memory, ServiceMemory
+from scaler.decide.world import InstanceMemory, Memory, ServiceMemory, Turns
 from tests.builders import NOW
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 QUANTUM = 30
 LONG_AGO = 300
 """Of a node or a bind: longer ago than anything that is compared with it."""
+JUST_NOW = -1
+"""Of a bind: after everything that is there, before anything that comes."""
 
 CAPS: dict[type, dict[str, int]] = {
     InstanceMemory: {
@@ -46,14 +50,16 @@ for _type, _times in CAPS.items():
     _floats = {field.name for field in msgspec.structs.fields(_type) if field.type is float or field.type == "float"}
     assert _floats == set(_times), f"the ages of {_type.__name__} are not those of the contract's code: {_floats}"
 
-COUNTS = {InstanceMemory: ("failures", "counted"), ServiceMemory: ("failures", "counted")}
-MOST_FAILURES = 4
+MOST_FAILURES = 3
 """From then on the pause is the longest."""
+
+Change = Callable[[str, float], float]
+"""An age by the name of what it is the age of -> the age that it becomes."""
 
 
 def aged(s: State, by: int) -> State:
     """The state so many seconds later, everything else unchanged."""
-    memory = _memory(s.memory, lambda age: age + by)
+    memory = _memory(s.memory, lambda _, age: age + by)
     nodes = tuple((state, _node_age(state, age + by if age < LONG_AGO else age)) for state, age in s.nodes)
     insts = tuple(
         inst._replace(ending=min(inst.ending + by, 90), newest=min(inst.newest + by, 30))
@@ -69,81 +75,148 @@ def _node_age(state: str, age: int) -> int:
     return min(age, LONG_AGO if state == "R" else 90)
 
 
-def regular(s: State) -> State:
-    """The same state with the little that ages lie beside the limits renumbered."""
-    small = {_small(age) for age in _ages(s)}
-    if small <= {0}:
-        return s._replace(memory=_memory(s.memory, lambda age: age))
+def regular(s: State, bound: Mapping[str, int]) -> State:
+    """The state that stands for all that are alike, as far as times and memory go. `bound`: bound pods by service."""
+    s = s._replace(memory=_forgotten(s.memory, bound))
+    s = _binds(s)
+    sharp = {"turn_since", "last_bind", *_returns(s)}
+    if "node" not in sharp:
+        s = s._replace(nodes=tuple((state, LONG_AGO if state == "R" else age) for state, age in s.nodes))
+    small = {_small(age) for name, age in _ages(s) if name in sharp}
     before = sorted((age for age in small if age < 0), reverse=True)
     after = sorted(age for age in small if age > 0)
     new = {0: 0} | {age: -number for number, age in enumerate(before, 1)} | {age: n for n, age in enumerate(after, 1)}
 
-    def change(age: float) -> float:
-        return age - _small(age) + new[_small(age)]
+    def change(name: str, age: float) -> float:
+        return age - _small(age) + (new[_small(age)] if name in sharp else 0)
 
     return s._replace(
         memory=_memory(s.memory, change),
-        nodes=tuple((state, int(change(age)) if age < LONG_AGO else age) for state, age in s.nodes),
+        nodes=tuple((state, _whole(change, _name(state), age)) for state, age in s.nodes),
         insts=tuple(
-            inst._replace(ending=int(change(inst.ending)), newest=int(change(inst.newest))) for inst in s.insts
+            inst._replace(ending=_whole(change, "", inst.ending), newest=_whole(change, "", inst.newest))
+            for inst in s.insts
         ),
-        last_bind=int(change(s.last_bind)) if s.last_bind < LONG_AGO else s.last_bind,
+        last_bind=_whole(change, "last_bind", s.last_bind),
     )
+
+
+def _whole(change: Change, name: str, age: int) -> int:
+    return age if age >= LONG_AGO else int(change(name, age))
+
+
+def _name(state: str) -> str:
+    return "node" if state == "R" else ""
 
 
 def _small(age: float) -> float:
     return (age + QUANTUM // 2) % QUANTUM - QUANTUM // 2
 
 
-def _ages(s: State) -> list[float]:
-    found: list[float] = [age for _, age in s.nodes if age < LONG_AGO]
-    found += [age for inst in s.insts for age in (inst.ending, inst.newest)]
+def _ages(s: State) -> Iterator[tuple[str, float]]:
+    """Of what may be compared with a bind, or with the return of a node."""
+    yield from (("node", age) for state, age in s.nodes if state == "R" and age < LONG_AGO)
     if s.last_bind < LONG_AGO:
-        found.append(s.last_bind)
-    for one in (s.memory, *s.memory.services.values()):
-        found += _times(one)
-        if isinstance(one, ServiceMemory):
-            found += [age for each in one.instances.values() for age in _times(each)]
-    return found
+        yield "last_bind", s.last_bind
+    yield from _times(s.memory)
+    for one in s.memory.services.values():
+        yield from _times(one)
+        for each in one.instances.values():
+            yield from _times(each)
 
 
-def _times(one: Any) -> list[float]:
-    values = ((getattr(one, name), cap) for name, cap in CAPS[type(one)].items())
-    return [min(NOW - value, cap) for value, cap in values if value]
-
-
-def _memory(memory: Memory, change: Any) -> Memory:
-    services = {}
-    ended = sorted({NOW - one.ended_at for one in memory.services.values() if one.ended_at})
-    for name, one in memory.services.items():
-        instances = {uid: _changed(each, change) for uid, each in sorted(one.instances.items())}
-        after = _changed(one, change)
-        if one.ended_at:
-            after = msgspec.structs.replace(after, ended_at=NOW - _ended(NOW - one.ended_at, change, ended))
-        services[name] = msgspec.structs.replace(after, instances=instances)
-    return msgspec.structs.replace(_changed(memory, change), services=dict(sorted(services.items())))
-
-
-def _ended(age: float, change: Any, all_of_them: list[float]) -> float:
-    """Only the order counts among those that ended long ago."""
-    after = change(age) if age < LONG_AGO else age
-    if after < LONG_AGO:
-        return float(after)
-    return float(
-        LONG_AGO + QUANTUM * sum(other < age for other in all_of_them if other >= LONG_AGO or change(other) >= LONG_AGO)
-    )
-
-
-def _changed(one: Any, change: Any) -> Any:
-    changes: dict[str, Any] = {}
+def _times(one: Any) -> Iterator[tuple[str, float]]:
     for name, cap in CAPS[type(one)].items():
         value = getattr(one, name)
         if value:
-            age = min(change(min(NOW - value, cap)), cap)
+            yield name, min(NOW - value, cap)
+
+
+# What nothing hangs on
+
+
+def _clocks(memory: Memory) -> Iterator[ServiceMemory | InstanceMemory]:
+    for one in memory.services.values():
+        yield one
+        yield from one.instances.values()
+
+
+def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
+    """Words; of when turns ended all but the order; how many pods were bound where no progress would end anything."""
+    ended = sorted({one.ended_at for one in memory.services.values() if one.ended_at}, reverse=True)
+    order = {time: NOW - QUANTUM * place for place, time in enumerate(ended, 1)}
+    services = {}
+    for name, one in sorted(memory.services.items()):
+        instances = {
+            uid: msgspec.structs.replace(each, revoked="", preempted_for="", **_failures(each))
+            for uid, each in sorted(one.instances.items())
+        }
+        waits = one.turn_since or one.failures or one.ended_at or one.backoff_until
+        services[name] = msgspec.structs.replace(
+            one,
+            instances=instances,
+            bound=one.bound if waits or any(i.turn_over for i in one.instances.values()) else bound.get(name, 0),
+            ended_at=order.get(one.ended_at, 0.0),
+            held_since=NOW - (0 if NOW - one.held_since < CAPS[ServiceMemory]["held_since"] else 3600)
+            if one.held_since
+            else 0.0,
+            **_failures(one),
+        )
+    return msgspec.structs.replace(memory, services=services)
+
+
+def _failures(one: ServiceMemory | InstanceMemory) -> dict[str, int]:
+    """How long the pause is, and whether any turn has ended since the last bind."""
+    counted = min(one.counted, MOST_FAILURES)
+    ended = max(counted + 1, min(one.failures, MOST_FAILURES)) if one.failures > one.counted else counted
+    return {"failures": ended, "counted": counted}
+
+
+def _binds(s: State) -> State:
+    """A bind matters by whether it is new, and by the clocks of turns that began before it."""
+    known = NOW - s.memory.last_bind if s.memory.last_bind else LONG_AGO
+    fresh = s.last_bind < known
+    clocks = [NOW - one.turn_since for one in _clocks(s.memory) if one.turn_since]
+    ended = any(one.failures > one.counted for one in _clocks(s.memory))
+    waited = any(getattr(one, "turns", Turns.NONE) is Turns.SINCE_LAST_BIND for one in _clocks(s.memory))
+    if not clocks and not (fresh and (ended or waited)):
+        return s._replace(last_bind=LONG_AGO, memory=msgspec.structs.replace(s.memory, last_bind=0.0))
+    if s.last_bind == JUST_NOW:
+        return _binds(aged(s, 1))
+    seen, remembered = _rank(s.last_bind, clocks), _rank(known, clocks)
+    if fresh and seen == remembered:
+        return s
+    last = NOW - remembered if remembered < LONG_AGO else 0.0
+    return s._replace(last_bind=seen, memory=msgspec.structs.replace(s.memory, last_bind=last))
+
+
+def _rank(age: float, clocks: list[float]) -> int:
+    """The greatest age of a bind that came after the same clocks began."""
+    return int(min((clock for clock in clocks if clock > age), default=LONG_AGO + 1)) - 1
+
+
+def _returns(s: State) -> tuple[str, ...]:
+    """Returns of nodes matter where a pause may have begun before."""
+    pauses = any(one.backoff_until for one in _clocks(s.memory))
+    back = any(state == "R" and age < LONG_AGO for state, age in s.nodes)
+    return ("node", "backoff_until") if pauses and (back or "back" in s.events) else ()
+
+
+def _memory(memory: Memory, change: Change) -> Memory:
+    services = {
+        name: msgspec.structs.replace(
+            _changed(one, change), instances={uid: _changed(each, change) for uid, each in one.instances.items()}
+        )
+        for name, one in memory.services.items()
+    }
+    return msgspec.structs.replace(_changed(memory, change), services=services)
+
+
+def _changed(one: Any, change: Change) -> Any:
+    changes: dict[str, float] = {}
+    for name, cap in CAPS[type(one)].items():
+        value = getattr(one, name)
+        if value:
+            age = min(change(name, min(NOW - value, cap)), cap)
             changes[name] = NOW - (1 if cap == 0 and age >= 0 else age)
-    for number in COUNTS.get(type(one), ())[:1]:
-        failures, counted = getattr(one, number), one.counted
-        if failures > MOST_FAILURES:
-            before = min(counted, MOST_FAILURES)
-            changes |= {"failures": before + min(failures - counted, MOST_FAILURES), "counted": before}
     return msgspec.structs.replace(one, **changes) if changes else one

@@ -8,7 +8,7 @@ make them, and no restarts are counted.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from scaler.decide.world import Preempt
@@ -27,6 +27,9 @@ class Opinion(NamedTuple):
     admit: frozenset[int]
     revoke: frozenset[int]
     evict: frozenset[int]
+    unsure: bool = False
+    """Instances of different nodes, and reservations on room that is not free: the decision may say "it could be
+    spoilt" of more than can be, and hold back or revoke what is not needed for a minimum."""
 
 
 def judge(of: Shape, s: State) -> Opinion:
@@ -56,6 +59,8 @@ class _Judge:
         self.admit: list[int] = []
         self.revoke: list[int] = []
         self.evict: list[int] = []
+        self.nominated: list[int] = []
+        """Whose room is reserved: evicted now, or after a while."""
 
     # what there is
 
@@ -117,8 +122,9 @@ class _Judge:
         """Of the minimum, what is bound in part: its unbound pods are missing too."""
         found = []
         for g, n in self.ratios(team)[-1].items():
-            parts = [one for one in self.group(team, g) if self.state[one] == "part"]
-            found += parts[: max(0, n - self.number(team, g, "running", "starting", "broken"))]
+            bound = [one for one in self.group(team, g) if self.state[one] in ("running", "starting", "part", "broken")]
+            parts = [one for one in bound if self.s.insts[one].count("u")]
+            found += parts[: max(0, n - len(bound) + len(parts))]
         return found
 
     def candidates(self, team: int, name: str) -> list[int]:
@@ -164,7 +170,7 @@ class _Judge:
         it is for could use."""
         found = []
         for g, least in self.ratios(team)[-1].items():
-            mine = [n for n in reversed(self.group(team, g)) if n not in self.evict and self._on_ready_nodes(n)]
+            mine = [n for n in reversed(self.group(team, g)) if n not in self.nominated and self._on_ready_nodes(n)]
             runs = [n for n in mine if self.state[n] == "running"]
             rest = [n for n in mine if self.state[n] in ("starting", "part", "broken")]
             rest.sort(key=lambda n: self.state[n] != "part")  # what is of no use goes first
@@ -173,8 +179,11 @@ class _Judge:
         return found
 
     def _helps(self, job: int, team: int) -> bool:
-        usable = frozenset().union(*(self.of.jobs[n].nodes for n in self.of.of(team)))
-        return not self.seats([job]).isdisjoint(usable)
+        """It leaves a node that something which is missing could use."""
+        missing = self.fixed(team) + [
+            n for g, number in self.lacks(team).items() if number for n in self.candidates(team, g)
+        ]
+        return any(self.seats([job]) & self.of.jobs[n].nodes for n in missing)
 
     def _on_ready_nodes(self, job: int) -> bool:
         return all(self.s.nodes[at][0] in "RC" for _, at in self.s.insts[job].pods if at >= 0)
@@ -207,10 +216,11 @@ class _Judge:
         still = self.surplus(team, running=False, helps=team) if own else []
         running = self.surplus(team, running=True, helps=team) if own else []
         elsewhere = self.victims_elsewhere(team)
-        come = self.free | self.ends | self.seats(self.evict)
+        come = self.free | self.ends | self.seats(self.nominated)
         tries: list[tuple[str, frozenset[int], list[int]]] = [
             ("free", self.free, []),
             ("own that does not run", self.free, still),
+            ("to come", come, []),
             ("to come", come, still),
             ("own that runs", come, still + running),
             ("others", come, still + running + elsewhere),
@@ -256,7 +266,10 @@ class _Judge:
         hands = [n for n, state in enumerate(self.state) if state == "hands" and n not in self.revoke] + self.kept
         self.release(hands)
         self.scale_ups_held(teams, hands)
-        return Opinion(frozenset(self.admit), frozenset(self.revoke), frozenset(self.evict))
+        unsure = len({self.of.jobs[n].nodes for _, n in self.reserved}) > 1 and any(
+            source != "free" for source in self.sources.values()
+        )
+        return Opinion(frozenset(self.admit), frozenset(self.revoke), frozenset(self.evict), unsure)
 
     def minimum(self, team: int) -> None:
         hands = [n for n in self.of.of(team) if self.state[n] == "hands"]
@@ -272,6 +285,7 @@ class _Judge:
             self.reserved += needs
             self.chosen |= set(choice) | set(self.fixed(team))
             self.sources[team] = source
+            self.nominated += victims
             if not any(self.of.jobs[n].team == team and self.state[n] == "running" for n in victims):
                 self.evict += victims  # own running surplus goes only after a while
             swapped = [n for n in hands if n not in choice and self.replaced(n, choice)]
@@ -299,6 +313,7 @@ class _Judge:
                     good.append(one)
                     more += self.needs(one, self.free)
             choice += [*good, *(one for one in queue if one not in good)][:n]
+        self.reserved += more
         swapped = [
             one
             for one in self.of.of(team)
@@ -315,12 +330,13 @@ class _Judge:
         return sorted(teams, key=lambda team: (-self.of.teams[team].priority, self.of.of(team).start))
 
     def scale_ups_in_hands(self, teams: list[int]) -> None:
-        beyond = self.beyond_largest(teams)
-        hands = [n for n in self.chosen if self.state[n] == "hands"] + [
+        beyond = self.too_many(teams, lambda team: self.reachable(team)[0])
+        late = self.too_many(teams, self.target)
+        hands = [n for n in self.chosen if self.state[n] == "hands" and n not in self.revoke] + [
             n for n, each in enumerate(self.state) if each == "part"
         ]
         for team in self.in_order(teams):
-            for n in self.of.of(team):
+            for n in sorted(self.of.of(team), key=lambda n: (n in late, n)):
                 if self.state[n] != "hands" or n in self.chosen or n in self.revoke:
                     continue
                 needs = self.needs(n, self.free)
@@ -332,18 +348,18 @@ class _Judge:
                 elif fits:
                     self.reserved += needs
                     hands.append(n)
-                elif not (self.alone(team) and not self.misses(team) and not self.another_fits(team, n)):
+                elif n in late or self.misses(team) or not self.alone(team) or self.another_fits(team, n):
                     self.revoke.append(n)
 
-    def beyond_largest(self, teams: list[int]) -> set[int]:
-        """The newest of those in hands, as many as are too many for the largest ratio."""
+    def too_many(self, teams: list[int], ratio: Callable[[int], Mapping[str, int]]) -> set[int]:
+        """The newest of those in hands, as many as are too many for this ratio of their service."""
         found: set[int] = set()
         for team in teams:
-            for g, most in self.reachable(team)[0].items():
+            for g, most in ratio(team).items():
                 up = ("running", "starting", "part", "broken", "hands")
-                too_many = self.number(team, g, *up) - most
-                hands = [n for n in reversed(self.group(team, g)) if self.state[n] == "hands"]
-                found |= set(hands[: max(0, too_many)])
+                left = [n for n in reversed(self.group(team, g)) if self.state[n] in up and n not in self.revoke]
+                hands = [n for n in left if self.state[n] == "hands" and n not in self.chosen]
+                found |= set(hands[: max(0, len(left) - most)])
         return found
 
     def another_fits(self, team: int, job: int) -> bool:
@@ -353,9 +369,10 @@ class _Judge:
         ]
         return any(self.s.insts[n].there and self.fit(self.needs(n, self.free)) for n in held)
 
-    def ghosts(self) -> Needs:
-        """What is revoked now, and may be bound before that is done."""
-        return [need for n in self.revoke for need in self.needs(n, self.free)]
+    def crowded(self, team: int) -> bool:
+        """What is revoked now of those it shares nodes with may be bound before that is done."""
+        near = [n for n in self.revoke if self.of.jobs[n].team == team or self.share(team, self.of.jobs[n].team)]
+        return bool(near) and not self.fit([need for n in near for need in self.needs(n, self.free)])
 
     def scale_ups_held(self, teams: list[int], hands: list[int]) -> None:
         for team in self.in_order(teams):
@@ -374,11 +391,13 @@ class _Judge:
 
     def goes(self, team: int, job: int, hands: list[int]) -> bool:
         needs = self.needs(job, self.free)
-        if self.fit(needs + self.ghosts()):
-            movers = [need for n in [*hands, job] for need in self.needs(n, self.free)]
-            if not self.can_spoil(movers):
-                self.reserved += needs
+        if self.fit(needs):
+            before = list(self.reserved)
+            spoils = self.can_spoil([need for n in [*hands, job] for need in self.needs(n, self.free)])
+            self.reserved += needs
+            if not spoils and not self.crowded(team):
                 return True
+            self.reserved = before
             return False
         return self.alone(team) and not self.another_fits(team, job)
 
@@ -386,11 +405,8 @@ class _Judge:
 
     def release(self, hands: list[int]) -> None:
         """Beside everything still in hands, what is revoked now included: first the most restricted."""
-        if self.revoke and not packs(
-            dict.fromkeys(range(len(self.of.nodes)), 1), [(1, nodes) for nodes, _ in [*self.reserved, *self.ghosts()]]
-        ):
-            return
-        held = (n for _, choice in self.granted for n in choice if self.state[n] == "held")
+        ready = [choice for team, choice in self.granted if not self.crowded(team)]
+        held = (n for choice in ready for n in choice if self.state[n] == "held")
         first = not hands
         for n in sorted(held, key=lambda n: (len(self.of.jobs[n].nodes & self.free), n)):
             movers = [need for one in [*hands, n] for need in self.needs(one, self.free)]

@@ -12,7 +12,8 @@ EQUAL, NEVER = Preempt.EQUAL_OR_HIGHER, Preempt.NEVER
 
 
 def chosen() -> list[Shape]:
-    return [*room_for_all(), *cursed(), *nodes_that_go(), *priorities(), *outages(), *shared_nodes(), *alone(), *late()]
+    quiet = [*room_for_all(), *cursed(), *priorities(), *shared_nodes(), *alone(), *late(), *rollouts()]
+    return [*quiet, *nodes_that_go(), *outages(), *pairs_of_faults()]
 
 
 def room_for_all() -> list[Shape]:
@@ -188,6 +189,59 @@ def late() -> list[Shape]:
         shape("all late, two ladders of two", "a:1x3", "2P > 1P: p p late", "2P > 1P: p p late"),
         shape("all late, a minimum of two and a spare", "a:1x3", "1P1D: p p d late", "1P: p late"),
         shape("all late, priorities", "a:1x2", "2P > 1P: p p late", "1P1D: p d +1 late"),
+    ]
+
+
+def rollouts() -> list[Shape]:
+    """One revision replaces another, one by one, beside a service that lacks room."""
+    return [
+        shape("a rollout, room for a pair", "a:1x3", "1P1D: p^ p d", "1P: p late"),
+        shape("a rollout, no room for a pair", "a:1x2", "1P1D: p^ p d", "1P: p late"),
+        shape("a rollout of two", "a:1x3", "2P > 1P: p^ p^ p p", "1P: p late"),
+        shape("a rollout beside a ladder", "a:1x4", "1P: p^ p", "2P1D > 1P1D: p p d"),
+        shape("a rollout, the newest never bound", "a:1x3", "1P: p^ p!bind", "2P > 1P: p p"),
+        shape("a rollout, the newest never runs", "a:1x3", "1P: p^ p!run", "2P > 1P: p p"),
+        shape("a rollout, the outdated one never runs", "a:1x3", "1P: p^!run p", "2P > 1P: p p"),
+        shape("a rollout, preempted", "a:1x2", "2P > 1P: p^ p^ p", "1P: p +1 late"),
+        shape("a rollout of what preempts", "a:1x3", "2P1D > 1P1D: p p d", "1P: p^ p +1"),
+        shape("a rollout, a node is lost", "a:1x3", "1P1D: p^ p d", "1P: p late", events="lose back"),
+        shape("a rollout, a stale decision", "a:1x3", "1P1D: p^ p d", "1P: p late", events="stale"),
+        shape("a rollout, a failover", "a:1x3", "1P1D: p^ p d", "1P: p", events="failover"),
+        shape("alone, a rollout", "a:1x3", "2P1D > 1P1D: p^ p^ p p d"),
+        shape("alone, a rollout without room", "a:1x2", "1P1D: p^ p d"),
+    ]
+
+
+def pairs_of_faults() -> list[Shape]:
+    """Two faults of different kinds, in any order and at any moment."""
+    ladder, late_one = "2P1D > 1P1D: p p d", "1P: p late"
+    return [
+        shape("a node lost, a stale decision", "a:1x3", ladder, late_one, events="lose stale"),
+        shape("a node flaps, a stale decision", "a:1x3", ladder, late_one, events="flap back stale"),
+        shape("a node cordoned, a stale decision", "a:1x3", ladder, late_one, events="cordon stale"),
+        shape("a failover, a stale decision", "a:1x3", ladder, late_one, events="failover stale"),
+        shape("a node lost, an outage", "a:1x3", "2P > 1P: p p", late_one, events="lose outage resume"),
+        shape("an outage, a stale decision", "a:1x2", "2P > 1P: p p", late_one, events="outage resume stale"),
+        shape("an outage, a failover", "a:1x2", "1P1D: p d", "1P: p", events="outage resume failover"),
+        shape("a node lost, one refused", "a:1x3", "1P1D: p d!refuse", "2P > 1P: p p", events="lose back"),
+        shape("a stale decision, one refused", "a:1x3", "1P1D: p d!refuse", "2P > 1P: p p", events="stale"),
+        shape("a failover, one refused", "a:1x3", "1P1D: p d!refuse", "2P > 1P: p p", events="failover"),
+        shape("a node lost, one never bound", "a:1x3", "1P1D: p d!bind", "2P > 1P: p p", events="lose back"),
+        shape("a stale decision, one never bound", "a:1x3", "1P1D: p d!bind", "2P > 1P: p p", events="stale"),
+        shape("a failover, one never bound", "a:1x3", "1P1D: p d!bind", "2P > 1P: p p", events="failover"),
+        shape("a node lost, one half bound", "a:1x4", "1P: p*2!half", "2P > 1P: p p", events="lose back"),
+        shape("a stale decision, one half bound", "a:1x4", "1P: p*2!half", "2P > 1P: p p", events="stale"),
+        shape("a node lost, one never made", "a:1x3", "1P1D: p d!make", "2P > 1P: p p", events="lose back"),
+        shape("a stale decision, one made slowly", "a:1x3", "1P1D: p d!slow", "1P: p", events="stale"),
+        shape("a node lost, one never runs", "a:1x3", "1P: p!run p", "2P > 1P: p p", events="lose back"),
+        shape("a stale decision, one never runs", "a:1x3", "1P: p!run p", "2P > 1P: p p", events="stale"),
+        shape("one never ends, a stale decision", "a:1x2", "2P > 1P: p p!stuck", "1P: p +1 late", events="stale"),
+        shape("one never ends, an outage", "a:1x2", "2P > 1P: p p!stuck", "1P: p +1 late", events="outage resume"),
+        shape("preempts, a node lost, a stale decision", "a:1x2", "2P > 1P: p p", "1P: p +1 late", events="lose stale"),
+        shape("preempts, a failover", "a:1x3", ladder, "1P: p +1 late", events="failover"),
+        shape("never bound, never runs", "a:1x3", "1P1D: p!bind d", "2P > 1P: p!run p", "1P: p"),
+        shape("refused, never bound", "a:1x3", "1P1D: p!refuse d", "1P1D: p d!bind", "1P: p"),
+        shape("restarts are few, a node lost", "a:1x2", "2P > 1P: p p", late_one, events="lose", gates=True, budget=3),
     ]
 
 

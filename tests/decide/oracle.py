@@ -108,11 +108,13 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     back = [beyond(seen, group, placed[group], target[group], most[group]) for group in groups]
     going = [one for group in back for one in group] if seen.policy.revoke else []
     reasons = {
-        one.uid: Reason.WAITING_FOR_SCHEDULER
+        one.uid: Reason.WAITING_FOR_RATIO
+        if one in ready
+        else Reason.WAITING_FOR_SCHEDULER
         if one in chosen
         else barred(one, seen) or waiting(one, seen, seated, held, given)
         for one in held
-        if one.uid not in admit and one not in ready
+        if one.uid not in admit
     }
     if seen.service.assumed:
         return Judgement(index, complete, serves, states, held={}, counts=counts)
@@ -142,8 +144,8 @@ def reachable(rule: Rule, live: dict[str, int]) -> dict[str, int]:
 
 
 def tried_first(ready: list[Instance], seen: Seen, *, serves: bool) -> list[Instance]:
-    """An instance whose creation was refused is tried again alone: its partners go when it has pods."""
-    refused = [one for one in ready if remembered(one, seen).refused and one.made_by_us]
+    """An instance whose creation, or release, was refused is tried again alone: its partners go when it has pods."""
+    refused = [one for one in ready if remembered(one, seen).refused]
     if refused and not serves:
         return refused[:1]
     return ready
@@ -285,10 +287,10 @@ def lost_some(one: Instance, seen: Seen) -> bool:
 
 
 def never_ran(one: Instance, seen: Seen) -> bool:
-    """It has been bound for the start timeout, as far as we saw it."""
+    """It has been bound for the start timeout, as far as we saw it; or its first pods have, and its owner waits."""
     since = remembered(one, seen).bound_since
-    whole = one.bound == one.pods == one.expected or (one.more_to_come and one.bound == one.pods)
-    return whole and one.bound > one.running and since > 0 and seen.now - since >= seen.policy.start_timeout
+    waits = one.more_to_come or one.bound == one.pods == one.expected > one.running
+    return waits and since > 0 and seen.now - since >= seen.policy.start_timeout
 
 
 def remembered(one: Instance, seen: Seen) -> InstanceMemory:
@@ -311,8 +313,10 @@ def is_in_flight(one: Instance, seen: Seen) -> bool:
     return occupies and not counts_as_running(one, seen)
 
 
-def is_live(one: Instance, _: Seen) -> bool:
-    return not one.owner_deleting and not one.owner_finished
+def is_live(one: Instance, seen: Seen) -> bool:
+    """What no pods can be made of is not live."""
+    spoilt = bool(one.faults) and state(one, seen) is State.HELD
+    return not (one.owner_deleting or one.owner_finished or spoilt)
 
 
 def barred(one: Instance, seen: Seen) -> Reason | None:
@@ -343,8 +347,7 @@ def waiting(
     assert seen.rule is not None
     group = one.group or ""
     places = [*seated[group], *given[group]]
-    queue = [other for other in sorted(held, key=age) if other.group == group and not barred(other, seen)]
-    queue = [other for other in queue if other not in given[group]]
+    queue = [other for other in oldest(held, group, seen) if other not in given[group]]
     if len(places) - pairs(places, seen) + queue.index(one) >= seen.rule.ratios[0].counts.get(group, 0):
         return Reason.NOT_IN_RATIO
     return Reason.REVOKED if remembered(one, seen).revoked else Reason.WAITING_FOR_RATIO

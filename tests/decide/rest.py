@@ -64,6 +64,10 @@ def _scale_ups(of: Shape, s: State, team: int, decide: Decide) -> set[str]:
         fits = [one for one in mine if _is_healthy(of, s, one) and packs(free(of, s), pods_of(of, s, (one,)))]
         if len(bound) < number and fits:
             return {f"L1, L5: a scale-up of s{team} fits and waits for ever"}
+        if any(of.jobs[one].outdated and runs(s, one) for one in mine) and any(
+            not of.jobs[one].outdated for one in fits
+        ):
+            return {f"3.8: a rollout of s{team} waits for ever"}
     return set()
 
 

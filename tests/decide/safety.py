@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from scaler.decide.world import Admit, Complete, Decision, Evict, Revoke
 from scaler.rules.rule import Trade
-from tests.builders import GROUPS
+from tests.builders import GROUPS, NOW
 from tests.decide.packing import Pod, can_spoil, packs, room_of
 from tests.decide.small_worlds import Shape, State, free, key
 from tests.decide.standing import (
@@ -59,8 +59,13 @@ def broken(of: Shape, s: State, made: Decision) -> list[str]:
 def _slots(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> Iterator[str]:
     admitted = Counter((of.jobs[number].team, GROUPS[of.jobs[number].letter]) for number in done[Admit])
     for (team, group), number in admitted.items():
-        slots = sum(has_slot(of, s, made.memory, one) for one in members(of, team, group))
-        if slots + number > target(of, s, team)[group]:
+        mine = members(of, team, group)
+        slots = sum(has_slot(of, s, made.memory, one) for one in mine)
+        old = sum(of.jobs[one].outdated and runs(s, one) for one in mine)
+        new = sum(
+            not of.jobs[one].outdated and (one in done[Admit] or has_slot(of, s, made.memory, one)) for one in mine
+        )
+        if slots + number - min(old, new) > target(of, s, team)[group]:
             yield f"S1: s{team} has {slots} of {group} up and gets {number} more, above its target"
 
 
@@ -143,6 +148,12 @@ def probes(made: Decision, team: int) -> bool:
     return mine is not None and mine.probe_since > 0
 
 
+def in_backoff(made: Decision, team: int) -> bool:
+    """3b.5: the turn of its minimum has ended. What is bound in part stays with the scheduler, on no reservation."""
+    mine = made.memory.services.get(str(key(team)))
+    return mine is not None and mine.backoff_until > NOW
+
+
 def _together(of: Shape, s: State, choices: list[list[tuple[int, ...]]], pods: list[Pod]) -> bool:
     if not packs(free(of, s), pods):
         return False
@@ -160,7 +171,7 @@ def _spoilt(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) ->
     for team in range(len(of.teams)):
         mine = [n for n in of.of(team) if n not in done[Revoke] and (n in done[Admit] or s.insts[n].count("u"))]
         whole = [c for c in minimums(of, s, made.memory, team) if set(c) <= set(mine)]
-        if not serves(of, s, team) and shares(of, s, team) and whole:
+        if not serves(of, s, team) and shares(of, s, team) and whole and not in_backoff(made, team):
             reserved += pods_of(of, s, whole[0])
     movers = tuple(pod for number in new if shares(of, s, of.jobs[number].team) for pod in pods_of(of, s, (number,)))
     room = room_of(free(of, s))

@@ -42,7 +42,7 @@ from scaler.decide.world import (
 )
 from scaler.rules.rule import RuleOptions, Trade
 from tests.builders import GROUPS, NOW, rule
-from tests.decide.ages import CAPS, LONG_AGO, aged
+from tests.decide.ages import CAPS, JUST_NOW, LONG_AGO, aged, regular
 from tests.decide.packing import Pod
 
 POLICY = Policy(
@@ -74,6 +74,7 @@ class Job(NamedTuple):
     curse: str = ""
     late: bool = False
     classes: str = ""
+    outdated: bool = False
 
     @property
     def letter(self) -> str:
@@ -106,6 +107,12 @@ class Shape(NamedTuple):
     budget: int = 0
     """Restarts that each job allows where others make the pods; 0 = any number."""
 
+    def owner(self, number: int) -> str:
+        """Of instances that a rollout replaces, and of those that replace them."""
+        team, letter = self.jobs[number].team, self.jobs[number].letter
+        alike = any(job.outdated and (job.team, job.letter) == (team, letter) for job in self.jobs)
+        return f"{team}{letter}" if alike else ""
+
     def of(self, team: int) -> range:
         """The jobs of a service."""
         mine = [number for number, job in enumerate(self.jobs) if job.team == team]
@@ -119,8 +126,10 @@ class Shape(NamedTuple):
 def shape(name: str, nodes: str, *teams: str, events: str = "", **changes: object) -> Shape:
     """`shape("two", "a:1x2 b:2", "2P1D > 1P1D: p p!bind d@b:2 +5 late")`.
 
-    A job is a letter, then `*2` for its pods if not one, `@ab` for the classes of nodes that it may use, `:2` for what
-    each pod takes, `!curse`, `~` when it arrives at any time. `+5` is the service's priority, `late` lets all its jobs
+    A job is a letter, then `^` when it is of an outdated revision (the others of its group replace such ones: one comes
+    at any time and stands beside them, and an outdated one goes when it runs), then `*2` for its pods if not one, `@ab`
+    for the classes of nodes that it may use, `:2` for what each pod takes, `!curse`, `~` when it arrives at any time.
+    `+5` is the service's priority, `late` lets all its jobs
     arrive at any time, `protected`, `trade-always` and `trade-off` are its annotations.
     """
     parts = [re.fullmatch(r"(\w)(?::(\d+))?(?:x(\d+))?", word) for word in nodes.split()]
@@ -140,17 +149,19 @@ def shape(name: str, nodes: str, *teams: str, events: str = "", **changes: objec
         )
         seen: dict[str, int] = {}
         for word in words:
-            match = re.fullmatch(r"([pde])(?:\*(\d+))?(?:@(\w+))?(?::(\d+))?(?:!(\w+))?(~)?", word)
+            match = re.fullmatch(r"([pde])(\^)?(?:\*(\d+))?(?:@(\w+))?(?::(\d+))?(?:!(\w+))?(~)?", word)
             if match is None:
                 assert word in ("late", "protected") or word[0] == "+" or word.startswith("trade-"), word
                 continue
-            letter, pods, classes, units, curse, late = match.groups()
+            letter, old, pods, classes, units, curse, late = match.groups()
             may = frozenset(n for n, (kind, _) in enumerate(found) if kind in (classes or kind))
             name_of = f"{letter}{seen.setdefault(letter, 0)}"
             seen[letter] += 1
-            late_ = bool(late) or "late" in words
-            jobs.append(Job(number, name_of, int(pods or 1), int(units or 1), may, curse or "", late_, classes or ""))
-    gates = any(job.curse in ("make", "slow") for job in jobs)
+            late_ = not old and (bool(late) or "late" in words or f"{letter}^" in rest)
+            jobs.append(
+                Job(number, name_of, int(pods or 1), int(units or 1), may, curse or "", late_, classes or "", bool(old))
+            )
+    gates = any(job.curse in ("make", "slow") or job.outdated for job in jobs)
     return Shape(name, found, tuple(made), tuple(jobs), tuple(events.split()), **{"gates": gates, **changes})  # type: ignore[arg-type]
 
 
@@ -265,8 +276,17 @@ def instance(of: Shape, number: int, inst: Inst, away: frozenset[int]) -> Instan
         needs=((need, job.pods),),
         unbound=((need, job.pods - inst.bound),) if inst.bound < job.pods else (),
         priority=of.teams[job.team].priority,
+        owner=of.owner(number),
+        outdated=job.outdated,
+        wanted=wanted(of, number),
         seats=tuple((f"n{node}", need) for phase, node in inst.pods if phase in "sr"),
     )
+
+
+def wanted(of: Shape, number: int) -> int:
+    """How many its owner is told to have; 0 where there is no rollout."""
+    owner = of.owner(number)
+    return sum(not job.outdated and of.owner(n) == owner for n, job in enumerate(of.jobs)) if owner else 0
 
 
 @lru_cache(maxsize=1 << 16)
@@ -415,6 +435,19 @@ def moves(of: Shape, s: State) -> Iterator[Step]:
                 ("gone", job_name(of, number)),
                 _with(s, number, left._replace(ending=left.count("t") and left.ending)),
             )
+        if job.outdated and _is_replaced(of, s, number):
+            yield ("replace", job_name(of, number)), _with(s, number, Inst(False, (NOT_THERE,) * job.pods))
+
+
+def _is_replaced(of: Shape, s: State, number: int) -> bool:
+    """A Deployment goes down with what is outdated as far as newest ones are up, what is not up first."""
+    mates = [n for n, inst in enumerate(s.insts) if inst.there and of.owner(n) == of.owner(number)]
+    up = [n for n in mates if s.insts[n].count("r") == of.jobs[n].pods]
+    spare = len(mates) - wanted(of, number) - sum(not of.jobs[n].outdated and n not in up for n in mates)
+    if number in up:
+        idle = any(of.jobs[n].outdated and n not in up for n in mates)
+        return spare > 0 and not idle and len(up) > wanted(of, number)
+    return spare > 0
 
 
 def _can_run(s: State, job: Job, inst: Inst) -> bool:
@@ -436,9 +469,8 @@ def _bindings(of: Shape, s: State, number: int, room: dict[int, int]) -> Iterato
             for place in chosen:
                 pods.remove(UNBOUND)
                 pods.append(("s", place))
-            after = aged(s, 1)  # whatever was there before the bind was there before it
-            after = _with(after, number, after.insts[number]._replace(pods=tuple(sorted(pods))))
-            yield ("bind", job_name(of, number), *map(str, chosen)), after._replace(last_bind=0)
+            after = _with(s, number, inst._replace(pods=tuple(sorted(pods))))
+            yield ("bind", job_name(of, number), *map(str, chosen)), after._replace(last_bind=JUST_NOW)
 
 
 def events(of: Shape, s: State) -> Iterator[Step]:
@@ -459,13 +491,19 @@ def events(of: Shape, s: State) -> Iterator[Step]:
 
 def _jobs_that_come(of: Shape, s: State) -> Iterator[Step]:
     for number, (job, inst) in enumerate(zip(of.jobs, s.insts, strict=True)):
-        if not inst.there:
+        if not inst.there and not job.outdated and _may_come(of, s, number):
             yield ("arrive", job_name(of, number)), _with(s, number, inst._replace(there=True))
         elif job.curse == "slow" and inst.count("."):
             pods = list(inst.pods)
             pods[pods.index(NOT_THERE)] = GATED
             made = inst._replace(pods=tuple(sorted(pods)), newest=0)
             yield ("make one of", job_name(of, number)), _with(s, number, made)
+
+
+def _may_come(of: Shape, s: State, number: int) -> bool:
+    """A rollout goes one by one."""
+    mates = [n for n, inst in enumerate(s.insts) if inst.there and of.owner(n) == of.owner(number)]
+    return not of.owner(number) or len(mates) <= wanted(of, number)
 
 
 def _nodes_that_change(left: State, event: str) -> Iterator[Step]:
@@ -506,6 +544,12 @@ def job_name(of: Shape, number: int) -> str:
 
 
 # One state for all that are alike
+
+
+def standing_for(of: Shape, s: State) -> State:
+    """The one state that stands for all that are alike."""
+    bound = {str(key(team)): sum(s.insts[n].bound for n in of.of(team)) for team in range(len(of.teams))}
+    return regular(canonical(of, s), bound)
 
 
 def canonical(of: Shape, s: State) -> State:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from scaler.decide.world import InstanceMemory, Memory, Preempt, ServiceMemory, Turns
 from tests.builders import GROUPS, NOW, rule
 from tests.decide.packing import Pod
-from tests.decide.small_worlds import POLICY, Inst, Shape, State, key, uid, unbound_pods
+from tests.decide.small_worlds import POLICY, Inst, Shape, State, key, uid, unbound_pods, wanted
 
 
 def remembered(of: Shape, memory: Memory, number: int) -> InstanceMemory:
@@ -55,13 +55,21 @@ def target(of: Shape, s: State, team: int) -> dict[str, int]:
     """From the last ratio upward the first that is not satisfied, of those with enough jobs."""
     ratios = rule(of.teams[team].ladder).ratios
     groups = ratios[0].counts
-    live = {group: sum(s.insts[n].there for n in members(of, team, group)) for group in groups}
+    live = {group: _lasting(of, s, members(of, team, group)) for group in groups}
     running = {group: sum(runs(s, n) for n in members(of, team, group)) for group in groups}
     open_ = [ratio for ratio in ratios if all(live[group] >= ratio.of(group) for group in groups)]
     for ratio in reversed(open_):
         if any(running[group] < ratio.of(group) for group in groups):
             return {group: ratio.of(group) for group in groups}
     return {group: (open_ or ratios[-1:])[0].of(group) for group in groups}
+
+
+def _lasting(of: Shape, s: State, mine: list[int]) -> int:
+    """Instances of a group that are still there when its rollout is over."""
+    there = [n for n in mine if s.insts[n].there]
+    old = sum(of.jobs[n].outdated and runs(s, n) for n in there)
+    new = sum(not of.jobs[n].outdated for n in there)
+    return len(there) - (min(old, new, max(0, len(there) - wanted(of, mine[0]))) if mine and of.owner(mine[0]) else 0)
 
 
 def shares(of: Shape, s: State, team: int) -> bool:

@@ -48,3 +48,10 @@ def test_sharing_is_a_static_fact_whatever_the_other_does_now() -> None:
     small = on_nodes("1P1D", "p0@a -, d0@a -")
     assert done(small, on_nodes("1P", "p0@b b0", name="b"), nodes="a:8 b:8") == {"a-p0": "Admit", "a-d0": "Admit"}
     assert done(small, on_nodes("1P", "p0@ab b0", name="b"), nodes="a:8 b:8") == {}
+
+
+def test_what_is_beyond_the_target_and_does_not_fit_makes_way_for_what_the_target_misses() -> None:
+    """An instance that was thought lost runs again: a node that comes is for the instance that is missing."""
+    waits = on_nodes("2P2D > 1P2D > 1P1D", "p0 a0, p1 u, d0 a1, d1 u")
+    assert done(waits, nodes="a:8x2") == {"a-p1": "Revoke"}
+    assert done(waits, nodes="a:8x4") == {}

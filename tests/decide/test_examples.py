@@ -246,6 +246,15 @@ def test_a_creation_that_was_refused_is_tried_again_alone() -> None:
     assert admitted(made) == "d0"
 
 
+@pytest.mark.parametrize(("assumed", "times"), [(True, 3), (False, 0)], ids=["assumed", "seen"])
+def test_pods_that_are_only_assumed_do_not_end_the_pauses_after_refusals(assumed: bool, times: int) -> None:
+    """Other services are decided about while an instance is created, and its refusal comes after that."""
+    seen = msgspec.structs.replace(service("1P1D", "p0 Admitted, d0 Held"), assumed=assumed)
+    refused = InstanceMemory(refused="exceeded quota", refused_until=NOW - 1, refused_times=3)
+    after = decision(seen, memory=remembering(seen, ("uid-p0", refused))).memory
+    assert after.services[str(seen.key)].instances["uid-p0"].refused_times == times
+
+
 def test_a_refused_creation_leaves_its_turn_to_the_next_of_its_group() -> None:
     seen = service("1P1D", "p0 Held, p1 Held, d0 Held")
     refused = InstanceMemory(refused="exceeded quota", refused_until=NOW + 9, refused_times=1)

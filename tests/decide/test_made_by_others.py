@@ -26,7 +26,8 @@ from scaler.decide.world import (
     State,
     World,
 )
-from tests.builders import NOW, others, plan, remembering, service, world
+from tests.builders import NOW, on_nodes, others, plan, remembering, service, world
+from tests.decide.story import Story
 
 
 def decided(ratios: str, *found: Instance, **changes: Any) -> Plan:
@@ -166,3 +167,13 @@ def test_a_decision_that_oversteps_is_found_out() -> None:
     ]:
         wrong = msgspec.structs.replace(made, plans=(msgspec.structs.replace(made.plans[0], actions=(action,)),))
         assert any(name in found for found in violations(before, wrong)), name
+
+
+def test_who_may_use_any_node_waits_for_pods_of_who_may_not_as_long_as_a_turn_lasts() -> None:
+    unmade, picky = (on_nodes("1P", f"p0@b {pods}", others=True, name="b") for pods in (".", "-"))
+    easy = on_nodes("1P", "p0@ab -", others=True, name="a")
+    story = Story("a:8 b:8")
+    assert story.at(0, unmade, easy) == {}
+    assert story.at(1, picky, easy) == {"b-p0": "Admit"}
+    never = Story("a:8 b:8")
+    assert [never.at(time, unmade, easy) for time in (0, 29, 30)] == [{}, {}, {"a-p0": "Admit"}]

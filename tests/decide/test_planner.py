@@ -23,8 +23,7 @@ def uids(plan: Plan, action: type) -> frozenset[str]:
     return frozenset(one.uid for one in plan.actions if isinstance(one, action))
 
 
-# The same worlds in every run: in rare others the two differ in whom they try again first, or in the reason of a spare.
-@settings(max_examples=100, deadline=None, derandomize=True)
+@MANY
 @given(worlds())
 def test_decision_and_oracle_agree(world: World) -> None:
     (made,) = decide(world).plans

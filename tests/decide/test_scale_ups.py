@@ -121,3 +121,9 @@ def test_a_stranger_on_the_nodes_counts_like_anybody() -> None:
     assert done(LADDER, SERVES, nodes="a:8x5, a4 used 1") == {}
     shared = on_nodes("2P > 1P", "p0 a0, p1 -", name="a", npus=4)
     assert done(shared, on_nodes("1P", "p0 a1", name="b", npus=4), nodes="a:8x2, a1 used 4") == {"a-p1": "Admit"}
+
+
+def test_of_what_is_in_hands_the_target_goes_before_what_is_beyond_it() -> None:
+    waits = on_nodes("2P2D > 2P1D > 1P1D", "p0 a0, p1 u, d0 a1, d1 u")
+    other = on_nodes("1P", "p0 a2", name="b")
+    assert done(waits, other, nodes="a:8x4") == {"a-d1": "Revoke"}

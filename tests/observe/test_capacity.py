@@ -58,7 +58,7 @@ def test_room_of_terminating_pods_is_taken_and_told_by_when_they_should_be_gone(
 
 
 @pytest.mark.parametrize("facts", [{"ready": False}, {"unschedulable": True}, {"unhealthy": True}])
-def test_what_is_free_is_said_of_a_node_that_takes_no_pods_now_as_well(facts: dict[str, bool]) -> None:
+def test_what_is_free_is_said_of_a_node_that_takes_no_pods_now_as_well(facts: dict[str, Any]) -> None:
     found = only(index(node(**facts), load(4)))
     assert (found.schedulable, found.free, found.cordoned) == (False, (4, 9), "unschedulable" in facts)
 
@@ -127,7 +127,8 @@ def test_what_has_not_changed_is_the_same_object() -> None:
     before = of.nodes([EIGHT])
     of.node_changed(node(), node())
     of.pod_changed(load(4), load(4))
-    assert not of.is_stale
+    before_it_counted = of.is_stale
+    assert not before_it_counted
     of.pod_changed(None, load(0, cpu=100))
     of.pod_changed(load(0, cpu=100), None)
     assert of.is_stale

@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.informers.store import Store, version_of
+from scaler.informers.store import Store
+from scaler.kube.metadata import version_of
 from tests.observe.records import Record, a_record
 
 Change = tuple[Record | None, Record | None]

@@ -14,16 +14,22 @@ from hypothesis import strategies as st
 from scaler.decide.life import Life, RunPolicy
 from scaler.decide.world import Reason, State, Verdict
 from scaler.kube.api import Object
-from scaler.report.conditions import Told, already_told, final_patch, merge_diff, status_patch
+from scaler.workloads.ascendjob_status import (
+    JobSummary,
+    already_says,
+    final_patch,
+    merge_diff,
+    status_patch,
+)
 from tests.builders import instance
 from tests.report.fakes import _merge, job
 
 NOW, LATER = "2026-11-21T07:00:00Z", "2026-11-21T08:00:00Z"
 
 
-def told(state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]) -> Told:  # noqa: B008 - a value
+def told(state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]) -> JobSummary:  # noqa: B008 - a value
     verdict = Verdict("uid-p0", "p0", "group0", state, reason)
-    return Told(instance("p0", state, life=life), verdict, "words", replicas or None)
+    return JobSummary(instance("p0", state, life=life), verdict, "words", replicas or None)
 
 
 HELD = told(State.HELD, Reason.WAITING_FOR_RATIO)
@@ -31,7 +37,7 @@ RUNNING = told(State.RUNNING, Reason.RUNNING)
 BROKEN = told(State.BROKEN, Reason.BROKEN)
 
 
-def written(obj: Object, *history: Told, now: str = NOW) -> Object:
+def written(obj: Object, *history: JobSummary, now: str = NOW) -> Object:
     """The job after the patches for `history` were applied one after another."""
     obj = copy.deepcopy(obj)
     for moment in history:
@@ -145,7 +151,7 @@ def test_a_job_that_goes_or_has_finished_is_left_as_it_is() -> None:
 def test_what_was_written_counts_as_told_after_a_failover(state: State) -> None:
     now = told(state, Reason.RUNNING if state is State.RUNNING else Reason.BROKEN)
     after = written(job("p0"), now)
-    assert already_told(after, now.verdict) is (state is not State.FINISHED)
+    assert already_says(after, now.verdict) is (state is not State.FINISHED)
 
 
 _json = st.recursive(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.report.events import REPEAT_AFTER, Filter, Happening, Subject, event, repetition
+from scaler.report.events import REPEAT_AFTER, Filter, Happening, event, repetition
+from scaler.report.service_reports import Subject
 
 JOB = Subject("mindxdl.gitee.com/v1", "AscendJob", "default", "p0", "uid-p0")
 HELD = Happening(JOB, "WaitingForRatio", "waits for group1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ def group(name: str, num: object, size: object = "1") -> dict[str, Any]:
     return {"group_name": name, "group_num": num, "server_num_per_group": size}
 
 
-def document(*ratios: dict[str, int | tuple[int, int]], **more: Any) -> dict[str, Any]:
+def document(*ratios: Mapping[str, int | tuple[int, int]], **more: Any) -> dict[str, Any]:
     """`document({"group0": 2, "group1": (1, 4)}, ...)`: counts, or (count, pods per instance)."""
     entries = [{"group_list": [_group(name, said) for name, said in ratio.items()]} for ratio in ratios]
     return {"version": "1.0", "elastic_scaling_list": entries, **more}
@@ -25,7 +26,7 @@ def _group(name: str, said: int | tuple[int, int]) -> dict[str, Any]:
     return group(name, str(num), str(size))
 
 
-def text(*ratios: dict[str, int | tuple[int, int]], **more: Any) -> str:
+def text(*ratios: Mapping[str, int | tuple[int, int]], **more: Any) -> str:
     return json.dumps(document(*ratios, **more), indent=2)
 
 

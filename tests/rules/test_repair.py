@@ -101,7 +101,7 @@ def test_comments_and_trailing_commas_anywhere_are_cured_without_changing_the_me
 ) -> None:
     said["elastic_scaling_list"].insert(0, said["elastic_scaling_list"][0])
     lines = json.dumps(said, indent=1).splitlines()
-    broken = []
+    broken: list[str] = []
     for line in lines:
         comma = (
             data.draw(st.sampled_from(["", ","]))

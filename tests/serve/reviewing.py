@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from scaler.kube.api import Object
-from scaler.serve.reviews import Answer, encode
+from scaler.serve.reviews import Response, encode
 from scaler.sim.apiserver.patches import json_patch
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -23,7 +23,7 @@ def request(obj: object, *, operation: str = "CREATE", old: object = None, **mor
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
 
 
-def response(answer: Answer) -> Object:
+def response(answer: Response) -> Object:
     """What the API server reads."""
     review = json.loads(encode(answer))
     assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -31,7 +31,7 @@ def response(answer: Answer) -> Object:
     return found
 
 
-def patched(obj: Object, answer: Answer) -> Object:
+def patched(obj: Object, answer: Response) -> Object:
     """The object after admission."""
     said = response(answer)
     assert said["allowed"] is True

@@ -14,7 +14,7 @@ from scaler.kube.api import Object
 from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.rules.document import read_document
 from scaler.serve import reviews
-from scaler.serve.reviews import Answer, review_ascend_job, review_labels, review_pod, review_rule
+from scaler.serve.reviews import Response, review_ascend_job, review_labels, review_pod, review_rule
 from scaler.tools.linting.lint import Source, lint
 from tests.jobs import job, rule_config_map
 from tests.rules.documents import config_map
@@ -35,7 +35,7 @@ def groups(namespace: str, rule: str) -> tuple[str, ...] | None:
     return ("group0", "group1") if (namespace, rule) == ("mindie", "rule") else None
 
 
-def all_answers(body: bytes) -> list[Answer]:
+def all_answers(body: bytes) -> list[Response]:
     plain = [review(body) for review in (review_pod, review_ascend_job, review_rule)]
     return [*plain, review_labels(body, groups)]
 
@@ -70,13 +70,13 @@ def test_foreign_gates_and_a_deletion_cost_of_the_users_stay() -> None:
     ids=["no labels", "other labels", "no rule", "bound", "gated", "gated among others"],
 )
 def test_pods_that_are_not_ours_to_hold_stay_as_they_are(untouched: Object) -> None:
-    assert review_pod(request(untouched)) == Answer(UID)
+    assert review_pod(request(untouched)) == Response(UID)
 
 
 def test_a_pod_that_exists_is_never_changed() -> None:
-    assert review_pod(request(pod(), operation="UPDATE", old=pod())) == Answer(UID)
-    assert review_pod(request(pod(), subResource="binding")) == Answer(UID)
-    assert review_pod(request(None, operation="DELETE", old=pod())) == Answer(UID)
+    assert review_pod(request(pod(), operation="UPDATE", old=pod())) == Response(UID)
+    assert review_pod(request(pod(), subResource="binding")) == Response(UID)
+    assert review_pod(request(None, operation="DELETE", old=pod())) == Response(UID)
 
 
 _PODS = st.builds(
@@ -91,7 +91,7 @@ _PODS = st.builds(
 @given(_PODS)
 def test_holding_a_pod_adds_one_gate_and_perhaps_a_cost_and_is_done_once(before: Object) -> None:
     after = patched(before, review_pod(request(before)))
-    assert review_pod(request(after)) == Answer(UID)
+    assert review_pod(request(after)) == Response(UID)
     expected = copy.deepcopy(before)
     if after != before:
         assert RULE_LABEL in before["metadata"]["labels"]
@@ -150,8 +150,8 @@ def test_a_template_without_labels_gets_them(metadata: Object | None) -> None:
     ids=["no rule", "in deletion", "no replicas", "no template"],
 )
 def test_jobs_that_cannot_or_need_not_be_moved_stay_as_they_are(untouched: Object) -> None:
-    assert review_ascend_job(request(untouched)) == Answer(UID)
-    assert review_ascend_job(request(job("p0"), subResource="status")) == Answer(UID)
+    assert review_ascend_job(request(untouched)) == Response(UID)
+    assert review_ascend_job(request(job("p0"), subResource="status")) == Response(UID)
 
 
 _NAMES = st.sampled_from(["Master", "Worker", "a/b", "a~1b", ""])
@@ -168,7 +168,7 @@ def test_a_move_is_done_once_and_changes_nothing_but_labels_and_its_annotation(s
     before = {**job("p0", labels=labels), "spec": {"replicaSpecs": specs}}
     answer = review_ascend_job(request(before))
     after = patched(before, answer)
-    assert review_ascend_job(request(after, operation="UPDATE")) == Answer(UID)
+    assert review_ascend_job(request(after, operation="UPDATE")) == Response(UID)
     for found in (before, after):
         for replica in found["spec"]["replicaSpecs"].values():
             template = replica.get("template") or {}
@@ -212,7 +212,7 @@ def test_a_rule_with_very_many_faults_is_answered_shortly() -> None:
 
 
 def test_a_good_rule_is_let_through_and_what_is_odd_about_it_becomes_warnings() -> None:
-    assert review_rule(request(rule_config_map())) == Answer(UID)
+    assert review_rule(request(rule_config_map())) == Response(UID)
     odd = {**rule_config_map(trade="perhaps"), "immutable": True}
     answer = review_rule(request(odd))
     assert response(answer)["allowed"] is True
@@ -245,7 +245,7 @@ def test_what_was_broken_before_can_still_be_paused_and_labelled_but_not_broken_
     ids=["another key", "no data", "in deletion"],
 )
 def test_other_config_maps_are_not_our_business(other: Object) -> None:
-    assert review_rule(request(other)) == Answer(UID)
+    assert review_rule(request(other)) == Response(UID)
 
 
 _VALUES = st.recursive(

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from scaler.serve import certificates, webhook
 from scaler.serve.certificates import Keys
-from scaler.serve.reviews import MAX_BODY, Answer, review_rule
+from scaler.serve.reviews import MAX_BODY, Response, review_rule
 from scaler.serve.tls import KeyPair, ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
 from tests.jobs import job, rule_config_map
@@ -110,7 +110,7 @@ async def test_long_requests_are_read_beside_the_loop_one_at_a_time(
 ) -> None:
     threads: list[str] = []
 
-    def review(body: bytes) -> Answer:
+    def review(body: bytes) -> Response:
         threads.append(threading.current_thread().name)
         return review_rule(body)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ async def after_a_node_fault(labels: dict[str, str], seconds: float, *, on_pods:
     stage = Stage()
     await stage.nodes("n0", "n1")
     await stage.gang("g", members=2, **{"pod_labels" if on_pods else "labels": labels})
-    actors = [
+    actors: list[Any] = [
         GangScheduler(stage.cluster, stage.clock),
         Kubelet(stage.cluster, stage.clock, timings=TIMINGS),
         FaultActor(stage.cluster, stage.clock, detection=5),
@@ -66,7 +67,7 @@ def test_an_exit_code_costs_one_retry_until_none_is_left() -> None:
         stage = Stage()
         await stage.nodes("n0")
         await stage.gang("g", labels={"fault-scheduling": "force", "fault-retry-times": "2"})
-        actors = [
+        actors: list[Any] = [
             GangScheduler(stage.cluster, stage.clock),
             Kubelet(stage.cluster, stage.clock, timings=TIMINGS),
         ]

@@ -20,7 +20,7 @@ from tests.sim.stage import Stage
 HELD: Object = {"schedulingGates": [{"name": "hold"}]}
 
 
-def everybody(stage: Stage, **scheduler: bool) -> list[Any]:
+def everybody(stage: Stage, **scheduler: Any) -> list[Any]:
     api = stage.cluster
     scheduling = GangScheduler(api, stage.clock, **scheduler)
     return [Deployments(api), ReplicaSets(api), PodGroups(api), scheduling]

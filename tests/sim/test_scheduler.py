@@ -144,7 +144,7 @@ def test_cordoned_and_lost_nodes_are_left_out() -> None:
     run(main())
 
 
-def affinity(kind: str, term: dict[str, Any]) -> dict[str, Any]:
+def affinity(kind: str, term: Any) -> dict[str, Any]:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     return {"affinity": {kind: {required: term}}}
 

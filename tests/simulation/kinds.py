@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.names import INSTANCE, INSTANCE_SIZE
+from tests import jobs
 from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, volcano_job, workload
 
 GROUPS = ("prefill", "decode")
@@ -51,21 +51,10 @@ class Kind(msgspec.Struct, frozen=True):
 
 def rule(spot: Spot, kind: Kind, *ratios: Ratio, text: str | None = None, **annotations: str) -> Object:
     """The rule with these ratios, the largest first, or with this text instead."""
-    entries = [
-        {
-            "group_list": [
-                {"group_name": group, "group_num": str(number), "server_num_per_group": str(size)}
-                for group, number, size in zip(GROUPS, ratio, kind.pods, strict=True)
-            ]
-        }
-        for ratio in ratios
-    ]
-    document = json.dumps({"version": "1.0", "elastic_scaling_list": entries}) if text is None else text
-    named = {f"mind-cluster/{key}": value for key, value in annotations.items()}
-    return {
-        "apiVersion": "v1", "kind": "ConfigMap", "data": {"elastic_scaling.json": document},
-        "metadata": {"name": spot.name, "namespace": spot.namespace, "annotations": named},
-    }  # fmt: skip
+    sizes = dict(zip(GROUPS, kind.pods, strict=True))
+    ladder = (dict(zip(GROUPS, ratio, strict=True)) for ratio in ratios)
+    document = jobs.rule_document(*ladder, pods=sizes) if text is None else text
+    return jobs.rule_config_map(document, spot.name, spot.namespace, **annotations)
 
 
 def _labels(spot: Spot, group: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scaler.sim.stories.timeline import Timeline
+from tests.parts import short_and_long
 from tests.simulation.worlds import EXAMPLE, failures, occupied, played, scenario
 
 SERVICES = 20
@@ -36,7 +37,7 @@ def assert_sound(timeline: Timeline) -> None:
     assert last < timeline.end - QUIET
 
 
-@pytest.mark.parametrize("nodes", [20, 40])
+@pytest.mark.parametrize("nodes", short_and_long((20, 40), short=1, why="twenty services on more nodes"))
 def test_twenty_services_come_to_rest_without_ever_admitting_too_much(nodes: int, tmp_path: Path) -> None:
     timeline = played(scenario(nodes, copies(tmp_path), until="1h"))
     assert_sound(timeline)
@@ -47,6 +48,7 @@ def test_twenty_services_come_to_rest_without_ever_admitting_too_much(nodes: int
                 assert all(count <= sample.target.get(group, 0) for group, count in occupied(sample).items())
 
 
+@pytest.mark.long("twenty services and many faults")
 def test_faults_of_many_nodes_at_once_are_survived(tmp_path: Path) -> None:
     lost = [f"npu-{number}" for number in range(0, 45, 3)]
     story = [

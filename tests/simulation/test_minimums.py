@@ -13,14 +13,15 @@ import pytest
 
 from scaler.sim.stories.play import play
 from scaler.sim.stories.scenario import Scenario
-from scaler.sim.stories.scenario_file import check_inputs, load_scenario
 from scaler.sim.stories.timeline import Timeline
+from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
 from tests.crowds.services import A, B, Service, crowd, nodes, serving, training, written
 from tests.crowds.stage import watched
 from tests.crowds.witness import Witness
 from tests.simulation.worlds import ROOT, failures
 from tests.simulation.worlds import played as expected
 
+LONG = pytest.mark.long("twenty services in other orders")
 QUIET = 300.0
 """Seconds at the end in which nothing may happen any more."""
 
@@ -62,7 +63,10 @@ def away(names: range) -> dict[str, Any]:
     return {"names": [f"npu-{n}" for n in names], "becomes": "not-ready"}
 
 
-@pytest.mark.parametrize(("count", "most", "seed"), [(40, 20, 0), (40, 20, 1), (20, 10, 0), (20, 10, 1), (20, 10, 2)])
+@pytest.mark.parametrize(
+    ("count", "most", "seed"),
+    [(40, 20, 0), (20, 10, 0), *(pytest.param(*one, marks=LONG) for one in ((40, 20, 1), (20, 10, 1), (20, 10, 2)))],
+)
 def test_twenty_services_of_two_nodes_each_serve_as_far_as_the_nodes_go(
     tmp_path: Path, count: int, most: int, seed: int
 ) -> None:
@@ -83,7 +87,7 @@ def test_only_without_arbitration_services_scale_up_into_what_others_need_to_ser
     unfolded(crowd(12), nodes(24), events=events, until="7m")  # finds nothing wrong
 
 
-@pytest.mark.parametrize(("count", "most"), [(40, 20), (20, 10)])
+@pytest.mark.parametrize(("count", "most"), [pytest.param(40, 20, marks=LONG), (20, 10)])
 def test_the_same_holds_beside_ascend_operator(tmp_path: Path, count: int, most: int) -> None:
     timeline, _ = played(tmp_path, crowd(20, beside=True), nodes(count), ascend_operator=True)
     assert len(serving(timeline)) == most
@@ -197,6 +201,7 @@ def test_the_scenarios_of_the_documentation_come_out_as_they_say(name: str) -> N
     assert expected(scenario).passes > 0
 
 
+@LONG
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_alone_they_come_out_as_the_documentation_says(name: str) -> None:
     timeline = play(load_scenario(SCENARIOS[name]).model_copy(update={"arbitration": False}), seed=0)

@@ -6,14 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from scaler.sim.stories.scenario_file import check_inputs, load_scenario
+from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
+from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, SCENARIOS, played
 
 DEMO = ROOT / "manifests" / "examples" / "demo.yaml"
+LONGEST = {
+    "scale-ups-that-spoil-nothing-are-never-revoked", "thirty-services-of-mixed-sizes-beside-ascend-operator",
+    "scale-ups-that-spoil-nothing-are-never-revoked-beside-ascend-operator",
+}  # fmt: skip
+LONG = pytest.mark.long("up to half a minute of CPU for each order of events")
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("path", [*SCENARIOS, DEMO], ids=lambda path: path.stem)
+@pytest.mark.parametrize("seed", short_and_long(range(3), short=1, why="other orders of the same events"))
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=LONG if path.stem in LONGEST else (), id=path.stem) for path in (*SCENARIOS, DEMO)],
+)
 def test_the_scenario_does_what_it_expects(path: Path, seed: int) -> None:
     scenario = load_scenario(path)
     check_inputs(scenario)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import Object
-from scaler.workloads.kind import Owner, PodFacts
+from scaler.kube.metadata import LabelledMetadata
 
 NAMESPACE = "mindie"
 LABELS = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
@@ -39,12 +39,9 @@ def obj(name: str, **spec: Any) -> Object:
     return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
-def facts(pod: Object) -> PodFacts:
+def facts(pod: Object) -> LabelledMetadata:
     """What the scaler looks at."""
-    meta = pod["metadata"]
-    owners = [owner for owner in meta.get("ownerReferences", ()) if owner["controller"]]
-    owner = Owner(owners[0]["apiVersion"], *(owners[0][key] for key in ("kind", "name", "uid"))) if owners else Owner()
-    return PodFacts(meta["namespace"], meta["name"], meta["uid"], meta["labels"], meta["annotations"], owner)
+    return msgspec.convert(pod["metadata"], LabelledMetadata)
 
 
 def plain(pods: Object, again: int = 0) -> Instances:

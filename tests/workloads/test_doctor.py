@@ -10,7 +10,7 @@ import pytest
 from scaler.decide.world import Warning
 from scaler.informers.config_maps import RankTableMap
 from scaler.ranktables.config_map import Obstacle
-from scaler.ranktables.table import INITIALIZING, Member, rank_table
+from scaler.ranktables.table import INITIALIZING, RankTablePod, rank_table
 from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
 from tests.workloads.test_ranktable import TWO, job
@@ -27,7 +27,9 @@ def rings(text: str | None = DONE.text, name: str = "rings-config-p0", **labels:
     return RankTableMap("mindie", name, "u", "1", text, labels=given)
 
 
-def server(there: RankTableMap | None, members: tuple[Member, ...] = TWO, obstacle: Obstacle | None = None) -> Server:
+def server(
+    there: RankTableMap | None, members: tuple[RankTablePod, ...] = TWO, obstacle: Obstacle | None = None
+) -> Server:
     return Server(JOB, members, there, rank_table(JOB, OBJECT, members), obstacle)
 
 
@@ -88,16 +90,16 @@ def test_each_condition_that_is_not_met_is_said_with_what_to_do(evidence: Eviden
     [
         (msgspec.structs.replace(TWO[1], lost=True), "p0-worker-0 is terminating or has ended"),
         (msgspec.structs.replace(TWO[1], node=""), "p0-worker-0 is not bound to a node"),
-        (Member("p0-worker-0", "n"), "p0-worker-0 has no device annotation"),
+        (RankTablePod("p0-worker-0", "n"), "p0-worker-0 has no device annotation"),
         (
             msgspec.structs.replace(TWO[1], devices=msgspec.structs.replace(TWO[1].devices, ip="")),
             "p0-worker-0 has no address yet",
         ),
     ],
 )
-def test_an_instance_that_is_not_complete_is_noted_with_what_it_waits_for(member: Member, words: str) -> None:
+def test_an_instance_that_is_not_complete_is_noted_with_what_it_waits_for(member: RankTablePod, words: str) -> None:
     if not member.node:  # an unbound pod has no chips in a cluster
-        member = msgspec.structs.replace(member, devices=Member("", "").devices)
+        member = msgspec.structs.replace(member, devices=RankTablePod("", "").devices)
     evidence = with_server(rings(INITIALIZING.text), members=(TWO[0], member))
     assert any(words in note for note in found(evidence, Standing.NOTE)), found(evidence, Standing.NOTE)
     assert found(evidence) == ["service mindie: no rank table is completed; at least one must be"]

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.world import Reason, ServiceKey
-from scaler.workloads.kind import Ask, Membership, Owner, PodFacts
+from scaler.kube.metadata import LabelledMetadata, Owner
+from scaler.workloads.kind import Ask, Membership
 from scaler.workloads.kinds import KINDS, PLAIN, holding_impossible, membership_of, unknown_owner
 from scaler.workloads.owners import OwnerObject, owner_facts
 from tests.workloads import pods
@@ -151,17 +152,20 @@ VALUES = st.sampled_from(("a", "a-0", "a-0-1", "0", "1", "-1", "99999999999", "Â
 
 
 @st.composite
-def any_pod(draw: st.DrawFn) -> PodFacts:
+def any_pod(draw: st.DrawFn) -> LabelledMetadata:
     labels = {**pods.LABELS, **draw(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=8))}
     version, kind = draw(st.sampled_from(KNOWN_OWNERS)).split(" ")
-    owner = Owner(version, kind, draw(VALUES), draw(VALUES))
+    owner = Owner(version, kind, draw(VALUES), draw(VALUES), controller=True)
     said = draw(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=3))
     namespace = draw(st.sampled_from(("a", "b")))
-    return PodFacts(namespace, draw(VALUES), f"uid-{draw(st.uuids())}", labels, said, owner)
+    return LabelledMetadata(
+        name=draw(VALUES), namespace=namespace, uid=f"uid-{draw(st.uuids())}", labels=labels, annotations=said,
+        owner_references=[owner],
+    )  # fmt: skip
 
 
 @given(any_pod())
-def test_any_pod_that_names_a_rule_is_in_some_place(pod: PodFacts) -> None:
+def test_any_pod_that_names_a_rule_is_in_some_place(pod: LabelledMetadata) -> None:
     membership = membership_of(pod)
     assert membership is not None
     place = membership.place
@@ -171,7 +175,9 @@ def test_any_pod_that_names_a_rule_is_in_some_place(pod: PodFacts) -> None:
 
 
 @given(any_pod(), any_pod())
-def test_pods_of_two_namespaces_or_kinds_never_form_one_instance(one: PodFacts, other: PodFacts) -> None:
+def test_pods_of_two_namespaces_or_kinds_never_form_one_instance(
+    one: LabelledMetadata, other: LabelledMetadata
+) -> None:
     first, second = membership_of(one), membership_of(other)
     assert first is not None
     assert second is not None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.ranktables.table import INITIALIZING, Layout, Member, RankTable, Status, layout_of, rank_table
+from scaler.ranktables.table import INITIALIZING, Layout, RankTable, RankTablePod, Status, layout_of, rank_table
 from scaler.workloads.ascendjob import Job, read_job
 from scaler.workloads.devices import PodDevices
 from tests import jobs
@@ -32,14 +32,14 @@ def configuration(node: int, chips: int = 2, **changes: Any) -> str:
     return json.dumps({"server_id": f"uid-{node}", "host_ip": address, "devices": devices, **changes})
 
 
-def member(name: str, node: int, text: str | None = None, **devices: Any) -> Member:
+def member(name: str, node: int, text: str | None = None, **devices: Any) -> RankTablePod:
     values: dict[str, Any] = {
         "rank_index": "",
         "configuration": configuration(node) if text is None else text,
         "ip": f"10.244.0.{node}",
         **devices,
     }
-    return Member(f"p0-{name}", f"node-{node}", PodDevices(**values))
+    return RankTablePod(f"p0-{name}", f"node-{node}", PodDevices(**values))
 
 
 TWO = (member("master-0", 1), member("worker-0", 2))
@@ -153,7 +153,7 @@ def test_the_layout_follows_the_accelerator_type_and_the_resource() -> None:
     [
         (),
         TWO[:1],
-        (TWO[0], Member("p0-worker-0", "node-2", TWO[1].devices, lost=True)),
+        (TWO[0], RankTablePod("p0-worker-0", "node-2", TWO[1].devices, lost=True)),
         (TWO[0], member("worker-0", 2, "")),
         (TWO[0], member("worker-0", 2, ip="")),
         (TWO[0], member("worker-1", 2)),
@@ -173,7 +173,9 @@ def test_the_table_of_a_job_that_is_being_deleted_is_withdrawn() -> None:
 
 def test_pods_that_share_a_host_are_told_apart_by_their_server_id() -> None:
     text = configuration(1, devices=[{"device_id": "4", "device_ip": "a"}, {"device_id": "5", "device_ip": "b"}])
-    second = Member("p0-worker-0", "node-1", PodDevices(configuration=text.replace("uid-1", "uid-9"), ip="1.2.3.4"))
+    second = RankTablePod(
+        "p0-worker-0", "node-1", PodDevices(configuration=text.replace("uid-1", "uid-9"), ip="1.2.3.4")
+    )
     found = content(table((TWO[0], second)))
     assert [server["server_id"] for server in found["server_list"]] == ["uid-1", "uid-9"]
 
@@ -181,7 +183,7 @@ def test_pods_that_share_a_host_are_told_apart_by_their_server_id() -> None:
 def test_a_leader_without_chips_is_waited_for_but_not_listed() -> None:
     obj = job()
     del obj["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["resources"]
-    leader = Member("p0-master-0", "node-3", PodDevices())
+    leader = RankTablePod("p0-master-0", "node-3", PodDevices())
     assert table((TWO[1],), obj) == INITIALIZING
     found = content(table((leader, TWO[1]), obj))
     assert [server["device"][0]["rank_id"] for server in found["server_list"]] == ["0"]
@@ -211,7 +213,7 @@ def _devices(*ids: object, **more: object) -> str:
             {"device_id": "0", "device_ip": "-1"}, {"device_id": "1", "device_ip": "1"}])), "the address -1"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_and_no_table_is_made(second: Member, words: str) -> None:
+def test_what_is_wrong_is_said_and_no_table_is_made(second: RankTablePod, words: str) -> None:
     made = table((TWO[0], second))
     assert (made.status, made.text) == (INITIALIZING.status, INITIALIZING.text)
     assert words in made.problem

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from scaler.names import RULE_KEY
 from scaler.rules.brackets import read
 from scaler.rules.document import MAX_BYTES, read_document
 from scaler.rules.finding import Finding
@@ -18,11 +19,18 @@ from scaler.rules.rule import Rule
 from scaler.tools.linting.configmap import RuleMap, is_rule_map, read_rule_map
 from scaler.tools.linting.jobs import check_job, is_service_job, rule_name
 from scaler.tools.linting.manifest import Object, objects
+from scaler.tools.linting.mixtures import in_words, mixtures
 
 _MANIFEST = re.compile(r"""^[ \t]*["']?(?:kind|apiVersion)["']?[ \t]*:""", re.MULTILINE)
 _MARKS = re.compile(rb"elastic_scaling|^kind:", re.MULTILINE)
 _RULE_WORD = "elastic_scaling_list"
 BOM = "\ufeff"
+MIXTURE = "MixturePossible"
+"""An `info`: nothing is wrong, and nothing fails because of it."""
+_WHAT_ENDS_ONE = (
+    "it ends when what is missing has room again, or a minimum takes the room of the surplus; "
+    'with the annotation mind-cluster/trade: "always" the service gives up surplus by itself'
+)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -60,10 +68,14 @@ def lint(sources: Sequence[Source]) -> Report:
             findings += broken
         elif source.listed or _RULE_WORD in text:
             documents += 1
-            findings += [msgspec.structs.replace(finding, file=source.name) for finding in read_document(text)[1]]
+            meant, said = read_document(text)
+            findings += [msgspec.structs.replace(finding, file=source.name) for finding in said]
+            findings += [Finding("info", MIXTURE, "", 1, 1, *words, source.name) for words in _mixtures(meant)]
     rules, jobs = _relevant(found)
     for rule in rules:
         findings += rule.findings
+        place = ("data", RULE_KEY)
+        findings += [rule.object.finding(place, MIXTURE, *words, "info") for words in _mixtures(rule.rule)]
     for job in jobs:
         findings += check_job(job, _Rules(rules).find)
     if sources and not (documents or rules or jobs or findings):
@@ -132,6 +144,13 @@ class _Rules:
         """Whether the job's rule is there, and the rule when it is valid and the only one of its name."""
         matching = [rule for rule in self._rules if _is_named(rule.object, {(job.namespace, rule_name(job))})]
         return bool(matching), matching[0].rule if len(matching) == 1 else None
+
+
+def _mixtures(rule: Rule | None) -> Iterator[tuple[str, str]]:
+    """What was found and what to write, where a rule leaves mixtures open."""
+    found = mixtures(rule) if rule is not None else None
+    if found is not None:
+        yield in_words(found), _WHAT_ENDS_ONE
 
 
 def _nothing(file: str) -> Finding:

@@ -11,7 +11,7 @@ from scaler.rules.position import Lines
 WINDOW = 110
 """Columns of a line that are shown; of a longer one the part around the fault."""
 
-_COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "hint": "\x1b[36m", "place": "\x1b[1m"}
+_COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "info": "\x1b[1;36m", "hint": "\x1b[36m", "place": "\x1b[1m"}
 _RESET = "\x1b[0m"
 
 

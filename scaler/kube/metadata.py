@@ -1,0 +1,57 @@
+"""The metadata of objects, as msgspec decodes it: only declared fields, the rest is skipped without building anything.
+
+None of these values can be part of a cycle, so the garbage collector need not look at them (`gc=False`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Owner(msgspec.Struct, rename="camel", gc=False):
+    """An owner reference; empty strings without one."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+    def is_a(self, kind: str, group: str) -> bool:
+        """Whether it is of this kind of this API group, in any version."""
+        return self.kind == kind and self.api_version.partition("/")[0] == group
+
+
+NO_OWNER = Owner()
+
+
+class Metadata(msgspec.Struct, rename="camel", gc=False):
+    """What all objects have."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    owner_references: list[Owner] = []
+
+    @property
+    def owner(self) -> Owner:
+        """The controlling owner, an empty one without any."""
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner
+        return NO_OWNER
+
+
+class LabelledMetadata(Metadata):
+    """With labels and annotations, where they matter."""
+
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def version_of(resource_version: str) -> int:
+    """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within one resource type."""
+    return int(resource_version) if resource_version.isdecimal() else 0

@@ -1,0 +1,154 @@
+"""The status of an AscendJob, from a verdict or an ending: conditions, counts, start and completion time. Pure.
+
+The last condition is the present one, because the CRD's `State` column prints its type. Unlike the operator, `Running`
+is True only while all pods run, never longer. Conditions of other types belong to somebody else and are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from scaler.clock import rfc3339
+from scaler.decide.world import Instance, State, Verdict
+from scaler.kube.api import Object
+from scaler.workloads.run_policy import final_condition
+
+CREATED = "Created"
+RUNNING = "Running"
+RESTARTING = "Restarting"
+_OURS = (CREATED, RUNNING, RESTARTING, "Succeeded", "Failed")
+JOB_RUNNING = "JobRunning"
+JOB_CREATED = "JobCreated"
+_MAX_MESSAGE = 1024
+_ADMITTED = frozenset({State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN})
+_ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
+_UNTOUCHED = frozenset({State.FINISHED})
+
+
+class JobSummary(NamedTuple):
+    """What one pass has to say about one job; see `status_patch`."""
+
+    instance: Instance
+    verdict: Verdict
+    words: str
+    replicas: Mapping[str, Mapping[str, int]] | None = None
+    """As in ServiceReport; without counts those that are there stay."""
+
+
+def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] | None:
+    """The merge patch for the job's status subresource, or None when its status already says so.
+
+    `now` is a Kubernetes Time. The patch carries uid and resourceVersion of `job`: it fails rather than overwrite.
+    A job that is being deleted or has finished for good is left as it is.
+    """
+    going = (job.get("metadata") or {}).get("deletionTimestamp")
+    if going or summary.verdict.state in _UNTOUCHED or final_condition(job) is not None:
+        return None
+    before = _status_of(job)
+    status = merge_diff(before, _status(before, summary, now))
+    return _patch(job, status) if status or not before else None
+
+
+def final_patch(job: Object, ending: tuple[str, str, str], now: str) -> dict[str, Any]:
+    """The merge patch for the status of a job that ends now: `ending` is the type of its last condition, with reason
+    and message. It fails rather than end a job that has changed."""
+    kind, reason, message = ending
+    before = _status_of(job)
+    found = _conditions(before)
+    kept = [item for item in found if item.get("type") not in _OURS or item.get("type") == CREATED]
+    ran = [item for item in found if item.get("type") == RUNNING]
+    stopped = [_condition(item, RUNNING, False, (reason, message), now) for item in ran]
+    last = _condition(None, kind, True, (reason, message), now)
+    status = {"conditions": [*kept, *stopped, last], "completionTime": now}
+    return _patch(job, {"replicaStatuses": _replica_statuses(before, None), **status})
+
+
+def _patch(job: Object, status: dict[str, Any]) -> dict[str, Any]:
+    metadata = job.get("metadata") or {}
+    precondition = {key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata}
+    return {"metadata": precondition, "status": status}
+
+
+def _status_of(job: Object) -> dict[str, Any]:
+    status = job.get("status")
+    return status if isinstance(status, dict) else {}
+
+
+def already_says(job: Object, verdict: Verdict) -> bool:
+    """Whether the job's last condition already gives this reason, e.g. written by the leader before us."""
+    if verdict.state is State.FINISHED:
+        return final_condition(job) is not None
+    conditions = _conditions(job.get("status"))
+    if not conditions:
+        return False
+    reason = JOB_RUNNING if verdict.state is State.RUNNING else verdict.reason.value
+    return bool(conditions[-1].get("reason") == reason)
+
+
+def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that turns `before` into `after` on the keys of `after`; keys only in nested `before` go."""
+    diff: dict[str, Any] = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            nested = merge_diff(old, value) | {gone: None for gone in old if gone not in value}
+            if nested:
+                diff[key] = nested
+        elif old != value or key not in before:
+            diff[key] = value
+    return diff
+
+
+def _status(before: Mapping[str, Any], summary: JobSummary, now: str) -> dict[str, Any]:
+    status: dict[str, Any] = {"conditions": _new_conditions(_conditions(before), summary, now)}
+    status["replicaStatuses"] = _replica_statuses(before, summary.replicas)
+    if summary.verdict.state in _ADMITTED and not before.get("startTime"):
+        status["startTime"] = rfc3339(summary.instance.admitted_at) if summary.instance.admitted_at > 0 else now
+    return status
+
+
+def _conditions(status: object) -> list[dict[str, Any]]:
+    found = status.get("conditions") if isinstance(status, dict) else None
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _new_conditions(before: list[dict[str, Any]], summary: JobSummary, now: str) -> list[dict[str, Any]]:
+    """Foreign ones in their order, then those of ours that are not so now, then the present one."""
+    old = {str(item.get("type")): item for item in before}
+    foreign = [item for item in before if item.get("type") not in _OURS]
+    as_created = (JOB_CREATED, f"Job {summary.instance.name} was created.")
+    if summary.verdict.state is State.RUNNING:
+        created = _condition(old.get(CREATED), CREATED, True, as_created, now)
+        return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, summary.words), now)]
+    because = (summary.verdict.reason.value, summary.words)
+    stopped = [_condition(old[RUNNING], RUNNING, False, because, now)] if RUNNING in old else []
+    if not _restarts(summary):
+        return [*foreign, *stopped, _condition(old.get(CREATED), CREATED, True, because, now)]
+    created = _condition(old.get(CREATED), CREATED, True, as_created, now)
+    return [*foreign, created, *stopped, _condition(old.get(RESTARTING), RESTARTING, True, because, now)]
+
+
+def _restarts(summary: JobSummary) -> bool:
+    """It has been whole before and is on its way again; a held one waits, as before its first start."""
+    state = summary.verdict.state
+    return state is State.BROKEN or (state in _ON_ITS_WAY and summary.instance.life.policy.rounds > 0)
+
+
+def _condition(
+    old: Mapping[str, Any] | None, kind: str, holds: bool, because: tuple[str, str], now: str
+) -> dict[str, Any]:
+    """`old` itself when it says the same; its lastTransitionTime moves only when its status does."""
+    old = old or {}
+    reason, message = because
+    new = {"type": kind, "status": str(holds), "reason": reason, "message": message[:_MAX_MESSAGE]}
+    if all(old.get(key) == value for key, value in new.items()):
+        return dict(old)
+    moved = old.get("status") != new["status"] or not old.get("lastTransitionTime")
+    return {**new, "lastTransitionTime": now if moved else old["lastTransitionTime"], "lastUpdateTime": now}
+
+
+def _replica_statuses(before: Mapping[str, Any], replicas: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Zeros are left out, as the operator does."""
+    found = before.get("replicaStatuses") if replicas is None else replicas
+    return dict(found) if isinstance(found, Mapping) else {}

@@ -1,0 +1,22 @@
+"""What did not change costs nothing: the plan of a service that rests is the object of the decision before."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scaler.decide.decide import Cache, decide
+from tests.builders import on_nodes, world
+
+RESTS = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 a2", name="a")
+CHANGES = on_nodes("2P1D > 1P1D", "p0 a3, p1 -, d0 a4", name="b")
+LATER = on_nodes("2P1D > 1P1D", "p0 a3, p1 -, d0 a4*", name="b")
+
+
+def test_the_plan_of_a_service_that_did_not_change_is_the_same_object() -> None:
+    cache = Cache()
+    seen = world(RESTS, CHANGES, nodes="a:8x5")
+    first = decide(seen, cache)
+    second = decide(msgspec.structs.replace(seen, memory=first.memory, now=seen.now + 1), cache)
+    third = decide(msgspec.structs.replace(seen, services=(RESTS, LATER), memory=second.memory), cache)
+    assert third.plans[0] is second.plans[0]
+    assert third.plans[1] is not second.plans[1]

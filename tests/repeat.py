@@ -1,0 +1,55 @@
+"""What a failed test prints at its end: the command that repeats it, with its seeds.
+
+Histories that are drawn from a seed say which one is played: `played("tests.campaign --seed 7")`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+_last_played: list[str] = []
+
+
+def played(command: str) -> None:
+    """The history that begins now is repeated by `python -m` and this."""
+    _last_played[:] = [command]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _last_played.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        report.sections.append(("to repeat it", "\n".join(commands(item))))
+    return report
+
+
+def commands(item: pytest.Item) -> list[str]:
+    """The test alone with hypothesis' seed, if it has one, and the history that it played last."""
+    words = [_python(), "-m", "pytest", item.nodeid]
+    seed = _hypothesis_seed(item)
+    words += [f"--hypothesis-seed={seed}"] if seed is not None else []
+    return [shlex.join(words), *(f"{_python()} -m {command}" for command in _last_played)]
+
+
+def _hypothesis_seed(item: pytest.Item) -> int | None:
+    """The one of the command line, else the one that hypothesis drew for this test."""
+    given: int | str | None = item.config.getoption("--hypothesis-seed", None)
+    drawn: int | None = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_generated_seed", None)
+    return int(given) if given is not None else drawn
+
+
+def _python() -> str:
+    """As one would type it in the root of the repository."""
+    path, here = Path(sys.executable), Path(os.curdir).absolute()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,136 @@
+"""The pictures of docs/explanation/architecture.md show the modules that there are, and what really runs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from scaler.kube.api import PODS
+from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.loop import run
+from tests.held import held
+from tests.rig import rig
+from tests.test_gates import SERVICE, let_run, lose
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "explanation" / "architecture.md"
+ARROW = re.compile(r"\s*(?:--(?: \"[^\"]*\" --)?>|(-\.) \"[^\"]*\" \.->)\s*")
+MOST = 25
+"""Modules that one has to read to follow an event to the write it causes."""
+BESIDE = (
+    "app", "clock", "informers/config_maps", "informers/faults", "informers/mode", "kube/api", "kube/outbox",
+    "ranktables/", "report/", "rules/rule", "state/last_valid", "state/own_config_maps", "workloads/", "decide/",
+)  # fmt: skip
+"""What else runs meanwhile: time, constants, kinds of owners that are asked first, and who else hears of the event."""
+
+
+def picture(heading: str) -> list[tuple[str, str, bool]]:
+    """The arrows under this heading: from, to, and whether it is dotted."""
+    section = PAGE.read_text().split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    found = re.search(r"```mermaid\nflowchart TD\n(.*?)```", section, re.DOTALL)
+    assert found is not None
+    arrows = []
+    for line in found[1].splitlines():
+        first, *rest = re.split(ARROW, line.strip())
+        for dotted, after in zip(rest[::2], rest[1::2], strict=True):
+            arrows.append((first, after, dotted is not None))
+            first = after
+    return arrows
+
+
+def imports() -> Iterator[tuple[str, str]]:
+    """Module -> module as paths below scaler/, without the ending."""
+    names = {str(path.relative_to(ROOT / "scaler").with_suffix("")) for path in (ROOT / "scaler").rglob("*.py")}
+    for name in names:
+        for node in ast.walk(ast.parse((ROOT / "scaler" / f"{name}.py").read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("scaler"):
+                base = node.module.removeprefix("scaler").removeprefix(".").replace(".", "/")
+                candidates = [f"{base}/{part.name}".removeprefix("/") for part in node.names] + [base]
+                yield from ((name, found) for found in candidates if found in names)
+
+
+def room(module: str) -> str:
+    return module.split("/", 1)[0]
+
+
+IMPORTS = frozenset(imports())
+ROOMS = {(room(one), room(other)) for one, other in IMPORTS if room(one) != room(other)}
+
+
+def test_every_arrow_between_rooms_is_an_import() -> None:
+    assert [(one, other) for one, other, _ in picture("Rooms") if (one, other) not in ROOMS] == []
+
+
+def test_every_import_between_rooms_goes_along_the_arrows() -> None:
+    below: defaultdict[str, set[str]] = defaultdict(set)
+    for one, other, _ in picture("Rooms"):
+        below[one].add(other)
+
+    def reached(name: str) -> set[str]:
+        return below[name] | {far for near in list(below[name]) for far in reached(near)}
+
+    entry = {"__main__", "cli", "__init__"}  # they load commands by name
+    strange = {(one, other) for one, other in ROOMS if other not in reached(one)}
+    assert {(one, other) for one, other in strange if not {one, other} & entry} == set()
+
+
+def test_every_arrow_on_the_way_of_an_event_is_an_import() -> None:
+    arrows = picture("One event, followed")
+    assert [(a, b) for a, b, dotted in arrows if not dotted and not {(a, b), (b, a)} & IMPORTS] == []
+    wired = {other for one, other in IMPORTS if one == "informers/resources"}
+    assert [(a, b) for a, b, dotted in arrows if dotted and not {a, b} <= wired] == []
+
+
+class Trace(Interceptor):
+    """Modules that run from `begin` until a pod is patched."""
+
+    def __init__(self) -> None:
+        self.modules: set[str] = set()
+        self._on = False
+
+    def begin(self) -> None:
+        self._on = True
+        sys.setprofile(self._call)
+
+    def end(self) -> None:
+        self._on = False
+        sys.setprofile(None)
+
+    async def before(self, request: Request) -> None:
+        if self._on and request.verb == "patch" and request.resource == PODS:
+            self.end()
+
+    def _call(self, frame: FrameType, event: str, _arg: Any) -> None:
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and file.is_relative_to(ROOT / "scaler"):
+            self.modules.add(str(file.relative_to(ROOT / "scaler").with_suffix("")))
+
+
+def test_the_way_of_an_event_has_the_modules_that_run_and_no_more_than_one_can_read() -> None:
+    trace = Trace()
+
+    async def story() -> None:
+        async with rig(*SERVICE, interceptor=trace) as on:
+            await let_run(on, "p0", "d0")
+            await let_run(on, "p1")
+            await on.settle(20)
+            trace.begin()
+            try:
+                await lose(on, "d0")
+                on.apply(held("d1", "group1", owner="decoder-77f"))
+                await on.settle()
+            finally:
+                trace.end()
+
+    run(story())
+    shown = {name for one, other, _ in picture("One event, followed") for name in (one, other)}
+    assert len(shown) <= MOST
+    assert shown - trace.modules == set()
+    ran = {name for name in trace.modules - shown if not name.startswith("sim/")}
+    assert {name for name in ran if not name.startswith(BESIDE)} == set()

@@ -1,0 +1,124 @@
+"""The how-tos for whoever adds something name all the places: compared with where the things that exist are named."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from scaler.decide.world import Policy, Reason
+from scaler.settings import Settings
+from scaler.workloads.kinds import KINDS
+
+ROOT = Path(__file__).parent.parent
+HOWTO = ROOT / "docs" / "howto"
+PLACEHOLDER = "KIND.py"
+DECIDED_BY = [name for name in Settings.model_fields if name in Policy.__struct_fields__]
+Spellings = frozenset[str]
+SPELLINGS: dict[str, Spellings] = {
+    "StatefulSet": frozenset({"StatefulSet", "STATEFUL_SETS", "statefulsets"}),
+    "LeaderWorkerSet": frozenset({"LeaderWorkerSet", "LEADER_WORKER_SETS", "leaderworkersets"}),
+    "PodSet": frozenset({"PodSet", "POD_SETS", "podsets"}),
+    "StormService": frozenset({"StormService", "STORM_SERVICES", "stormservices"}),
+}
+ASKED = ("StatefulSet", "LeaderWorkerSet", "PodSet")
+"""Kinds that pods are not enough to know: somebody else is asked for sizes and revisions."""
+
+
+def places(page: str) -> list[str]:
+    """The first column of the table of places."""
+    (table,) = re.findall(r"^\| file \|.*\n\|[-|]+\n((?:\|.*\n)+)", (HOWTO / page).read_text("utf-8"), re.MULTILINE)
+    return [name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+
+
+@cache
+def named(path: Path) -> frozenset[str]:
+    """The words of a file; of Python files without docstrings and comments: a name there is no place to edit."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        text = "\n".join(_code(text))
+    return frozenset(re.findall(r"\w+", text))
+
+
+def _code(text: str) -> Iterator[str]:
+    strings = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr) and _is_text(node))
+    described = {line for node in strings for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    yield from (line.split("#")[0] for number, line in enumerate(text.splitlines(), 1) if number not in described)
+
+
+def _is_text(node: ast.Expr) -> bool:
+    return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        found = [ROOT / folder] if (ROOT / folder).is_file() else sorted((ROOT / folder).rglob("*"))
+        yield from (path for path in found if path.suffix in (".py", ".md", ".yaml", ".json"))
+
+
+def rooms() -> list[str]:
+    """All of the product but the simulated cluster."""
+    return [path.relative_to(ROOT).as_posix() for path in (ROOT / "scaler").iterdir() if path.name != "sim"]
+
+
+def naming(least: int, wanted: Iterable[Spellings], *folders: str) -> set[str]:
+    """The files that name so many of these."""
+    each = list(wanted)
+    found = (path for path in files(*folders) if sum(not one.isdisjoint(named(path)) for one in each) >= least)
+    return {path.relative_to(ROOT).as_posix() for path in found}
+
+
+def words(names: Iterable[str]) -> list[Spellings]:
+    return [frozenset({name}) for name in names]
+
+
+NEARLY = 3
+"""So many names may be left out by a file that is meant to have all."""
+SETTINGS, REASONS, KIND_PAGE = "add-a-setting.md", "add-a-reason.md", "add-a-workload-kind.md"
+
+
+@pytest.mark.parametrize("page", [SETTINGS, REASONS, KIND_PAGE])
+def test_every_place_that_a_page_names_is_there(page: str) -> None:
+    assert [name for name in places(page) if PLACEHOLDER not in name and not (ROOT / name).is_file()] == []
+
+
+def missing(wanted: Iterable[Spellings], *folders: str) -> dict[str, list[str]]:
+    """Of the files that name nearly all of these, what each leaves out: somebody forgot it there."""
+    each = list(wanted)
+    found = naming(len(each) - NEARLY, each, *folders)
+    return {name: [min(one) for one in each if one.isdisjoint(named(ROOT / name))] for name in found}
+
+
+def test_a_setting_is_named_in_these_places_and_no_others() -> None:
+    every = missing(words(Settings.model_fields), "scaler", "schemas", "docs")
+    decided = missing(words(DECIDED_BY), "scaler", "schemas", "docs/reference")
+    assert every.keys() <= decided.keys()
+    assert decided.keys() <= set(places(SETTINGS))
+    assert {name: left_out for name, left_out in (every | decided).items() if left_out} == {}
+    assert [one for one in places(SETTINGS) if one not in naming(1, words(DECIDED_BY), *places(SETTINGS))] == []
+
+
+def test_a_reason_is_named_in_these_places_and_no_others() -> None:
+    reasons = [frozenset({reason.name, reason.value}) for reason in Reason]
+    complete = missing(reasons, "scaler", "docs")
+    assert complete.keys() | naming(5, reasons, "scaler") <= set(places(REASONS))
+    assert {name: left_out for name, left_out in complete.items() if left_out} == {}
+    assert [one for one in places(REASONS) if one not in naming(1, reasons, *places(REASONS))] == []
+
+
+def test_a_kind_is_named_in_these_places_and_no_others() -> None:
+    listed = set(places(KIND_PAGE))
+    assert naming(len(KINDS), words(type(kind).__name__ for kind in KINDS), "scaler/workloads") <= listed
+    asked = [SPELLINGS[kind] for kind in ASKED]
+    assert naming(3, asked, *rooms(), "manifests/base", "docs/howto/deploy.md", "tests/test_manifests.py") <= listed
+    both = [SPELLINGS["LeaderWorkerSet"], SPELLINGS["StormService"]]
+    assert naming(2, both, *rooms(), "manifests/admission-webhook") <= listed
+
+
+def test_the_table_of_existing_kinds_has_every_kind() -> None:
+    table = (HOWTO / KIND_PAGE).read_text("utf-8")
+    assert [kind.name for kind in KINDS if kind.name not in table] == []

@@ -1,0 +1,89 @@
+"""`make test` and `make test-rest` together run every test once, and a failure says how to repeat it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.parts import short_and_long
+
+ROOT = Path(__file__).parent.parent
+TESTS = """
+import pytest
+from hypothesis import given, settings, strategies as st
+from tests.parts import short_and_long
+from tests.repeat import played
+
+@pytest.mark.parametrize("number", short_and_long(range(4), short=1, why="four take long"))
+def test_is_small(number):
+    played(f"tests.contention --seed {number}")
+    assert number < 2
+
+@pytest.mark.parametrize("plane", ["1.35.3", "1.28.15"])
+def test_on(plane, request):
+    request.node.user_properties.append(("other", 1))
+
+@settings(database=None)
+@given(st.integers())
+def test_drawn(number):
+    assert number < 10
+"""
+NOTE_VERSIONS = """
+import pytest
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if hasattr(item, "callspec") and "plane" in item.callspec.params:
+            item.user_properties.append(("kubernetes", item.callspec.params["plane"]))
+"""
+
+
+def run_pytest(folder: Path, *words: str) -> str:
+    (folder / "test_few.py").write_text(TESTS)
+    (folder / "conftest.py").write_text(NOTE_VERSIONS)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.parts",
+        "-p",
+        "tests.repeat",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run(
+        [*command, "--rootdir", str(folder), "-c", "/dev/null", *words, str(folder)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout
+
+
+def collected(folder: Path, *words: str) -> list[str]:
+    return re.findall(r"::(\S+)$", run_pytest(folder, "--collect-only", *words), re.MULTILINE)
+
+
+def test_the_two_parts_are_all_tests_and_share_none(tmp_path: Path) -> None:
+    short, rest = collected(tmp_path, "--part", "short"), collected(tmp_path, "--part", "rest")
+    assert short == ["test_is_small[0]", "test_on[1.35.3]", "test_drawn"]
+    assert rest == ["test_is_small[1]", "test_is_small[2]", "test_is_small[3]", "test_on[1.28.15]"]
+
+
+def test_a_failure_names_the_command_and_the_seed_that_repeat_it(tmp_path: Path) -> None:
+    said = run_pytest(tmp_path, "-k", "drawn")
+    assert re.search(r"-m pytest test_few\.py::test_drawn --hypothesis-seed=\d+$", said, re.MULTILINE)
+
+
+def test_a_failure_names_the_history_that_was_played_last(tmp_path: Path) -> None:
+    said = run_pytest(tmp_path, "-k", "is_small")
+    assert re.findall(r"-m tests\.contention --seed (\d)$", said, re.MULTILINE) == ["2", "3"]
+
+
+def test_what_is_long_says_why() -> None:
+    first, second = short_and_long("ab", short=1, why="b is long")
+    assert (first, second) == ("a", pytest.param("b", marks=pytest.mark.long("b is long")))
