@@ -64,6 +64,8 @@ SHUTDOWN_TIMEOUT = 5.0
 """Seconds for writes under way to end after SIGTERM."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
+SHUTDOWN_TIMEOUT = 5.0
+"""Seconds that writes under way have to end after SIGTERM."""
 PULSE = 5.0
 """Seconds between two looks at whether the decision loop turns."""
 
@@ -128,7 +130,7 @@ class App:
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.informers, expectations)
-        reporter = Reporter(writer, self.api, self.clock, settings, metrics)
+        reporter = Reporter(writer, self.clock, metrics)
         controller = Controller(
             state=self.state,
             queue=self.queue,
@@ -185,7 +187,7 @@ class App:
                 tasks.create_task(informer.run())
             tasks.create_task(self._pulse())
             if self.admission is not None:
-                tasks.create_task(self.admission.follow())
+                tasks.create_task(self.admission.certificate.follow())
             await self._synced()
             if self.election is None:
                 await self._work()
@@ -229,7 +231,7 @@ class App:
         async with asyncio.TaskGroup() as tasks:
             beside = [self.reporter.run(), self.rank_tables.run(), self._resync()]
             if self.admission is not None:
-                beside.append(self.admission.lead())
+                beside.append(self.admission.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]
             deciding = asyncio.create_task(self.controller.run())
             try:
@@ -263,7 +265,7 @@ class App:
                 ready = listed(resource, informer).is_set()
                 self._need(_name(resource), "" if ready else informer.problem or "not listed yet")
             if self.admission is not None:
-                self._need("webhook", self.admission.problem)
+                self._need("webhook", self.admission.certificate.problem)
             if self.controller.running:
                 self.rights.look()
             if len(self.queue) == 0 or not self.controller.running:

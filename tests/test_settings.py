@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.world import Policy, Preempt
-from scaler.settings import Mode, Problem, Settings, SettingsError, add_arguments, load, reference
+from scaler.settings import Mode, Problem, Settings, SettingsError, add_arguments, load
+from scaler.tools.settings_page import reference
 
 ROOT = Path(__file__).parent.parent
 
@@ -141,7 +142,7 @@ def test_any_text_in_the_environment_gives_settings_or_named_problems(values: di
 
 def test_the_reference_page_is_what_the_code_says() -> None:
     assert (ROOT / "docs/reference/settings.md").read_text() == reference(), (
-        "run: python -m scaler.settings > docs/reference/settings.md"
+        "run: python -m scaler.tools.settings_page > docs/reference/settings.md"
     )
 
 

@@ -40,7 +40,7 @@ from tests.control_plane.witness import witnessed
 _STATUS_LABEL = "app.kubernetes.io/managed-by"
 _TIMES = ("at", "until", "within", "never_for", "lasting", "every")
 _SETTINGS = (
-    "broken_grace", "stable_after", "status_interval", "start_timeout", "minimum_timeout", "backoff", "backoff_max",
+    "broken_grace", "stable_after", "start_timeout", "minimum_timeout", "backoff", "backoff_max",
     "due_back", "fit_patience", "trade_after",
 )  # fmt: skip
 
