@@ -186,7 +186,7 @@ async def played(plane: ControlPlane, platform: Platform, folder: Path) -> Async
                 async with witnessed(api, WATCHED) as stage.witness, scaler(folder, kubeconfig, flags=flags) as process:
                     yield stage
                     assert process.errors() == []
-                    acting = [line["acting"] for line in process.lines("mode")]
+                    acting = [line["acting"] for line in process.lines("mode changed")]
                     assert not platform.beside_operator or acting == ["releases pods"]
             finally:
                 await stage.clear()

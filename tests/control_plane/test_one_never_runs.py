@@ -211,7 +211,7 @@ def _others(seats: dict[str, tuple[str, ...]], spoilt: str) -> dict[str, tuple[s
 
 def _revoked(process: ScalerProcess) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for line in process.lines("pass"):
+    for line in process.lines("reconciled"):
         names = [*line.get("revoke", []), *line.get("evict", [])]
         jobs = sum(sum(line[counts].values()) for counts in ("running", "in_flight", "held"))
         if names and jobs == sum(_WHOLE.values()):
@@ -226,7 +226,7 @@ async def _show(stage: SharedStage, found: Found, process: ScalerProcess) -> str
 
 def _story(process: ScalerProcess) -> Iterator[str]:
     """The scaler's passes, for the one who has to find out why."""
-    for line in process.lines("pass"):
+    for line in process.lines("reconciled"):
         doing = {key: line[key] for key in ("admit", "revoke", "evict", "refused", "failed") if key in line}
         counts = " ".join(f"{key} {line[key]}" for key in ("running", "in_flight", "held"))
         yield f"{line['timestamp']} {line['service']} {doing} {counts}"
