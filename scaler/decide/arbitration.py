@@ -152,7 +152,7 @@ class Arbitration:
         """Held instances that could start now, those that failed least first."""
         held = draft.demand.spares.get(group)
         if held is None:  # it does not serve, and scales nothing up
-            held = tuple(m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD)
+            held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
         if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
             return held
         free = (m for m in held if is_made(m) and not turn.in_backoff(draft.of(m.uid), self.moment))

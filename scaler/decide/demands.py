@@ -11,7 +11,7 @@ from operator import is_not
 
 import msgspec
 
-from scaler.decide.demand import Demand, look
+from scaler.decide.demand import Demand
 from scaler.decide.neighbours import Requests
 from scaler.decide.world import Memory, Plan, Policy, Service, ServiceMemory, World
 
@@ -148,7 +148,7 @@ class Demands:
 
     def _looked(self, service: Service, before: Known | None, world: World) -> Known:
         seen = world.memory.services.get(_name(service.key), _EMPTY)
-        demand = look(service, seen, world.now, world.policy)
+        demand = Demand(service, seen, world.now, world.policy)
         weighed = self._weighs and demand.target is not None and service.options.arbitration
         return Known(demand, weighed, before.plan if before else None)
 

@@ -24,23 +24,6 @@ NOT_BOUND = "the scheduler did not bind it in its turn"
 class Draft:
     """Mutable, for one decision. Everything starts held or stays as it is unless something is said here."""
 
-    __slots__ = (
-        "_changed",
-        "_places",
-        "admitted",
-        "again",
-        "chosen",
-        "demand",
-        "evicted",
-        "memory",
-        "nominated",
-        "revoked",
-        "shares",
-        "short",
-        "stays",
-        "waits",
-    )
-
     def __init__(self, demand: Demand) -> None:
         self.demand = demand
         self.memory: ServiceMemory = demand.memory
