@@ -262,11 +262,11 @@ class _Everybody:
         return [at for at, each in enumerate(known) if each.weighed and part(each.demand.requests) == self._number]
 
     @cached_property
-    def lowest(self) -> int:
+    def _lowest(self) -> int:
         return min(self._of.demands.all[at].demand.priority for at in self._positions)
 
-    def __call__(self) -> list[Draft]:
-        return [self.draft(at) for at in self._positions]
+    def __call__(self, most: float) -> list[Draft]:
+        return [self.draft(at) for at in self._positions] if self._lowest <= most else []
 
 
 def _total(tallies: list[Tally], serving: int) -> Tally:

@@ -6,18 +6,19 @@ where it finds room -> reserved, evictions ordered; at the end of its turn other
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations, islice, product
+from itertools import combinations
 
 import msgspec
 
 from scaler.decide import preemption, turn
+from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.members import Member, is_made
 from scaler.decide.nodes import PodRequests, joined
 from scaler.decide.placement import Reservation, Room
 from scaler.decide.preemption import Victim
 from scaler.decide.shortage import Shortage, in_words
-from scaler.decide.sources import MOST_SETS, Minimum, Sources
+from scaler.decide.sources import Minimum, Sources, one_of_each
 from scaler.decide.world import Reason, State
 
 Waits = Callable[[Draft, Iterable[Member]], tuple[bool, bool]]
@@ -25,15 +26,12 @@ Waits = Callable[[Draft, Iterable[Member]], tuple[bool, bool]]
 
 
 class Minimums:
-    """Where the minimums of one decision find room. `everybody`: drafts of all services, made when first asked for."""
+    """`too_large`: why pods would not fit if all nodes were empty. `probing`: some minimum is tried already."""
 
     def __init__(self, sources: Sources, *, too_large: Callable[[PodRequests], Shortage | None], probing: bool) -> None:
-        self.sources = sources
-        self.placement = sources.placement
-        self.moment = sources.moment
-        self._too_large = too_large
-        self.probing = probing
-        self._known_sizes: dict[object, Shortage | None] = {}
+        self.sources, self.placement, self.moment = sources, sources.placement, sources.moment
+        self._too_large, self.probing = too_large, probing
+        self._sizes: dict[object, Shortage | None] = {}
 
     def reserve(self, draft: Draft, waits: Waits) -> Minimum | None:
         """Reserve room for the minimum of a service, or say in the draft why not; evictions are ordered there too."""
@@ -145,44 +143,37 @@ class Minimums:
 
     def _other_candidates(self, draft: Draft, found: Minimum) -> Minimum | None:
         """Candidates that have not had their turn, in place of those that had it now."""
-        fixed, had = list(draft.demand.fixed), {member.uid for member in found.members}
-        by_group = []
+        had, by_group = {member.uid for member in found.members}, []
         for name, number in draft.demand.minimum.items():
             candidates = [m for m in draft.demand.candidates[name] if m.state is not State.TERMINATING]
             candidates.sort(key=lambda m: (m.uid in had or draft.of(m.uid).turn_over, draft.of(m.uid).turns > 0))
-            by_group.append(list(islice(combinations(candidates, number), MOST_SETS)))
-        for sets in islice(product(*by_group), MOST_SETS):
-            chosen = [member for part in sets for member in part]
-            if not any(m.uid not in had and not draft.of(m.uid).turn_over for m in chosen):
-                continue
-            reservation = self.placement.reserve(requests_of(fixed + chosen))
-            if isinstance(reservation, Reservation):
-                return Minimum(fixed + chosen, Room.FREE, reservation)
+            by_group.append(combinations(candidates, number))
+        for chosen in one_of_each(by_group):
+            members = [*draft.demand.fixed, *chosen]
+            if any(m.uid not in had and not draft.of(m.uid).turn_over for m in chosen):
+                reservation = self.placement.reserve(requests_of(members))
+                if isinstance(reservation, Reservation):
+                    return Minimum(members, Room.FREE, reservation)
         return None
 
     # Where no source suffices
 
     def too_large(self, draft: Draft) -> Shortage | None:
         """Why it would not fit even if all nodes were empty and well; None when some set of its instances does."""
-        same = draft.demand.same
-        if same is None:
-            return self._look_whether_too_large(draft)
-        if same not in self._known_sizes:
-            self._known_sizes[same] = self._look_whether_too_large(draft)
-        return self._known_sizes[same]
+        same = draft.demand.same or draft
+        if same not in self._sizes:
+            self._sizes[same] = self._look_whether_too_large(draft.demand)
+        return self._sizes[same]
 
-    def _look_whether_too_large(self, draft: Draft) -> Shortage | None:
-        demand = draft.demand
-        rule = demand.service.rule
-        if rule is None:
-            return None
-        by_group, first = [], None
-        for name, number in rule.smallest.counts.items():
+    def _look_whether_too_large(self, demand: Demand) -> Shortage | None:
+        by_group: list[Iterable[Sequence[Member]]] = []
+        for name, number in demand.service.rule.smallest.counts.items() if demand.service.rule else ():
             live = [member for member in demand.groups[name].members if member.is_live]
-            alike = not live or all(m.instance.needs == live[0].instance.needs for m in live[1:])
-            by_group.append([live[:number]] if alike else islice(combinations(live, number), MOST_SETS))
-        for sets in islice(product(*by_group), MOST_SETS):
-            found = self._too_large(joined(*(m.instance.needs for part in sets for m in part)))
+            alike = all(m.instance.needs == live[0].instance.needs for m in live[1:])
+            by_group.append([live[:number]] if alike else combinations(live, number))
+        first: Shortage | None = None
+        for chosen in one_of_each(by_group):
+            found = self._too_large(joined(*(m.instance.needs for m in chosen)))
             if found is None:
                 return None
             first = first or found
@@ -194,7 +185,7 @@ class Minimums:
         if not draft.shares:
             return self._alone_or_give_up(draft, why)
         memory, now = draft.memory, self.moment.now
-        chosen = [m for name, number in draft.demand.minimum.items() for m in draft.demand.candidates[name][:number]]
+        chosen = draft.demand.first()
         if turn.is_probing(memory, self.moment):
             return self._try(draft, chosen)
         if memory.probe_since:
@@ -253,10 +244,7 @@ class Minimums:
         draft.remember(turn_since=0.0)
         for member in draft.demand.hands:
             draft.revoke(member, self.moment.policy, why)
-        for name, number in draft.demand.minimum.items():
-            for member in draft.demand.candidates[name][:number]:
-                if member.state is State.HELD:
-                    draft.waits[member.uid] = why
+        draft.waits |= {member.uid: why for member in draft.demand.first() if member.state is State.HELD}
         return None
 
     # Beyond the minimum
@@ -265,19 +253,13 @@ class Minimums:
         """Annotation `trade: always`: own running surplus may be evicted for what is missing of the target."""
         if not (draft.demand.serves and preemption.may_trade(draft)) or draft.evicted:
             return
-        surplus = [v for v in self.sources.surplus(draft, running=True) if _is_beyond_target(v)]
-        surplus = self.sources.surplus(draft, running=False) + surplus
-        if (
-            not surplus
-            or draft.of(member.uid).turns
-            or not self.sources.suffices(member.unbound, Room.TO_COME, surplus)
-        ):
-            return
-        draft.short = True
-        few = preemption.fewest(surplus, lambda some: self.sources.suffices(member.unbound, Room.TO_COME, some))
-        found = self.sources.reserve_beside(member.unbound, Room.TO_COME, few)
-        if isinstance(found, Reservation):
-            self._evict(draft, Minimum([member], Room.TO_COME, found, few))
+        beyond = [v for v in self.sources.surplus(draft, running=True) if _is_beyond_target(v)]
+        surplus = self.sources.surplus(draft, running=False) + beyond
+        if surplus and not draft.of(member.uid).turns:
+            found = self.sources.make_room(member.unbound, Room.TO_COME, surplus)
+            if found is not None:
+                draft.short = True
+                self._evict(draft, Minimum([member], Room.TO_COME, *found))
 
 
 def _is_beyond_target(victim: Victim) -> bool:

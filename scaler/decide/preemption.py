@@ -82,8 +82,6 @@ def of_others(
 ) -> list[Victim]:
     """What may be evicted of other services for a minimum of this one, the cheapest first: lower priority, not running
     before running, newest."""
-    if policy.preempt is Preempt.NEVER:
-        return []
     found: list[Victim] = []
     for other in drafts:
         if other is not draft and _may_lose(other, draft, policy):
