@@ -15,28 +15,22 @@ from scaler.decide import preemption, turn
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.members import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.minimum import Minimums
-from scaler.decide.neighbours import Neighbours
 from scaler.decide.nodes import PodRequest, PodRequests
-from scaler.decide.placement import Placement, Reservation, Room
+from scaler.decide.placement import Reservation, Room
 from scaler.decide.shortage import Shortage, in_words
-from scaler.decide.sources import Minimum
+from scaler.decide.sources import Minimum, Sources
 from scaler.decide.turn import Moment
-from scaler.decide.world import Policy, Reason, State
+from scaler.decide.world import Reason, State
 
 
 class Arbitration:
     """One decision over all services that are weighed against each other. `drafts` are those with something to weigh,
     in the order of names."""
 
-    def __init__(
-        self, drafts: list[Draft], neighbours: Neighbours, placement: Placement, moment: Moment, minimums: Minimums
-    ) -> None:
+    def __init__(self, drafts: list[Draft], sources: Sources, minimums: Minimums) -> None:
         self.drafts = sorted(drafts, key=_scale_up_order)
-        self.neighbours = neighbours
-        self.placement = placement
-        self.moment = moment
-        self.policy: Policy = moment.policy
-        self.minimums = minimums
+        self.neighbours, self.placement, self.moment = sources.neighbours, sources.placement, sources.moment
+        self.policy, self.minimums = self.moment.policy, minimums
         self.granted: list[tuple[Draft, Minimum]] = []
         self._hands: list[tuple[Draft, Member]] = []
         """Instances with the scheduler whose pods have a reservation."""

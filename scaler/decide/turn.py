@@ -42,7 +42,7 @@ def observe(draft: Draft, moment: Moment, node_back_at: float) -> None:
     `node_back_at`: when a node that it may use last appeared or returned."""
     demand, memory = draft.demand, draft.memory
     bound = demand.bound
-    if moment.is_new_bind and (demand.has_turns or memory.turn_since or memory.failures):
+    if moment.is_new_bind and heeds_binds(draft):
         _pardon(draft, moment)
         memory = draft.memory
     if bound > memory.bound:
@@ -57,6 +57,11 @@ def observe(draft: Draft, moment: Moment, node_back_at: float) -> None:
             _forget_turns(draft)
         draft.remember(jobs=demand.jobs)
     _end_backoff(draft, moment, node_back_at)
+
+
+def heeds_binds(draft: Draft) -> bool:
+    """Whether a bind of anybody may end or pardon something of it."""
+    return bool(draft.demand.has_turns or draft.memory.turn_since or draft.memory.failures)
 
 
 def _end_backoff(draft: Draft, moment: Moment, node_back_at: float) -> None:
