@@ -125,12 +125,12 @@ class _Pass:
 
     def _arbitrated(self) -> dict[int, _Part]:
         """All parts; one of which nothing changed is not arbitrated again."""
-        known, neighbours = self.demands.all, self.neighbours
-        touched = {neighbours.part(known[at].demand.requests) for at in self.changed if known[at].weighed}
-        touched |= neighbours.parts_on(self.ground.changed or ())
+        known, part_of = self.demands.all, self.neighbours.part
+        touched = {part_of[known[at].demand.requests] for at in self.changed if known[at].weighed}
+        touched |= self.neighbours.parts_on(self.ground.changed or ())
         by_part: dict[int, list[int]] = {}
         for at in sorted(self.demands.active):
-            by_part.setdefault(neighbours.part(known[at].demand.requests), []).append(at)
+            by_part.setdefault(part_of[known[at].demand.requests], []).append(at)
         parts = {}
         for number, active in by_part.items():
             part = self.cache.parts.pop(number, None)
@@ -173,8 +173,8 @@ class _Pass:
 
         @cache  # most decisions evict nobody and never ask
         def everybody(most: float) -> list[Draft]:
-            part = self.neighbours.part
-            positions = [at for at, one in enumerate(known) if one.weighed and part(one.demand.requests) == number]
+            part_of = self.neighbours.part
+            positions = [at for at, one in enumerate(known) if one.weighed and part_of[one.demand.requests] == number]
             if all(known[at].demand.priority > most for at in positions):
                 return []
             drafts.update({at: Draft(known[at].demand) for at in positions if at not in drafts})

@@ -6,7 +6,6 @@ service, memory -> states -> counts -> target -> what its minimum lacks, whom it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from hashlib import blake2s
 
 import msgspec
@@ -79,6 +78,8 @@ class Demand:
         moves = bool(self.minimum or self.hands or self.loose or not self.serves)
         self.jobs = _fingerprint(service) if weighs and (moves or seen.jobs) else ""
         """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
+        self.is_at_rest = self._is_at_rest()
+        self.same = self._same()
         self.until = _until(self.members, now, policy)
         """When time alone may change any of this; 0.0 = never."""
 
@@ -109,16 +110,14 @@ class Demand:
     def paused(self) -> bool:
         return self.service.options.paused
 
-    @cached_property
-    def is_at_rest(self) -> bool:
+    def _is_at_rest(self) -> bool:
         """Nothing of it is to be weighed: the short cut for nearly all services at nearly all times."""
         memory = self.memory
         waits = memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims
         moves = self.lacks_minimum or self.hands or self.loose or self.has_turns or not self.serves or waits
         return not moves and not any(self.candidates.get(name) for name, group in self.groups.items() if group.wants)
 
-    @cached_property
-    def same(self) -> object:
+    def _same(self) -> object:
         """Equal for services that find the same answer when they ask for room: many are of the same make, and nothing
         of them is bound. None where more plays a part."""
         if self.fixed or self.has_turns or not self.minimum or any(m.instance.bound for m in self.members):

@@ -32,15 +32,12 @@ class Neighbours:
         }
         self._alone: dict[Requests, bool] = {}
         self._share: dict[tuple[Requests, Requests], bool] = {}
-        self._part, self._part_of_class = _parts(self._classes)
+        self.part, self._part_of_class = _parts(self._classes)
+        """The number of the part that services of each make belong to."""
 
     def classes(self, draft: Draft) -> frozenset[NodeClass]:
         """Classes of nodes that any of its instances may run on."""
         return self._classes[draft.demand.requests]
-
-    def part(self, requests: Requests) -> int:
-        """The number of the part that services of this make belong to."""
-        return self._part[requests]
 
     def parts_on(self, classes: Iterable[NodeClass]) -> set[int]:
         """The parts whose services may run on nodes of these classes."""
