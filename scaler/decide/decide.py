@@ -17,7 +17,7 @@ from scaler.decide import turn
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.demands import Demands
 from scaler.decide.draft import Draft
-from scaler.decide.ground import Ground, Sizes
+from scaler.decide.ground import Ground
 from scaler.decide.minimum import Minimums
 from scaler.decide.neighbours import Neighbours
 from scaler.decide.nodes import Nodes
@@ -39,7 +39,6 @@ class Cache:
     def __init__(self) -> None:
         self.demands: Demands | None = None
         self.placement = PlacementCache()
-        self.sizes = Sizes()
         self.ground: Ground | None = None
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
@@ -195,8 +194,7 @@ class _Pass:
             ground=self.ground,
             room_to_come=bool(self.evicted) or unusual,
         )
-        sizes = self.cache.sizes
-        minimums = Minimums(sources, too_large=lambda pods: sizes.too_large(pods, self.nodes), probing=self.probing)
+        minimums = Minimums(sources, too_large=self.ground.too_large, probing=self.probing)
         seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         Arbitration(waiting, sources, minimums).run()
         self.probing = minimums.probing

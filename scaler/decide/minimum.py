@@ -21,8 +21,7 @@ from scaler.decide.shortage import Shortage, in_words
 from scaler.decide.sources import Minimum, Sources, one_of_each
 from scaler.decide.world import Reason, State
 
-Waits = Callable[[Draft, Iterable[Member]], tuple[bool, bool]]
-"""Whether a minimum of the same or a higher priority waits for the end of a turn; whether anybody does."""
+Waits = Callable[[Draft, Iterable[Member]], turn.Waiting]
 
 
 class Minimums:
@@ -125,8 +124,7 @@ class Minimums:
             turn.had_turn(draft, unbound)
             draft.remember(turn_since=self.moment.now)
             return other
-        for_minimum, for_anybody = waits(draft, found.members)
-        if turn.has_to_end(draft.memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
+        if turn.has_to_end(draft.memory, self.moment, waits(draft, found.members)):
             turn.end(draft, self.moment)
             turn.had_turn(draft, unbound)
             draft.again = True

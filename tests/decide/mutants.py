@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant("a bind of anybody pardons every time", "3b.5", "turn",
            "if not memory.pardoned and (late or failed or waited):", "if late or failed or waited:", "turns"),
     Mutant("a turn ends for anybody though nothing is bound anywhere", "3b.5", "turn",
-           "if moment.last_bind > memory.turn_since:", "if True:", "turns"),
+           "moment.last_bind > memory.turn_since or longest", "True", "turns"),
     Mutant("what is in backoff reserves", "3b.2, 3b.5", "minimum",
            "if turn.in_backoff(draft.memory, self.moment) and not lacking:", "if False:", "turns"),
     Mutant("bound in part it is never of no use", "2, 3b.5", "state",
