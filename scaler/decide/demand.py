@@ -5,13 +5,11 @@ service, memory -> states -> counts -> target -> what its minimum lacks, whom it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from hashlib import blake2s
 
 import msgspec
 
-from scaler.decide.groups import Group
-from scaler.decide.lifecycle import recheck_at
+from scaler.decide.groups import Group, groups_of
 from scaler.decide.members import (
     Member,
     candidate_order,
@@ -20,11 +18,11 @@ from scaler.decide.members import (
     is_incomplete,
     is_made,
     look_at,
+    moments_of,
     why_not_admissible,
 )
-from scaler.decide.state import NEVER_SEEN, makes_until
-from scaler.decide.target import Target, choose_target
-from scaler.decide.world import InstanceMemory, Policy, Service, ServiceMemory, State, Turns
+from scaler.decide.state import NEVER_SEEN, inherited, remembered_of
+from scaler.decide.world import Policy, Service, ServiceMemory, State
 
 
 class Demand:
@@ -33,12 +31,12 @@ class Demand:
     def __init__(self, service: Service, seen: ServiceMemory, now: float, policy: Policy) -> None:
         """`seen`: what was remembered before this look."""
         self.service, self.name, self.policy, self.seen = service, str(service.key), policy, seen
-        remembered = _inherited(service, seen.instances, now)
+        remembered = inherited(service, seen.instances, now)
         self.members = tuple(
             look_at(i, remembered.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances
         )
-        self.memory = _memory(seen, self.members, now)
-        self.groups, self.target = _groups(service, self.members)
+        self.memory = remembered_of(seen, {m.uid: m.memory for m in self.members}, now)
+        self.groups, self.target = groups_of(service, self.members)
         weighs = self.target is not None and not self.paused
         self.completes, self.half_made = set[str](), set[str]()
         """Uids of instances that have live pods and lack something: those that get it, those in hands that cannot."""
@@ -80,7 +78,8 @@ class Demand:
         """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
         self.is_at_rest = self._is_at_rest()
         self.same = self._same()
-        self.until = _until(self.members, now, policy)
+        moments = (moment for member in self.members for moment in moments_of(member, policy))
+        self.until = min((moment for moment in moments if moment > now), default=0.0)
         """When time alone may change any of this; 0.0 = never."""
 
     def _complete(self, group: Group, *, moves: bool) -> None:
@@ -155,27 +154,6 @@ class Demand:
         return group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound) < group.target
 
 
-def _groups(service: Service, members: tuple[Member, ...]) -> tuple[dict[str, Group], Target | None]:
-    """Groups of the rule, then any other that an instance names (its target is 0), each with its part of the target."""
-    rule = service.rule
-    groups = {name: Group() for name in rule.groups} if rule else {}
-    for member in members:
-        name = member.instance.group
-        if name is not None and not member.instance.label_problem:
-            groups.setdefault(name, Group()).add(member)
-    for group in groups.values():
-        if group.rolling:
-            group.roll()
-    if rule is None:
-        return groups, None
-    running = {name: group.running for name, group in groups.items()}
-    live = {name: group.live for name, group in groups.items()}
-    target = choose_target(rule.ratios, running, live)
-    for name, group in groups.items():
-        group.aim(rule.ratios[target.index].of(name))
-    return groups, target
-
-
 def _gives_way(member: Member, group: Group) -> bool:
     return member.memory.turn_over and any(why_not_admissible(other, 0.0) is None for other in group.held)
 
@@ -196,42 +174,6 @@ def _priority(service: Service, policy: Policy) -> int:
     return min(asked, most)
 
 
-# what is remembered
-
-
-def _memory(seen: ServiceMemory, members: tuple[Member, ...], now: float) -> ServiceMemory:
-    """The same object when nothing changed, so that a decision at rest allocates nothing lasting."""
-    after = {member.uid: member.memory for member in members}
-    if len(after) != len(seen.instances) or after.keys() != seen.instances.keys():
-        new = sum(uid not in seen.instances for uid in after)
-        left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]
-        after |= {uid: seen.instances[uid] for uid in left[new : new + _MOST_LEFT]}
-    return seen if after == seen.instances else msgspec.structs.replace(seen, instances=after)
-
-
-_MOST_LEFT = 64
-"""Instances that are gone and still remembered, of one service."""
-
-
-def _counts_on(memory: InstanceMemory, now: float) -> bool:
-    """Whether what is remembered of an instance that is gone holds for the one that its owner makes in its place."""
-    return memory.turns is not Turns.NONE or memory.backoff_until > now
-
-
-def _inherited(service: Service, before: Mapping[str, InstanceMemory], now: float) -> Mapping[str, InstanceMemory]:
-    """An owner that makes a pod again makes another instance: what is held against the old one holds for the new."""
-    uids = {instance.uid for instance in service.instances}
-    gone = [memory for uid, memory in before.items() if uid not in uids and _counts_on(memory, now)]
-    new = [i.uid for i in service.instances if i.uid not in before and not i.made_by_us and i.owner]
-    if not (gone and new):
-        return before
-    passed_on = (
-        InstanceMemory(turns=m.turns, failures=m.failures, counted=m.counted, backoff_until=m.backoff_until)
-        for m in gone
-    )
-    return {**before, **dict(zip(new, passed_on, strict=False))}
-
-
 def _fingerprint(service: Service) -> str:
     """Of what is read of its jobs (labels, spec) and its rule. An instance that others make is known by its owner:
     it gets another uid each time."""
@@ -242,30 +184,3 @@ def _fingerprint(service: Service) -> str:
     }
     parts = (sorted(map(repr, jobs)), service.rule, service.options)
     return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()
-
-
-def _until(members: tuple[Member, ...], now: float, policy: Policy) -> float:
-    """The earliest moment after now at which time alone may change a state; 0.0 = never."""
-    moments = (moment for member in members for moment in _moments(member, policy))
-    return min((moment for moment in moments if moment > now), default=0.0)
-
-
-def _moments(member: Member, policy: Policy) -> Iterator[float]:
-    memory, instance = member.memory, member.instance
-    life = instance.life
-    if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):
-        yield from recheck_at(instance)
-    if member.state is State.RUNNING:
-        return
-    if memory.broken_since:
-        yield memory.broken_since + policy.broken_grace
-    if memory.restarted_at:
-        yield memory.restarted_at + policy.stable_after
-    if memory.refused_until:
-        yield memory.refused_until
-    if memory.bound_since:
-        yield memory.bound_since + policy.start_timeout
-    if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
-        yield makes_until(instance, policy)
-    if instance.ends_by > 0:
-        yield instance.ends_by + policy.due_back

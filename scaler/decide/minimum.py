@@ -13,6 +13,7 @@ import msgspec
 from scaler.decide import preemption, turn
 from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why, requests_of
+from scaler.decide.explain import room_in_words
 from scaler.decide.members import Member, is_made
 from scaler.decide.nodes import PodRequests, joined
 from scaler.decide.placement import Reservation, Room
@@ -66,7 +67,7 @@ class Minimums:
         if found.room is not Room.FREE:
             draft.remember(turn_since=0.0)
             self._evict(draft, found)
-            why = Reason.WAITING_FOR_ROOM, _awaited_room(found, self.sources.victims_of(draft))
+            why = Reason.WAITING_FOR_ROOM, self._awaited(draft, found)
             for member in found.members:
                 if member.in_hands and draft.shares:
                     draft.revoke(member, self.moment.policy, why)  # it would be bound where room is kept for others
@@ -74,6 +75,11 @@ class Minimums:
                     draft.admit(member, why[1])  # alone: its pods wait for the room
                 elif member.state is State.HELD:
                     draft.waits[member.uid] = why
+
+    def _awaited(self, draft: Draft, found: Minimum) -> tuple[str, ...]:
+        victims = found.victims or self.sources.victims_of(draft)
+        names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
+        return room_in_words(found.reservation.waits_for, names, evicted=not found.victims)
 
     def _evict(self, draft: Draft, found: Minimum) -> None:
         """Own instances that run go only after `trade_after`: MindIE Controller may let one go by itself. Until then
@@ -263,17 +269,3 @@ class Minimums:
 def _is_beyond_target(victim: Victim) -> bool:
     group = victim.draft.demand.groups[victim.member.instance.group or ""]
     return group.running > group.target
-
-
-def _awaited_room(found: Minimum, under_way: Sequence[Victim]) -> tuple[str, ...]:
-    """The nodes, and what has to go from them."""
-    nodes = _few(found.reservation.waits_for)
-    victims = _few(f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in found.victims or under_way)
-    if victims:
-        return (f"{victims} {'is to be' if found.victims else 'was'} evicted" + (f" from {nodes}" if nodes else ""),)
-    return (f"room on {nodes} is to come: pods end there, or the node is away",) if nodes else ()
-
-
-def _few(names: Iterable[str]) -> str:
-    some = list(names)
-    return ", ".join(some[:4]) + (f" and {len(some) - 4} more" if len(some) > 4 else "")

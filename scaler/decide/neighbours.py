@@ -31,7 +31,6 @@ class Neighbours:
             requests: frozenset[NodeClass]().union(*[classes_for(each) for each in requests]) for requests in makes
         }
         self._alone: dict[Requests, bool] = {}
-        self._share: dict[tuple[Requests, Requests], bool] = {}
         self.part, self._part_of_class = _parts(self._classes)
         """The number of the part that services of each make belong to."""
 
@@ -69,10 +68,7 @@ class Neighbours:
         return self._classes[one.demand.requests] < self._classes[other.demand.requests]
 
     def _meet(self, one: Requests, other: Requests) -> bool:
-        known = self._share.get((one, other))
-        if known is None:
-            known = self._share[one, other] = not self._classes[one].isdisjoint(self._classes[other])
-        return known
+        return not self._classes[one].isdisjoint(self._classes[other])
 
 
 def _parts(classes: dict[Requests, frozenset[NodeClass]]) -> tuple[dict[Requests, int], dict[NodeClass, int]]:

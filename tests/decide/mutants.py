@@ -55,7 +55,7 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     # what a service asks for
-    Mutant("the target counts what is in flight", "3.2", "demand",
+    Mutant("the target counts what is in flight", "3.2", "groups",
            "running = {name: group.running for", "running = {name: group.running + group.in_flight for",
            "examples gate counts"),
     Mutant("places forget what is in flight", "3.3", "groups",
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant("bound in part it is never of no use", "2, 3b.5", "state",
            "if 0 < instance.bound < instance.expected and memory.turn_over:", "if False:", "turns"),
     Mutant("what an owner makes again inherits nothing", "3b.5", "demand",
-           "remembered = _inherited(service, seen.instances, now)", "remembered = seen.instances",
+           "remembered = inherited(service, seen.instances, now)", "remembered = seen.instances",
            "turns made_by_others"),
     # release
     Mutant("what is swapped in is admitted in the same pass", "3b.6", "arbitration",
