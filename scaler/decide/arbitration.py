@@ -15,9 +15,9 @@ from scaler.decide import preemption, turn
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.members import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.minimum import Minimums
-from scaler.decide.nodes import PodRequest, PodRequests
-from scaler.decide.placement import Reservation, Room
-from scaler.decide.shortage import Shortage, in_words
+from scaler.decide.nodes import PodRequest, PodRequests, Room
+from scaler.decide.placement import Reservation
+from scaler.decide.shortage import Shortage
 from scaler.decide.sources import Minimum, Sources
 from scaler.decide.turn import Moment
 from scaler.decide.world import Reason, State
@@ -198,7 +198,7 @@ class Arbitration:
         if isinstance(found, Shortage):
             alone = not (draft.shares or demand.lacks_minimum or member.uid in self._too_many)
             other = self._any_fits(m for m in self._spares(draft, name) if m.uid != member.uid)
-            return (Reason.WAITING_FOR_CAPACITY, (in_words(found),)) if other or not alone else None
+            return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
         if not turn.is_over(draft.of(member.uid), self.moment) or not self._has_to_end(draft, member):
@@ -314,7 +314,7 @@ class Arbitration:
             if not draft.shares and not self._any_fits(m for m in spares if m.uid not in draft.admitted):
                 return None
             self.minimums.trade_for_scale_up(draft, member)
-            why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (in_words(found),)
+            why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (str(found),)
             return why
         crowded = self._is_crowded(draft)
         if not (crowded or self._spoils(member)):

@@ -7,7 +7,6 @@ The same world gives the same decision, byte for byte. A `Cache` saves time only
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
@@ -22,7 +21,7 @@ from scaler.decide.minimum import Minimums
 from scaler.decide.neighbours import Neighbours
 from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement, PlacementCache
-from scaler.decide.plan import plan_of
+from scaler.decide.plan import plan_of, tally_of, total
 from scaler.decide.sources import Sources
 from scaler.decide.turn import Moment
 from scaler.decide.unweighed import decide_alone
@@ -102,7 +101,7 @@ class _Pass:
         plans = self._plans()
         memory = demands.remember(world, {at: draft.outcome() for at, draft in self.drafts.items()})
         recheck_at = self._first([demands.until(), *(part.recheck_at for part in parts.values())])
-        tally = _total([part.tally for part in parts.values()], demands.serving) if demands.weighs else None
+        tally = total([part.tally for part in parts.values()], demands.serving) if demands.weighs else None
         return Decision(plans, memory, recheck_at, tally)
 
     def _plans(self) -> tuple[Plan, ...]:
@@ -186,15 +185,9 @@ class _Pass:
             turn.observe(draft, self.moment, self.ground.back_at(self.neighbours.classes(draft)) if in_time else 0.0)
             draft.shares = not self.neighbours.is_alone(draft)
         unusual = self.ground.is_unusual(self.neighbours.classes_of(number))
-        sources = Sources(
-            placement,
-            self.neighbours,
-            self.moment,
-            everybody=everybody,
-            ground=self.ground,
-            room_to_come=bool(self.evicted) or unusual,
-        )
-        minimums = Minimums(sources, too_large=self.ground.too_large, probing=self.probing)
+        sources = Sources(placement, self.neighbours, self.ground, self.moment, everybody)
+        sources.room_to_come = bool(self.evicted) or unusual
+        minimums = Minimums(sources, probing=self.probing)
         seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         Arbitration(waiting, sources, minimums).run()
         self.probing = minimums.probing
@@ -211,41 +204,12 @@ class _Pass:
             moments += overdue
         return _Part(
             drafts=drafts,
-            tally=self._tally(drafts, active),
+            tally=tally_of(drafts.values(), active, self.moment),
             recheck_at=self._first(moments),
             until=self._first([*moments, *overdue]),
             seen=seen,
             settled=all(draft.outcome() is draft.demand.seen for draft in drafts.values()),
         )
-
-    def _tally(self, drafts: dict[int, Draft], active: list[Draft]) -> Tally:
-        idle = Counter[str]()
-        for draft in active:
-            for instance in () if draft.demand.serves else draft.demand.service.instances:
-                for _, request in instance.seats:
-                    idle.update(dict(request.requests))
-        acted_on = [draft for draft in drafts.values() if not draft.demand.service.assumed]
-        return Tally(
-            minimums_waiting=sum(draft.demand.lacks_minimum for draft in active),
-            scale_ups_waiting=sum(len(draft.waits) for draft in active if draft.demand.serves),
-            in_backoff=sum(turn.in_backoff(draft.memory, self.moment) for draft in active),
-            probing=sum(turn.is_probing(draft.memory, self.moment) for draft in active),
-            revoked=sum(len(draft.revoked) for draft in acted_on),
-            evicted=sum(len(draft.evicted) for draft in acted_on),
-            idle=dict(idle),
-        )
-
-
-def _total(tallies: list[Tally], serving: int) -> Tally:
-    numbers = Counter[str]()
-    idle = Counter[str]()
-    for tally in tallies:
-        numbers.update({name: getattr(tally, name) for name in _SUMMED})
-        idle.update(tally.idle)
-    return Tally(serving=serving, idle=dict(idle), **numbers)
-
-
-_SUMMED = [name for name in Tally.__struct_fields__ if name not in ("serving", "idle")]
 
 
 __all__ = ["Cache", "decide"]

@@ -16,8 +16,6 @@ from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory
 
 Why = tuple[Reason, tuple[str, ...]]
 """The reason, and what it refers to."""
-
-
 NOT_BOUND = "the scheduler did not bind it in its turn"
 
 
@@ -78,11 +76,10 @@ class Draft:
 
     def seat(self, member: Member) -> Places:
         """The places of its group, to be given away in this decision."""
-        group = member.instance.group or ""
-        found = self._places.get(group)
-        if found is None:
-            found = self._places[group] = self.demand.groups[group].places.copy()
-        return found
+        name = member.instance.group or ""
+        if name not in self._places:
+            self._places[name] = self.demand.groups[name].places.copy()
+        return self._places[name]
 
     @property
     def lacking(self) -> list[str]:
@@ -113,9 +110,8 @@ class Draft:
         """The same where no ratio counts. What was refused before has to succeed first: nobody wants to read every few
         minutes that it was tried again."""
         refused = self.of(member.uid).refused
-        self.admitted[member.uid] = (
-            (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
-        )
+        why = (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
+        self.admitted[member.uid] = why
 
     def revoke(self, member: Member, policy: Policy, why: Why) -> bool:
         """Take the admission back; False when it cannot be, then it stays and says so."""

@@ -8,7 +8,7 @@ from itertools import compress
 from operator import is_not
 
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequests, accepts
-from scaler.decide.placement import Placement, emptied
+from scaler.decide.placement import Placement
 from scaler.decide.shortage import Shortage
 
 
@@ -96,4 +96,4 @@ class Ground:
 
     @cached_property
     def _empty(self) -> Placement:
-        return emptied(self._all)
+        return Placement(self._all.emptied())

@@ -6,7 +6,7 @@ where it finds room -> reserved, evictions ordered; at the end of its turn other
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 
 import msgspec
 
@@ -15,10 +15,10 @@ from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
 from scaler.decide.members import Member, is_made
-from scaler.decide.nodes import PodRequests, joined
-from scaler.decide.placement import Reservation, Room
+from scaler.decide.nodes import PodRequests, Room, joined
+from scaler.decide.placement import Reservation
 from scaler.decide.preemption import Victim
-from scaler.decide.shortage import Shortage, in_words
+from scaler.decide.shortage import Shortage
 from scaler.decide.sources import Minimum, Sources, one_of_each
 from scaler.decide.world import Reason, State
 
@@ -26,11 +26,11 @@ Waits = Callable[[Draft, Iterable[Member]], turn.Waiting]
 
 
 class Minimums:
-    """`too_large`: why pods would not fit if all nodes were empty. `probing`: some minimum is tried already."""
+    """They reserve one after the other. `probing`: some minimum is tried without a reservation."""
 
-    def __init__(self, sources: Sources, *, too_large: Callable[[PodRequests], Shortage | None], probing: bool) -> None:
+    def __init__(self, sources: Sources, *, probing: bool) -> None:
         self.sources, self.placement, self.moment = sources, sources.placement, sources.moment
-        self._too_large, self.probing = too_large, probing
+        self.probing = probing
         self._sizes: dict[object, Shortage | None] = {}
 
     def reserve(self, draft: Draft, waits: Waits) -> Minimum | None:
@@ -46,7 +46,7 @@ class Minimums:
             never = self.too_large(draft)
             if never is not None:
                 draft.remember(held_since=0.0, probe_since=0.0)
-                return self._alone_or_give_up(draft, (Reason.MINIMUM_TOO_LARGE, (in_words(never),)))
+                return self._alone_or_give_up(draft, (Reason.MINIMUM_TOO_LARGE, (str(never),)))
             return self._does_not_fit(draft, found)
         if draft.memory.held_since or draft.memory.probe_since or draft.memory.probes:
             draft.remember(held_since=0.0, probe_since=0.0, probes=0)
@@ -177,7 +177,7 @@ class Minimums:
             by_group.append([live[:number]] if alike else combinations(live, number))
         first: Shortage | None = None
         for chosen in one_of_each(by_group):
-            found = self._too_large(joined(*(m.instance.needs for m in chosen)))
+            found = self.sources.ground.too_large(joined(*(m.instance.needs for m in chosen)))
             if found is None:
                 return None
             first = first or found
@@ -185,7 +185,7 @@ class Minimums:
 
     def _does_not_fit(self, draft: Draft, shortage: Shortage) -> Minimum | None:
         """After a while it is tried all the same where the sums would do, one service at a time."""
-        why = Reason.MINIMUM_DOES_NOT_FIT, (in_words(shortage),)
+        why = Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),)
         if not draft.shares:
             return self._alone_or_give_up(draft, why)
         memory, now = draft.memory, self.moment.now
@@ -223,10 +223,9 @@ class Minimums:
         hands = [member for member in draft.demand.hands if member.uid not in draft.revoked]
         draft.chosen = {member.uid for member in draft.demand.fixed if self._has_room(member)}
         for name, number in draft.demand.minimum.items():
-            candidates, fitting = draft.demand.candidates[name], list[Member]()
-            for member in candidates:
-                if len(fitting) < number and member.state is not State.TERMINATING and self._has_room(member):
-                    fitting.append(member)
+            candidates = draft.demand.candidates[name]
+            alive = (m for m in candidates if m.state is not State.TERMINATING)
+            fitting = list(islice(filter(self._has_room, alive), number))
             chosen = (fitting + [m for m in candidates if m not in fitting])[:number]
             draft.chosen |= {member.uid for member in chosen}
             held = [member for member in chosen if member.state is State.HELD]

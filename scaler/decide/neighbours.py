@@ -53,11 +53,10 @@ class Neighbours:
     def is_alone(self, draft: Draft) -> bool:
         """Whether it shares nodes with no other service."""
         own = draft.demand.requests
-        known = self._alone.get(own)
-        if known is None:
-            others = ((requests, number - (requests == own)) for requests, number in self.makes.items())
-            known = self._alone[own] = not any(number and self._meet(own, requests) for requests, number in others)
-        return known
+        if own not in self._alone:
+            others = (requests for requests, number in self.makes.items() if number > (requests == own))
+            self._alone[own] = not any(self._meet(own, requests) for requests in others)
+        return self._alone[own]
 
     def any_near(self, draft: Draft, others: Iterable[Draft]) -> bool:
         """Whether one of these shares nodes with it; it may be one of them."""

@@ -12,7 +12,6 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from enum import IntEnum
 from itertools import chain, combinations, compress
 from itertools import count as numbered
 from operator import attrgetter, is_not
@@ -23,11 +22,12 @@ import msgspec
 from scaler.decide.nodes import (
     PODS,
     Amounts,
-    Node,
+    Levels,
     NodeClass,
     Nodes,
     PodRequest,
     PodRequests,
+    Room,
     Taint,
     Where,
     accepts,
@@ -55,26 +55,9 @@ Asked = tuple[tuple[int, int], ...]
 """Amounts of one pod: (index of the resource, positive amount)."""
 Entry = tuple[Amounts, int]
 """Free amounts of a node, and its index."""
-Levels = tuple[Amounts, Amounts, Amounts, Amounts]
-"""Amounts for each `Room`."""
 _lasting = attrgetter("name", "node_class", "passing", "allocatable")
 _rank = attrgetter("rank")
 _restriction = attrgetter("ask.rank", "room", "number")
-
-
-class Room(IntEnum):
-    """What room counts. Each includes the ones before."""
-
-    FREE = 0
-    """Free on schedulable nodes."""
-    FREED = 1
-    """What victims leave, as granted."""
-    TO_COME = 2
-    """What terminating pods on schedulable nodes leave, unless that is overdue."""
-    AWAY = 3
-    """Nodes that are not schedulable and may soon be again."""
-
-    __hash__ = int.__hash__
 
 
 def times(asked: Asked, free: Amounts) -> int:
@@ -109,16 +92,6 @@ def _slack(there: int, amount: int, number: int) -> float:
     """The first of so many places costs what is left over as well, each further one such an amount."""
     over = there - number * amount
     return min(over, (over + (number - 1) * amount) / number)
-
-
-def _levels(node: Node, now: float, due_back: float) -> Levels:
-    """The room of one node, with nothing reserved."""
-    ending = [amounts for deadline, amounts in node.ending if not node.schedulable or deadline + due_back > now]
-    to_come = tuple(map(sum, zip(node.free, *ending, strict=True))) if ending and node.ready else node.free
-    if node.schedulable:
-        return node.free, node.free, to_come, to_come
-    none = (0,) * len(node.free)
-    return none, none, none, none if now >= node.since + due_back else to_come
 
 
 class _Fitting(NamedTuple):
@@ -182,13 +155,12 @@ class _Facts:
         return [entry for entry in entries if pool_of[entry[1]] in pools]
 
     def pools_for(self, where: Where) -> Pools:
-        known = self._pools_for.get(where)
-        if known is None:
-            known = self._pools_for[where] = frozenset([
+        if where not in self._pools_for:
+            self._pools_for[where] = frozenset([
                 number for (node_class, passing), number in self.pools.items()
                 if accepts(where, node_class) and tolerates(where, passing)
             ])  # fmt: skip
-        return known
+        return self._pools_for[where]
 
     def fitting(self, pools: Pools, asked: Asked) -> _Fitting:
         known = self._fitting.get((pools, asked))
@@ -309,6 +281,7 @@ class Reservation(msgspec.Struct, eq=False):
     """Room for all of `pods`, until it is cancelled. Compared by identity."""
 
     pods: PodRequests
+    room: Room
     seats: list[_Seat]
     _placement: Placement
 
@@ -359,7 +332,7 @@ class Placement:
         """Reserve room for all of these pods; or for none, and say why."""
         found = self._try(pods, room)
         self._trail.clear()
-        return found if isinstance(found, Shortage) else Reservation(pods, found, self)
+        return found if isinstance(found, Shortage) else Reservation(pods, room, found, self)
 
     def cancel(self, reservation: Reservation) -> None:
         """Its room is free again. A second time changes nothing."""
@@ -447,7 +420,7 @@ class Placement:
 
     def _state(self, index: int) -> _State:
         if index not in self._states:
-            self._states[index] = _State(_levels(self._facts.nodes[index], self._now, self._due_back))
+            self._states[index] = _State(self._facts.nodes[index].levels(self._now, self._due_back))
         return self._states[index]
 
     def _put(self, seat: _Seat, to: int) -> None:
@@ -754,10 +727,3 @@ class Placement:
                 for index, amount in ask.asked
             })  # fmt: skip
         return ask.slack[room]
-
-
-def emptied(nodes: Nodes) -> Placement:
-    """All nodes well and empty: what does not fit there never will."""
-    return Placement(
-        Nodes(nodes.resources, tuple([Node(n.name, n.node_class, n.allocatable, n.allocatable) for n in nodes.nodes]))
-    )

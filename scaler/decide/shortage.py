@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import msgspec
 
 from scaler.decide.explain import amount_in_words, where_in_words
@@ -41,9 +39,3 @@ class Shortage(msgspec.Struct, frozen=True):
         if self.shared:
             return f"room for {self.wanted} times {what}"
         return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
-
-
-@lru_cache(maxsize=1 << 12)
-def in_words(shortage: Shortage) -> str:
-    """The same as `str`; many services lack the same."""
-    return str(shortage)

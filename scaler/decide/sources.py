@@ -18,8 +18,8 @@ from scaler.decide.draft import Draft, requests_of
 from scaler.decide.ground import Ground
 from scaler.decide.members import Member, is_made, is_to_come
 from scaler.decide.neighbours import Neighbours
-from scaler.decide.nodes import PODS, PodRequest, PodRequests
-from scaler.decide.placement import Placement, Reservation, Room
+from scaler.decide.nodes import PODS, PodRequest, PodRequests, Room
+from scaler.decide.placement import Placement, Reservation
 from scaler.decide.preemption import Victim
 from scaler.decide.shortage import Shortage
 from scaler.decide.turn import Moment
@@ -55,17 +55,12 @@ class Sources:
     """Where the minimums of one decision find room."""
 
     def __init__(
-        self,
-        placement: Placement,
-        neighbours: Neighbours,
-        moment: Moment,
-        *,
-        everybody: Everybody,
-        ground: Ground,
-        room_to_come: bool,
+        self, placement: Placement, neighbours: Neighbours, ground: Ground, moment: Moment, everybody: Everybody
     ) -> None:
-        self.placement, self.neighbours, self.moment = placement, neighbours, moment
-        self._everybody, self._ground, self._room_to_come = everybody, ground, room_to_come
+        self.placement, self.neighbours, self.ground, self.moment = placement, neighbours, ground, moment
+        self._everybody = everybody
+        self.room_to_come = False
+        """Something may end or return that leaves room."""
         self.unfit: dict[object, Shortage] = {}
         """What no source of room suffices for stays so until something is cancelled or granted."""
 
@@ -96,29 +91,29 @@ class Sources:
             draft.remember(victims=under_way)
         sources = [(Room.TO_COME, list[Victim]())] if under_way else self._sources(draft)
         for room, victims in sources:
-            found = self._on(draft, room, victims) if victims or self._room_to_come else None
+            found = self._on(draft, room, victims) if victims or self.room_to_come else None
             if found is not None:
                 return found
-        return self._on(draft, Room.AWAY, []) if self._room_to_come else None
+        return self._on(draft, Room.AWAY, []) if self.room_to_come else None
 
     def _shortage_of_first(self, draft: Draft) -> Shortage:
         """No set of candidates was worth a try: why one of them does not fit."""
         demand = draft.demand
         first = demand.first()
-        found = self.placement.fits(requests_of([*demand.fixed, *first]))
-        for member in (m for name in demand.minimum for m in demand.candidates[name]):
-            found = found or self.placement.fits(member.unbound)
+        by_itself = (member.unbound for name in demand.minimum for member in demand.candidates[name])
+        tried = map(self.placement.fits, chain([requests_of([*demand.fixed, *first])], by_itself))
+        found = next(filter(None, tried), None)
         return found or Shortage(PodRequest(), len(first), 0, PODS)
 
     def surplus(self, draft: Draft, *, running: bool) -> list[Victim]:
         """Own instances of a service that may be evicted for what it misses."""
-        return preemption.surplus(draft, self._ground.by_name, self._helps(draft), running=running)
+        return preemption.surplus(draft, self.ground.by_name, self._helps(draft), running=running)
 
     def _helps(self, draft: Draft) -> preemption.Helps:
         """Whether a pod that the service misses may run on a node."""
         minimum, by_group = draft.demand.minimum, draft.demand.candidates
         candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
-        classes = self._ground.classes_for(requests_of([*draft.demand.fixed, *candidates]))
+        classes = self.ground.classes_for(requests_of([*draft.demand.fixed, *candidates]))
         return lambda node: node.schedulable and node.node_class in classes
 
     def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:
@@ -142,7 +137,7 @@ class Sources:
             return []
         others = self._everybody(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY))
         sharing = (other for other in others if self.neighbours.share(draft, other))
-        return preemption.of_others(draft, sharing, self._ground.by_name, self._helps(draft), policy)
+        return preemption.of_others(draft, sharing, self.ground.by_name, self._helps(draft), policy)
 
     def _on(self, draft: Draft, room: Room, victims: list[Victim]) -> Minimum | None:
         for members in self._sets(draft, room, freed=bool(victims)):
@@ -168,7 +163,7 @@ class Sources:
             return None
         for victim in few:
             victim.draft.nominated.add(victim.member.uid)
-        self._room_to_come = self._room_to_come or bool(few)
+        self.room_to_come = self.room_to_come or bool(few)
         return found, few
 
     def _suffices(self, pods: PodRequests, room: Room, victims: Collection[Victim]) -> bool:

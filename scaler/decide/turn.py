@@ -30,10 +30,6 @@ class Moment(msgspec.Struct, frozen=True):
     """The same at the last decision."""
     policy: Policy
 
-    @property
-    def is_new_bind(self) -> bool:
-        return self.last_bind > self.bind_before
-
 
 # 1. What has happened since the last look
 
@@ -44,7 +40,7 @@ def observe(draft: Draft, moment: Moment, node_back_at: float) -> None:
     `node_back_at`: when a node that it may use last appeared or returned."""
     demand, memory = draft.demand, draft.memory
     bound = demand.bound
-    if moment.is_new_bind and heeds_binds(draft):
+    if moment.last_bind > moment.bind_before and heeds_binds(draft):
         _pardon(draft, moment)
         memory = draft.memory
     if bound > memory.bound:
