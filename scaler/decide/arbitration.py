@@ -32,10 +32,10 @@ class Arbitration:
         self.neighbours, self.placement, self.moment = sources.neighbours, sources.placement, sources.moment
         self.policy, self.minimums = self.moment.policy, minimums
         self.granted: list[tuple[Draft, Minimum]] = []
-        self._hands: list[tuple[Draft, Member]] = []
-        """Instances with the scheduler whose pods have a reservation."""
+        self._hands: list[Draft] = []
+        """Services of which something with the scheduler has a reservation."""
         self._in_hands: Counter[PodRequest] = Counter()
-        """What all these pods ask for."""
+        """What the pods of all that ask for."""
         self._no_room: dict[PodRequests, Why] = {}
         """What does not fit any more, or could spoil a reservation, once only scale-ups are left."""
         self._kept: dict[str, Reservation] = {}
@@ -225,7 +225,7 @@ class Arbitration:
     def _put_in_hands(self, draft: Draft, *members: Member) -> None:
         """The scheduler may bind these at any moment, and room is reserved for them."""
         for member in members:
-            self._hands.append((draft, member))
+            self._hands.append(draft)
             self._in_hands.update(dict(member.unbound))
 
     # 4. Release what is reserved on free room
@@ -243,7 +243,7 @@ class Arbitration:
             else:
                 self._admit(draft, member)
         for draft, member in blocked:
-            if self.neighbours.any_near(draft, [*(other for other, _ in self._hands), *self._unmade_before(draft)]):
+            if self.neighbours.any_near(draft, [*self._hands, *self._unmade_before(draft)]):
                 draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
             else:
                 self._admit(draft, member)
@@ -336,9 +336,6 @@ class Arbitration:
                 draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
 
 
-NOT_MADE = "its pods do not exist yet"
-
-
 def _beyond_target(draft: Draft, hands: Iterable[Member]) -> set[str]:
     """Uids of what is in hands and too many for the target, newest admissions first: it was admitted while another one
     of its group was thought lost. What the target misses goes before it."""
@@ -351,6 +348,7 @@ def _beyond_target(draft: Draft, hands: Iterable[Member]) -> set[str]:
     return found
 
 
+NOT_MADE = "its pods do not exist yet"
 BEING_GIVEN_BACK = "pods of revoked instances still have to go"
 RESERVED_FOR_OTHERS = "what is free could be needed for the minimum of another service"
 RESTRICTED_FIRST = "instances that may use fewer of the nodes are bound first"

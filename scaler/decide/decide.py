@@ -210,6 +210,3 @@ class _Pass:
             seen=seen,
             settled=all(draft.outcome() is draft.demand.seen for draft in drafts.values()),
         )
-
-
-__all__ = ["Cache", "decide"]

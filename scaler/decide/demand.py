@@ -31,6 +31,7 @@ class Demand:
     def __init__(self, service: Service, seen: ServiceMemory, now: float, policy: Policy) -> None:
         """`seen`: what was remembered before this look."""
         self.service, self.name, self.policy, self.seen = service, str(service.key), policy, seen
+        self.paused = service.options.paused
         remembered = inherited(service, seen.instances, now)
         self.members = tuple(
             look_at(i, remembered.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances
@@ -104,10 +105,6 @@ class Demand:
         parts = in_order(m for m in bound if m.in_part or not m.has_slot)
         self.minimum[name] = max(0, number - group.running - len(bound))
         self.fixed += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
-
-    @property
-    def paused(self) -> bool:
-        return self.service.options.paused
 
     def _is_at_rest(self) -> bool:
         """Nothing of it is to be weighed: the short cut for nearly all services at nearly all times."""

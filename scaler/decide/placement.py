@@ -513,9 +513,8 @@ class Placement:
         if not all(ask.pools for ask in wanted):
             return True
         seated = [ask for ask in self._asks.values() if any(ask.seated)]
-        for level in [
-            each for each in Room if each == room or (each > room and any(ask.seated[each] for ask in seated))
-        ]:
+        levels = [each for each in Room if each == room or (each > room and any(ask.seated[each] for ask in seated))]
+        for level in levels:
             counts = Counter({ask: sum(ask.seated[: level + 1]) for ask in seated})
             counts.update(wanted)
             for unit in [unit for unit in counts if any(unit.share(ask) for ask in wanted)]:
