@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from scaler.decide import preemption, turn
-from scaler.decide.draft import Draft, Why, requests_of
+from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
 from scaler.decide.members import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.minimum import Minimums
 from scaler.decide.nodes import PodRequest, PodRequests, Room
@@ -165,7 +165,7 @@ class Arbitration:
             hands = [m for m in draft.demand.hands if m.uid not in draft.chosen and m.uid not in draft.revoked]
             for member in newest_admission_first(hands):
                 if self._is_beyond(draft, member):
-                    draft.revoke(member, self.policy, (Reason.REVOKED, (draft.awaited,)))
+                    draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
             hands = [m for m in hands if m.uid not in draft.revoked]
             self._too_many = _beyond_target(draft, hands)
             for member in sorted(hands, key=lambda m: (m.uid in self._too_many, age(m))):
@@ -179,9 +179,9 @@ class Arbitration:
             if isinstance(found, Reservation):
                 self._put_in_hands(draft, member)
             if not affords_revoke(member.instance, self.policy) and self._is_in_the_way(draft):
-                draft.revoke(member, self.policy, (Reason.WAITING_FOR_CAPACITY, ()))
+                draft.revoke(member, (Reason.WAITING_FOR_CAPACITY, ()))
             return
-        keeps_room = not draft.revoke(member, self.policy, why) and not turn.is_over(draft.of(member.uid), self.moment)
+        keeps_room = not draft.revoke(member, why) and not turn.is_over(draft.of(member.uid), self.moment)
         if isinstance(found, Reservation) and not keeps_room:
             self.placement.cancel(found)
 
@@ -348,7 +348,6 @@ def _beyond_target(draft: Draft, hands: Iterable[Member]) -> set[str]:
     return found
 
 
-NOT_MADE = "its pods do not exist yet"
 BEING_GIVEN_BACK = "pods of revoked instances still have to go"
 RESERVED_FOR_OTHERS = "what is free could be needed for the minimum of another service"
 RESTRICTED_FIRST = "instances that may use fewer of the nodes are bound first"

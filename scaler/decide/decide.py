@@ -184,9 +184,8 @@ class _Pass:
             in_time = draft.memory.backoff_until or draft.demand.has_turns
             turn.observe(draft, self.moment, self.ground.back_at(self.neighbours.classes(draft)) if in_time else 0.0)
             draft.shares = not self.neighbours.is_alone(draft)
-        unusual = self.ground.is_unusual(self.neighbours.classes_of(number))
         sources = Sources(placement, self.neighbours, self.ground, self.moment, everybody)
-        sources.room_to_come = bool(self.evicted) or unusual
+        sources.room_to_come = bool(self.evicted) or self.ground.is_unusual(self.neighbours.classes_of(number))
         minimums = Minimums(sources, probing=self.probing)
         seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         Arbitration(waiting, sources, minimums).run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import compress
 from operator import is_not
 
@@ -16,7 +15,6 @@ from scaler.decide.neighbours import Requests
 from scaler.decide.world import Memory, Plan, Service, ServiceMemory, World
 
 _EMPTY = ServiceMemory()
-_name = lru_cache(maxsize=1 << 17)(str)
 
 
 class _Known(msgspec.Struct, eq=False):
@@ -131,7 +129,7 @@ class Demands:
 
     def _looked(self, service: Service, before: _Known | None, world: World) -> _Known:
         """The same as before where it holds."""
-        seen = world.memory.services.get(before.demand.name if before else _name(service.key), _EMPTY)
+        seen = world.memory.services.get(before.demand.name if before else str(service.key), _EMPTY)
         if before is not None:
             demand = before.demand
             in_time = not demand.until or world.now < demand.until

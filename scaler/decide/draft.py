@@ -12,10 +12,11 @@ from scaler.decide.groups import Places
 from scaler.decide.members import Member, may_be_revoked
 from scaler.decide.nodes import PodRequests, joined
 from scaler.decide.state import NEVER_SEEN
-from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory
+from scaler.decide.world import InstanceMemory, Reason, ServiceMemory
 
 Why = tuple[Reason, tuple[str, ...]]
 """The reason, and what it refers to."""
+NOT_MADE = "its pods do not exist yet"
 NOT_BOUND = "the scheduler did not bind it in its turn"
 
 
@@ -113,8 +114,9 @@ class Draft:
         why = (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
         self.admitted[member.uid] = why
 
-    def revoke(self, member: Member, policy: Policy, why: Why) -> bool:
+    def revoke(self, member: Member, why: Why) -> bool:
         """Take the admission back; False when it cannot be, then it stays and says so."""
+        policy = self.demand.policy
         if member.uid in self.revoked:
             return True
         if not policy.revoke or member.instance.unheld:

@@ -70,7 +70,7 @@ class Minimums:
             why = Reason.WAITING_FOR_ROOM, self._awaited(draft, found)
             for member in found.members:
                 if member.in_hands and draft.shares:
-                    draft.revoke(member, self.moment.policy, why)  # it would be bound where room is kept for others
+                    draft.revoke(member, why)  # it would be bound where room is kept for others
                 elif member.state is State.HELD and not draft.shares and is_made(member) and not found.swaps:
                     draft.admit(member, why[1])  # alone: its pods wait for the room
                 elif member.state is State.HELD:
@@ -104,8 +104,7 @@ class Minimums:
         for member in draft.demand.hands:
             if member.uid not in draft.chosen and member.instance.group in groups:
                 found.swaps = True
-                why = Reason.REVOKED, (f"another instance of {member.instance.group}",)
-                draft.revoke(member, self.moment.policy, why)
+                draft.revoke(member, (Reason.REVOKED, (f"another instance of {member.instance.group}",)))
 
     def _note_what_is_made(self, draft: Draft, found: Minimum) -> None:
         """Where others make the pods the clock starts anew, once, when the last chosen instance has been made."""
@@ -231,7 +230,7 @@ class Minimums:
             held = [member for member in chosen if member.state is State.HELD]
             swapped = [m for m in hands if m.instance.group == name and m not in chosen] if held else []
             for member in swapped:
-                draft.revoke(member, self.moment.policy, (Reason.REVOKED, (f"another instance of {name}",)))
+                draft.revoke(member, (Reason.REVOKED, (f"another instance of {name}",)))
             for member in held:
                 if is_made(member) and not swapped:
                     draft.admit(member, why[1] if why[0] is not Reason.MINIMUM_INCOMPLETE else ())
@@ -246,7 +245,7 @@ class Minimums:
         """Nothing is reserved, what is in hands is revoked, nobody is blocked."""
         draft.remember(turn_since=0.0)
         for member in draft.demand.hands:
-            draft.revoke(member, self.moment.policy, why)
+            draft.revoke(member, why)
         draft.waits |= {member.uid: why for member in draft.demand.first() if member.state is State.HELD}
         return None
 

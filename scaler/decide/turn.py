@@ -39,17 +39,16 @@ def observe(draft: Draft, moment: Moment, node_back_at: float) -> None:
 
     `node_back_at`: when a node that it may use last appeared or returned."""
     demand, memory = draft.demand, draft.memory
-    bound = demand.bound
     if moment.last_bind > moment.bind_before and heeds_binds(draft):
         _pardon(draft, moment)
         memory = draft.memory
-    if bound > memory.bound:
+    if demand.bound > memory.bound:
         draft.remember(turn_since=0.0, made=None, failures=0, counted=0, ended_at=0.0, backoff_until=0.0)
         for member in demand.members:
             if not member.instance.bound and draft.of(member.uid).turn_over:
                 draft.remember_of(member.uid, turn_over=False)
-    if bound != memory.bound:
-        draft.remember(bound=bound)
+    if demand.bound != memory.bound:
+        draft.remember(bound=demand.bound)
     if demand.jobs != memory.jobs:
         if memory.jobs:
             _forget_turns(draft)
