@@ -7,6 +7,7 @@ The same world gives the same decision, byte for byte. A `Cache` saves time only
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 
@@ -126,9 +127,9 @@ class _Pass:
         known, part_of = self.demands.all, self.neighbours.part
         touched = {part_of[known[at].demand.requests] for at in self.changed if known[at].weighed}
         touched |= self.neighbours.parts_on(self.ground.changed or ())
-        by_part: dict[int, list[int]] = {}
+        by_part = defaultdict[int, list[int]](list)
         for at in sorted(self.demands.active):
-            by_part.setdefault(part_of[known[at].demand.requests], []).append(at)
+            by_part[part_of[known[at].demand.requests]].append(at)
         parts = {}
         for number, active in by_part.items():
             part = self.cache.parts.pop(number, None)

@@ -89,13 +89,13 @@ def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], moment: Moment) -
     )
 
 
-def total(tallies: Iterable[Tally], serving: int) -> Tally:
+def total(tallies: Sequence[Tally], serving: int) -> Tally:
     """All together."""
-    numbers = Counter[str]()
     idle = Counter[str]()
     for tally in tallies:
-        numbers.update({name: getattr(tally, name) for name in _SUMMED})
-        idle.update(tally.idle)
+        if tally.idle:
+            idle.update(tally.idle)
+    numbers = {name: sum([getattr(tally, name) for tally in tallies]) for name in _SUMMED}
     return Tally(serving=serving, idle=dict(idle), **numbers)
 
 
