@@ -28,7 +28,6 @@ from scaler.decide.turn import Moment
 from scaler.decide.unweighed import decide_alone
 from scaler.decide.world import Decision, Plan, Tally, World
 
-_NO_NODES = Nodes()
 _AT_ONCE = 0.001
 """Seconds until the next decision where this one has made more possible."""
 
@@ -82,7 +81,7 @@ class _Pass:
         """Of those that are decided anew."""
         self.unsaid: set[int] = set()
         """Something was said of it that does not hold any more."""
-        self.nodes = (world.nodes if demands.weighs else None) or _NO_NODES
+        self.nodes = (world.nodes if demands.weighs else None) or Nodes()
         self.ground = cache.ground = Ground.of(self.nodes, cache.ground)
         self.neighbours = cache.neighbours = self._neighbours(cache.neighbours)
         tried = (demands.all[at].demand.memory for at in demands.tried)

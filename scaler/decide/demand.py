@@ -32,10 +32,8 @@ class Demand:
         """`seen`: what was remembered before this look."""
         self.service, self.name, self.policy, self.seen = service, str(service.key), policy, seen
         self.paused = service.options.paused
-        remembered = inherited(service, seen.instances, now)
-        self.members = tuple(
-            look_at(i, remembered.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances
-        )
+        known = inherited(service, seen.instances, now)
+        self.members = tuple(look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances)
         self.memory = remembered_of(seen, {m.uid: m.memory for m in self.members}, now)
         self.groups, self.target = groups_of(service, self.members)
         weighs = self.target is not None and not self.paused
@@ -65,6 +63,10 @@ class Demand:
             if self.serves and group.wants
         }
         """Of groups in which one more might get a place: candidates that are held, those whose pods exist first."""
+        self._sum_up(now, weighs=weighs)
+
+    def _sum_up(self, now: float, *, weighs: bool) -> None:
+        service, policy = self.service, self.policy
         self.priority = _priority(service, policy)
         lasting = (i.created for i in service.instances if not (i.owner_deleting or i.owner_finished))
         self.oldest = min(lasting, default=0.0)
@@ -75,7 +77,7 @@ class Demand:
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
         """Something is remembered of turns of its instances."""
         moves = bool(self.minimum or self.hands or self.loose or not self.serves)
-        self.jobs = _fingerprint(service) if weighs and (moves or seen.jobs) else ""
+        self.jobs = _fingerprint(service) if weighs and (moves or self.seen.jobs) else ""
         """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
         self.is_at_rest = self._is_at_rest()
         self.same = self._same()

@@ -116,12 +116,11 @@ class Draft:
 
     def revoke(self, member: Member, why: Why) -> bool:
         """Take the admission back; False when it cannot be, then it stays and says so."""
-        policy = self.demand.policy
         if member.uid in self.revoked:
             return True
-        if not policy.revoke or member.instance.unheld:
+        if not self.demand.policy.revoke or member.instance.unheld:
             return False
-        if not may_be_revoked(member.instance, policy):
+        if not may_be_revoked(member.instance, self.demand.policy):
             self.stays[member.uid] = (Reason.REVOKE_WOULD_COST_RESTARTS, why[1])
             return False
         self.revoked[member.uid] = why

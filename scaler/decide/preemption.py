@@ -92,10 +92,9 @@ def of_others(
 
 
 def _may_lose(other: Draft, beneficiary: Draft, policy: Policy) -> bool:
-    demand = other.demand
-    if not demand.service.options.preemptable and policy.honour_preemptable:
+    if not other.demand.service.options.preemptable and policy.honour_preemptable:
         return False
-    theirs, own = demand.priority, beneficiary.demand.priority
+    theirs, own = other.demand.priority, beneficiary.demand.priority
     return theirs < own or (theirs == own and policy.preempt is Preempt.EQUAL_OR_HIGHER)
 
 

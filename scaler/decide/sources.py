@@ -183,9 +183,8 @@ class Sources:
         return ([*draft.demand.fixed, *chosen] for chosen in one_of_each(by_group))
 
     def _might_fit(self, member: Member, room: Room, *, freed: bool) -> bool:
-        if member.state is State.TERMINATING and room < Room.TO_COME:
-            return False
-        return freed or self.placement.fits(member.unbound, room) is None
+        in_time = member.state is not State.TERMINATING or room >= Room.TO_COME
+        return in_time and (freed or self.placement.fits(member.unbound, room) is None)
 
     def _is_under_way(self, victim: Victim) -> bool:
         """It is not gone, and its room is to come."""

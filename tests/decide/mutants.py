@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant("bound in part it is never of no use", "2, 3b.5", "state",
            "if 0 < instance.bound < instance.expected and memory.turn_over:", "if False:", "turns"),
     Mutant("what an owner makes again inherits nothing", "3b.5", "demand",
-           "remembered = inherited(service, seen.instances, now)", "remembered = seen.instances",
+           "known = inherited(service, seen.instances, now)", "known = seen.instances",
            "turns made_by_others"),
     # release
     Mutant("what is swapped in is admitted in the same pass", "3b.6", "arbitration",
