@@ -15,6 +15,7 @@ PYTEST = $(PY) -m pytest -n $(JOBS) --dist loadgroup --durations=20
 export VENV PYTHON
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 
 ##@ Try it
 .PHONY: demo

@@ -14,8 +14,8 @@ from pathlib import Path
 LIMITS = {
     # what: (limit, target)
     "controller": (20_000, 14_000),
-    "simulation": (11_800, 9_000),
-    "test helpers": (13_500, 9_000),
+    "simulation": (9_700, 9_000),
+    "test helpers": (13_650, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

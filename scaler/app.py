@@ -18,7 +18,7 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer
-from scaler.decide.world import Policy, Preempt, ServiceKey
+from scaler.decide.world import ServiceKey
 from scaler.election import Election, LeaseTiming
 from scaler.execute.executor import Executor
 from scaler.informers.cache import Cache
@@ -64,6 +64,8 @@ SHUTDOWN_TIMEOUT = 5.0
 """Seconds for writes under way to end after SIGTERM."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
+SHUTDOWN_TIMEOUT = 5.0
+"""Seconds that writes under way have to end after SIGTERM."""
 PULSE = 5.0
 """Seconds between two looks at whether the decision loop turns."""
 
@@ -108,7 +110,7 @@ class App:
         self.election = _election(api, settings, clock, rng) if settings.leader_election else None
         self.api = api
         self.gate_setup = GateSetup(api, self.metrics)
-        self.policy = _policy(settings)
+        self.policy = settings.policy
         self._rng = rng
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
@@ -128,7 +130,7 @@ class App:
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.informers, expectations)
-        reporter = Reporter(writer, self.api, self.clock, settings, metrics)
+        reporter = Reporter(writer, self.clock, metrics)
         controller = Controller(
             state=self.state,
             queue=self.queue,
@@ -185,7 +187,7 @@ class App:
                 tasks.create_task(informer.run())
             tasks.create_task(self._pulse())
             if self.admission is not None:
-                tasks.create_task(self.admission.follow())
+                tasks.create_task(self.admission.certificate.follow())
             await self._synced()
             if self.election is None:
                 await self._work()
@@ -229,7 +231,7 @@ class App:
         async with asyncio.TaskGroup() as tasks:
             beside = [self.reporter.run(), self.rank_tables.run(), self._resync()]
             if self.admission is not None:
-                beside.append(self.admission.lead())
+                beside.append(self.admission.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]
             deciding = asyncio.create_task(self.controller.run())
             try:
@@ -263,7 +265,7 @@ class App:
                 ready = listed(resource, informer).is_set()
                 self._need(_name(resource), "" if ready else informer.problem or "not listed yet")
             if self.admission is not None:
-                self._need("webhook", self.admission.problem)
+                self._need("webhook", self.admission.certificate.problem)
             if self.controller.running:
                 self.rights.look()
             if len(self.queue) == 0 or not self.controller.running:
@@ -304,26 +306,6 @@ def _follow(
         metrics.lists.follow(partial(getattr, informer, "lists"), _name(resource))
         metrics.watches.follow(partial(getattr, informer, "watches"), _name(resource))
         metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
-
-
-def _policy(settings: Settings) -> Policy:
-    """The settings that decisions depend on."""
-    return Policy(
-        broken_grace=settings.broken_grace,
-        stable_after=settings.stable_after,
-        revoke=settings.revoke,
-        restart_reserve=settings.restart_reserve,
-        start_timeout=settings.start_timeout,
-        minimum_timeout=settings.minimum_timeout,
-        backoff=settings.backoff,
-        backoff_max=settings.backoff_max,
-        due_back=settings.due_back,
-        fit_patience=settings.fit_patience,
-        trade_after=settings.trade_after,
-        preempt=Preempt(settings.preempt.value),
-        honour_preemptable=settings.honour_preemptable,
-        max_service_priority=settings.max_service_priority,
-    )
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:

@@ -13,8 +13,8 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol, cast
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from scaler import __doc__ as purpose
 from scaler import __version__
@@ -30,18 +30,6 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
-
-
-class Command(Protocol):
-    """What the module of a subcommand offers."""
-
-    HELP: str
-
-    @property
-    def add_arguments(self) -> Callable[[argparse.ArgumentParser], None]: ...
-
-    @property
-    def run(self) -> Callable[[argparse.Namespace], int]: ...
 
 
 class Parser(argparse.ArgumentParser):
@@ -88,11 +76,12 @@ def _dispatch(arguments: list[str]) -> int:
         return EXIT_FAILED
     parser = Parser(prog=f"scaler {name}", description=command.HELP)
     command.add_arguments(parser)
-    return command.run(parser.parse_args(arguments[1:]))
+    return int(command.run(parser.parse_args(arguments[1:])))
 
 
-def _load(name: str) -> Command:
-    return cast("Command", importlib.import_module("scaler.run" if name == PRODUCTION else f"scaler.tools.{name}"))
+def _load(name: str) -> Any:
+    """The module of a subcommand: `HELP`, `add_arguments(parser)` and `run(arguments) -> exit code`."""
+    return importlib.import_module("scaler.run" if name == PRODUCTION else f"scaler.tools.{name}")
 
 
 def _top_level(arguments: list[str]) -> int:
@@ -123,7 +112,7 @@ def _overview() -> str:
 
 def _summary(name: str) -> str:
     try:
-        return _load(name).HELP.strip().splitlines()[0]
+        return str(_load(name).HELP).strip().splitlines()[0]
     except ImportError as error:
         return f"(cannot be loaded: {error})"
 

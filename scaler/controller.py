@@ -28,8 +28,7 @@ from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reported import Reported
 from scaler.report.reporter import Reporter
-from scaler.report.service_reports import report_of
-from scaler.report.values import RuleKey
+from scaler.report.service_reports import RuleKey, report_of
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue

@@ -13,18 +13,17 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.kube.api import LEASES, EventType, KubeApi, Object
-from scaler.kube.errors import ConflictError, KubeError, NotFoundError, UnknownOutcomeError
+from scaler.kube.api import LEASES, EventType, KubeApi, Object, within
+from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.kube.metadata import version_of
 from scaler.names import RELEASED_BY
-
-T = TypeVar("T")
 
 LONGEST_LEASE = 60.0
 """Seconds: a longer leaseDurationSeconds in a Lease that somebody edited is not believed."""
@@ -140,7 +139,7 @@ class Election:
         """Make the missing Lease, held by nobody. That it is missing proves nothing about who led a moment ago, and no
         precondition would tell; so its time runs from here, and it is taken like one that somebody emptied."""
         try:
-            lease = await _bounded(self._send(self._body({})), _now() + self._timing.renew_deadline / 2)
+            lease = await within(self._timing.renew_deadline / 2, self._send(self._body({})))
         except KubeError as error:
             _log.info("lease not made", lease=self._name, error=str(error))
             await self._look()
@@ -153,7 +152,7 @@ class Election:
         self._acquired = self._clock.micro_timestamp()
         self._transitions = int(_spec(self._lease).get("leaseTransitions") or 0) + 1
         try:
-            await self._write(_now() + self._timing.renew_deadline / 2)
+            await self._write(self._timing.renew_deadline / 2)
         except KubeError as error:
             _log.info("lease not taken", lease=self._name, error=str(error))
             await self._look()
@@ -161,11 +160,9 @@ class Election:
         return True
 
     async def _wait_for_change(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds if seconds < math.inf else None):
                 await self._changed.wait()
-        except TimeoutError:
-            return
 
     async def _watch(self) -> None:
         """Observe the Lease until cancelled; where it cannot be watched, look at it now and then."""
@@ -180,7 +177,7 @@ class Election:
     async def _watch_once(self) -> None:
         selector = f"metadata.name={self._name}"
         listing = self._api.list(LEASES, self._namespace, field_selector=selector)
-        page = await _bounded(listing, _now() + self._timing.renew_deadline)
+        page = await within(self._timing.renew_deadline, listing)
         named = [item for item in page.items if item["metadata"]["name"] == self._name]
         self._observe(named[0] if named else None, version_of(page.resource_version))
         stream = self._api.watch(
@@ -193,9 +190,8 @@ class Election:
 
     async def _look(self) -> None:
         """Read the Lease; an answer that stays out changes nothing."""
-        reading = self._api.get(LEASES, self._namespace, self._name)
         try:
-            lease = await _bounded(reading, _now() + self._timing.renew_deadline / 2)
+            lease = await within(self._timing.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name))
         except NotFoundError:
             self._observe(None, self._version)
         except KubeError as error:
@@ -239,7 +235,7 @@ class Election:
         """Renew once; False when the Lease was taken. Failures of other kinds leave the deadline where it is."""
         for _ in range(_RENEW_TRIES):
             try:
-                await self._write(min(self._deadline, _now() + self._timing.renew_deadline / 2))
+                await self._write(min(self._deadline - _now(), self._timing.renew_deadline / 2))
                 return True
             except (ConflictError, NotFoundError):
                 await self._look()
@@ -263,32 +259,29 @@ class Election:
     async def _release(self) -> None:
         """Let go, so that a standby need not wait. Best effort: without it the lease runs out by itself."""
         self._deadline = -math.inf
-        until = _now() + RELEASE_TIMEOUT
         try:
-            try:
-                await _bounded(self._send(self._released()), until)
-            except ConflictError:
-                await self._look()
-                if self._may_continue():
-                    await _bounded(self._send(self._released()), until)
+            await within(RELEASE_TIMEOUT, self._let_go())
         except KubeError as error:
             _log.warning("lease not released", lease=self._name, error=str(error))
 
+    async def _let_go(self) -> None:
+        released = {"leaseDurationSeconds": 1}
+        try:
+            await self._send(self._body(self._spec(released), RELEASED_BY))
+        except ConflictError:
+            await self._look()
+            if self._may_continue():
+                await self._send(self._body(self._spec(released), RELEASED_BY))
+
     # The Lease itself
 
-    async def _write(self, until: float) -> None:
+    async def _write(self, seconds: float) -> None:
         """Write the Lease as ours. On success the deadline moves, counted from before the request was sent."""
         started, uid = _now(), _uid(self._lease)
-        renewed = self._clock.micro_timestamp()
-        self._claims.add((uid, renewed))
-        spec = {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": math.ceil(self._timing.duration),
-            "acquireTime": self._acquired,
-            "renewTime": renewed,
-            "leaseTransitions": self._transitions,
-        }
-        lease = await _bounded(self._send(self._body(spec)), until)
+        held = {"holderIdentity": self.identity, "leaseDurationSeconds": math.ceil(self._timing.duration)}
+        spec = self._spec(held)
+        self._claims.add((uid, spec["renewTime"]))
+        lease = await within(seconds, self._send(self._body(spec)))
         self._claims.clear()
         self._observe(lease, version_of(lease["metadata"]["resourceVersion"]))
         if _uid(lease) != uid and not self.leading:
@@ -296,27 +289,20 @@ class Election:
             raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
         self._deadline = started + self._timing.renew_deadline
 
-    def _released(self) -> Object:
-        body = self._body(
-            {
-                "leaseDurationSeconds": 1,
-                "acquireTime": self._acquired,
-                "renewTime": self._clock.micro_timestamp(),
-                "leaseTransitions": self._transitions,
-            }
-        )
-        body["metadata"]["annotations"] = {**body["metadata"].get("annotations", {}), RELEASED_BY: self.identity}
-        return body
+    def _spec(self, held: Object) -> Object:
+        now = self._clock.micro_timestamp()
+        return {**held, "acquireTime": self._acquired, "renewTime": now, "leaseTransitions": self._transitions}
 
-    def _body(self, spec: Object) -> Object:
+    def _body(self, spec: Object, *notes: str) -> Object:
+        """`notes`: our annotations, with ourselves as their value."""
         old = self._lease["metadata"] if self._lease is not None else {}
-        kept = {k: old[k] for k in ("uid", "resourceVersion", "labels", "annotations") if k in old}
-        if "annotations" in kept:
-            kept["annotations"] = {k: v for k, v in kept["annotations"].items() if k != RELEASED_BY}
+        kept = {k: old[k] for k in ("uid", "resourceVersion", "labels") if k in old}
+        others = {k: v for k, v in (old.get("annotations") or {}).items() if k != RELEASED_BY}
+        annotations = others | dict.fromkeys(notes, self.identity)
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace, **kept},
+            "metadata": {"name": self._name, "namespace": self._namespace, **kept, "annotations": annotations},
             "spec": spec,
         }
 
@@ -345,14 +331,6 @@ def _is_released(lease: Object | None) -> bool:
     if lease is None or _spec(lease).get("holderIdentity"):
         return False
     return RELEASED_BY in (lease["metadata"].get("annotations") or {})
-
-
-async def _bounded(call: Awaitable[T], until: float) -> T:
-    try:
-        async with asyncio.timeout_at(until):
-            return await call
-    except TimeoutError:
-        raise UnknownOutcomeError("no answer in time") from None
 
 
 async def _end(task: asyncio.Future[Any]) -> None:

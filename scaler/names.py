@@ -36,6 +36,8 @@ MOVED_RULE = "mind-cluster/moved-scaling-rule"
 """Annotation of such an AscendJob: the value that its label mind-cluster/scaling-rule had."""
 WEBHOOK = "mind-cluster-scaler"
 """Name of our webhook configurations (manifests/admission-webhook)."""
+WEBHOOK_SECRET = "mind-cluster-scaler-webhook"  # noqa: S105 - its name
+"""Secret, beside the Lease, that holds the webhook's own certificate."""
 POLICY = "mind-cluster-scaler-pods"
 """Name of the policy and binding that put the gate onto pods (manifests/admission-policy)."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

@@ -69,11 +69,8 @@ async def _controller(settings: Settings, clock: Clock) -> None:
     from scaler.app import run_controller  # noqa: PLC0415
     from scaler.kube.client import connect  # noqa: PLC0415
 
-    async with connect(
-        kubeconfig=settings.kubeconfig or None,
-        context=settings.context or None,
-        request_timeout=settings.request_timeout,
-    ) as api:
+    cluster = {"kubeconfig": settings.kubeconfig or None, "context": settings.context or None}
+    async with connect(**cluster, request_timeout=settings.request_timeout) as api:
         await run_controller(api, settings, clock, on_synced=_keep_for_ever)
 
 

@@ -1,8 +1,8 @@
 """Every setting of the controller, once: name, unit, default, meaning; set by flag, environment or file.
 
 Precedence: flag, then environment variable, then file, then default. Flags, environment names and the reference page
-are all derived from the fields of `Settings`. This module must not import a Kubernetes or HTTP client, and it reads
-nothing but the file it is given.
+(tools.settings_page) are all derived from the fields of `Settings`. This module must not import a Kubernetes or HTTP
+client, and it reads nothing but the file it is given.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import difflib
 import re
 import secrets
 import socket
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
+
+from scaler.decide.world import Policy, Preempt
 
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
@@ -35,24 +37,8 @@ class Mode(StrEnum):
     AUTO = "auto"
 
 
-class Preempt(StrEnum):
-    """Whose instances beyond a minimum a missing minimum may evict."""
-
-    HIGHER_PRIORITY = "higher-priority"
-    EQUAL_OR_HIGHER = "equal-or-higher"
-    NEVER = "never"
-
-
-class LogLevel(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class LogFormat(StrEnum):
-    JSON = "json"
-    TEXT = "text"
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["json", "text"]
 
 
 def _split(value: object) -> object:
@@ -151,17 +137,12 @@ class Settings(BaseModel):
         10**9,
     )
 
-    status_interval: float = _seconds(1, "Least time between two writes of the same status object.", 0.1, 600)
-    http_host: str = Field("0.0.0.0", max_length=253, description="Address of health, metrics and snapshots.")  # noqa: S104 - probes come from outside the pod
+    http_host: str = Field("0.0.0.0", max_length=253, description="Address that both servers listen on.")  # noqa: S104 - probes and API servers come from outside the pod
     http_port: int = _number(8080, "port", "Port of health, metrics and snapshots; 0 switches them off.", 0, 65_535)
     webhook_port: int = _number(0, "port", "Port of the admission webhook; 0 switches it off.", 0, 65_535)
-    webhook_host: str = Field("0.0.0.0", max_length=253, description="Address of the admission webhook.")  # noqa: S104 - API servers come from outside the pod
     webhook_service: _Name = Field(
         "mind-cluster-scaler-webhook.mind-cluster-scaler-system.svc",
         description="What API servers call the webhook: its Service, or a name or address of its URL.",
-    )
-    webhook_secret: _Name = Field(
-        "mind-cluster-scaler-webhook", description="Secret, beside the Lease, for its own authority and certificate."
     )
     webhook_cert_file: str = Field(
         "", max_length=4096, description="File with its certificate, renewed by others; empty: the leader makes one."
@@ -169,32 +150,32 @@ class Settings(BaseModel):
     webhook_key_file: str = Field(
         "", max_length=4096, description="File with its private key; empty means in the same file."
     )
-    log_level: LogLevel = Field(LogLevel.INFO, description="Least severe level that is logged.")
-    log_format: LogFormat = Field(LogFormat.JSON, description="`json`: one object per line; `text`: for people.")
+    log_level: LogLevel = Field("info", description="Least severe level that is logged.")
+    log_format: LogFormat = Field("json", description="`json`: one object per line; `text`: for people.")
     clusterd_address: str = Field(
         "clusterd-grpc-svc.mindx-dl.svc.cluster.local", max_length=253, description="Host of ClusterD, given to pods."
     )
 
     @pydantic.model_validator(mode="after")
-    def _lease_times_fit(self) -> Settings:
+    def _fit_together(self) -> Settings:
+        wrong = []
         if not self.retry_period < self.renew_deadline < self.lease_duration:
-            raise ValueError(
+            wrong.append(
                 f"retry_period ({self.retry_period:g} s) < renew_deadline ({self.renew_deadline:g} s) < lease_duration "
                 f"({self.lease_duration:g} s) must hold, or two controllers could act at once"
             )
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _backoff_can_grow(self) -> Settings:
         if self.backoff > self.backoff_max:
-            raise ValueError(f"backoff ({self.backoff:g} s) <= backoff_max ({self.backoff_max:g} s) must hold")
+            wrong.append(f"backoff ({self.backoff:g} s) <= backoff_max ({self.backoff_max:g} s) must hold")
+        if self.webhook_key_file and not self.webhook_cert_file:
+            wrong.append("webhook_key_file is set and webhook_cert_file is not")
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
 
-    @pydantic.model_validator(mode="after")
-    def _key_has_a_certificate(self) -> Settings:
-        if self.webhook_key_file and not self.webhook_cert_file:
-            raise ValueError("webhook_key_file is set and webhook_cert_file is not")
-        return self
+    @property
+    def policy(self) -> Policy:
+        """The settings that decisions depend on: those with the names of its fields."""
+        return msgspec.convert(self.model_dump(mode="json", include=set(Policy.__struct_fields__)), Policy)
 
 
 class Problem(NamedTuple):
@@ -228,11 +209,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("settings", "flag, else environment variable, else file, else default")
     group.add_argument("--config", metavar="FILE", default=None, help=f"YAML file of settings (${CONFIG_VARIABLE})")
     for name, field in Settings.model_fields.items():
-        text = f"{field.description} [{_default_text(field)}; ${PREFIX}{name.upper()}]".replace("%", "%%")
+        text = f"{field.description} [{default_text(field)}; ${PREFIX}{name.upper()}]".replace("%", "%%")
         if field.annotation is bool:
-            group.add_argument(_flag(name), action=argparse.BooleanOptionalAction, default=None, help=text)
+            group.add_argument(flag(name), action=argparse.BooleanOptionalAction, default=None, help=text)
         else:
-            group.add_argument(_flag(name), metavar=_unit(field).upper() or "VALUE", default=None, help=text)
+            group.add_argument(flag(name), metavar=unit(field).upper() or "VALUE", default=None, help=text)
 
 
 def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
@@ -261,57 +242,19 @@ def _validated(given: Mapping[str, _Given]) -> tuple[Settings | None, list[Probl
     return None, problems
 
 
-def reference() -> str:
-    """The reference page docs/reference/settings.md, in Markdown."""
-    return _PAGE + "".join(_row(name, field) for name, field in Settings.model_fields.items())
-
-
-def _row(name: str, field: FieldInfo) -> str:
-    cells = (f"`{name}`", f"`{_flag(name)}`", f"`{PREFIX}{name.upper()}`", _unit(field) or "-", _default_text(field))
-    return f"| {' | '.join(cells)} | {field.description} |\n"
-
-
-_PAGE = f"""# Settings of `scaler run`
-
-Generated by `python -m scaler.settings > docs/reference/settings.md`; a test keeps it in step with the code.
-
-Each setting can be given three ways; the first that is there wins: a flag, an environment variable, a key of the YAML
-file named by `--config` or `{CONFIG_VARIABLE}`. Switches have a negative flag too, as in `--no-revoke`. All problems
-are reported at once with where they were set, and the exit code is 2.
-
-```yaml
-# settings.yaml
-namespaces: [inference]
-lease_duration: 8
-log_format: text
-```
-
-Two notes for pods: set `enableServiceLinks: false`, because a Service named `scaler-http` would make Kubernetes set
-`SCALER_HTTP_PORT` to something like `tcp://10.0.0.1:80`; and `retry_period < renew_deadline < lease_duration` must
-hold.
-
-| key | flag | variable | unit | default | meaning |
-|---|---|---|---|---|---|
-"""
-
-
 def _from_flags(args: argparse.Namespace) -> dict[str, _Given]:
     values = ((name, getattr(args, name, None)) for name in Settings.model_fields)
-    return {name: _Given(value, f"flag {_flag(name)}") for name, value in values if value is not None}
+    return {name: _Given(value, f"flag {flag(name)}") for name, value in values if value is not None}
 
 
 def _from_environment(environ: Mapping[str, str], problems: list[Problem]) -> dict[str, _Given]:
     names = {PREFIX + name.upper(): name for name in Settings.model_fields}
-    for variable in sorted(environ):
-        if variable.startswith(PREFIX) and variable not in names and variable != CONFIG_VARIABLE:
-            problems += _misspelt(variable, names)
+    # Only a near miss is a mistake: Kubernetes itself sets SCALER_* variables for a Service named scaler.
+    strange = (each for each in sorted(environ) if each.startswith(PREFIX) and each not in {*names, CONFIG_VARIABLE})
+    for variable in strange:
+        close = difflib.get_close_matches(variable, names, n=1, cutoff=0.9)
+        problems += [Problem(f"variable {variable}", "no such setting", f"Did you mean {name}?") for name in close]
     return {name: _Given(environ[key], f"variable {key}") for key, name in names.items() if key in environ}
-
-
-def _misspelt(variable: str, names: Mapping[str, str]) -> list[Problem]:
-    """Only a near miss is a mistake: Kubernetes itself sets SCALER_* variables for a Service named scaler."""
-    close = difflib.get_close_matches(variable, names, n=1, cutoff=0.9)
-    return [Problem(f"variable {variable}", "no such setting", f"Did you mean {name}?") for name in close]
 
 
 def _from_file(path: str, problems: list[Problem]) -> dict[str, _Given]:
@@ -321,33 +264,24 @@ def _from_file(path: str, problems: list[Problem]) -> dict[str, _Given]:
     try:
         with Path(path).expanduser().open("rb") as file:
             text = file.read(_MAX_FILE + 1)
-        document = yaml.safe_load(text) if len(text) <= _MAX_FILE else _too_large()
+        if len(text) > _MAX_FILE:
+            raise ValueError("larger than 1 MiB")
+        document = yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         problems.append(Problem(where, f"cannot be read: {' '.join(str(error).split())}", "Give a YAML mapping."))
         return {}
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
+    if not isinstance(document, dict | None):
         problems.append(Problem(where, f"found {_shown(document)}, not a mapping", "Write `key: value` lines."))
         return {}
-    return {
-        str(key): _Given(value, f"{where}, key {key}")
-        for key, value in document.items()
-        if _known(key, where, problems)
-    }
-
-
-def _too_large() -> object:
-    raise ValueError("larger than 1 MiB")
-
-
-def _known(key: object, where: str, problems: list[Problem]) -> bool:
-    if key in Settings.model_fields:
-        return True
-    close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
-    hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
-    problems.append(Problem(where, f"no such setting: {_shown(key)}", hint))
-    return False
+    given = {}
+    for key, value in (document or {}).items():
+        if key in Settings.model_fields:
+            given[key] = _Given(value, f"{where}, key {key}")
+        else:
+            close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
+            hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
+            problems.append(Problem(where, f"no such setting: {_shown(key)}", hint))
+    return given
 
 
 def _problem(details: Any, given: Mapping[str, _Given]) -> Problem:
@@ -359,7 +293,7 @@ def _problem(details: Any, given: Mapping[str, _Given]) -> Problem:
         where = ", ".join(given[each].where for each in named)  # settings that depend on each other
         return Problem(where, what, "")
     field, item = Settings.model_fields[name], given[name]
-    hint = f"{field.description} Default: {_default_text(field)}."
+    hint = f"{field.description} Default: {default_text(field)}."
     if str(item.value).startswith("tcp://"):
         hint = "Kubernetes sets this for a Service of that name: set enableServiceLinks: false in the pod."
     return Problem(item.where, f"found {_shown(details['input'])}; {what[:1].lower()}{what[1:]}", hint)
@@ -370,28 +304,24 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _unit(field: FieldInfo) -> str:
+def unit(field: FieldInfo) -> str:
     extra = field.json_schema_extra
     return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
 
 
-def _default_text(field: FieldInfo) -> str:
+def default_text(field: FieldInfo) -> str:
     value = field.default
     if value in ("", (), None):
         return "empty"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:g} s" if isinstance(value, float) or _unit(field) == "s" else str(value)
+    return f"{value:g} s" if isinstance(value, float) or unit(field) == "s" else str(value)
 
 
 def _identity() -> str:
     """Unique per process, also when a container restarts in its pod."""
     return f"{socket.gethostname()[:200]}-{secrets.token_hex(4)}"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

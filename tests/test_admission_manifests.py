@@ -26,6 +26,7 @@ from scaler.names import (
     NAMESPACE_LABEL,
     RULE_KEY,
     RULE_LABEL,
+    WEBHOOK_SECRET,
 )
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, application
@@ -146,7 +147,7 @@ def test_rights_are_added_for_one_secret_two_configurations_and_one_binding_and_
     assert held == ALLOWED
     secrets = [role for role in roles if any("secrets" in rule["resources"] for rule in role["rules"])]
     assert [(role["kind"], role["metadata"]["namespace"]) for role in secrets] == [("Role", NAMESPACE)]
-    assert settings.Settings().webhook_secret in {name for _, _, name in ALLOWED}
+    assert WEBHOOK_SECRET in {name for _, _, name in ALLOWED}
 
 
 def test_older_kubernetes_gets_the_webhook_without_match_conditions() -> None:

@@ -15,9 +15,9 @@ from scaler.clock import Clock
 from scaler.election import DEFAULT_TIMING, Election, LeadershipLost
 from scaler.kube.api import LEASES, Object, PatchType
 from scaler.names import RELEASED_BY
-from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.faults import Fault, Faults, Rule
 
 NS, NAME = "kube-system", "scaler"
 VACANT = {

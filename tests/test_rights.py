@@ -23,9 +23,9 @@ from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Event, Scenario
-from scaler.sim.stories.scenario_file import load_scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from scaler.sim.stories.world import World
+from scaler.tools.simulation.scenario_file import load_scenario
 from tests.held import held
 from tests.jobs import NAMESPACE, rule_config_map
 from tests.test_manifests import ALLOWED, VARIANTS, Object, environment, of_kind

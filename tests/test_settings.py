@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.settings import Mode, Problem, Settings, SettingsError, add_arguments, load, reference
+from scaler.decide.world import Policy, Preempt
+from scaler.settings import Mode, Problem, Settings, SettingsError, add_arguments, load
+from scaler.tools.settings_page import reference
 
 ROOT = Path(__file__).parent.parent
 
@@ -126,18 +128,6 @@ def test_a_pause_that_cannot_grow_is_refused() -> None:
     assert "backoff (20 s) <= backoff_max (10 s) must hold" in found.what
 
 
-def test_the_settings_have_the_values_that_decide_knows() -> None:
-    from scaler.decide import world
-    from scaler.settings import Preempt
-
-    assert [each.value for each in Preempt] == [each.value for each in world.Preempt]
-    policy = world.Policy()
-    names = set(policy.__struct_fields__) - {"preempt"}
-    delivered = Settings()
-    assert {name: getattr(delivered, name) for name in names} == {name: getattr(policy, name) for name in names}
-    assert delivered.preempt.value == policy.preempt.value
-
-
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     assert settings("--config", file(tmp_path, "# all defaults\n"), "--identity", "a") == Settings(identity="a")
 
@@ -152,7 +142,7 @@ def test_any_text_in_the_environment_gives_settings_or_named_problems(values: di
 
 def test_the_reference_page_is_what_the_code_says() -> None:
     assert (ROOT / "docs/reference/settings.md").read_text() == reference(), (
-        "run: python -m scaler.settings > docs/reference/settings.md"
+        "run: python -m scaler.tools.settings_page > docs/reference/settings.md"
     )
 
 
@@ -160,3 +150,13 @@ def test_importing_the_settings_loads_no_client_and_no_server() -> None:
     code = "import sys, scaler.settings; print({'aiohttp', 'kubernetes_asyncio', 'yaml'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_every_part_of_the_policy_is_a_setting_with_the_same_default() -> None:
+    assert set(Policy.__struct_fields__) <= set(Settings.model_fields)
+    assert Settings().policy == Policy()
+
+
+def test_what_is_set_reaches_the_policy() -> None:
+    given = settings("--backoff", "7", "--preempt", "never", "--max-service-priority", "5").policy
+    assert (given.backoff, given.preempt, given.max_service_priority) == (7.0, Preempt.NEVER, 5)

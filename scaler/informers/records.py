@@ -17,7 +17,8 @@ from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
 from scaler.kube.metadata import LabelledMetadata, Metadata
-from scaler.workloads.ascendjob import Job, as_mapping, as_text, read_job
+from scaler.rules.values import as_text, at
+from scaler.workloads.ascendjob import Job, read_job
 from scaler.workloads.kind import job_uid
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
@@ -195,7 +196,7 @@ def volcano_job_record(obj: dict[str, Any]) -> JobRecord | None:
     if not (job.name and job.uid) or job.label_problem is Reason.NOT_SERVED:
         return None
     version = str(obj["metadata"].get("resourceVersion") or "")
-    needs, priority_class = volcano_job_needs(obj), as_text(as_mapping(obj.get("spec")).get("priorityClassName"))
+    needs, priority_class = volcano_job_needs(obj), as_text(at(obj, "spec").get("priorityClassName"))
     return JobRecord(
         job.namespace, job.name, job.uid, version, job, obj, kind="Job", needs=needs, priority_class=priority_class
     )

@@ -6,11 +6,14 @@ against a real API server and `sim.cluster.SimCluster`. Nothing here knows about
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
+
+from scaler.kube.errors import UnknownOutcomeError
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON gives it."""
@@ -155,3 +158,12 @@ class KubeApi(Protocol):
     ) -> None:  # fmt: skip
         """DELETE with preconditions: ConflictError when `uid` or `resource_version` differ, NotFoundError when gone."""
         ...
+
+
+async def within(seconds: float, call: Awaitable[T]) -> T:
+    """What `call` gives; UnknownOutcomeError when it takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except TimeoutError:
+        raise UnknownOutcomeError("no answer in time") from None

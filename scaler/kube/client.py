@@ -10,13 +10,12 @@ exception: a 401, which did nothing, is sent once more with a renewed token.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
@@ -49,32 +48,62 @@ READ_BUFFER = 2**18
 T = TypeVar("T")
 
 
-class Credentials(Protocol):
-    """Where the Authorization header comes from."""
+class Credentials:
+    """Token, basic auth or client certificate: read again when they age, and when the server refused them.
+
+    `loader` is that of a kubeconfig, whose plugins then run again; None inside a cluster, where files are mounted.
+    """
+
+    def __init__(self, configuration: Configuration, loader: Any, tls: ssl.SSLContext) -> None:
+        self._configuration = configuration
+        self._loader = loader
+        self._tls = tls
+        self._lock = asyncio.Lock()
+        self._loaded_at = asyncio.get_running_loop().time()
 
     async def header(self) -> str:
-        """The value, "" for none. Never raises: a stale token is answered with 401, which says more."""
-        ...
+        """The Authorization header, "" for none. Never raises: a stale token is answered with 401, which says more."""
+        loader, now = self._loader, asyncio.get_running_loop().time()
+        ages = loader is None or loader.provider is not None or hasattr(loader, "exec_plugin_expiry")
+        if ages and now >= self._loaded_at + TOKEN_LIFE:
+            await self._load()
+        return str(self._configuration.api_key.get("BearerToken") or "").strip()
 
     async def renew(self) -> None:
         """The last one was refused, or the server's certificate was: read again what may have been rotated."""
-        ...
+        with suppress(AttributeError):
+            del self._loader.exec_plugin_expiry
+        await self._load()
+
+    async def _load(self) -> None:
+        """What cannot be read leaves everything as it was."""
+        asked_at = asyncio.get_running_loop().time()
+        async with self._lock:
+            if self._loaded_at > asked_at:
+                return
+            with suppress(Exception):
+                async with asyncio.timeout(PLUGIN_TIMEOUT):
+                    await _fill(self._configuration, self._loader)
+                if self._configuration.cert_file:
+                    self._tls.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
+                elif self._loader is None:
+                    self._tls.load_verify_locations(self._configuration.ssl_ca_cert)
+            self._loaded_at = asyncio.get_running_loop().time()
 
 
 class HttpKubeApi:
-    """KubeApi over one aiohttp session. Made by `connect`; `server` is the base URL."""
+    """KubeApi over one aiohttp session. Made by `connect`."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, server: str, credentials: Credentials, *,
-        request_timeout: float = REQUEST_TIMEOUT, watch_silence: float = WATCH_SILENCE,
-        per_request: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+        self, session: aiohttp.ClientSession, configuration: Configuration, credentials: Credentials, timeout: float
+    ) -> None:
         self._session = session
-        self._server = server.rstrip("/")
+        self._server = configuration.host.rstrip("/")
         self._credentials = credentials
-        self._timeout = request_timeout
-        self.watch_silence = watch_silence
-        self._per_request = per_request or {}
+        self._timeout = timeout
+        self.watch_silence = WATCH_SILENCE
+        wanted = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
+        self._per_request: dict[str, Any] = {key: value for key, value in wanted.items() if value}
 
     async def list(  # noqa: PLR0913 - as in KubeApi
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
@@ -141,14 +170,14 @@ class HttpKubeApi:
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
         grace_period_seconds: int | None = None, propagation_policy: str = "",
     ) -> None:  # fmt: skip
-        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
-        if preconditions:
-            body["preconditions"] = preconditions
-        if grace_period_seconds is not None:
-            body["gracePeriodSeconds"] = grace_period_seconds
-        if propagation_policy:
-            body["propagationPolicy"] = propagation_policy
+        preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+        options = {
+            "preconditions": preconditions or None,
+            "gracePeriodSeconds": grace_period_seconds,
+            "propagationPolicy": propagation_policy or None,
+        }
+        given = {key: value for key, value in options.items() if value is not None}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **given}
         await self._call("DELETE", path_of(resource, namespace, name), body)
 
     async def _call(
@@ -161,9 +190,7 @@ class HttpKubeApi:
             async with asyncio.timeout(self._timeout * timeouts):
                 request = self._request(method, path, authorization, self._timeout, data, content_type)
                 async with await request as response:
-                    answer = await response.read()
-            _expect_json(response, answer)
-            return answer
+                    return await _json_of(response)
 
         return await self._authorized(method, exchange)
 
@@ -176,8 +203,7 @@ class HttpKubeApi:
                 if response.status == 200 and response.content_type == "application/json":
                     return response
                 async with response:
-                    answer = await response.read()
-            _expect_json(response, answer)
+                    await _json_of(response)
             raise UnknownOutcomeError(f"{response.status} is no answer to a watch")
 
         return await self._authorized("watch", exchange)
@@ -232,80 +258,20 @@ def _untrusted(what: str, error: BaseException) -> KubeError:
     return UnknownOutcomeError(words)
 
 
-def _expect_json(response: aiohttp.ClientResponse, answer: bytes) -> None:
+async def _json_of(response: aiohttp.ClientResponse) -> bytes:
     """Refusals are raised as what they mean; a success must be JSON (a proxy's page of HTML is no answer)."""
+    answer = await response.read()
     if not 200 <= response.status < 300:
         raise refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
     if response.content_type != "application/json":
         raise UnknownOutcomeError(f"{response.status} with {response.content_type} instead of JSON")
-
-
-class _MountedToken:
-    """The service account's token, read again as the kubelet renews it, and the cluster's CA beside it."""
-
-    def __init__(self, path: Path, tls: ssl.SSLContext) -> None:
-        self._path = path
-        self._tls = tls
-        self._value = ""
-        self._read_at = -math.inf
-
-    async def header(self) -> str:
-        if asyncio.get_running_loop().time() >= self._read_at + TOKEN_LIFE:
-            self._read()
-        return self._value
-
-    async def renew(self) -> None:
-        self._read()
-        with suppress(OSError):
-            self._tls.load_verify_locations(self._path.with_name("ca.crt"))
-
-    def _read(self) -> None:
-        self._read_at = asyncio.get_running_loop().time()
-        with suppress(OSError):
-            self._value = f"Bearer {self._path.read_text().strip()}"
-
-
-class _Kubeconfig:
-    """Token, basic auth or client certificate of a kubeconfig; plugins run again when theirs expires or is refused."""
-
-    def __init__(self, loader: Any, configuration: Configuration, tls: ssl.SSLContext) -> None:
-        self._loader = loader
-        self._configuration = configuration
-        self._tls = tls
-        self._lock = asyncio.Lock()
-        self._loaded_at = asyncio.get_running_loop().time()
-
-    async def header(self) -> str:
-        now = asyncio.get_running_loop().time()
-        expires = self._loader.provider is not None or hasattr(self._loader, "exec_plugin_expiry")
-        if expires and now >= self._loaded_at + TOKEN_LIFE:
-            await self._load()
-        return str(self._configuration.api_key.get("BearerToken") or "").strip()
-
-    async def renew(self) -> None:
-        with suppress(AttributeError):
-            del self._loader.exec_plugin_expiry
-        await self._load()
-
-    async def _load(self) -> None:
-        """A plugin that fails leaves everything as it was: the next answer is a 401, and says so."""
-        asked_at = asyncio.get_running_loop().time()
-        async with self._lock:
-            if self._loaded_at > asked_at:
-                return
-            with suppress(Exception):
-                async with asyncio.timeout(PLUGIN_TIMEOUT):
-                    await self._loader.load_and_set(self._configuration)
-                if self._configuration.cert_file:
-                    self._tls.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
-            self._loaded_at = asyncio.get_running_loop().time()
+    return answer
 
 
 @asynccontextmanager
 async def connect(
-    *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT,
-    user_agent: str = USER_AGENT,
-) -> AsyncIterator[HttpKubeApi]:  # fmt: skip
+    *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT
+) -> AsyncIterator[HttpKubeApi]:
     """The cluster that `kubeconfig` (and its `context`) names.
 
     Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
@@ -313,35 +279,31 @@ async def connect(
     """
     configuration = Configuration()
     try:
-        loader = await _load(configuration, kubeconfig, context)
+        if kubeconfig is None and context is None and _in_cluster():
+            loader = None
+            await _fill(configuration, loader)
+        else:
+            _require(kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config"))
+            loader = await config.load_kube_config(
+                config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
+            )
         tls = _tls(configuration)
     except Exception as error:
         raise NotSentError(f"no usable configuration of a cluster: {error}") from error
-    mounted = Path(incluster_config.SERVICE_TOKEN_FILENAME)
-    credentials = _MountedToken(mounted, tls) if loader is None else _Kubeconfig(loader, configuration, tls)
-    headers = {"User-Agent": user_agent, "Accept": "application/json", "Accept-Encoding": "identity"}
+    headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
     connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE)
     async with aiohttp.ClientSession(
         connector=connector, headers=headers, trust_env=False, read_bufsize=READ_BUFFER
     ) as session:
-        yield HttpKubeApi(
-            session,
-            configuration.host,
-            credentials,
-            request_timeout=request_timeout,
-            per_request=_extras(configuration),
-        )
+        yield HttpKubeApi(session, configuration, Credentials(configuration, loader, tls), request_timeout)
 
 
-async def _load(configuration: Configuration, kubeconfig: str | None, context: str | None) -> Any:
-    """Fill `configuration`; the loader of a kubeconfig, None inside a cluster."""
-    if kubeconfig is None and context is None and _in_cluster():
+async def _fill(configuration: Configuration, loader: Any) -> None:
+    """Read what is mounted into this pod, or what the kubeconfig names; from its plugins, too."""
+    if loader is not None:
+        await loader.load_and_set(configuration)
+    else:
         config.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
-        return None
-    _require(kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config"))
-    return await config.load_kube_config(
-        config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
-    )
 
 
 def _require(paths: str) -> None:
@@ -366,9 +328,3 @@ def _tls(configuration: Configuration) -> ssl.SSLContext:
     if configuration.disable_strict_ssl_verification:
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
-
-
-def _extras(configuration: Configuration) -> dict[str, Any]:
-    """What a kubeconfig may want of every request."""
-    extras = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
-    return {key: value for key, value in extras.items() if value}

@@ -5,7 +5,6 @@ No I/O and no HTTP client here; kube.client moves the bytes.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -42,39 +41,24 @@ def query_of(parameters: Mapping[str, str | int]) -> str:
 
 
 class LineSplitter:
-    """Cuts a stream of chunks into lines. Unlike StreamReader.readline it has no small limit on their length.
-
-    Lines within one chunk are views of it: with many events a second, copying them is most of the work.
-    """
+    """Cuts a stream of chunks into lines. Unlike StreamReader.readline it has no small limit on their length."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._parts: list[bytes] = []
         self._size = 0
         self._longest = longest
 
-    def feed(self, chunk: bytes) -> list[memoryview]:
+    def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes. UnknownOutcomeError when one grows beyond the bound."""
-        lines = []
-        start, end = 0, chunk.find(b"\n")
-        if end >= 0 and self._parts:
-            lines.append(memoryview(b"".join([*self._parts, chunk[:end]])))
-            self._parts.clear()
-            self._size = 0
-            start, end = end + 1, chunk.find(b"\n", end + 1)
-        view = memoryview(chunk)
-        while end >= 0:
-            if end > start:
-                lines.append(view[start:end])
-            start, end = end + 1, chunk.find(b"\n", end + 1)
-        if start < len(chunk):
-            self._keep(chunk[start:])
-        return lines
-
-    def _keep(self, rest: bytes) -> None:
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._parts, lines[0]])
+            self._parts, self._size = [], 0
         self._parts.append(rest)
         self._size += len(rest)
         if self._size > self._longest:
             raise UnknownOutcomeError(f"a watch line is longer than {self._longest} bytes")
+        return [line for line in lines if line]
 
     @property
     def rest(self) -> int:
@@ -161,16 +145,15 @@ class EventDecoder(Generic[T]):
 
     def __init__(self, resource: Resource, decode: type[T]) -> None:
         self._resource = resource
-        self._decode: Callable[[bytes | memoryview], _Event[T]] = _decoder(_Event[decode]).decode  # type: ignore[valid-type]
-        self._version = _version_getter(decode)
+        self._decode: Callable[[bytes], _Event[T]] = _decoder(_Event[decode]).decode  # type: ignore[valid-type]
 
-    def __call__(self, line: bytes | memoryview) -> WatchEvent[T] | None:
+    def __call__(self, line: bytes) -> WatchEvent[T] | None:
         """One line; None for an object that is not what was asked for. An ERROR is raised as what it means."""
         try:
             event = self._decode(line)
             type_ = _OBJECT_EVENTS.get(event.type)
             if type_ is not None:
-                return WatchEvent(type_, event.object, self._version(event.object) or _peek_event(line))
+                return WatchEvent(type_, event.object, _version_of(event.object) or _peek_event(line))
         except msgspec.ValidationError as error:
             return _decode_other(line, self._resource, str(error))
         except msgspec.DecodeError as error:
@@ -181,18 +164,19 @@ class EventDecoder(Generic[T]):
 _OBJECT_EVENTS = {str(type_): type_ for type_ in EventType if type_ is not EventType.BOOKMARK}
 
 
-def _no_event(line: bytes | memoryview, error: Exception) -> UnknownOutcomeError:
-    return UnknownOutcomeError(f"the watch sent no event: {error}: {bytes(line[:80])!r}")
+def _no_event(line: bytes, error: Exception) -> UnknownOutcomeError:
+    return UnknownOutcomeError(f"the watch sent no event: {error}: {line[:80]!r}")
 
 
-def _decode_other(line: bytes | memoryview, resource: Resource, trouble: str) -> WatchEvent[Any] | None:
+def _decode_other(line: bytes, resource: Resource, trouble: str) -> WatchEvent[Any] | None:
     """An event whose object is not an object of the resource: a bookmark, an error, or one not understood."""
     try:
         event = _decoder(_Event[msgspec.Raw]).decode(line)
         if event.type == "BOOKMARK":
             return WatchEvent(EventType.BOOKMARK, None, _peek(event.object).resource_version)
         if event.type == "ERROR":
-            raise _status(_decoder(_Status).decode(event.object), 500, None)
+            status = _decoder(_Status).decode(event.object)
+            raise _error(status.code or 500, status.reason or "", status)
         name = _peek(event.object).name
     except msgspec.MsgspecError as error:
         raise _no_event(line, error) from None
@@ -200,21 +184,11 @@ def _decode_other(line: bytes | memoryview, resource: Resource, trouble: str) ->
     return None
 
 
-def _version_getter(decode: Any) -> Callable[[Any], str]:
-    """How to read metadata.resourceVersion from a decoded object; "" from a type that does not declare it."""
-    if isinstance(decode, type) and issubclass(decode, msgspec.Struct):
-        metadata = _field(decode, "metadata")
-        version = metadata and _field(metadata.type, "resourceVersion")
-        if metadata and version:
-            return operator.attrgetter(f"{metadata.name}.{version.name}")
-        return lambda _: ""
-    return lambda found: found.get("metadata", {}).get("resourceVersion", "") if isinstance(found, dict) else ""
-
-
-def _field(struct: Any, encoded: str) -> Any:
-    if not (isinstance(struct, type) and issubclass(struct, msgspec.Struct)):
-        return None
-    return next((field for field in msgspec.structs.fields(struct) if field.encode_name == encoded), None)
+def _version_of(found: Any) -> str:
+    """metadata.resourceVersion of a decoded object; "" where its type does not declare it under its own name."""
+    if isinstance(found, dict):
+        return str((found.get("metadata") or {}).get("resourceVersion", ""))
+    return str(getattr(getattr(found, "metadata", None), "resource_version", ""))
 
 
 def _peek(raw: Any) -> _Meta:
@@ -225,23 +199,23 @@ def _peek(raw: Any) -> _Meta:
     return identified.metadata
 
 
-def _peek_event(line: bytes | memoryview) -> str:
+def _peek_event(line: bytes) -> str:
     return _peek(_decoder(_Event[msgspec.Raw]).decode(line).object).resource_version
 
 
 def refusal(code: int, words: str, data: bytes, retry_after: str | None) -> KubeError:
     """The error for an answer that is not 2xx; `words` is the HTTP reason phrase, `retry_after` the header."""
-    seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
+    if not 400 <= code < 600:
+        return UnknownOutcomeError(f"{code} {words}: not an answer of a Kubernetes API")
     try:
         status = _decoder(_Status).decode(data)
     except msgspec.MsgspecError:
         status = _Status(message=data[:200].decode(errors="replace").strip())
-    if not 400 <= code < 600:
-        return UnknownOutcomeError(f"{code} {words}: not an answer of a Kubernetes API")
-    return _status(_Status(code, status.reason or words, status.message, status.details), code, seconds)
+    seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
+    return _error(code, status.reason or words, status, seconds)
 
 
-def _status(status: _Status, code: int, retry_after: float | None) -> KubeError:
+def _error(code: int, reason: str, status: _Status, retry_after: float | None = None) -> KubeError:
     if retry_after is None and status.details is not None and status.details.retry_after_seconds:
         retry_after = float(status.details.retry_after_seconds)
-    return status_error(status.code or code, status.reason or "", status.message or "", retry_after=retry_after)
+    return status_error(code, reason, status.message or "", retry_after=retry_after)

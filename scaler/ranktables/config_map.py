@@ -15,7 +15,9 @@ from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
 from scaler.ranktables.table import RankTable, mounts_rank_table
-from scaler.workloads.ascendjob import Job, as_list
+from scaler.rules.values import as_list, at
+from scaler.workloads.ascendjob import Job
+from scaler.workloads.kind import number_in
 
 MAX_BYTES = 1_000_000
 """Of all values together; the API server takes 1 MiB."""
@@ -36,28 +38,29 @@ def obstacle(table_map: RankTableMap | None, job: Job, obj: Object, table: RankT
             return None
         words = f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at once"
         return Obstacle(Warning.RANK_TABLE_MISSING, words)
-    if (blocked := blocked_by(table_map, job.uid, table)) is not None:
-        return blocked
-    if table.problem:
+    blocked = blocked_by(table_map, job.uid, table)
+    if blocked is None and table.problem:
         return Obstacle(Warning.DEVICE_DATA_INVALID, f"no rank table can be made: {table.problem}")
-    return None
+    return blocked
 
 
 def blocked_by(table_map: RankTableMap, job_uid: str, table: RankTable) -> Obstacle | None:
     """Why the ConfigMap cannot be written, None when it can."""
+
+    def because(warning: Warning, words: str) -> Obstacle:
+        return Obstacle(warning, f"ConfigMap {table_map.name} {words}")
+
     if table_map.controller_uid and table_map.controller_uid != job_uid:
-        words = f"ConfigMap {table_map.name} belongs to {table_map.controller}; it is left alone"
-        return Obstacle(Warning.RANK_TABLE_NOT_OURS, words)
+        return because(Warning.RANK_TABLE_NOT_OURS, f"belongs to {table_map.controller}; it is left alone")
     if table_map.immutable:
-        words = f"ConfigMap {table_map.name} is immutable; delete it and create it without `immutable`"
-        return Obstacle(Warning.RANK_TABLE_IMMUTABLE, words)
+        return because(Warning.RANK_TABLE_IMMUTABLE, "is immutable; delete it and create it without `immutable`")
     if table_map.binary:
-        words = f"ConfigMap {table_map.name} has {RANK_TABLE_KEY} in binaryData; it has to be text in data"
-        return Obstacle(Warning.RANK_TABLE_WRONG_SHAPE, words)
+        words = f"has {RANK_TABLE_KEY} in binaryData; it has to be text in data"
+        return because(Warning.RANK_TABLE_WRONG_SHAPE, words)
     size = len(table.text) + table_map.other_bytes
     if size > MAX_BYTES:
-        words = f"ConfigMap {table_map.name} would have {size} bytes, more than {MAX_BYTES}; take other keys out of it"
-        return Obstacle(Warning.RANK_TABLE_TOO_LARGE, words)
+        words = f"would have {size} bytes, more than {MAX_BYTES}; take other keys out of it"
+        return because(Warning.RANK_TABLE_TOO_LARGE, words)
     return None
 
 
@@ -76,17 +79,9 @@ def content_of(text: str | None) -> Any:
         return None
 
 
-def status_of(text: str | None) -> str:
-    """The status that the document claims; "" when it claims none."""
-    content = content_of(text)
-    status = content.get("status") if isinstance(content, dict) else None
-    return status if isinstance(status, str) else ""
-
-
 def servers_of(text: str | None) -> list[Any]:
     """The servers that the document lists, whatever they look like."""
-    content = content_of(text)
-    return as_list(content.get("server_list")) if isinstance(content, dict) else []
+    return as_list(at(content_of(text)).get("server_list"))
 
 
 def merge_patch(table_map: RankTableMap, table: RankTable, now: float) -> Object:
@@ -99,5 +94,4 @@ def merge_patch(table_map: RankTableMap, table: RankTable, now: float) -> Object
 
 def next_version(previous: str, now: float) -> str:
     """Seconds since the epoch, but always more than before: also after a restart, and when a clock goes back."""
-    usable = previous.isascii() and previous.isdecimal() and len(previous) <= 18
-    return str(max(int(previous) + 1 if usable else 0, int(now)))
+    return str(max(number_in(previous, largest=10**18) + 1, int(now)))

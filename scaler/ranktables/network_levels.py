@@ -1,7 +1,7 @@
 """The network levels of layout 2.0 of the rank table: which of a chip's addresses its `level_list` shows. Pure.
 
 Levels 0 and 1 are shown as they are; of the scale-out network only the one kind that the service uses: UBoE or UBG on
-level 2, RoCE on level 3. Must not raise on any input.
+level 2, RoCE on level 3.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from scaler.workloads.ascendjob import as_mapping
+from scaler.ranktables.server import UnusableError
+from scaler.rules.values import at
 
 ROCE, UBOE, UBG = "ROCE", "UBOE", "UBG"
 PREFERENCE = (ROCE, UBOE, UBG)
@@ -20,11 +21,11 @@ _KEYS = ("net_layer", "net_instance_id", "net_type", "net_attr", "rank_addr_list
 Levels = Sequence[Mapping[str, Any]]
 
 
-def network_levels(chips: Sequence[Levels], scale_out: str) -> list[list[dict[str, Any]]] | str:
-    """For each chip its `level_list`; or what is wrong. `scale_out` is the job's label scaleout-type, "" without."""
+def network_levels(chips: Sequence[Levels], scale_out: str) -> list[list[dict[str, Any]]]:
+    """For each chip its `level_list`; `scale_out` is the job's label scaleout-type or "". Raises UnusableError."""
     wanted = scale_out.strip().upper()
     if wanted and wanted not in BY_LABEL:
-        return f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}"
+        raise UnusableError(f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}")
     offered = {kind for levels in chips for level in levels for kind in _info(level)}
     kind = next((kind for kind in BY_LABEL.get(wanted, PREFERENCE) if kind in offered), wanted)
     return [list(_level_list(levels, kind)) for levels in chips]
@@ -43,7 +44,7 @@ def _level_list(levels: Levels, kind: str) -> Iterable[dict[str, Any]]:
 
 
 def _info(level: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {kind: as_mapping(element) for kind, element in as_mapping(_field(level, "info")).items()}
+    return {kind: at(element) for kind, element in at(_field(level, "info")).items()}
 
 
 def _field(level: Mapping[str, Any], name: str) -> Any:
@@ -57,10 +58,4 @@ def _element(element: Mapping[str, Any]) -> dict[str, Any]:
 
 def _nothing(number: int) -> dict[str, Any]:
     """A chip without an address on this network."""
-    return {
-        "net_layer": number,
-        "net_instance_id": "CLUSTER",
-        "net_type": "CLOS",
-        "net_attr": "",
-        "rank_addr_list": [],
-    }
+    return dict(zip(_KEYS, (number, "CLUSTER", "CLOS", "", []), strict=True))

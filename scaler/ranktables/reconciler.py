@@ -56,8 +56,7 @@ class RankTableReconciler:
         self._clock = clock
         self._elsewhere = elsewhere
         self._outbox: Outbox[Name] = Outbox(self._write, interval=0.0, parallel=PARALLEL_WRITES)
-        self._dirty: set[str] = set()
-        self._wake = asyncio.Event()
+        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, parallel=1)
         self._running = False
         self._names: dict[str, Name] = {}
         """Owner uid -> namespace and name, also of owners that have just gone."""
@@ -69,11 +68,11 @@ class RankTableReconciler:
         self._running = True
         try:
             for record in list(self._cache.jobs.values()):
-                self._look_later(record.uid)
+                self._looks.mark(record.uid)
             self._withdraw_orphans()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._outbox.run())
-                tasks.create_task(self._follow())
+                tasks.create_task(self._looks.run())
                 tasks.create_task(self._try_refused_again())
         finally:
             self._running = False
@@ -88,23 +87,12 @@ class RankTableReconciler:
 
     def on_instance(self, change: InstanceChanged) -> None:
         """While this process does not lead, nothing is remembered: `run` looks at all."""
-        self._look_later(change.uid)
-
-    def _look_later(self, uid: str) -> None:
         if self._running:
-            self._dirty.add(uid)
-            self._wake.set()
+            self._looks.mark(change.uid)
 
-    async def _follow(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            dirty, self._dirty = self._dirty, set()
-            if not self._elsewhere():
-                for uid in sorted(dirty):
-                    self._look(uid)
-
-    def _look(self, uid: str) -> None:
+    async def _look(self, uid: str) -> None:
+        if self._elsewhere():
+            return
         record = self._cache.job(uid)
         if record is not None:
             self._names[uid] = (record.namespace, record.name)
@@ -192,4 +180,4 @@ class RankTableReconciler:
         while True:
             await asyncio.sleep(REFUSED_PAUSE)
             for uid in self._tables.refused:
-                self._look_later(uid)
+                self._looks.mark(uid)

@@ -1,4 +1,4 @@
-"""From the cache to the rank table of one job and what stands in its way. Built once per change. Writes nothing."""
+"""From the cache to the rank table of one job and what stands in its way. Writes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.config_map import Obstacle, obstacle, servers_of
-from scaler.ranktables.table import RankTable, RankTablePod, rank_table
+from scaler.ranktables.server import RankTablePod
+from scaler.ranktables.table import RankTable, rank_table
 from scaler.workloads.devices import PodDevices
 
 
@@ -25,21 +26,13 @@ class JobTable(msgspec.Struct, frozen=True):
     obstacle: Obstacle | None
 
 
-class MadeTable(msgspec.Struct, frozen=True):
-    """A table and all that it depends on."""
-
-    made_of: tuple[Any, ...]
-    table: RankTable
-
-
 class Tables:
-    """The tables of all jobs, each made once per change. `forget` what has changed."""
+    """The tables of all jobs, each made anew only when something in it has changed."""
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
-        self._known: dict[str, JobTable] = {}
-        self._made: dict[str, MadeTable] = {}
-        """Owner uid -> the table made last and what it was made of: most changes of a pod do not touch its chips."""
+        self._made: dict[str, tuple[tuple[Any, ...], RankTable]] = {}
+        """Owner uid -> the table made last after what it was made of: most changes of a pod do not touch its chips."""
         self._refused: dict[str, str] = {}
         """Owner uid -> the API server's words when it refused the table."""
 
@@ -47,14 +40,16 @@ class Tables:
         """None for jobs that are not ours to write tables for, and while a job is wrong but its pods are whole."""
         if record.job.label_problem is Reason.NOT_SERVED or self._must_stay(record):
             return None
-        known = self._known.get(record.uid)
-        if known is None:
-            known = self._known[record.uid] = self._build(record)
-        return known
+        table = self._table(record)
+        table_map = table_map_of(self.cache, record.namespace, record.name)
+        found = obstacle(table_map, record.job, record.object, table)
+        refused = self._refused.get(record.uid)
+        if found is None and refused:
+            found = Obstacle(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
+        return JobTable(table, table_map, found)
 
     def forget(self, uid: str) -> None:
-        """Something that the table of this instance is made of has changed."""
-        self._known.pop(uid, None)
+        """Something of this instance has changed: it may have gone."""
         if self.cache.job(uid) is None:
             self._made.pop(uid, None)
 
@@ -74,15 +69,6 @@ class Tables:
         """The uids of jobs whose tables were refused, sorted."""
         return sorted(self._refused)
 
-    def _build(self, record: JobRecord) -> JobTable:
-        table = self._table(record)
-        table_map = table_map_of(self.cache, record.namespace, record.name)
-        found = obstacle(table_map, record.job, record.object, table)
-        refused = self._refused.get(record.uid)
-        if found is None and refused:
-            found = Obstacle(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
-        return JobTable(table, table_map, found)
-
     def _table(self, record: JobRecord) -> RankTable:
         """Made anew only when something in it can differ: it takes a millisecond, and pods change often."""
         job, meta = record.job, record.object["metadata"]
@@ -90,9 +76,9 @@ class Tables:
         members = tuple(member_of(owned[name]) for name in job.pods if name in owned)
         made_of = (job.generation, job.deleting, job.pods, meta.get("annotations"), meta.get("labels"), members)
         known = self._made.get(record.uid)
-        if known is None or known.made_of != made_of:
-            known = self._made[record.uid] = MadeTable(made_of, rank_table(job, record.object, members))
-        return known.table
+        if known is None or known[0] != made_of:
+            known = self._made[record.uid] = (made_of, rank_table(job, record.object, members))
+        return known[1]
 
     def _must_stay(self, record: JobRecord) -> bool:
         """A job that was edited into one that is wrong: its pods run on, and so must what is published of them."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from scaler.clock import rfc3339
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
-from scaler.report.values import Subject
+from scaler.report.service_reports import Subject
 from scaler.state.own_config_maps import object_name
 
 COMPONENT = "mind-cluster-scaler"
@@ -87,38 +87,25 @@ def repetition(existing: Object, now: float) -> dict[str, Any]:
     return {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": rfc3339(now)}
 
 
-class Recent:
-    """The last event about each object: bounded, the oldest are forgotten first."""
-
-    def __init__(self) -> None:
-        self._told: OrderedDict[Subject, tuple[str, float]] = OrderedDict()
-
-    def is_news(self, happening: Happening, now: float) -> bool:
-        """False for the last event about this object, for REPEAT_AFTER. After something else it is news again."""
-        name, at = self._told.get(happening.subject, ("", 0.0))
-        if name == happening.event_name and now - at < REPEAT_AFTER:
-            return False
-        self._told[happening.subject] = (happening.event_name, now)
-        self._told.move_to_end(happening.subject)
-        while len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
-        return True
-
-
-class SpamFilter:
-    """A token bucket per object: a burst, then one event a minute, so that a flapping job cannot flood etcd."""
+class Filter:
+    """The last event about each object, and how much more may be: bounded, the oldest are forgotten first."""
 
     BURST = 25
     REFILL = 60.0
 
     def __init__(self) -> None:
-        self._buckets: OrderedDict[Subject, tuple[float, float]] = OrderedDict()
+        self._histories: OrderedDict[Subject, tuple[str, float, float, float]] = OrderedDict()
 
-    def admits(self, subject: Subject, now: float) -> bool:
-        """Whether one more event about `subject` may be written now; takes a token if so."""
-        tokens, since = self._buckets.pop(subject, (float(self.BURST), now))
-        tokens = min(self.BURST, tokens + (now - since) / self.REFILL)
-        self._buckets[subject] = (tokens - 1 if tokens >= 1 else tokens, now)
-        while len(self._buckets) > _REMEMBERED:
-            self._buckets.popitem(last=False)
-        return tokens >= 1
+    def objection(self, happening: Happening, now: float) -> str:
+        """Why not to write this now: "repeated" when it was the last about this object, for REPEAT_AFTER; "spam" beyond
+        a burst, then one event a minute, so that a flapping job cannot flood etcd. "" = to be written."""
+        name, told, tokens, since = self._histories.pop(happening.subject, ("", 0.0, float(self.BURST), now))
+        repeated = name == happening.event_name and now - told < REPEAT_AFTER
+        if not repeated:
+            name, told = happening.event_name, now
+            tokens, since = min(self.BURST, tokens + (now - since) / self.REFILL), now
+        spam = not repeated and tokens < 1
+        self._histories[happening.subject] = (name, told, tokens if repeated or spam else tokens - 1, since)
+        if len(self._histories) > _REMEMBERED:
+            self._histories.popitem(last=False)
+        return "repeated" if repeated else "spam" if spam else ""

@@ -5,35 +5,22 @@ A source that is set up need not work for every pod; what arrives without the ga
 
 from __future__ import annotations
 
-import asyncio
-from enum import StrEnum
-
 import structlog
 
-from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Object, Resource
+from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Object, Resource, within
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import POLICY, WEBHOOK
 from scaler.report.metrics import Metrics
 
 DEADLINE = 10.0
 """Seconds for one request."""
+SET_UP = "set up"
+NOT_SET_UP = "not set up"
+NOT_TRUSTED = "set up, but API servers do not trust it yet"
+UNKNOWN = "not known"
+_SOURCES = {"policy": (MUTATING_POLICY_BINDINGS, POLICY), "webhook": (MUTATING_WEBHOOKS, WEBHOOK)}
+"""Beside these, users may write the gate into their pod templates, which shows only on the pods."""
 _log = structlog.get_logger("gates")
-
-
-class GateSource(StrEnum):
-    """Beside these, users may write the gate into their pod templates, which shows only on the pods."""
-
-    POLICY = "policy"
-    WEBHOOK = "webhook"
-
-
-class SetupState(StrEnum):
-    """Whether a source of the gate is set up."""
-
-    YES = "set up"
-    NO = "not set up"
-    NOT_TRUSTED = "set up, but API servers do not trust it yet"
-    UNKNOWN = "not known"
 
 
 class GateSetup:
@@ -42,35 +29,28 @@ class GateSetup:
     def __init__(self, api: KubeApi, metrics: Metrics) -> None:
         self._api = api
         self._metrics = metrics
-        self._found: dict[GateSource, SetupState] = {}
+        self._found: dict[str, str] = {}
 
-    async def look(self) -> dict[GateSource, SetupState]:
-        """Never raises an error of the seam: without rights the answer is that it is not known."""
-        found = {GateSource.POLICY: await self._policy(), GateSource.WEBHOOK: await self._webhook()}
+    async def look(self) -> dict[str, str]:
+        """Source -> whether it is set up. Never raises an error of the seam: without rights that is not known."""
+        found = {source: await self._state(*about) for source, about in _SOURCES.items()}
         if found != self._found:
             self._found = found
-            _log.info("gate sources read", **{source.value: answer.value for source, answer in found.items()})
-            for source, answer in found.items():
-                self._metrics.gate_way(source.value, set_up=answer is SetupState.YES)
+            _log.info("gate sources read", **found)
+            for source, state in found.items():
+                self._metrics.gate_way(source, set_up=state == SET_UP)
         return found
 
-    async def _policy(self) -> SetupState:
-        found = await self._get(MUTATING_POLICY_BINDINGS, POLICY)
-        return found if isinstance(found, SetupState) else SetupState.YES
-
-    async def _webhook(self) -> SetupState:
-        found = await self._get(MUTATING_WEBHOOKS, WEBHOOK)
-        if isinstance(found, SetupState):
-            return found
-        webhooks = found.get("webhooks") or []
-        trusted = all((webhook.get("clientConfig") or {}).get("caBundle") for webhook in webhooks)
-        return SetupState.YES if webhooks and trusted else SetupState.NOT_TRUSTED
-
-    async def _get(self, resource: Resource, name: str) -> Object | SetupState:
+    async def _state(self, resource: Resource, name: str) -> str:
         try:
-            async with asyncio.timeout(DEADLINE):
-                return await self._api.get(resource, None, name)
+            found = await within(DEADLINE, self._api.get(resource, None, name))
         except NotFoundError:
-            return SetupState.NO
-        except (KubeError, TimeoutError):
-            return SetupState.UNKNOWN
+            return NOT_SET_UP
+        except KubeError:
+            return UNKNOWN
+        return SET_UP if resource is MUTATING_POLICY_BINDINGS or _is_trusted(found) else NOT_TRUSTED
+
+
+def _is_trusted(configuration: Object) -> bool:
+    webhooks = configuration.get("webhooks") or []
+    return bool(webhooks) and all((webhook.get("clientConfig") or {}).get("caBundle") for webhook in webhooks)

@@ -5,11 +5,11 @@ Whatever the standard library logs (asyncio, aiohttp) comes out the same way. Mu
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import sys
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, TextIO
 
 import structlog
@@ -62,22 +62,19 @@ def _adopt_standard_library(shared: list[Any], log_format: LogFormat, level: Log
 
 
 def _renderer(log_format: LogFormat) -> Any:
-    if log_format is LogFormat.JSON:
+    if log_format == "json":
         return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
     return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
 
 
 def _number(level: LogLevel) -> int:
-    return logging.getLevelNamesMapping()[level.value.upper()]
+    return logging.getLevelNamesMapping()[level.upper()]
 
 
 def _stamp(timestamp: Callable[[], str]) -> Callable[[Any, str, Event], Event]:
     def stamp(_logger: Any, _method: str, event: Event) -> Event:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:  # before the loop runs there is no time to tell
-            return event
-        event["timestamp"] = timestamp()
+        with suppress(RuntimeError):  # before the loop runs there is no time to tell
+            event["timestamp"] = timestamp()
         return event
 
     return stamp
@@ -96,13 +93,8 @@ def _bound(_logger: Any, _method: str, event: Event) -> Event:
 def _short(value: object) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
-    text = value if isinstance(value, str) else None
-    if text is None:
-        rendered = repr(value)
-        return value if len(rendered) <= MAX_FIELD and not _BEARER.search(rendered) else _cut(rendered)
-    return _cut(text)
-
-
-def _cut(text: str) -> str:
-    text = _BEARER.sub(REDACTED, text)
-    return text if len(text) <= MAX_FIELD else f"{text[:MAX_FIELD]}... ({len(text)} characters)"
+    text = value if isinstance(value, str) else repr(value)
+    safe = _BEARER.sub(REDACTED, text)
+    if len(safe) > MAX_FIELD:
+        safe = f"{safe[:MAX_FIELD]}... ({len(safe)} characters)"
+    return value if safe == text else safe

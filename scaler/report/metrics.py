@@ -1,4 +1,4 @@
-"""Prometheus metrics in a registry of our own, with labels bound once and a bounded number of series.
+"""Prometheus metrics in a registry of our own, with a bounded number of series.
 
 No label carries a name that users choose (namespace, rule, job): ten thousand services give the same series as one.
 Must not be used from pure packages; what is counted is described in docs/reference/metrics.md.
@@ -7,7 +7,8 @@ Must not be used from pure packages; what is counted is described in docs/refere
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import prometheus_client
@@ -28,110 +29,97 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        registry = self.registry
-        self.passes = Counter("scaler_passes", "Passes of the decision loop.", registry=registry)
-        self.pass_seconds = Histogram(
-            "scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST, registry=registry
-        )
-        self.plan_seconds = Histogram(
-            "scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST, registry=registry
-        )
-        self.reaction_seconds = Histogram(
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        followed = partial(Followed, registry=self.registry)
+        # The decision loop
+        self.passes = counter("scaler_passes", "Passes of the decision loop.")
+        self._pass_seconds = histogram("scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST)
+        self._plan_seconds = histogram("scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST)
+        self.reaction_seconds = histogram(
             "scaler_reaction_seconds", "From an event's arrival to the answer of the last write it caused.",
-            buckets=_REACTION, registry=registry,
+            buckets=_REACTION,
         )  # fmt: skip
-        self.expectation_timeouts = Followed(
-            "scaler_expectation_timeouts", "Own writes that no watch showed in time.", registry=registry
+        self._actions = counter("scaler_actions", "What was decided to be done, by kind of action.", ["action"])
+        self._revocations = counter("scaler_revocations", "Admissions that were revoked, for whatever reason.")
+        self._preemptions = counter(
+            "scaler_preemptions", "Instances evicted so that a missing one can start.", ["beneficiary"]
         )
-        self.watches = Followed("scaler_watches", "Watches opened.", "resource", registry=registry)
-        self.lists = Followed("scaler_lists", "Times that everything was listed.", "resource", registry=registry)
-        self.watch_events = Followed("scaler_watch_events", "Watch events handled.", "resource", registry=registry)
-        self.resync_corrections = Counter(
-            "scaler_resync_corrections",
-            "Changes that only a full pass found. Stays 0 unless an event was lost.",
-            registry=registry,
+        self.leader = gauge("scaler_leader", "1 while this process holds the Lease.")
+        # Services
+        self._services = gauge("scaler_services", "Services by whether they run their largest ratio.", ["complete"])
+        self._rules_invalid = gauge("scaler_services_with_rule_problem", "Services whose rule is missing or invalid.")
+        self._instances = gauge("scaler_instances", "Instances by state and reason.", ["state", "reason"])
+        self._arbitration = gauge("scaler_arbitration", "1 while services are weighed against each other.")
+        self._waiting = gauge(
+            "scaler_services_weighed", "Services and instances by what the arbitration said.", ["what"]
         )
-        self.leader = Gauge("scaler_leader", "1 while this process holds the Lease.", registry=registry)
-        self._services = Gauge(
-            "scaler_services", "Services by whether they run their largest ratio.", ["complete"], registry=registry
+        self._idle = gauge("scaler_idle", "Held to no use by services that do not serve.", ["resource"])
+        # The API server
+        self._writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
+        self._reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
+        self.watches = followed("scaler_watches", "Watches opened.", "resource")
+        self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
+        self.watch_events = followed("scaler_watch_events", "Watch events handled.", "resource")
+        self.expectation_timeouts = followed("scaler_expectation_timeouts", "Own writes that no watch showed in time.")
+        self.resync_corrections = counter(
+            "scaler_resync_corrections", "Changes that only a full pass found. Stays 0 unless an event was lost."
         )
-        self._rules_invalid = Gauge(
-            "scaler_services_with_rule_problem", "Services whose rule is missing or invalid.", registry=registry
+        # Admission
+        self._webhook_answers = counter(
+            "scaler_webhook_answers", "Answers of the admission webhook.", ["path", "outcome"]
         )
-        self._instances = Gauge(
-            "scaler_instances", "Instances by state and reason.", ["state", "reason"], registry=registry
+        self._webhook_seconds = histogram(
+            "scaler_webhook_duration_seconds", "One answer of the admission webhook.", buckets=_FAST
         )
-        self._actions = Counter(
-            "scaler_actions", "What was decided to be done, by kind of action.", ["action"], registry=registry
-        )
-        self._writes = Counter(
-            "scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"], registry=registry
-        )
-        self._reports_dropped = Counter(
-            "scaler_reports_dropped", "Reports not written.", ["kind", "cause"], registry=registry
-        )
-        self._webhook_answers = Counter(
-            "scaler_webhook_answers", "Answers of the admission webhook.", ["path", "outcome"], registry=registry
-        )
-        self._webhook_seconds = Histogram(
-            "scaler_webhook_duration_seconds", "One answer of the admission webhook.", buckets=_FAST, registry=registry
-        )
-        self._gate_ways = Gauge(
-            "scaler_gate_way", "1 where this way of holding pods is set up.", ["way"], registry=registry
-        )
-        self.arrived_ungated = Counter(
-            "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate.", registry=registry
-        )
-        self.arbitration = Gauge(
-            "scaler_arbitration", "1 while services are weighed against each other.", registry=registry
-        )
-        self._waiting = Gauge(
-            "scaler_services_weighed", "Services and instances by what the arbitration said.", ["what"],
-            registry=registry,
-        )  # fmt: skip
-        self._revocations = Counter(
-            "scaler_revocations", "Admissions that were revoked, for whatever reason.", registry=registry
-        )
-        self._preemptions = Counter(
-            "scaler_preemptions", "Instances evicted so that a missing one can start.", ["beneficiary"],
-            registry=registry,
-        )  # fmt: skip
-        self._idle = Gauge(
-            "scaler_idle", "Held to no use by services that do not serve.", ["resource"], registry=registry
+        self._gate_ways = gauge("scaler_gate_way", "1 where this way of holding pods is set up.", ["way"])
+        self._arrived_ungated = counter(
+            "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate."
         )
         self._idle_resources: set[str] = set()
-        self._children: dict[tuple[int | str, ...], Counter] = {}
-        self._plans: dict[ServiceKey, _Share] = {}
-        self._totals: Tally[tuple[str, ...]] = Tally()
+        self._shares: dict[ServiceKey, Mapping[Gauge, int]] = {}
+        """What each service adds to the gauges."""
         for answer in ("yes", "no"):
-            self._publish(("complete", answer))
+            self._services.labels(answer)
         for beneficiary in ("self", "other"):
-            self._child(self._preemptions, beneficiary)
+            self._preemptions.labels(beneficiary)
 
     def planned(self, plan: Plan, *, rule_problem: bool = False) -> None:
         """Show what a service's plan says, in place of what its plan before said."""
-        self._share(plan.key, _Share.of(plan, rule_problem))
+        counts = Tally((verdict.state.value, verdict.reason.value) for verdict in plan.verdicts)
+        share = {self._instances.labels(*labels): number for labels, number in counts.items()}
+        share[self._services.labels("yes" if plan.complete else "no")] = 1
+        self._show(plan.key, share | {self._rules_invalid: 1} if rule_problem else share)
+
+    def service_gone(self, key: ServiceKey) -> None:
+        """Take a service that has no jobs any more out of the gauges."""
+        self._show(key, {})
+
+    def _show(self, key: ServiceKey, share: Mapping[Gauge, int]) -> None:
+        for gauge, number in self._shares.pop(key, {}).items():
+            gauge.dec(number)
+        for gauge, number in share.items():
+            gauge.inc(number)
+        if share:
+            self._shares[key] = share
 
     def acted_on(self, plan: Plan) -> None:
         """Count the actions of a plan that is being carried out."""
         for action in plan.actions:
-            self._count(self._actions, type(action).__name__)
+            self._actions.labels(type(action).__name__).inc()
             if isinstance(action, Revoke):
                 self._revocations.inc()
             elif isinstance(action, Evict):
-                self._count(self._preemptions, "self" if action.beneficiary == str(plan.key) else "other")
-
-    def service_gone(self, key: ServiceKey) -> None:
-        """Take a service that has no jobs any more out of the gauges."""
-        self._share(key, None)
+                self._preemptions.labels("self" if action.beneficiary == str(plan.key) else "other").inc()
 
     def write(self, verb: str, resource: str, outcome: str) -> None:
         """`outcome`: `ok`, or the error's class name in short, e.g. `Conflict`."""
-        self._count(self._writes, verb, resource, outcome)
+        self._writes.labels(verb, resource, outcome).inc()
 
     def webhook_answered(self, path: str, outcome: str, seconds: float) -> None:
         """`outcome`: allowed, patched, warned, refused, unreadable."""
-        self._count(self._webhook_answers, path, outcome)
+        self._webhook_answers.labels(path, outcome).inc()
         self._webhook_seconds.observe(seconds)
 
     def gate_way(self, way: str, *, set_up: bool) -> None:
@@ -140,63 +128,31 @@ class Metrics:
 
     def arbitrated(self, tally: world.Tally | None) -> None:
         """What came of weighing all services against each other; None = each has decided alone."""
-        self.arbitration.set(tally is not None)
+        self._arbitration.set(tally is not None)
         tally = tally or world.Tally()
         for name in ("serving", "minimums_waiting", "scale_ups_waiting", "in_backoff", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
-        for resource in self._idle_resources | tally.idle.keys():
-            self._idle.labels(resource).set(tally.idle.get(resource, 0))
         self._idle_resources |= tally.idle.keys()
+        for resource in self._idle_resources:
+            self._idle.labels(resource).set(tally.idle.get(resource, 0))
 
     def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
         """One pass of the decision loop is over."""
         self.passes.inc()
-        self.plan_seconds.observe(plan_seconds)
-        self.pass_seconds.observe(pass_seconds)
+        self._plan_seconds.observe(plan_seconds)
+        self._pass_seconds.observe(pass_seconds)
 
     def report_dropped(self, kind: str, cause: str) -> None:
-        """`kind`: event, status, conditions, last-valid; `cause`: spam, overflow, foreign, retries."""
-        self._count(self._reports_dropped, kind, cause)
+        """`kind`: event, config-map; `cause`: spam, overflow, foreign, refused."""
+        self._reports_dropped.labels(kind, cause).inc()
+
+    def on_pod_ungated(self, _change: PodArrivedUngated) -> None:
+        """A pod that names a rule arrived without our gate."""
+        self._arrived_ungated.inc()
 
     def render(self) -> bytes:
         """The exposition text, format 0.0.4."""
         return prometheus_client.generate_latest(self.registry)
-
-    def _count(self, counter: Counter, *labels: str) -> None:
-        self._child(counter, *labels).inc()
-
-    def _child(self, counter: Counter, *labels: str) -> Counter:
-        """The counter for these labels, bound once: the hot path pays one dictionary look-up."""
-        key: tuple[int | str, ...] = (id(counter), *labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = counter.labels(*labels)
-        return child
-
-    def on_pod_ungated(self, _change: PodArrivedUngated) -> None:
-        """A pod that names a rule arrived without our gate."""
-        self.arrived_ungated.inc()
-
-    def _share(self, key: ServiceKey, share: _Share | None) -> None:
-        before = self._plans.pop(key, None)
-        if share is not None:
-            self._plans[key] = share
-        changed = (before.tally if before else Tally()), (share.tally if share else Tally())
-        for label in changed[0].keys() | changed[1].keys():
-            self._totals[label] += changed[1][label] - changed[0][label]
-            self._publish(label)
-
-    def _publish(self, label: tuple[str, ...]) -> None:
-        value = self._totals[label]
-        match label:
-            case ("complete", answer):
-                self._services.labels(answer).set(value)
-            case ("problem",):
-                self._rules_invalid.set(value)
-            case (state, reason):
-                self._instances.labels(state, reason).set(value)
-            case _:
-                raise AssertionError(label)
 
 
 class Followed:
@@ -222,20 +178,3 @@ class Followed:
         for labels, source in self._sources.items():
             family.add_metric(labels, source())
         yield family
-
-
-class _Share:
-    """What one service adds to the gauges."""
-
-    __slots__ = ("tally",)
-
-    def __init__(self, tally: Tally[tuple[str, ...]]) -> None:
-        self.tally = tally
-
-    @classmethod
-    def of(cls, plan: Plan, rule_problem: bool) -> _Share:
-        tally: Tally[tuple[str, ...]] = Tally((v.state.value, v.reason.value) for v in plan.verdicts)
-        tally["complete", "yes" if plan.complete else "no"] = 1
-        if rule_problem:
-            tally[("problem",)] = 1
-        return cls(tally)

@@ -1,18 +1,67 @@
-"""From a decision and the cache to the value that the reporter works from. Decides and writes nothing."""
+"""What the reporter works from after a pass: one frozen value per service, from its plan and the cache.
+
+This module decides nothing, and must not know how anything is written.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
 
 from scaler.decide.world import Plan, Service
 from scaler.informers.cache import Cache
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
-from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
-from scaler.report.values import ServiceReport, Subject
+from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Object
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.state.cluster import ClusterState
-from scaler.workloads.ascendjob_status import ReplicaCounts
+from scaler.state.last_valid import LastValid
+
+_COUNTED = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
+
+
+class RuleKey(NamedTuple):
+    """A rule ConfigMap, existing or not."""
+
+    namespace: str
+    name: str
+
+
+class Subject(NamedTuple):
+    """The object that an event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+class ServiceReport(msgspec.Struct, frozen=True):
+    """One service after one pass. Objects are read, never changed."""
+
+    service: Service
+    plan: Plan
+    jobs: Mapping[str, Object] = {}
+    """Owner uid -> AscendJob as the cache has it, where its status is ours to write."""
+    subjects: Mapping[str, Subject] = {}
+    """Instance uid -> whom events about it are about; there are none about any other."""
+    replicas: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
+    """Owner uid -> replica type -> pods as AscendJob's `replicaStatuses` counts them, zeros left out; a uid that is not
+    in it keeps the counts that its job has."""
+    rule_uid: str = ""
+    """uid of the rule ConfigMap that exists now; "" when there is none."""
+    last_valid: LastValid | None = None
+    """The document that the rule in force was read from; None when no valid one was ever seen."""
+    alone: str = ""
+    """Why the service is not weighed against others; "" when it is."""
+
+    @property
+    def rule(self) -> RuleKey:
+        return RuleKey(self.plan.key.namespace, self.plan.key.rule)
 
 
 def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str = "") -> ServiceReport:
@@ -28,7 +77,7 @@ def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str =
         subjects={
             instance.uid: subject
             for instance in service.instances
-            if not instance.made_by_us and (subject := _subject(cache, instance.uid)) is not None
+            if (subject := _subject(cache, instance.uid)) is not None
         },
         replicas={job.uid: _replicas(job, cache.pods_of(job.uid)) for job in jobs if job.uid in ours},
         rule_uid=rule.uid,
@@ -53,16 +102,13 @@ def _subject(cache: Cache, uid: str) -> Subject | None:
     return Subject(PODS.api_version, PODS.kind, first.namespace, first.name, first.uid) if first is not None else None
 
 
-def _replicas(record: JobRecord, pods: Mapping[str, PodRecord]) -> Mapping[str, ReplicaCounts]:
+def _replicas(record: JobRecord, pods: Mapping[str, PodRecord]) -> Mapping[str, Mapping[str, int]]:
     """Pods by replica type and phase; terminating ones are no longer anybody's."""
-    phases: dict[str, list[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for name in record.job.pods:
         kind = LEADER if name.removeprefix(f"{record.name}-").startswith("master") else WORKER
-        found = phases.setdefault(kind, [])
+        found = counts.setdefault(kind, Counter())
         pod = pods.get(name)
-        if pod is not None and not pod.terminating:
-            found.append(pod.phase)
-    return {
-        kind: ReplicaCounts(found.count("Running"), found.count("Succeeded"), found.count("Failed"))
-        for kind, found in phases.items()
-    }
+        if pod is not None and not pod.terminating and pod.phase in _COUNTED:
+            found[_COUNTED[pod.phase]] += 1
+    return counts

@@ -9,9 +9,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from scaler.decide.explain import words
 from scaler.decide.world import GroupPlan, Plan, State, Verdict, Warning
 from scaler.kube.api import Object
-from scaler.report.values import ServiceReport, Words
+from scaler.report.service_reports import ServiceReport
 from scaler.state.own_config_maps import config_map, status_name
 
 MAX_BYTES = 900 * 1024
@@ -31,26 +32,25 @@ _QUIET = frozenset({State.RUNNING, State.FINISHED})
 _RULE_PROBLEMS = frozenset({Warning.RULE_MISSING.value, Warning.RULE_INVALID.value})
 
 
-def status_config_map(reports: Sequence[ServiceReport], words: Words) -> Object:
+def status_config_map(reports: Sequence[ServiceReport]) -> Object:
     """The ConfigMap for one rule; `reports` are its services, at least one, the newest last."""
     namespace, rule = reports[0].rule
-    most = _MOST_INSTANCES
-    document = _truncated(status_document(reports, words), most)
+    whole, most = status_document(reports), _MOST_INSTANCES
     while True:
+        document = _truncated(whole, most)
         data = {"status.json": _json(document), "status.txt": status_text(document)}
         if not most or sum(len(text.encode("utf-8", "surrogatepass")) for text in data.values()) <= MAX_BYTES:
             return config_map(namespace, status_name(rule), rule, {"data": data})
         most //= 2
-        document = _truncated(document, most)
 
 
-def status_document(reports: Sequence[ServiceReport], words: Words) -> dict[str, Any]:
+def status_document(reports: Sequence[ServiceReport]) -> dict[str, Any]:
     """What `status.json` holds; see docs/reference/status.md for every field."""
     ordered = sorted(reports, key=lambda report: report.plan.key)
     return {
         "format": 1,
         "rule": _rule(reports[-1]),
-        "services": [_service(report, words) for report in ordered],
+        "services": [_service(report) for report in ordered],
         "left_out": {
             "services": 0,
             "groups": sum(max(0, len(report.plan.groups) - _MOST_GROUPS) for report in ordered),
@@ -71,7 +71,7 @@ def _rule(report: ServiceReport) -> dict[str, Any]:
     }
 
 
-def _service(report: ServiceReport, words: Words) -> dict[str, Any]:
+def _service(report: ServiceReport) -> dict[str, Any]:
     plan, current = report.plan, current_ratio(report)
     kinds = {instance.uid: instance.kind for instance in report.service.instances}
     return {
@@ -113,24 +113,17 @@ def _groups_to_show(plan: Plan) -> list[str]:
 
 def _group(group: GroupPlan) -> dict[str, int]:
     """Without `admit` and `revoke`: they say what is about to happen, not what is."""
-    return {
-        "target": group.target,
-        "running": group.running,
-        "in_flight": group.in_flight,
-        "held": group.held,
-        "live": group.live,
-        "paired": group.paired,
-    }
+    return {name: getattr(group, name) for name in ("target", "running", "in_flight", "held", "live", "paired")}
 
 
-def _instance(verdict: Verdict, kind: str, words: str) -> dict[str, Any]:
+def _instance(verdict: Verdict, kind: str, why: str) -> dict[str, Any]:
     return {
         "name": verdict.name,
         "kind": kind,
         "group": verdict.group,
         "state": verdict.state.value,
         "reason": verdict.reason.value,
-        "words": words[:_MAX_WORDS],
+        "words": why[:_MAX_WORDS],
     }
 
 
@@ -144,18 +137,15 @@ def _warnings(plan: Plan) -> list[dict[str, str]]:
 
 def _truncated(document: Mapping[str, Any], most: int) -> dict[str, Any]:
     """At most `most` instances, those that need attention first, and no more services than that plus one."""
-    services, left, dropped = [], most, 0
+    services, left = [], most
     for service in document["services"][: most + 1]:
         kept = _most_interesting(service["instances"], left)
         left -= len(kept)
-        dropped += len(service["instances"]) - len(kept)
         services.append({**service, "instances": kept, "warnings": service["warnings"][: most + 1]})
-    gone = document["services"][most + 1 :]
-    before = document["left_out"]
     left_out = {
-        "services": before["services"] + len(gone),
-        "groups": before["groups"],
-        "instances": before["instances"] + dropped + sum(len(service["instances"]) for service in gone),
+        "services": len(document["services"]) - len(services),
+        "groups": document["left_out"]["groups"],
+        "instances": sum(len(service["instances"]) for service in document["services"]) - (most - left),
     }
     return {**document, "services": services, "left_out": left_out}
 

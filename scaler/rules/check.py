@@ -1,7 +1,7 @@
 """Judges the meaning of a decoded rule document: every fault at once, each with its path.
 
-Works on plain values, so the controller's fast path (json.loads) and the linter (rules.jsontext) are judged by the
-same code. It must not know about text, files or Kubernetes objects.
+Works on plain values, so what the controller and what the linter has read are judged by the same code. It must not
+know about text, files or Kubernetes objects.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import msgspec
 
 from scaler.rules.finding import Fault, Path, shown
 from scaler.rules.rule import Ratio, Rule
-from scaler.rules.shape import LIST, items, number, shape_faults, unknown_keys, version_faults
-
-MAX_OF_A_KIND = 200
+from scaler.rules.shape import LIST, number, shape_faults
 
 
 class _Group(msgspec.Struct, frozen=True):
     """A group as far as it can be read."""
 
     path: Path
-    name: str
     num: int | None
     size: int | None
 
@@ -32,75 +29,71 @@ class _Entry(msgspec.Struct, frozen=True):
     """A ratio as far as it can be read."""
 
     path: Path
-    groups: dict[str, _Group]
-    counts: dict[str, int]
     server_count: Any
-    whole: bool
+    groups: dict[str, _Group] = {}
+    whole: bool = False
     """Nothing in it is unreadable."""
-    zero: bool
-    """Whole, and of only zeros."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {name: group.num or 0 for name, group in self.groups.items()}
+
+    @property
+    def zero(self) -> bool:
+        """Whole, and of only zeros."""
+        return self.whole and not any(group.num for group in self.groups.values())
 
 
 def check(value: object) -> tuple[Rule | None, list[Fault]]:
     """The rule that a decoded document means, None when some fault is an error, and all faults."""
-    faults = [*_first(shape_faults(value)), *_first(unknown_keys(value)), *version_faults(value)]
-    entries, duplicates = _entries(value)
-    faults += duplicates
-    faults += _steps(entries)
-    faults += _sizes(entries)
-    faults += _zeros(entries)
-    faults += _advice(entries)
+    faults = [*shape_faults(value), *_version(value)]
+    entries = [_entry((LIST, i), entry, faults) for i, entry in _items(value, LIST)]
+    for judge in (_steps, _sizes, _zeros, _advice):
+        faults += judge(entries)
     if any(fault.level == "error" for fault in faults):
         return None, faults
-    return _rule(entries), faults
+    return Rule(tuple(_ratio(entry) for entry in entries if not entry.zero)), faults
 
 
-def _first(faults: Iterator[Fault]) -> Iterator[Fault]:
-    """Enough for anybody to see; wording more would only cost the controller its time."""
-    return itertools.islice(faults, MAX_OF_A_KIND)
+def _ratio(entry: _Entry) -> Ratio:
+    return Ratio(counts=entry.counts, sizes={name: group.size or 0 for name, group in entry.groups.items()})
 
 
-def _rule(entries: Sequence[_Entry]) -> Rule:
-    ratios = (
-        Ratio(counts=entry.counts, sizes={name: group.size or 0 for name, group in entry.groups.items()})
-        for entry in entries
-        if not entry.zero
-    )
-    return Rule(tuple(ratios))
+def _version(value: object) -> Iterator[Fault]:
+    """A version other than "1.0"."""
+    version = value.get("version", "") if isinstance(value, dict) else None
+    if isinstance(value, dict) and "version" not in value:
+        yield Fault("VersionUnknown", (), 'no "version"; read as "1.0"', 'add "version": "1.0"', "warning")
+    elif isinstance(version, str) and version != "1.0":
+        message = f'version {shown(version)} is not known; read as "1.0"'
+        yield Fault("VersionUnknown", ("version",), message, 'write "1.0"', "warning")
 
 
 # -- reading what can be read ---------------------------------------------------------------------------------
 
 
-def _entries(value: object) -> tuple[list[_Entry], list[Fault]]:
-    faults: list[Fault] = []
-    listed = value.get(LIST) if isinstance(value, dict) else None
-    return [_entry((LIST, i), entry, faults) for i, entry in items(listed)], faults
+def _items(holder: object, name: str) -> Iterator[tuple[int, Any]]:
+    """The elements of the list under `name` with their indices; none where there is no such list."""
+    listed = holder.get(name) if isinstance(holder, dict) else None
+    return enumerate(listed) if isinstance(listed, list) else iter(())
 
 
 def _entry(path: Path, entry: object, faults: list[Fault]) -> _Entry:
-    listed = entry.get("group_list") if isinstance(entry, dict) else None
     groups: dict[str, _Group] = {}
-    whole = isinstance(listed, list) and bool(listed)
-    for j, raw in items(listed):
-        group = _group((*path, "group_list", j), raw)
-        if group is None:
+    whole = True
+    for j, raw in _items(entry, "group_list"):
+        here = (*path, "group_list", j)
+        if not isinstance(raw, dict) or not isinstance(name := raw.get("group_name"), str):
             whole = False
             continue
+        if name in groups:
+            message = f"group {shown(name)} is named twice in this ratio"
+            faults.append(Fault("DuplicateGroup", (*here, "group_name"), message, "delete one of them"))
+        group = _Group(here, number(raw.get("group_num")), number(raw.get("server_num_per_group")))
         whole = whole and group.num is not None and group.size is not None
-        if group.name in groups:
-            message = f"group {shown(group.name)} is named twice in this ratio"
-            faults.append(Fault("DuplicateGroup", (*group.path, "group_name"), message, "delete one of them"))
-        groups[group.name] = group
-    counts = {name: group.num or 0 for name, group in groups.items()}
+        groups[name] = group
     server_count = entry.get("server_count") if isinstance(entry, dict) else None
-    return _Entry(path, groups, counts, server_count, whole, zero=whole and not any(counts.values()))
-
-
-def _group(path: Path, raw: object) -> _Group | None:
-    if not isinstance(raw, dict) or not isinstance(raw.get("group_name"), str):
-        return None
-    return _Group(path, raw["group_name"], number(raw.get("group_num")), number(raw.get("server_num_per_group")))
+    return _Entry(path, server_count, groups, whole and bool(groups))
 
 
 # -- how ratios follow from each other ------------------------------------------------------------------------
@@ -110,20 +103,14 @@ def _steps(entries: Sequence[_Entry]) -> Iterator[Fault]:
     for before, entry in itertools.pairwise(entries):
         for name, group in entry.groups.items():
             above = before.groups.get(name)
-            if above is not None:
-                yield from _rising(above, group)
-            elif before.whole:
+            if above is None and before.whole:
                 message = f"group {shown(name)} is not in the ratio before this one"
                 hint = "add it there with at least as many instances, or delete it here"
                 yield Fault("GroupNotInPreviousRatio", (*group.path, "group_name"), message, hint)
-
-
-def _rising(above: _Group, group: _Group) -> Iterator[Fault]:
-    if group.num is None or above.num is None or group.num <= above.num:
-        return
-    message = f"{group.num} instances of {shown(group.name)}, but the ratio before has only {above.num}"
-    hint = f'ratios go from the largest to the smallest: write at most "{above.num}"'
-    yield Fault("GroupNumRising", (*group.path, "group_num"), message, hint)
+            elif above is not None and group.num is not None and above.num is not None and group.num > above.num:
+                message = f"{group.num} instances of {shown(name)}, but the ratio before has only {above.num}"
+                hint = f'ratios go from the largest to the smallest: write at most "{above.num}"'
+                yield Fault("GroupNumRising", (*group.path, "group_num"), message, hint)
 
 
 def _sizes(entries: Sequence[_Entry]) -> Iterator[Fault]:
@@ -162,7 +149,7 @@ def _advice(entries: Sequence[_Entry]) -> Iterator[Fault]:
 def _server_count(entry: _Entry) -> Iterator[Fault]:
     if entry.server_count is None or not entry.whole:
         return
-    total = sum(entry.counts[name] * (group.size or 0) for name, group in entry.groups.items())
+    total = sum((group.num or 0) * (group.size or 0) for group in entry.groups.values())
     if entry.server_count != str(total):
         path = (*entry.path, "server_count")
         message = f"server_count is {shown(entry.server_count)}, but the groups of this ratio add up to {total}"

@@ -30,14 +30,6 @@ class Finding(msgspec.Struct, frozen=True):
     file: str = ""
 
 
-class Edit(msgspec.Struct, frozen=True):
-    """Replace `text[start:end]` by `text`: the cure of one fault, given only where there is no second one."""
-
-    start: int
-    end: int
-    text: str
-
-
 class Fault(msgspec.Struct, frozen=True):
     """One fault of a document. `start` is an offset in its text, -1 until the path has been looked up there."""
 
@@ -49,7 +41,6 @@ class Fault(msgspec.Struct, frozen=True):
     start: int = -1
     on_key: bool = False
     """The place is the member's name, not its value."""
-    edit: Edit | None = None
 
 
 def pointer(path: Path) -> str:

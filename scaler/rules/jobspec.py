@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.values import at
 
 LEADER, WORKER = "Master", "Worker"
 CONTAINER = "ascend"
@@ -20,19 +21,19 @@ SERVED_FRAMEWORK = "pytorch"
 SUCCESS_POLICIES = ("", "AllWorkers")
 _SCALE_OUT = ("ROCE", "UBOE")
 _SPECS: Path = ("spec", "replicaSpecs")
+_LABELS: Path = ("metadata", "labels")
 
 
 def job_faults(job: Mapping[str, Any]) -> tuple[Fault, ...]:
     """Everything that is wrong, in the order of the object; empty when pods can be made of it."""
-    labels = _mapping(_mapping(job.get("metadata")).get("labels"))
-    spec = _mapping(job.get("spec"))
-    return (*_label_faults(labels), *_success_faults(spec), *_replica_faults(_mapping(spec.get("replicaSpecs"))))
+    labels, spec = at(job, "metadata", "labels"), at(job, "spec")
+    return (*_label_faults(labels), *_success_faults(spec), *_replica_faults(at(spec, "replicaSpecs")))
 
 
 def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
     """Replicas per type (`Master`, `Worker`), leader first; empty unless every number makes sense."""
-    specs = _mapping(_mapping(job.get("spec")).get("replicaSpecs"))
-    counts = {name: _replicas(_mapping(specs[name])) for name in (LEADER, WORKER) if name in specs}
+    specs = at(job, "spec", "replicaSpecs")
+    counts = {name: _replicas(at(specs[name])) for name in (LEADER, WORKER) if name in specs}
     known = {name: count for name, count in counts.items() if count is not None}
     return known if len(known) == len(counts) and known.get(LEADER) == 1 else {}
 
@@ -40,29 +41,24 @@ def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
 def _replicas(spec: Mapping[str, Any]) -> int | None:
     """None when the number is none, or out of bounds."""
     value = spec.get("replicas")
-    if value is None:
-        return 1
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 <= value <= MAX_REPLICAS else None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_REPLICAS:
+        return value
+    return 1 if value is None else None
 
 
 def _label_faults(labels: Mapping[str, Any]) -> Iterator[Fault]:
     framework = labels.get("framework")
-    path: Path = ("metadata", "labels", "framework")
-    if not framework:
-        yield Fault("InvalidFramework", path, "label framework is missing", f"write framework: {SERVED_FRAMEWORK}")
-    elif framework not in FRAMEWORKS:
+    if framework != SERVED_FRAMEWORK:
         message = f"label framework is {shown(framework)}, which is none of {', '.join(FRAMEWORKS)}"
-        yield Fault("InvalidFramework", path, message, f"write framework: {SERVED_FRAMEWORK}")
-    elif framework != SERVED_FRAMEWORK:
-        message = f"label framework is {shown(framework)}; inference servers are {SERVED_FRAMEWORK} jobs"
-        yield Fault("InvalidFramework", path, message, f"write framework: {SERVED_FRAMEWORK}")
+        if not framework:
+            message = "label framework is missing"
+        elif framework in FRAMEWORKS:
+            message = f"label framework is {shown(framework)}; inference servers are {SERVED_FRAMEWORK} jobs"
+        yield Fault("InvalidFramework", (*_LABELS, "framework"), message, f"write framework: {SERVED_FRAMEWORK}")
     scale_out = labels.get("scaleout-type")
     if isinstance(scale_out, str) and scale_out.strip() and scale_out.upper() not in _SCALE_OUT:
         message = f"label scaleout-type is {shown(scale_out)}"
-        yield Fault(
-            "InvalidScaleOutConfig", ("metadata", "labels", "scaleout-type"), message, "write ROCE or UBOE, or drop it"
-        )
+        yield Fault("InvalidScaleOutConfig", (*_LABELS, "scaleout-type"), message, "write ROCE or UBOE, or drop it")
 
 
 def _success_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
@@ -78,8 +74,8 @@ def _replica_faults(specs: Mapping[str, Any]) -> Iterator[Fault]:
         return
     for name, spec in specs.items():
         if name in (LEADER, WORKER):
-            yield from _count_faults(name, _mapping(spec))
-            yield from _container_faults(name, _mapping(spec))
+            yield from _count_faults(name, at(spec))
+            yield from _container_faults(name, at(spec))
         else:
             message = f"spec.replicaSpecs has {shown(name)}, which is no replica type"
             yield Fault("InvalidReplicaType", (*_SPECS, str(name)), message, f"use {LEADER} and {WORKER}", on_key=True)
@@ -101,7 +97,7 @@ def _count_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
 
 def _container_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
     path = (*_SPECS, name, "template", "spec", "containers")
-    containers = _mapping(_mapping(spec.get("template")).get("spec")).get("containers")
+    containers = at(spec, "template", "spec").get("containers")
     if not isinstance(containers, list) or not containers or not all(isinstance(one, dict) for one in containers):
         yield Fault("InvalidReplicaSpec", path, f"{name} has no list of containers", f"add one named {CONTAINER}")
         return
@@ -112,7 +108,3 @@ def _container_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
     elif not ours.get("image"):
         message = f"the container {CONTAINER} of {name} has no image"
         yield Fault("InvalidContainer", path, message, "write its image")
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

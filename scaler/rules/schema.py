@@ -1,4 +1,4 @@
-"""The shape of the rule document as a pydantic model: what is checked, and what editors are told (JSON Schema).
+"""The shape of the rule document as a pydantic model: what is checked, and what `scaler schema` tells editors.
 
 Only shape: how ratios must follow from each other is said in rules.check. Imported when a document is read, not
 before: loading pydantic takes longer than reading a thousand rules.
@@ -15,8 +15,9 @@ NUMBER = r"^(?:0|[1-9][0-9]{0,5}|1000000)$(?!\n)"
 POSITIVE_NUMBER = r"^(?:[1-9][0-9]{0,5}|1000000)$(?!\n)"
 LABEL_VALUE = r"^[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$(?!\n)"
 MAX_RATIOS = 10_000
+UNKNOWN = "extra_forbidden"
 
-_CONFIG = ConfigDict(strict=True, extra="ignore", regex_engine="python-re", frozen=True)
+_CONFIG = ConfigDict(strict=True, extra="forbid", regex_engine="python-re", frozen=True)
 
 
 class Group(BaseModel):
@@ -57,13 +58,8 @@ class RuleDocument(BaseModel):
     ]
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of the document, for editors and other tools."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **RuleDocument.model_json_schema()}
-
-
 def shape_errors(value: object) -> list[dict[str, Any]]:
-    """Pydantic's findings on a decoded document: `type`, `loc`, `input`; empty when the shape is right."""
+    """Pydantic's findings on a decoded document: `type`, `loc`, `input`; of unknown members the type is `UNKNOWN`."""
     try:
         RuleDocument.model_validate(value)
     except ValidationError as refused:

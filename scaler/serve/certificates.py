@@ -1,10 +1,10 @@
-"""The webhook's own authority and certificate: what is due now, and making it. No I/O, no clock: `now` is given.
+"""The webhook's own certificate: what is due now, and making it. No I/O, no clock: `now` is given.
 
-    Keys = trusted authorities (newest first) + the newest one's key + the server's pair
+    Keys = the pair that is shown + the pair that comes next, while there is one + the certificate shown before
 
-An authority is replaced in two steps: the new one is trusted beside the old one first, and signs only after SETTLE,
-when every API server has heard of it. Old ones stay trusted until they expire. So at any moment what is shown is signed
-by something that was trusted a while ago.
+Each certificate signs itself and is trusted by itself: no key exists that could vouch for anything else. One is
+replaced in two steps: the new one is trusted beside the old one first, and shown only after SETTLE, when every API
+server has heard of it. The old one stays trusted, because another replica may show it for a while.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 
 import msgspec
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -24,176 +23,106 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from scaler.serve.tls import KeyPair
 
 DAY = 86_400.0
-AUTHORITY_LIFE = 730 * DAY
-AUTHORITY_RENEWED = 365 * DAY
-"""Before it expires: longer than a server certificate lives, so that none outlives its authority."""
-SERVER_LIFE = 90 * DAY
-SERVER_RENEWED = 30 * DAY
+LIFE = 180 * DAY
+RENEWED = 60 * DAY
+"""Before it ends."""
 SETTLE = 3_600.0
-"""From trusting a new authority to using it."""
+"""From trusting a new certificate to showing it."""
 SKEW = 3_600.0
 """Certificates are valid from this long ago: clocks differ."""
-MOST_TRUSTED = 4
-"""Authorities at once; two are usual."""
 
-AUTHORITIES, AUTHORITY_KEY, CERTIFICATE, KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
-"""Keys of the Secret, as those of type kubernetes.io/tls and of cert-manager are called."""
-
-
-class Step(StrEnum):
-    """What is to be done with the keys."""
-
-    MAKE = "make"
-    NEW_AUTHORITY = "new-authority"
-    NEW_CERTIFICATE = "new-certificate"
-    NOTHING = "nothing"
+TRUSTED, REPLACED = "ca.crt", "replaced.crt"
+SHOWN, COMING = ("tls.crt", "tls.key"), ("next.crt", "next.key")
+"""Keys of the Secret; those of what is shown as in type kubernetes.io/tls."""
+_UNREADABLE = (KeyError, ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm)
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """Everything that the Secret holds. Only `read` and the functions below make them, so they fit together."""
+    """Everything that the Secret holds. Only `read` and `advance` make them, so they fit together."""
 
-    authorities: tuple[x509.Certificate, ...]
-    authority_key: ec.EllipticCurvePrivateKey
-    server: KeyPair
-
-    def __repr__(self) -> str:
-        return f"Keys({len(self.authorities)} authorities, keys not shown)"
+    shown: KeyPair
+    coming: KeyPair | None = None
+    replaced: bytes = b""
 
     @property
     def trusted(self) -> bytes:
-        """The caBundle: every authority, PEM."""
-        return b"".join(_pem(authority) for authority in self.authorities)
-
-    @property
-    def certificate(self) -> x509.Certificate:
-        return x509.load_pem_x509_certificate(self.server.certificate)
-
-    @property
-    def signed_by_newest(self) -> bool:
-        return _signed_by(self.certificate, self.authorities[0])
-
-
-def due(keys: Keys | None, names: Sequence[str], now: float) -> Step:
-    """The next step at `now` (seconds since the epoch) for a server that is reached by `names`."""
-    if keys is None or _ends(keys.authorities[0]) <= now:
-        return Step.MAKE
-    newest, shown = keys.authorities[0], keys.certificate
-    if not _begins(shown) <= now < _ends(shown) or _names_of(shown) != frozenset(names):
-        return Step.NEW_CERTIFICATE  # nobody believes it as it is
-    if now >= _ends(newest) - AUTHORITY_RENEWED:
-        return Step.NEW_AUTHORITY
-    if not keys.signed_by_newest:
-        return Step.NEW_CERTIFICATE if now >= _begins(newest) + SKEW + SETTLE else Step.NOTHING
-    return Step.NEW_CERTIFICATE if now >= _ends(shown) - SERVER_RENEWED else Step.NOTHING
+        """The caBundle, PEM."""
+        return b"".join((self.shown.certificate, self.coming.certificate if self.coming else b"", self.replaced))
 
 
 def advance(keys: Keys | None, names: Sequence[str], now: float) -> Keys | None:
-    """The keys after the step that is due; None when nothing is."""
-    step = due(keys, names, now)
-    if step is Step.NOTHING:
-        return None
-    if keys is None or step is Step.MAKE:
-        authority, key = _authority(now)
-        return Keys((authority,), key, _server(authority, key, names, now))
-    if step is Step.NEW_AUTHORITY:
-        authority, key = _authority(now)
-        return Keys((authority, *_alive(keys.authorities, now))[:MOST_TRUSTED], key, keys.server)
-    server = _server(keys.authorities[0], keys.authority_key, names, now)
-    return Keys(_alive(keys.authorities, now), keys.authority_key, server)
+    """The keys after what is due at `now` (seconds since the epoch) for a server that is reached by `names`; None when
+    nothing is."""
+    coming = keys.coming if keys is not None else None
+    if keys is not None and coming is not None and _believed(coming, names, now - SETTLE - SKEW):
+        return Keys(coming, None, keys.shown.certificate)
+    if keys is None or not _believed(keys.shown, names, now):
+        return Keys(_made(names, now))
+    if coming is None and now >= _parsed(keys.shown).not_valid_after_utc.timestamp() - RENEWED:
+        return Keys(keys.shown, _made(names, now), keys.replaced)
+    return None
 
 
 def read(data: Mapping[str, bytes]) -> Keys | None:
-    """The keys from a Secret's decoded data; None when they are incomplete, unreadable or do not fit together."""
-    try:
-        authorities = tuple(x509.load_pem_x509_certificates(data[AUTHORITIES]))
-        authority_key = _private_key(data[AUTHORITY_KEY])
-        certificate = x509.load_pem_x509_certificate(data[CERTIFICATE])
-        fits = authorities[0].public_key() == authority_key.public_key()
-        fits = fits and certificate.public_key() == _private_key(data[KEY]).public_key()
-    except (KeyError, ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm):
+    """The keys from a Secret's decoded data; None when what is shown is incomplete, unreadable or does not fit."""
+    shown, coming = (_pair(data, *fields) for fields in (SHOWN, COMING))
+    if shown is None or (coming is None and COMING[0] in data):
         return None
-    fits = fits and any(_signed_by(certificate, authority) for authority in authorities)
-    return Keys(authorities, authority_key, KeyPair(data[CERTIFICATE], data[KEY])) if fits else None
+    try:
+        replaced = _pem(x509.load_pem_x509_certificate(data[REPLACED])) if REPLACED in data else b""
+    except _UNREADABLE:
+        return None
+    return Keys(shown, coming, replaced)
 
 
 def write(keys: Keys) -> dict[str, bytes]:
-    """What `read` reads."""
-    return {
-        AUTHORITIES: keys.trusted,
-        AUTHORITY_KEY: _key_pem(keys.authority_key),
-        CERTIFICATE: keys.server.certificate,
-        KEY: keys.server.key,
-    }
+    """What `read` reads, and what is trusted, for people."""
+    data = {TRUSTED: keys.trusted}
+    for (certificate, key), pair in ((SHOWN, keys.shown), (COMING, keys.coming)):
+        if pair is not None:
+            data |= {certificate: pair.certificate, key: pair.key}
+    return data | {REPLACED: keys.replaced} if keys.replaced else data
 
 
-def _alive(authorities: Sequence[x509.Certificate], now: float) -> tuple[x509.Certificate, ...]:
-    return tuple(authority for authority in authorities if _ends(authority) > now)
-
-
-def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    key = serialization.load_pem_private_key(pem, None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise TypeError("not an elliptic curve key")
-    return key
-
-
-def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+def _pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair | None:
     try:
-        certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        parsed = x509.load_pem_x509_certificate(data[certificate])
+        private = serialization.load_pem_private_key(data[key], None)
+        fits = parsed.public_key() == private.public_key()
+    except _UNREADABLE:
+        return None
+    return KeyPair(_pem(parsed), data[key]) if fits else None
+
+
+def _believed(pair: KeyPair, names: Sequence[str], now: float) -> bool:
+    """Whether anybody who trusts it would: valid now, and for these names."""
+    certificate = _parsed(pair)
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
         return False
-    return True
+    same = {str(name.value) for name in found} == set(names)
+    return same and _begins(pair) <= now < certificate.not_valid_after_utc.timestamp()
 
 
-def _authority(now: float) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _made(names: Sequence[str], now: float) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}")])
-    builder = _builder(name, name, key, now, now + AUTHORITY_LIFE)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(signs=True), critical=True)
-    return builder.sign(key, hashes.SHA256()), key
-
-
-def _server(
-    authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: float
-) -> KeyPair:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mind-cluster-scaler-webhook")])
-    ends = min(now + SERVER_LIFE, _ends(authority))
-    builder = _builder(subject, authority.subject, key, now, ends)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    builder = builder.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
-    return KeyPair(_pem(builder.sign(authority_key, hashes.SHA256())), _key_pem(key))
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: float, ends: float
-) -> x509.CertificateBuilder:
-    return (
+    certificate = (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
+        .subject_name(name)
+        .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(_moment(now - SKEW))
-        .not_valid_after(_moment(ends))
+        .not_valid_after(_moment(now + LIFE))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general(each) for each in names]), critical=False)
+        .sign(key, hashes.SHA256())
     )
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    form = serialization.PrivateFormat.PKCS8
+    return KeyPair(_pem(certificate), key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
 
 
 def _general(name: str) -> x509.GeneralName:
@@ -203,30 +132,17 @@ def _general(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _names_of(certificate: x509.Certificate) -> frozenset[str]:
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
-        return frozenset()
-    return frozenset(str(name.value) for name in names)
+def _parsed(pair: KeyPair) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pair.certificate)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    form = serialization.PrivateFormat.PKCS8
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+def _begins(pair: KeyPair) -> float:
+    return _parsed(pair).not_valid_before_utc.timestamp()
 
 
 def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(int(seconds), UTC)
-
-
-def _begins(certificate: x509.Certificate) -> float:
-    return certificate.not_valid_before_utc.timestamp()
-
-
-def _ends(certificate: x509.Certificate) -> float:
-    return certificate.not_valid_after_utc.timestamp()

@@ -12,31 +12,21 @@ Must not change anything: whoever reaches the port can only read. An empty rule 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
-import structlog
 from aiohttp import web
 
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import CONTENT_TYPE, Metrics
+from scaler.serve import server
 from scaler.serve.health import HealthState
+from scaler.serve.server import text
 
 _DEADLINE = 10.0
-_MAX_HEADERS = 8190
-_MAX_CONNECTIONS = 64
-_SAFE_HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Server": "scaler",
-}
-_log = structlog.get_logger("serve")
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ServeState(NamedTuple):
@@ -47,25 +37,9 @@ class ServeState(NamedTuple):
     world: Callable[[], World | None]
 
 
-@asynccontextmanager
-async def serve(state: ServeState, host: str, port: int) -> AsyncIterator[int]:
-    """Serve until the block ends; gives the port (`port` 0 takes a free one). Raises OSError when it is taken."""
-    runner = web.AppRunner(
-        application(state), access_log=None, handle_signals=False, keepalive_timeout=_DEADLINE, shutdown_timeout=1.0,
-        max_line_size=_MAX_HEADERS, max_field_size=_MAX_HEADERS,
-    )  # fmt: skip
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port, backlog=_MAX_CONNECTIONS)
-        await site.start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
-
-
-def application(state: ServeState) -> web.Application:
-    """The aiohttp application; for tests, and for `serve`."""
-    app = web.Application(middlewares=[_guard], client_max_size=1)
+def serve(state: ServeState, host: str, port: int) -> AbstractAsyncContextManager[int]:
+    """As serve.server.served."""
+    app = server.application(deadline=_DEADLINE, max_body=1, headers={"Content-Security-Policy": "default-src 'none'"})
     for path, handler in (
         ("/healthz", _healthz),
         ("/readyz", _readyz),
@@ -74,42 +48,28 @@ def application(state: ServeState) -> web.Application:
         ("/snapshots/world", _world),
         ("/snapshots/{namespace}/{rule}/{job_id}", _snapshot),
     ):
-        app.router.add_get(path, _with_state(handler, state))
-    return app
+        app.router.add_get(path, partial(_answer, handler, state))
+    return server.served(app, host, port, keep_alive=_DEADLINE)
 
 
-def _with_state(handler: Callable[[ServeState, web.Request], web.Response], state: ServeState) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return handler(state, request)
-
-    return handle
-
-
-@web.middleware
-async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Deadline, no bodies, safe headers, and no traceback on the wire."""
-    try:
-        if request.can_read_body:
-            raise web.HTTPRequestEntityTooLarge(max_size=0, actual_size=1)
-        async with asyncio.timeout(_DEADLINE):
-            response = await handler(request)
-    except web.HTTPException as refusal:
-        response = _text(f"{refusal.status} {refusal.reason}\n", refusal.status)
-    except Exception:
-        _log.exception("request failed", path=request.path)
-        response = _text("500 internal error\n", 500)
-    response.headers.update(_SAFE_HEADERS)
-    return response
+async def _answer(
+    handler: Callable[[ServeState, web.Request], web.Response], state: ServeState, request: web.Request
+) -> web.StreamResponse:
+    if request.can_read_body:
+        raise web.HTTPRequestEntityTooLarge(max_size=0, actual_size=1)
+    return handler(state, request)
 
 
 def _healthz(state: ServeState, _: web.Request) -> web.Response:
-    stalled = state.health.stalled()
-    return _text("\n".join(stalled or ["ok"]) + "\n", 500 if stalled else 200)
+    return _verdict(state.health.stalled(), 500)
 
 
 def _readyz(state: ServeState, _: web.Request) -> web.Response:
-    missing = state.health.missing()
-    return _text("\n".join(missing or ["ok"]) + "\n", 503 if missing else 200)
+    return _verdict(state.health.missing(), 503)
+
+
+def _verdict(problems: list[str], status: int) -> web.Response:
+    return text("\n".join(problems or ["ok"]) + "\n", status if problems else 200)
 
 
 def _metrics(state: ServeState, _: web.Request) -> web.Response:
@@ -118,24 +78,19 @@ def _metrics(state: ServeState, _: web.Request) -> web.Response:
 
 def _snapshots(state: ServeState, _: web.Request) -> web.Response:
     world = state.world()
-    return _text("".join(f"{service.key}\n" for service in world.services) if world is not None else "", 200)
+    return text("".join(f"{service.key}\n" for service in world.services) if world is not None else "")
 
 
 def _world(state: ServeState, _: web.Request) -> web.Response:
     world = state.world()
     if world is None:
-        return _text("404 nothing was decided yet\n", 404)
+        return text("404 nothing was decided yet\n", 404)
     return web.Response(body=msgspec.json.encode(world), content_type="application/json")
 
 
 def _snapshot(state: ServeState, request: web.Request) -> web.Response:
-    namespace, rule, job_id = (request.match_info[part] for part in ("namespace", "rule", "job_id"))
-    key = ServiceKey(namespace, "" if rule == "-" else rule, "" if job_id == "-" else job_id)
+    key = ServiceKey(*("" if part == "-" else part for part in request.match_info.values()))
     world = state.world()
     if world is None or all(service.key != key for service in world.services):
-        return _text("404 no such service; /snapshots lists them\n", 404)
+        return text("404 no such service; /snapshots lists them\n", 404)
     return _world(state, request)
-
-
-def _text(text: str, status: int) -> web.Response:
-    return web.Response(text=text, status=status, content_type="text/plain")

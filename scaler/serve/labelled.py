@@ -24,6 +24,7 @@ _ONE_INSTANCE = frozenset({"AscendJob", "LeaderWorkerSet", "Job"})
 
 
 class Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
     labels: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None
     deletion_timestamp: str | None = None
@@ -56,7 +57,15 @@ class LeaderWorkerTemplate(msgspec.Struct, rename="camel"):
     worker_template: Template | None = None
 
 
-class WorkloadSpec(msgspec.Struct, rename="camel"):
+class Gate(msgspec.Struct):
+    name: str = ""
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    """What is read of the spec of a pod (the first two) or of anything that makes pods."""
+
+    node_name: str | None = None
+    scheduling_gates: list[Gate] | None = None
     template: Template | None = None
     replica_specs: dict[str, Holder] | None = None
     leader_worker_template: LeaderWorkerTemplate | None = None
@@ -67,7 +76,15 @@ class Workload(msgspec.Struct):
     """A pod, or anything that makes pods."""
 
     metadata: Metadata
-    spec: WorkloadSpec | None = None
+    spec: Spec = msgspec.field(default_factory=Spec)
+
+    @property
+    def labels(self) -> Labels:
+        return self.metadata.labels or {}
+
+    @property
+    def annotations(self) -> Labels:
+        return self.metadata.annotations or {}
 
 
 def label_warnings(kind: str, namespace: str, obj: Workload, groups_of: GroupsOf) -> Iterator[str]:
@@ -89,19 +106,18 @@ def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> I
 
 def _carriers(kind: str, obj: Workload) -> Iterator[tuple[str, Labels]]:
     """Each set of labels that says what pods belong to, and how to call it."""
-    own = obj.metadata.labels or {}
     if kind == "Pod":
-        yield "this pod", own
+        yield "this pod", obj.labels
     elif kind == "AscendJob":  # its own labels count, wherever they were moved; its templates repeat them
-        moved = (obj.metadata.annotations or {}).get(MOVED_RULE)
-        yield "this job", own if moved is None else {RULE_LABEL: moved, **own}
+        moved = obj.annotations.get(MOVED_RULE)
+        yield "this job", obj.labels if moved is None else {RULE_LABEL: moved, **obj.labels}
     else:
         yield from ((f"pod template {name}", template.labels) for name, template in _templates(obj))
 
 
 def _templates(obj: Workload) -> Iterator[tuple[str, Template]]:
     """The pod templates of an object, by where they stand below `spec`."""
-    spec = obj.spec or WorkloadSpec()
+    spec = obj.spec
     pair = spec.leader_worker_template or LeaderWorkerTemplate()
     roles = spec.template.spec.roles if spec.template and spec.template.spec else None
     found = {
@@ -121,7 +137,7 @@ def _misplaced(kind: str, obj: Workload) -> Iterator[str]:
         return
     templates = dict(_templates(obj))
     named = [name for name, template in templates.items() if RULE_LABEL in template.labels]
-    if not named and RULE_LABEL in (obj.metadata.labels or {}):
+    if not named and RULE_LABEL in obj.labels:
         yield f"label {RULE_LABEL} of a {kind} does not reach its pods; write the three labels into its pod template"
     if named and kind in _ONE_INSTANCE and len(named) < len(templates):
         bare = ", ".join(name for name in templates if name not in named)

@@ -1,4 +1,4 @@
-"""What admission answers: an AdmissionReview request in, an `Answer` out. Pure functions of bytes; none raises.
+"""What admission answers: an AdmissionReview request in, an `Response` out. Pure functions of bytes; none raises.
 
 Four questions: is a pod to be held (the gate), is a job beside Ascend Operator to be moved (its labels into its pod
 templates), is a rule right, and do labels fit their rule. Each reads only the fields it needs and fails open: what it
@@ -7,7 +7,7 @@ cannot read is let through unchanged. No look-up but the function that `review_l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_KEY, RULE_LABEL
 from scaler.rules.document import immutable_fault, read_rule
 from scaler.rules.finding import Finding, printable
-from scaler.serve.labelled import GroupsOf, Workload, label_warnings
+from scaler.serve.labelled import Gate, GroupsOf, Metadata, Template, Workload, label_warnings
 
 MAX_BODY = 8 * 2**20
 """Bytes of a request: etcd holds objects of 1.5 MiB, and an update brings two of them."""
@@ -75,16 +75,17 @@ def review_pod(body: bytes) -> Response:
 
     A pod that is bound or has the gate already stays as it is; foreign gates and a cost that the user set stay.
     """
-    request = _read(_POD, body)
+    request = _read(_WORKLOAD, body)
     if isinstance(request, Response):
         return request
     pod = request.object
     if request.operation != "CREATE" or request.sub_resource or pod is None:
         return Response(request.uid)
     gates = pod.spec.scheduling_gates or []
-    if RULE_LABEL not in (pod.metadata.labels or {}) or pod.spec.node_name or any(gate.name == GATE for gate in gates):
+    if RULE_LABEL not in pod.labels or pod.spec.node_name or any(gate.name == GATE for gate in gates):
         return Response(request.uid)
-    return Response(request.uid, (_gate(gates), *_cost(pod.metadata)))
+    cost = [] if DELETION_COST in pod.annotations else _annotated(pod.metadata, DELETION_COST, HELD_COST)
+    return Response(request.uid, (_gate(gates), *cost))
 
 
 def review_ascend_job(body: bytes) -> Response:
@@ -93,13 +94,13 @@ def review_ascend_job(body: bytes) -> Response:
     The three labels are copied into every template; mind-cluster/scaling-rule leaves the job's own labels, by which the
     operator would hold it, for an annotation. A job without it (also one moved before) or in deletion stays as it is.
     """
-    request = _read(_JOB, body)
+    request = _read(_WORKLOAD, body)
     if isinstance(request, Response):
         return request
     job = request.object
     if request.operation not in ("CREATE", "UPDATE") or request.sub_resource or job is None:
         return Response(request.uid)
-    labels = job.metadata.labels or {}
+    labels = job.labels
     templates = {name: replica.template for name, replica in (job.spec.replica_specs or {}).items() if replica.template}
     if RULE_LABEL not in labels or job.metadata.deletion_timestamp or not templates:
         return Response(request.uid)
@@ -118,10 +119,13 @@ def review_rule(body: bytes) -> Response:
     if isinstance(request, Response):
         return request
     found, old = request.object, request.old_object
-    if found is None or found.metadata.deletion_timestamp or RULE_KEY not in {**found.texts, **found.binaries}:
+    if found is None or found.metadata.deletion_timestamp or RULE_KEY not in {**found.data, **found.binary_data}:
         return Response(request.uid)
-    reading = read_rule(found.texts, tuple(found.binaries), found.metadata.annotations or {})
-    warnings, errors = (*reading.warnings, *_immutable(found)), reading.errors
+    reading = read_rule(found.data, tuple(found.binary_data), found.metadata.annotations or {})
+    warnings, errors = reading.warnings, reading.errors
+    if found.immutable:
+        fault = immutable_fault()
+        warnings = (*warnings, Finding(fault.level, fault.code, "/immutable", 0, 0, fault.message, fault.hint))
     if old is not None and old.document == found.document:
         warnings, errors = (*errors, *warnings), ()
     return Response(request.uid, (), _limited(map(words, warnings)), errors, name=found.metadata.name if errors else "")
@@ -175,25 +179,15 @@ def _limited(lines: Iterable[str]) -> tuple[str, ...]:
     return (*cut, *more)
 
 
-def _immutable(found: _ConfigMap) -> Iterator[Finding]:
-    if found.immutable:
-        fault = immutable_fault()
-        yield Finding(fault.level, fault.code, "/immutable", 0, 0, fault.message, fault.hint)
-
-
 # JSON patches
 
 
-def _gate(gates: Sequence[_Gate]) -> Operation:
+def _gate(gates: Sequence[Gate]) -> Operation:
     path, value = "/spec/schedulingGates", {"name": GATE}
     return Operation("add", f"{path}/-", value) if gates else Operation("add", path, [value])
 
 
-def _cost(metadata: _Metadata) -> list[Operation]:
-    return [] if DELETION_COST in (metadata.annotations or {}) else _annotated(metadata, DELETION_COST, HELD_COST)
-
-
-def _annotated(metadata: _Metadata, key: str, value: str) -> list[Operation]:
+def _annotated(metadata: Metadata, key: str, value: str) -> list[Operation]:
     path = "/metadata/annotations"
     if metadata.annotations is None:
         return [Operation("add", path, {key: value})]
@@ -201,7 +195,7 @@ def _annotated(metadata: _Metadata, key: str, value: str) -> list[Operation]:
     return [] if same else [Operation("add", f"{path}/{_escaped(key)}", value)]
 
 
-def _labelled(replica: str, template: _Template, labels: dict[str, Any]) -> list[Operation]:
+def _labelled(replica: str, template: Template, labels: Mapping[str, Any]) -> list[Operation]:
     path = f"/spec/replicaSpecs/{_escaped(replica)}/template/metadata"
     if template.metadata is None:
         return [Operation("add", path, {"labels": labels})]
@@ -240,65 +234,17 @@ class _Review(msgspec.Struct, Generic[T]):
     request: _Request[T]
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    labels: dict[str, Any] | None = None
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-
-
-class _Gate(msgspec.Struct):
-    name: str = ""
-
-
-class _PodSpec(msgspec.Struct, rename="camel"):
-    node_name: str | None = None
-    scheduling_gates: list[_Gate] | None = None
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: _PodSpec
-
-
-class _Template(msgspec.Struct):
-    metadata: _Metadata | None = None
-
-
-class _Replica(msgspec.Struct):
-    template: _Template | None = None
-
-
-class _JobSpec(msgspec.Struct, rename="camel"):
-    replica_specs: dict[str, _Replica] | None = None
-
-
-class _Job(msgspec.Struct):
-    metadata: _Metadata
-    spec: _JobSpec
-
-
 class _ConfigMap(msgspec.Struct, rename="camel"):
-    metadata: _Metadata
-    data: dict[str, str] | None = None
-    binary_data: dict[str, str] | None = None
-    immutable: bool | None = None
-
-    @property
-    def texts(self) -> dict[str, str]:
-        return self.data or {}
-
-    @property
-    def binaries(self) -> dict[str, str]:
-        return self.binary_data or {}
+    metadata: Metadata
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+    immutable: bool = False
 
     @property
     def document(self) -> tuple[str | None, str | None]:
-        return self.texts.get(RULE_KEY), self.binaries.get(RULE_KEY)
+        return self.data.get(RULE_KEY), self.binary_data.get(RULE_KEY)
 
 
-_POD = msgspec.json.Decoder(_Review[_Pod])
-_JOB = msgspec.json.Decoder(_Review[_Job])
 _CONFIG_MAP = msgspec.json.Decoder(_Review[_ConfigMap])
 _WORKLOAD = msgspec.json.Decoder(_Review[Workload])
 _ONLY_UID = msgspec.json.Decoder(_Review[Any])

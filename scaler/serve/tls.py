@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 
@@ -35,7 +33,7 @@ class ServerCertificate:
         when it cannot be used: then the last one stays."""
         if pair == self.pair:
             return False
-        with _file(pair) as path:
+        with _in_memory(pair) as path:
             _context().load_cert_chain(path, password=_no_password)  # half a pair must not get into the live context
             self.context.load_cert_chain(path, password=_no_password)
         self.pair = pair
@@ -54,18 +52,9 @@ def _no_password() -> str:
 
 
 @contextmanager
-def _file(pair: KeyPair) -> Iterator[str]:
-    """The pair under a file name, which is all that the ssl module reads. In memory where the system can do that: a
-    container has no writable disk, and a key should not be on one."""
-    text = pair.key.rstrip() + b"\n" + pair.certificate
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-        with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor has no path
-            file.write(text)
-            yield f"/proc/self/fd/{descriptor}"
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "pair.pem"
-            path.touch(mode=0o600)
-            path.write_bytes(text)
-            yield str(path)
+def _in_memory(pair: KeyPair) -> Iterator[str]:
+    """The pair under a file name, which is all that the ssl module reads, and never on a disk. Linux only."""
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor has no path
+        file.write(pair.key.rstrip() + b"\n" + pair.certificate)
+        yield f"/proc/self/fd/{descriptor}"

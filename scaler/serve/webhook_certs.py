@@ -1,7 +1,7 @@
 """Keeps the webhook's certificate shown, renewed and trusted. What is due is decided in serve.certificates.
 
     Secret in the scaler's own namespace --read by every replica--> ServerCertificate
-          ^ made and renewed by the leader, who also writes the authorities into the webhook configurations
+          ^ made and renewed by the leader, who also has it trusted by the webhook configurations
 
 Every write has the resourceVersion that was read as its precondition, so a former leader cannot undo anything. Or the
 certificate comes from files that somebody else renews (`CertificateFiles`); then nothing is made and nothing written.
@@ -12,17 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import ssl
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import structlog
 
 from scaler.clock import Clock
-from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, Resource
-from scaler.kube.errors import KubeError, NotFoundError, UnknownOutcomeError
+from scaler.kube.api import (
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+    KubeApi,
+    Object,
+    PatchType,
+    Resource,
+    within,
+)
+from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import WEBHOOK
 from scaler.serve import certificates
 from scaler.serve.certificates import Keys
@@ -36,70 +43,95 @@ SOON = 2.0
 """Seconds between two looks for the first certificate."""
 DEADLINE = 10.0
 """Seconds for one request."""
-_TYPE = "kubernetes.io/tls"
 _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
-
-T = TypeVar("T")
 _log = structlog.get_logger("webhook")
 
 
-class _Problem:
-    """What keeps the certificate from being what it should; logged when it changes, not every time."""
+class CertificateSource:
+    """Where the certificate that `shown` shows comes from."""
 
-    def __init__(self) -> None:
-        self.words = ""
-
-    def note(self, words: str) -> None:
-        if words and words != self.words:
-            _log.warning("webhook certificate", problem=words)
-        self.words = words
-
-
-class CertificateKeeper:
-    """The certificate in a Secret. `names` are those that the API server reaches the webhook by."""
-
-    def __init__(
-        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str,
-        names: Sequence[str], configuration: str = WEBHOOK,
-    ) -> None:  # fmt: skip
-        self._api = api
-        self._clock = clock
+    def __init__(self, shown: ServerCertificate) -> None:
         self._shown = shown
-        self._namespace = namespace
-        self._secret = secret
-        self._names = tuple(names)
-        self._configuration = configuration
-        self._keys: Keys | None = None
-        self._reading = _Problem()
-        self._keeping = _Problem()
+        self._problems = {"reading": "", "keeping": ""}
 
     @property
     def problem(self) -> str:
         """Why no certificate can be shown, for people; "" while one is."""
-        return "" if self._shown.pair else self._reading.words or self._keeping.words or "no certificate yet"
+        words = self._problems["reading"] or self._problems["keeping"]
+        return "" if self._shown.pair else words or "no certificate yet"
 
     async def follow(self) -> None:
-        """Show what the Secret holds, in every replica, until cancelled."""
+        """Show the newest certificate, in every replica, until cancelled."""
         while True:
-            self._reading.note(await self._read())
+            self._note("reading", await self._read())
             await asyncio.sleep(REREAD if self._shown.pair else SOON)
 
     async def run_as_leader(self) -> None:
-        """Make and renew the certificate and have it trusted, until cancelled. Only while leading."""
+        """Make and renew the certificate and have it trusted, until cancelled; nothing where somebody else does."""
+
+    async def _read(self) -> str:
+        raise NotImplementedError
+
+    def _note(self, doing: str, problem: str) -> None:
+        """What keeps the certificate from being what it should; logged when it changes, not every time."""
+        if problem and problem != self._problems[doing]:
+            _log.warning("webhook certificate", problem=problem)
+        self._problems[doing] = problem
+
+    def _show(self, pair: KeyPair, source: str) -> str:
+        try:
+            changed = self._shown.use(pair)
+        except (ssl.SSLError, OSError) as error:
+            return f"{source}: not usable: {error}"
+        if changed:
+            _log.info("webhook certificate shown", source=source)
+        return ""
+
+
+class CertificateFiles(CertificateSource):
+    """A certificate in files that somebody else renews, cert-manager for example; both may be the same file."""
+
+    def __init__(self, shown: ServerCertificate, certificate: Path, key: Path) -> None:
+        super().__init__(shown)
+        self._paths = certificate, key
+
+    async def _read(self) -> str:
+        try:
+            found = {path: await asyncio.to_thread(path.read_bytes) for path in self._paths}
+        except OSError as error:
+            return f"cannot read {error.filename}: {error.strerror}"
+        certificate, key = self._paths
+        return self._show(KeyPair(found[certificate], b"" if key == certificate else found[key]), str(certificate))
+
+
+class CertificateKeeper(CertificateSource):
+    """The certificate in a Secret. `names` are those that the API server reaches the webhook by."""
+
+    def __init__(
+        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str, names: Sequence[str]
+    ) -> None:
+        super().__init__(shown)
+        self._api = api
+        self._clock = clock
+        self._namespace = namespace
+        self._secret = secret
+        self._names = tuple(names)
+        self._keys: Keys | None = None
+
+    async def run_as_leader(self) -> None:
         while True:
             try:
-                self._keeping.note(await self._keep())
+                self._note("keeping", await self._keep())
             except KubeError as error:
-                self._keeping.note(str(error))
+                self._note("keeping", str(error))
             await asyncio.sleep(PERIOD)
 
     async def _read(self) -> str:
         try:
-            secret = await _bounded(self._api.get(SECRETS, self._namespace, self._secret))
+            keys = _keys_of(await self._stored())
         except KubeError as error:
             return str(error)
-        keys = _keys_of(secret)
-        return self._show(keys) if keys else f"Secret {self._secret} holds no usable certificate"
+        return self._use(keys) if keys else f"Secret {self._secret} holds no usable certificate"
 
     async def _keep(self) -> str:
         """One look: what was read is trusted before it is advanced, what was made is stored before it is shown."""
@@ -107,38 +139,38 @@ class CertificateKeeper:
         stored = _keys_of(secret)
         keys = stored or self._keys
         problem = await self._trust(keys) if keys else ""
-        if problem and keys and not keys.signed_by_newest:
-            return problem  # what the newest authority signs would not be believed
+        if problem and keys and keys.coming:
+            return problem  # the coming one would not be believed
         better = certificates.advance(keys, self._names, self._clock.now()) or keys
         if better is None:
             return problem
         if better is not stored:
             await self._store(secret, better)
-        return self._show(better) or await self._trust(better)
+        return self._use(better) or await self._trust(better)
 
-    def _show(self, keys: Keys) -> str:
+    def _use(self, keys: Keys) -> str:
         self._keys = keys
-        return _show(self._shown, keys.server, f"Secret {self._secret}")
+        return self._show(keys.shown, f"Secret {self._secret}")
 
     async def _stored(self) -> Object | None:
         try:
-            return await _bounded(self._api.get(SECRETS, self._namespace, self._secret))
+            return await within(DEADLINE, self._api.get(SECRETS, self._namespace, self._secret))
         except NotFoundError:
             return None
 
     async def _store(self, secret: Object | None, keys: Keys) -> None:
         data = {name: _base64(value) for name, value in certificates.write(keys).items()}
-        _log.info("webhook certificate written", name=self._secret, authorities=len(keys.authorities))
+        _log.info("webhook certificate written", name=self._secret, next=keys.coming is not None)
         if secret is not None:
             body = {**secret, "data": data}
-            await _bounded(self._api.replace(SECRETS, self._namespace, self._secret, body))
+            await within(DEADLINE, self._api.replace(SECRETS, self._namespace, self._secret, body))
             return
         metadata = {"name": self._secret, "namespace": self._namespace, "labels": _LABELS}
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": _TYPE, "data": data}
-        await _bounded(self._api.create(SECRETS, self._namespace, body))
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": data}
+        await within(DEADLINE, self._api.create(SECRETS, self._namespace, body))
 
     async def _trust(self, keys: Keys) -> str:
-        """Have every webhook of our two configurations believe what the authorities signed; why not, or ""."""
+        """Have every webhook of our two configurations believe what is shown and comes next; why not, or ""."""
         problems = []
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             try:
@@ -150,7 +182,7 @@ class CertificateKeeper:
         return "; ".join(problems)
 
     async def _inject(self, resource: Resource, bundle: str) -> None:
-        found = await _bounded(self._api.get(resource, None, self._configuration))
+        found = await within(DEADLINE, self._api.get(resource, None, WEBHOOK))
         patch: list[Object] = [
             {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
             for number, webhook in enumerate(found.get("webhooks") or [])
@@ -159,64 +191,17 @@ class CertificateKeeper:
         if patch:
             version = found["metadata"]["resourceVersion"]
             patch.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
-            _log.info("authorities injected", kind=resource.kind, webhooks=len(patch) - 1)
-            await _bounded(self._api.patch(resource, None, self._configuration, patch, patch_type=PatchType.JSON))
-
-
-class CertificateFiles:
-    """A certificate in files that somebody else renews, cert-manager for example; both may be the same file."""
-
-    def __init__(self, shown: ServerCertificate, certificate: Path, key: Path) -> None:
-        self._shown = shown
-        self._paths = certificate, key
-        self._reading = _Problem()
-
-    @property
-    def problem(self) -> str:
-        """Why no certificate can be shown, for people; "" while one is."""
-        return "" if self._shown.pair else self._reading.words or "no certificate yet"
-
-    async def follow(self) -> None:
-        """Show what the files hold, until cancelled."""
-        while True:
-            self._reading.note(await self._read())
-            await asyncio.sleep(REREAD if self._shown.pair else SOON)
-
-    async def _read(self) -> str:
-        try:
-            found = {path: await asyncio.to_thread(path.read_bytes) for path in self._paths}
-        except OSError as error:
-            return f"cannot read {error.filename}: {error.strerror}"
-        certificate, key = self._paths
-        pair = KeyPair(found[certificate], b"" if key == certificate else found[key])
-        return _show(self._shown, pair, str(certificate))
-
-
-def _show(shown: ServerCertificate, pair: KeyPair, source: str) -> str:
-    try:
-        changed = shown.use(pair)
-    except (ssl.SSLError, OSError) as error:
-        return f"{source}: not usable: {error}"
-    if changed:
-        _log.info("webhook certificate shown", source=source)
-    return ""
+            _log.info("certificate trusted", kind=resource.kind, webhooks=len(patch) - 1)
+            await within(DEADLINE, self._api.patch(resource, None, WEBHOOK, patch, patch_type=PatchType.JSON))
 
 
 def _keys_of(secret: Object | None) -> Keys | None:
     data = (secret or {}).get("data") or {}
     try:
         return certificates.read({name: base64.b64decode(value) for name, value in data.items()})
-    except (binascii.Error, ValueError, TypeError):
+    except (ValueError, TypeError):
         return None
 
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-async def _bounded(call: Awaitable[T]) -> T:
-    try:
-        async with asyncio.timeout(DEADLINE):
-            return await call
-    except TimeoutError:
-        raise UnknownOutcomeError("no answer in time") from None

@@ -59,15 +59,11 @@ def _asked(review: Review, resource: Resource, ask: Callable[[bytes], Response])
 
 
 def _request(review: Review) -> bytes:
+    resource = review.resource
     request = {
-        "uid": "simulated",
-        "operation": review.operation,
-        "namespace": review.namespace,
-        "kind": {
-            "group": review.resource.group, "version": review.resource.version, "kind": review.resource.kind,
-        },
-        "object": review.object,
-        "oldObject": review.old,
+        "uid": "simulated", "operation": review.operation, "namespace": review.namespace,
+        "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "object": review.object, "oldObject": review.old,
     }  # fmt: skip
     whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     return msgspec.json.encode(whole)

@@ -17,8 +17,8 @@ from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
+from scaler.rules.values import at
 from scaler.state.lifecycle import life_of
-from scaler.workloads.ascendjob import as_mapping
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
 from scaler.workloads.run_policy import refusal
@@ -134,7 +134,7 @@ def _faults_with_operator(record: JobRecord, pods: Sequence[PodRecord]) -> tuple
 
 
 def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
-    labels = as_mapping(as_mapping(record.object.get("metadata")).get("labels"))
+    labels = at(record.object, "metadata", "labels")
     if record.kind == "AscendJob" and RULE_LABEL in labels:
         yield (
             Warning.HOLD_NOT_POSSIBLE,

@@ -15,8 +15,9 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.kube.quantity import parse_quantity
+from scaler.rules.values import as_list, as_text, at
 from scaler.workloads import ascendjob_objects
-from scaler.workloads.ascendjob import Job, as_list, as_mapping, as_text
+from scaler.workloads.ascendjob import Job
 
 _SHOWN = 60
 _GROUP_NAME = "metadata.annotations[scheduling.k8s.io/group-name]"
@@ -72,7 +73,7 @@ def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[Remark]:
 
 def owner_uid(obj: Object) -> str:
     """The uid of the controlling AscendJob, "" without one."""
-    for owner in map(as_mapping, as_list(as_mapping(obj.get("metadata")).get("ownerReferences"))):
+    for owner in map(at, as_list(at(obj, "metadata").get("ownerReferences"))):
         if owner.get("controller") and owner.get("kind") == "AscendJob":
             return as_text(owner.get("uid"))
     return ""
@@ -139,7 +140,7 @@ def _keyed(items: list[Any]) -> dict[str, Any]:
 
 def _key(item: Any) -> str:
     """Mounts of one volume differ by their path."""
-    item = as_mapping(item)
+    item = at(item)
     name, path = as_text(item.get("name")), as_text(item.get("mountPath"))
     return f"{name} at {path}" if path else name
 

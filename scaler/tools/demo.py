@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tell the story, or keep a cluster up."""
     # Loaded only when asked for: `scaler --help` reads this module too.
-    from scaler.sim.stories.scenario_file import ScenarioError, load_scenario  # noqa: PLC0415
+    from scaler.tools.simulation.scenario_file import ScenarioError, load_scenario  # noqa: PLC0415
 
     try:
         scenario = load_scenario(examples() / "demo.yaml")
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_USAGE
     if args.interactive:
         return _keep_up(scenario, args)
-    from scaler.sim.stories.story import tell  # noqa: PLC0415
+    from scaler.tools.simulation.story import tell  # noqa: PLC0415
 
     live = sys.stdout.isatty()
     good = tell(scenario, seed=args.seed, out=sys.stdout, live=live, paced=live and not args.fast)
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keep_up(scenario: Scenario, args: argparse.Namespace) -> int:
-    from scaler.sim.stories.interactive import keep_up  # noqa: PLC0415 - brings an HTTP server along
+    from scaler.tools.simulation.interactive import keep_up  # noqa: PLC0415 - brings an HTTP server along
 
     try:
         keep_up(scenario, port=args.port, seed=args.seed, out=sys.stdout)

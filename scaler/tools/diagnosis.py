@@ -13,8 +13,10 @@ import msgspec
 
 from scaler.informers.config_maps import RankTableMap
 from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
-from scaler.ranktables.config_map import Obstacle, content_of, status_of
-from scaler.ranktables.table import RankTable, RankTablePod, Status
+from scaler.ranktables.config_map import Obstacle, content_of
+from scaler.ranktables.server import RankTablePod
+from scaler.ranktables.table import RankTable, Status
+from scaler.tools.first_pass import status_of
 from scaler.workloads.ascendjob import Job
 
 CONSUMER_LABEL = "mx-consumer-cim"

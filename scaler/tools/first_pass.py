@@ -13,10 +13,11 @@ from scaler.decide.world import Action, Admit, Complete, Evict, Reason, Revoke, 
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
-from scaler.ranktables.config_map import says, status_of
+from scaler.ranktables.config_map import content_of, says
 from scaler.ranktables.table import RankTable, Status
+from scaler.rules.values import as_text, at
 from scaler.tools.comparison import Found, Remark, Weight
-from scaler.workloads.ascendjob import Job, as_mapping, as_text
+from scaler.workloads.ascendjob import Job
 
 
 def foresee(job: Job, found: Found, verdict: Verdict, actions: Sequence[Action]) -> list[Remark]:
@@ -108,8 +109,13 @@ def _removal(action: Remove, pods: Mapping[str, Object]) -> Remark:
 
 
 def _is_alive(pod: Mapping[str, Any]) -> bool:
-    return bool(_node(pod)) and as_text(as_mapping(pod.get("status")).get("phase")) not in ("Failed", "Succeeded")
+    return bool(_node(pod)) and as_text(at(pod, "status").get("phase")) not in ("Failed", "Succeeded")
 
 
 def _node(pod: Mapping[str, Any]) -> str:
-    return as_text(as_mapping(pod.get("spec")).get("nodeName"))
+    return as_text(at(pod, "spec").get("nodeName"))
+
+
+def status_of(text: str | None) -> str:
+    """The status that the document claims; "" when it claims none."""
+    return as_text(at(content_of(text)).get("status"))

@@ -23,12 +23,12 @@ from scaler.informers.records import NodeFacts, NodeObject, node_record
 from scaler.kube.quantity import parse_quantity
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.rules.rule import Rule
+from scaler.rules.values import at
 from scaler.tools.linting.lint import BOM, decode
 from scaler.tools.linting.manifest import MAX_DEPTH, objects
 from scaler.tools.linting.render import render
 from scaler.tools.rulefile import load_rule
 from scaler.tools.whatif import Asked
-from scaler.workloads.ascendjob import as_mapping
 from scaler.workloads.needs import MOST, ascend_job_needs, whole_amount
 
 EXAMPLE = "huawei.com/Ascend910=8,pool=a"
@@ -134,7 +134,7 @@ def _of_file(file: str) -> list[NodeFacts]:
             try:
                 record = node_record(msgspec.convert(made, NodeObject, strict=False))
             except msgspec.ValidationError as error:
-                name = as_mapping(made.get("metadata")).get("name", "without a name")
+                name = at(made, "metadata").get("name", "without a name")
                 raise BadInputError(f"{file}: Node {name} is not as an API server gives it: {error}") from None
             if record.facts is not None:
                 found.append(record.facts)
@@ -157,7 +157,7 @@ def read_jobs(sources: Iterable[str]) -> JobNeeds:
     found: dict[tuple[str, str], PodRequests] = {}
     for file in (file for source in sources for file in _files(source)):
         for made in _manifests(file):
-            labels = as_mapping(as_mapping(made.get("metadata")).get("labels"))
+            labels = at(made, "metadata", "labels")
             key = (str(labels.get(RULE_LABEL, "")), str(labels.get(GROUP_LABEL, "")))
             if made.get("kind") == "AscendJob" and all(key):
                 found.setdefault(key, joined(tuple((need, 1) for need in ascend_job_needs(dict(made)))))
@@ -216,4 +216,4 @@ def _manifests(file: str) -> Iterator[Mapping[str, Any]]:
     found, broken = objects(text.removeprefix(BOM), file, alone=True) if fault is None else ([], [fault])
     if broken:
         raise BadInputError(render(broken, {file: text}, color=False).rstrip())
-    yield from (as_mapping(one.root.plain(MAX_DEPTH)) for one in found)
+    yield from (at(one.root.plain(MAX_DEPTH)) for one in found)

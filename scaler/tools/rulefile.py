@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from scaler.rules.document import read_document
 from scaler.rules.finding import Finding
 from scaler.rules.options import read_options
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.tools.linting.configmap import RuleMap, is_rule_map, read_rule_map
+from scaler.tools.linting.document import read_document
 from scaler.tools.linting.lint import BOM, decode, is_manifest
 from scaler.tools.linting.manifest import objects
 from scaler.tools.linting.render import render

@@ -14,7 +14,7 @@ HELP = """Print the JSON Schema (draft 2020-12) of a document, for editors and o
 Exit code: 0 printed, 2 usage."""
 
 
-SOURCES = {"rule": "scaler.rules.schema", "scenario": "scaler.sim.stories.scenario"}
+SOURCES = {"rule": "scaler.tools.linting.schema", "scenario": "scaler.sim.stories.scenario"}
 """Document -> the module whose `json_schema()` describes it."""
 
 

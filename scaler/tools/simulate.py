@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, show, judge."""
-    from scaler.sim.stories.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415 - see _play
+    from scaler.tools.simulation.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415 - see _play
 
     try:
         scenario = load_scenario(args.scenario)
@@ -60,10 +60,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     # The controller and its simulation are loaded only when one is played: `scaler --help` reads this module too.
-    from scaler.sim.stories import present  # noqa: PLC0415
-    from scaler.sim.stories.overview import draw  # noqa: PLC0415
     from scaler.sim.stories.play import play, silence_logs  # noqa: PLC0415
-    from scaler.sim.stories.verdicts import judge  # noqa: PLC0415
+    from scaler.tools.simulation import present  # noqa: PLC0415
+    from scaler.tools.simulation.overview import draw  # noqa: PLC0415
+    from scaler.tools.simulation.verdicts import judge  # noqa: PLC0415
 
     silence_logs()
     listener = (lambda moment: _write(present.line(moment))) if args.format == "text" else None

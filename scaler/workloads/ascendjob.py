@@ -6,7 +6,7 @@ The objects themselves are made in workloads.ascendjob_objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.rules.jobspec import job_faults, read_replicas
+from scaler.rules.values import as_count, as_text, at
 from scaler.workloads.kind import label_problem_of
 from scaler.workloads.run_policy import final_condition, read_run_policy
 
@@ -60,13 +61,15 @@ class Job(msgspec.Struct, frozen=True):
 
 def read_job(obj: Object) -> Job:
     """Everything that is known from the job alone."""
-    meta = as_mapping(obj.get("metadata"))
+    meta = at(obj, "metadata")
     labels = _labels(meta)
     name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
     pods = tuple(pod_names(name, read_replicas(obj)))
-    final = final_condition(obj)
-    policy = read_run_policy(obj)
+    final, policy = final_condition(obj), read_run_policy(obj)
+    members = at(obj, "spec", "runPolicy", "schedulingPolicy").get("minAvailable")
+    replicas = at(obj, "spec", "replicaSpecs")
+    restarted = (kind for kind, spec in replicas.items() if at(spec).get("restartPolicy") == EXIT_CODE)
     return Job(
         namespace=key.namespace,
         name=name,
@@ -80,8 +83,8 @@ def read_job(obj: Object) -> Job:
         pods=pods,
         pod_group=f"{name}-{uid}",
         policy=policy,
-        members=_members(obj, len(pods)),
-        exit_code_pods=tuple(_exit_code_pods(name, obj)),
+        members=members if isinstance(members, int) and not isinstance(members, bool) else len(pods),
+        exit_code_pods=tuple(f"{name}-{kind.lower()}-" for kind in restarted),
         ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
         faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)),
@@ -91,8 +94,8 @@ def read_job(obj: Object) -> Job:
 
 def _labels(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     """With the name of the rule from where admission has put it, unless it is on its own place again."""
-    labels = as_mapping(meta.get("labels"))
-    moved = as_text(as_mapping(meta.get("annotations")).get(MOVED_RULE))
+    labels = at(meta, "labels")
+    moved = as_text(at(meta, "annotations").get(MOVED_RULE))
     return {RULE_LABEL: moved, **labels} if moved else labels
 
 
@@ -106,38 +109,6 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
     return ServiceKey(namespace, rule, job_id), label_problem_of(rule, job_id, as_text(labels.get(GROUP_LABEL)))
 
 
-def _members(obj: Object, pods: int) -> int:
-    run_policy = as_mapping(as_mapping(obj.get("spec")).get("runPolicy"))
-    wanted = as_mapping(run_policy.get("schedulingPolicy")).get("minAvailable")
-    return wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else pods
-
-
-def _exit_code_pods(name: str, obj: Object) -> Iterator[str]:
-    for kind, spec in as_mapping(as_mapping(obj.get("spec")).get("replicaSpecs")).items():
-        if as_mapping(spec).get("restartPolicy") == EXIT_CODE:
-            yield f"{name}-{kind.lower()}-"
-
-
 def pod_names(job: str, replicas: Mapping[str, int]) -> list[str]:
     """The fixed names of a job's pods: creating one twice is harmless."""
     return [f"{job}-{kind.lower()}-{index}" for kind, number in replicas.items() for index in range(number)]
-
-
-def as_mapping(value: Any) -> Mapping[str, Any]:
-    """`value` if it is a JSON object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    """`value` if it is a JSON array, else an empty one."""
-    return value if isinstance(value, list) else []
-
-
-def as_text(value: Any) -> str:
-    """`value` if it is a string, else ""."""
-    return value if isinstance(value, str) else ""
-
-
-def as_count(value: Any) -> int:
-    """`value` if it is a whole number, else 0."""
-    return value if isinstance(value, int) else 0

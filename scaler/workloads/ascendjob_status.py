@@ -7,9 +7,7 @@ is True only while all pods run, never longer. Conditions of other types belong 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from scaler.clock import rfc3339
 from scaler.decide.world import Instance, State, Verdict
@@ -28,26 +26,14 @@ _ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
 _UNTOUCHED = frozenset({State.FINISHED})
 
 
-class ReplicaCounts(msgspec.Struct, frozen=True):
-    """Pods of one replica type of a job, as AscendJob's `replicaStatuses` counts them."""
-
-    active: int = 0
-    succeeded: int = 0
-    failed: int = 0
-
-
-class JobSummary:
+class JobSummary(NamedTuple):
     """What one pass has to say about one job; see `status_patch`."""
 
-    __slots__ = ("instance", "replicas", "verdict", "words")
-
-    def __init__(
-        self, instance: Instance, verdict: Verdict, words: str, replicas: Mapping[str, ReplicaCounts] | None
-    ) -> None:
-        self.instance = instance
-        self.verdict = verdict
-        self.words = words
-        self.replicas = replicas
+    instance: Instance
+    verdict: Verdict
+    words: str
+    replicas: Mapping[str, Mapping[str, int]] | None = None
+    """As in ServiceReport; without counts those that are there stay."""
 
 
 def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] | None:
@@ -162,16 +148,7 @@ def _condition(
     return {**new, "lastTransitionTime": now if moved else old["lastTransitionTime"], "lastUpdateTime": now}
 
 
-def _replica_statuses(before: Mapping[str, Any], replicas: Mapping[str, ReplicaCounts] | None) -> dict[str, Any]:
-    """Zeros are left out, as the operator does; without counts the ones that are there stay."""
-    if replicas is None:
-        kept = before.get("replicaStatuses")
-        return dict(kept) if isinstance(kept, dict) else {}
-    return {
-        kind: {
-            name: number
-            for name, number in (("active", c.active), ("succeeded", c.succeeded), ("failed", c.failed))
-            if number
-        }
-        for kind, c in replicas.items()
-    }
+def _replica_statuses(before: Mapping[str, Any], replicas: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Zeros are left out, as the operator does."""
+    found = before.get("replicaStatuses") if replicas is None else replicas
+    return dict(found) if isinstance(found, Mapping) else {}

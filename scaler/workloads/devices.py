@@ -1,12 +1,6 @@
-"""The chips that a pod was given, as Volcano's NPU plugin or the device plugin wrote them into its annotations. Pure.
-
-Must not raise on any text: what is wrong with an annotation is said in words, and then nothing is made of it.
-"""
+"""What the annotations of a pod say about its chips, as Volcano's NPU plugin or the device plugin wrote them. Pure."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -16,8 +10,6 @@ REAL = "huawei.com/AscendReal"
 RANK_INDEX = "hccl/rankIndex"
 HARDWARE_TYPE = "mind-cluster/hardware-type"
 SUPER_POD = "super-pod-id"
-MAX_CHIPS = 1024
-"""Per pod; far above any machine, so that a wrong annotation cannot make a table of any size."""
 
 
 class PodDevices(msgspec.Struct, frozen=True, gc=False):
@@ -36,67 +28,3 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
     def chips(self) -> frozenset[str]:
         """Names of the chips that the container really got, as fault reports call them (`Ascend910-3`)."""
         return frozenset(name for part in self.real.split(",") if (name := part.strip()))
-
-
-class Chip(msgspec.Struct, frozen=True):
-    """One NPU of a pod. `levels` is what layout 2.0 needs: the network's levels as the annotation has them."""
-
-    device_id: str
-    device_ip: str
-    super_device_id: str = ""
-    levels: tuple[Mapping[str, Any], ...] = ()
-
-
-class Configuration(msgspec.Struct, frozen=True):
-    """The device annotation of one pod, read."""
-
-    server_id: str
-    host_ip: str
-    chips: tuple[Chip, ...]
-
-
-def read_configuration(text: str) -> Configuration | str:
-    """The annotation's meaning, or what is wrong with it."""
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        return f"it is not JSON ({error})"
-    if not isinstance(value, dict):
-        return "it is not a JSON object"
-    devices = value.get("devices")
-    if not isinstance(devices, list) or not devices:
-        return "it names no devices"
-    if len(devices) > MAX_CHIPS:
-        return f"it names {len(devices)} devices, more than {MAX_CHIPS}"
-    chips = [_chip(device) for device in devices]
-    for number, chip in enumerate(chips):
-        if isinstance(chip, str):
-            return f"devices[{number}]: {chip}"
-    read = tuple(chip for chip in chips if isinstance(chip, Chip))
-    if len({chip.device_id for chip in read}) < len(read):
-        return "it names a device twice"
-    return Configuration(_text(value.get("server_id")), _text(value.get("host_ip")), read)
-
-
-def _chip(device: Any) -> Chip | str:
-    if not isinstance(device, dict):
-        return "not a JSON object"
-    device_id = _text(device.get("device_id"))
-    if not (device_id.isascii() and device_id.isdecimal() and len(device_id) <= 9):
-        return f"device_id is {_shown(device.get('device_id'))}, not a number"
-    levels = device.get("levelList") or []
-    if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
-        return "levelList is not a list of objects"
-    return Chip(device_id, _text(device.get("device_ip")), _text(device.get("super_device_id")), tuple(levels))
-
-
-def _text(value: Any) -> str:
-    """Text, also of a number: writers of this annotation differ in that."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 40 else f"{shown[:37]}..."

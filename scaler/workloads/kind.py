@@ -1,17 +1,11 @@
-"""What a workload kind is: how a pod tells which instance it belongs to. Values and one Protocol only.
-
-One module per kind implements it (workloads/deployment.py, ...), workloads/kinds.py lists them. Must not raise on any
-pod, must not do I/O, and never looks at anything but the pod: what its owners know arrives as OwnerFacts.
-"""
+"""With which values a kind (workloads.kinds) says where a pod belongs, and owners what they know of instances."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import msgspec
 
 from scaler.decide.world import Reason, ServiceKey
-from scaler.kube.metadata import LabelledMetadata, Owner
+from scaler.kube.metadata import Owner
 
 LARGEST = 100_000
 """Pods of an instance, at most."""
@@ -78,19 +72,6 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
     """Instances that it should have, where it is itself a maker; 0 when it does not say."""
     leader_first: bool = False
     """The other pods of an instance are made only when its leader is ready."""
-
-
-class Kind(Protocol):
-    """One workload kind."""
-
-    @property
-    def name(self) -> str:
-        """As in status, logs and docs: the Kubernetes kind of the user's object."""
-        ...
-
-    def place(self, pod: LabelledMetadata) -> Place | None:
-        """Where the pod with this metadata belongs; None for a pod of another kind."""
-        ...
 
 
 def identity(kind: str, namespace: str, *names: str) -> str:

@@ -1,30 +1,149 @@
-"""The list of workload kinds, and the way from a pod to its instance and service. Pure; must not raise on any pod.
+"""The workload kinds: for each a function that tells from a pod which instance it belongs to. Pure, never raises.
 
-Pods of AscendJobs and Volcano Jobs are not here: those jobs are instances before they have pods
-(workloads/ascendjob.py, workloads/volcanojob.py).
+A function gets a pod and returns its place, None for a pod of another kind. It never looks at anything but the pod:
+what its owners know arrives as OwnerFacts. AscendJobs and Volcano Jobs are not here: those jobs are instances before
+they have pods (workloads/ascendjob.py, workloads/volcanojob.py).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.metadata import LabelledMetadata
-from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, RULE_LABEL
-from scaler.workloads.deployment import Deployment, ReplicaSet, StatefulSet
-from scaler.workloads.inferoperator import InstanceSet
-from scaler.workloads.kind import Kind, Membership, Place, identity, label_problem_of, number_in
-from scaler.workloads.leaderworkerset import LeaderWorkerSet
-from scaler.workloads.plainpod import PlainPod
-from scaler.workloads.rolebasedgroup import RoleBasedGroup
-from scaler.workloads.stormservice import StormService
+from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
+from scaler.workloads.kind import Ask, Membership, Place, identity, label_problem_of, number_in
+from scaler.workloads.owners import LWS, ROLE, ROLE_HASH, STORM, TEMPLATE_HASH
 
-PLAIN = PlainPod()
-KINDS: tuple[Kind, ...] = (
-    InstanceSet(), LeaderWorkerSet(), StormService(), RoleBasedGroup(), Deployment(), ReplicaSet(), StatefulSet(),
-)  # fmt: skip
-"""Asked in this order, which is from the special to the general: an InstanceSet is made of StatefulSets. The first that
-knows the pod has it; a pod that none knows is a plain one."""
+APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
+"""API groups of the objects that make pods."""
+_RBG_LABELS = ("group-name", "role-name", "component-name", "component-size")
+ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
+
+
+def instance_set(pod: LabelledMetadata) -> Place | None:
+    """MindCluster's Infer Operator: each StatefulSet or Deployment that an InstanceSet made is one instance, whole.
+
+    Volcano makes one PodGroup for each of them, so instances never share one.
+    """
+    if pod.labels.get("infer.huawei.com/ascend-infer-operator") != "true":
+        return None
+    set_, deployment = pod.owner.is_a("StatefulSet", APPS), _deployment_of(pod)
+    workload = pod.owner.name if set_ else deployment
+    if not workload:
+        return None
+    asked = Ask("StatefulSet" if set_ else "ReplicaSet", pod.owner.name)
+    return Place(identity("InstanceSet", pod.namespace, workload), workload, asks=(asked,))
+
+
+def leader_worker_set(pod: LabelledMetadata) -> Place | None:
+    """Each group is an instance. Its leader is pod <set>-<group> of the StatefulSet <set>, its workers are made by the
+    StatefulSet <set>-<group>: names and owners are there from the start, its own webhook's labels perhaps later."""
+    lws = pod.labels.get(LWS + "name", "")
+    named = pod.name if pod.owner.name == lws else pod.owner.name
+    index = named.removeprefix(lws + "-")
+    ours = lws and pod.owner.is_a("StatefulSet", APPS) and named.startswith(lws + "-")
+    if not ours or not (index.isascii() and index.isdecimal()):
+        return None
+    revision = pod.labels.get(LWS + "template-revision-hash", "")
+    return Place(
+        instance=identity("LeaderWorkerSet", pod.namespace, lws, index),
+        name=f"{lws}-{index}",
+        size=number_in(pod.annotations.get(LWS + "size", "")),
+        maker=identity("LeaderWorkerSet", pod.namespace, lws),
+        revision=revision,
+        asks=(Ask("LeaderWorkerSet", lws), Ask("StatefulSet", lws)),
+        # Its gang scheduling gives each group a PodGroup of this name. Without, leaders share one, workers another.
+        shares_pod_group=pod.annotations.get(POD_GROUP) != f"{lws}-{index}-{revision}",
+    )
+
+
+def storm_service(pod: LabelledMetadata) -> Place | None:
+    """AIBrix: each replica of a role is an instance, a PodSet where podGroupSize is above 1, else one pod of a RoleSet.
+
+    In pool mode (one RoleSet, many replicas of a role) and in replica mode (many RoleSets) alike: a rule counts the
+    instances of all RoleSets together, because all carry the labels of one template.
+    """
+    storm, role, revision = (pod.labels.get(name, "") for name in (STORM, ROLE, ROLE_HASH))
+    maker = identity("StormService", pod.namespace, storm, role) if storm and role else ""
+    owner = pod.owner.name
+    if pod.owner.is_a("PodSet", AIBRIX):
+        return Place(
+            # Names of PodSets are unique, and in a stateful role the same when they are made anew.
+            instance=identity("PodSet", pod.namespace, owner),
+            name=owner,
+            maker=maker,
+            revision=revision,
+            asks=(Ask("PodSet", owner),),
+            # AIBrix's own gang scheduling puts a whole RoleSet into one; Volcano by itself makes one for each PodSet.
+            shares_pod_group=pod.annotations.get(POD_GROUP, "") == pod.labels.get("roleset-name"),
+        )
+    if not pod.owner.is_a("RoleSet", AIBRIX):
+        return None
+    # In a stateful role a pod has an index, which comes again; a new revision's pod may stand beside the old.
+    index = pod.labels.get(ROLE_INDEX, pod.annotations.get(ROLE_INDEX, ""))
+    instance = identity("RoleSet", pod.namespace, owner, role, revision, index) if index else pod.uid
+    return _single(pod, instance, mortal=not index, maker=maker, revision=revision)
+
+
+def role_based_group(pod: LabelledMetadata) -> Place | None:
+    """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes Deployments,
+    StatefulSets and LeaderWorkerSets, which are known as such.
+
+    Its group gang scheduling wants every pod of every role at once: nothing can be held there, which is said
+    (`holding_impossible`) and not worked around.
+    """
+    if not pod.owner.is_a("RoleInstance", RBG):
+        return None
+    group, role, component, size = (pod.labels.get(f"rbg.{RBG}/{name}", "") for name in _RBG_LABELS)
+    # Leaders, workers and single pods know the size of the whole instance; other components only their own.
+    knows = component in ("leader", "worker", role)
+    return Place(
+        instance=identity("RoleInstance", pod.namespace, pod.owner.name),
+        name=pod.owner.name,
+        size=number_in(size) if knows else 0,
+        maker=identity("RoleBasedGroup", pod.namespace, group, role) if group and role else "",
+        revision=pod.labels.get("controller-revision-hash", ""),
+    )
+
+
+def deployment(pod: LabelledMetadata) -> Place | None:
+    """Each pod is an instance, and mortal: what comes in its place has another name and is another instance."""
+    name = _deployment_of(pod)
+    if not name:
+        return None
+    maker, revision = identity("Deployment", pod.namespace, name), pod.labels[TEMPLATE_HASH]
+    return _single(pod, maker=maker, revision=revision, asks=(Ask("ReplicaSet", pod.owner.name),))
+
+
+def replica_set(pod: LabelledMetadata) -> Place | None:
+    """As `deployment`: a ReplicaSet that somebody made without a Deployment."""
+    return _single(pod) if pod.owner.is_a("ReplicaSet", APPS) else None
+
+
+def stateful_set(pod: LabelledMetadata) -> Place | None:
+    """Each pod is an instance that comes again under its name, unless annotations say that several form one."""
+    if not pod.owner.is_a("StatefulSet", APPS):
+        return None
+    instance = identity("StatefulSet", pod.namespace, pod.owner.name, pod.name)
+    return _single(pod, instance, mortal=False, asks=(Ask("StatefulSet", pod.owner.name),))
+
+
+KINDS: Mapping[str, Callable[[LabelledMetadata], Place | None]] = {
+    "InstanceSet": instance_set,
+    "LeaderWorkerSet": leader_worker_set,
+    "StormService": storm_service,
+    "RoleBasedGroup": role_based_group,
+    "Deployment": deployment,
+    "ReplicaSet": replica_set,
+    "StatefulSet": stateful_set,
+}
+"""By the name that status, logs and docs use: the Kubernetes kind of the user's object. Asked in this order, which is
+from the special to the general: an InstanceSet is made of StatefulSets. The first that knows the pod has it."""
+PLAIN = "Pod"
+"""The kind of a pod that none of them knows: it is an instance of its own, which ends with it."""
 
 
 def membership_of(pod: LabelledMetadata) -> Membership | None:
@@ -34,7 +153,8 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
     if rule is None:
         return None
     job_id, group = labels.get(JOB_ID_LABEL, ""), labels.get(GROUP_LABEL, "")
-    kind, place = _placed(pod)
+    placed = ((kind, place) for kind, place_of in KINDS.items() if (place := place_of(pod)) is not None)
+    kind, place = next(placed, (PLAIN, _single(pod)))
     return Membership(
         kind=kind,
         key=ServiceKey(pod.namespace, rule, job_id),
@@ -46,21 +166,13 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
 
 def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
     """That a pod counts by itself although something made it, in words; "" when that is not so."""
-    if membership.kind != PLAIN.name or not pod.owner.kind or not membership.place.mortal:
+    if membership.kind != PLAIN or not pod.owner.kind or not membership.place.mortal:
         return ""
     return (
         f"{pod.owner.kind} {pod.owner.name} ({pod.owner.api_version}) is no kind that is known here, so pod {pod.name} "
         "counts as an instance of its own; annotations mind-cluster/instance and mind-cluster/instance-size say "
         "which pods belong together"
     )
-
-
-def _placed(pod: LabelledMetadata) -> tuple[str, Place]:
-    for kind in KINDS:
-        place = kind.place(pod)
-        if place is not None:
-            return kind.name, place
-    return PLAIN.name, PLAIN.place(pod)
 
 
 def holding_impossible(place: Place, pod_group: str, min_member: int, size: int) -> str:
@@ -72,6 +184,26 @@ def holding_impossible(place: Place, pod_group: str, min_member: int, size: int)
         f"PodGroup {pod_group} wants {min_member} pods before any of them starts, and {place.name} has {size}: while "
         "one instance in it is held, none can start; switch the gang scheduling of the whole group off"
     )
+
+
+def _single(
+    pod: LabelledMetadata,
+    instance: str = "",
+    *,
+    mortal: bool = True,
+    maker: str = "",
+    revision: str = "",
+    asks: tuple[Ask, ...] = (),
+) -> Place:
+    """The place of a pod that is the whole instance. Volcano puts all pods of one owner into one PodGroup."""
+    return Place(instance or pod.uid, pod.name, 1, mortal, maker, revision, asks, shares_pod_group=True)
+
+
+def _deployment_of(pod: LabelledMetadata) -> str:
+    """The name of its Deployment, by the way Deployments name their ReplicaSets; "" when it has none."""
+    ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
+    named = pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)
+    return pod.owner.name.removesuffix(ending) if named else ""
 
 
 def _as_annotated(pod: LabelledMetadata, place: Place) -> Place:

@@ -1,139 +1,81 @@
 """What the objects that make pods know of their instances: how many pods, the newest revision, and who comes first.
 
-One partial struct decodes a ReplicaSet, StatefulSet, Deployment, LeaderWorkerSet or PodSet. A field of a shape that was
-not expected counts as absent: an odd object must not vanish with all that is right in it. Pure, never raises.
+A field of a shape that was not expected counts as absent: an odd object must not vanish with all that is right in it.
+Pure, never raises.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from scaler.clock import seconds_of
+from scaler.kube.api import Object
+from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.kind import LARGEST, OwnerFacts, identity, number_in
 
-"""Pods of one instance; a larger number is a mistake."""
 MAKERS = ("Deployment", "LeaderWorkerSet")
 """Kinds whose replicas are instances."""
-LEADER_READY = "LeaderReady"
-_REVISION = "deployment.kubernetes.io/revision"
-
-Other = str | int | float | bool | list[Any] | None
-"""JSON that is no object, where one was expected."""
+LWS = "leaderworkerset.sigs.k8s.io/"
+STORM, ROLE, ROLE_HASH = "storm-service-name", "role-name", "role-template-hash"
+TEMPLATE_HASH = "pod-template-hash"
 
 
-class _Labels(msgspec.Struct, gc=False):
-    template_hash: Any = msgspec.field(name="pod-template-hash", default="")
-    lws: Any = msgspec.field(name="leaderworkerset.sigs.k8s.io/name", default="")
-    lws_revision: Any = msgspec.field(name="leaderworkerset.sigs.k8s.io/template-revision-hash", default="")
-    storm: Any = msgspec.field(name="storm-service-name", default="")
-    role: Any = msgspec.field(name="role-name", default="")
-    role_hash: Any = msgspec.field(name="role-template-hash", default="")
-
-
-class _Annotations(msgspec.Struct, gc=False):
-    revision: Any = msgspec.field(name=_REVISION, default="")
-
-
-class _Reference(msgspec.Struct, gc=False):
-    kind: str = ""
-    name: str = ""
-    controller: bool = False
-
-
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    creation_timestamp: str | None = None
-    labels: _Labels | Other = None
-    annotations: _Annotations | Other = None
-    owner_references: list[_Reference | Other] | None = None
-
-
-class _GroupTemplate(msgspec.Struct, gc=False):
-    size: Any = 0
-
-
-class _Spec(msgspec.Struct, rename="camel", gc=False):
-    replicas: Any = 0
-    pod_group_size: Any = 0
-    startup_policy: Any = ""
-    leader_worker_template: _GroupTemplate | Other = None
-
-
-class OwnerObject(msgspec.Struct, gc=False):
-    """The part of any object that makes pods, or makes their makers, that the scaler reads."""
-
-    metadata: _Metadata
-    spec: _Spec | Other = None
-
-
-def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
+def owner_facts(kind: str, obj: Object) -> OwnerFacts:
     """What `obj`, an object of this Kubernetes kind, tells; of an unknown kind only that it exists."""
-    meta = obj.metadata
-    maker, revision, rank = _revision(kind, meta)
-    spec = obj.spec if isinstance(obj.spec, _Spec) else _Spec()
+    meta, spec = at(obj, "metadata"), at(obj, "spec")
+    name, namespace = as_text(meta.get("name")), as_text(meta.get("namespace"))
+    created = seconds_of(as_text(meta.get("creationTimestamp")))
+    maker, revision, rank = _revision(kind, namespace, name, meta, created)
     return OwnerFacts(
         kind=kind,
-        namespace=sys.intern(meta.namespace),
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        created=seconds_of(meta.creation_timestamp),
+        namespace=sys.intern(namespace),
+        name=name,
+        uid=as_text(meta.get("uid")),
+        resource_version=as_text(meta.get("resourceVersion")),
+        created=created,
         maker=sys.intern(maker),
         revision=sys.intern(revision),
         rank=rank,
-        size=_size(kind, meta, spec),
-        wanted=_count(spec.replicas) if kind in MAKERS else 0,
-        leader_first=kind == "LeaderWorkerSet" and spec.startup_policy == LEADER_READY,
+        size=as_count(_size(kind, at(meta, "labels"), spec), LARGEST),
+        wanted=as_count(spec.get("replicas"), LARGEST) if kind in MAKERS else 0,
+        leader_first=kind == "LeaderWorkerSet" and spec.get("startupPolicy") == "LeaderReady",
     )
 
 
-def _revision(kind: str, meta: _Metadata) -> tuple[str, str, int]:
+def _revision(kind: str, namespace: str, name: str, meta: Mapping[str, Any], created: float) -> tuple[str, str, int]:
     """Maker, revision and rank; empty when the object tells nothing of revisions."""
-    labels = meta.labels if isinstance(meta.labels, _Labels) else _Labels()
-    if kind == "ReplicaSet" and (deployment := _controller(meta, "Deployment")):
-        return identity("Deployment", meta.namespace, deployment), _text(labels.template_hash), _rank(meta)
+    labels = {key: text for key, text in at(meta, "labels").items() if isinstance(text, str)}
+    if kind == "ReplicaSet" and (deployment := _deployment(meta)):
+        rank = number_in(as_text(at(meta, "annotations").get("deployment.kubernetes.io/revision")), largest=10**9)
+        return identity("Deployment", namespace, deployment), labels.get(TEMPLATE_HASH, ""), rank
     # The label of the leaders' StatefulSet follows the newest revision at once, before any pod is replaced.
-    if kind == "StatefulSet" and meta.name and labels.lws == meta.name:
-        return identity("LeaderWorkerSet", meta.namespace, meta.name), _text(labels.lws_revision), 0
+    if kind == "StatefulSet" and name and labels.get(LWS + "name") == name:
+        return identity("LeaderWorkerSet", namespace, name), labels.get(LWS + "template-revision-hash", ""), 0
     # Nothing numbers the templates of a role: the PodSet made last has the newest.
-    storm, role = _text(labels.storm), _text(labels.role)
-    if kind == "PodSet" and storm and role:
-        maker = identity("StormService", meta.namespace, storm, role)
-        return maker, _text(labels.role_hash), int(seconds_of(meta.creation_timestamp))
+    if kind == "PodSet" and labels.get(STORM) and labels.get(ROLE):
+        maker = identity("StormService", namespace, labels[STORM], labels[ROLE])
+        return maker, labels.get(ROLE_HASH, ""), int(created)
     return "", "", 0
 
 
-def _size(kind: str, meta: _Metadata, spec: _Spec) -> int:
-    template = spec.leader_worker_template
-    if kind == "LeaderWorkerSet":
-        return _count(template.size) if isinstance(template, _GroupTemplate) else 0
-    if kind == "PodSet":
-        return _count(spec.pod_group_size)
-    labels = meta.labels if isinstance(meta.labels, _Labels) else _Labels()
-    # A LeaderWorkerSet's StatefulSets count groups or workers, not the pods of an instance.
-    whole = kind in ("Deployment", "ReplicaSet") or (kind == "StatefulSet" and not labels.lws)
-    return _count(spec.replicas) if whole else 0
+def _size(kind: str, labels: Mapping[str, Any], spec: Mapping[str, Any]) -> Any:
+    """Where this kind says how many pods an instance has; None where it does not say it."""
+    match kind:
+        case "LeaderWorkerSet":
+            return at(spec, "leaderWorkerTemplate").get("size")
+        case "PodSet":
+            return spec.get("podGroupSize")
+        case "Deployment" | "ReplicaSet":
+            return spec.get("replicas")
+        case "StatefulSet" if not labels.get(LWS + "name"):
+            # A LeaderWorkerSet's StatefulSets count groups or workers, not the pods of an instance.
+            return spec.get("replicas")
+    return None
 
 
-def _controller(meta: _Metadata, kind: str) -> str:
-    references = [owner for owner in meta.owner_references or () if isinstance(owner, _Reference)]
-    return next((owner.name for owner in references if owner.controller and owner.kind == kind), "")
-
-
-def _rank(meta: _Metadata) -> int:
-    text = _text(meta.annotations.revision) if isinstance(meta.annotations, _Annotations) else ""
-    return number_in(text, largest=10**9)
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST else 0
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _deployment(meta: Mapping[str, Any]) -> str:
+    owners = [at(owner) for owner in as_list(meta.get("ownerReferences"))]
+    names = [owner.get("name") for owner in owners if owner.get("controller") and owner.get("kind") == "Deployment"]
+    return as_text(names[0]) if names else ""

@@ -12,10 +12,10 @@ from hashlib import sha256
 from typing import Any
 
 from scaler.kube.api import POD_GROUPS, Object
-from scaler.kube.quantity import add_quantities
 from scaler.names import INSTANCE
-from scaler.workloads.ascendjob import as_list, as_mapping, as_text
+from scaler.rules.values import as_text, at
 from scaler.workloads.kind import Membership
+from scaler.workloads.needs import asked_together
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
@@ -52,8 +52,8 @@ def own_pod_group(
     """The PodGroup for the `size` pods of an instance. `pod` is the first of them (its leader, where it has one) as the
     API server gives it; the others are taken to want as much as it does. `others` are names and uids of those that
     are there already: the PodGroup goes when the last of all these has gone."""
-    meta, spec = as_mapping(pod.get("metadata")), as_mapping(pod.get("spec"))
-    annotations = as_mapping(meta.get("annotations"))
+    meta, spec = at(pod, "metadata"), at(pod, "spec")
+    annotations = at(meta, "annotations")
     members = 1 if leader_first else max(size, 1)
     named = {"queue": annotations.get(QUEUE), "priorityClassName": spec.get("priorityClassName")}
     ours = {MIN_AVAILABLE: str(members), INSTANCE: membership.place.name}
@@ -67,12 +67,12 @@ def own_pod_group(
                 owner_reference(meta.get("name"), meta.get("uid"), first=True),
                 *(owner_reference(other, uid) for other, uid in others),
             ],
-            "labels": _copied(as_mapping(meta.get("labels")), _LABELS),
+            "labels": _copied(at(meta, "labels"), _LABELS),
             "annotations": _copied(annotations, _ANNOTATIONS) | ours,
         },
         "spec": {
             "minMember": members,
-            "minResources": _min_resources(spec, max(size, 1)),
+            "minResources": asked_together([(spec, max(size, 1))]),
             **{field: value for field, value in named.items() if as_text(value)},
         },
     }
@@ -89,13 +89,3 @@ def _copied(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
         for key, value in found.items()
         if key in names or (key.startswith(_PREFIXES) and not _OF_THE_POD.fullmatch(key))
     }
-
-
-def _min_resources(spec: Mapping[str, Any], pods: int) -> dict[str, str]:
-    """Requests of so many pods; limits stand in for absent requests."""
-    amounts: dict[str, list[Any]] = {}
-    for container in map(as_mapping, as_list(spec.get("containers"))):
-        resources = as_mapping(container.get("resources"))
-        for name, amount in {**as_mapping(resources.get("limits")), **as_mapping(resources.get("requests"))}.items():
-            amounts.setdefault(name, []).extend([amount] * pods)
-    return {name: add_quantities(values) for name, values in sorted(amounts.items())}

@@ -5,14 +5,15 @@ Whatever has no meaning counts as not said: a limit that is no number limits not
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scaler.clock import seconds_of
 from scaler.decide.life import CleanPods, Ending, RunPolicy
 from scaler.kube.api import Object
 from scaler.names import ROUNDS_ANNOTATION
+from scaler.rules.values import as_list, as_text, at
+from scaler.workloads.kind import number_in
 
 RETRIES_LABEL = "fault-retry-times"
 NOT_FOR_GOOD = "JobValidFailed"
@@ -23,20 +24,21 @@ _LONGEST = 10**9
 
 def read_run_policy(obj: Object) -> RunPolicy:
     """`finished_at` is 0.0 for a job that has not finished."""
-    meta, status = _mapping(obj.get("metadata")), _mapping(obj.get("status"))
-    spec = _mapping(obj.get("spec"))
-    policy = _mapping(spec.get("runPolicy"))
-    retries = _retries(_mapping(meta.get("labels")))
+    meta, status, spec = (at(obj, part) for part in ("metadata", "status", "spec"))
+    policy, final = at(spec, "runPolicy"), final_condition(obj)
+    retries = min(number_in(as_text(at(meta, "labels").get(RETRIES_LABEL)), largest=10**18), _LONGEST)
     limit = _number(policy.get("backoffLimit"))
+    # Ascend Operator leaves out the completion time of some failures: then it is that of the condition.
+    finished = (status.get("completionTime"), final.get("lastTransitionTime")) if final is not None else ()
     return RunPolicy(
         backoff_limit=(retries if limit is None else limit) or 0,
         retries=bool(retries),
-        clean=_clean(policy.get("cleanPodPolicy"), final_condition(obj)),
+        clean=_clean(policy.get("cleanPodPolicy"), final),
         ttl=_number(policy.get("ttlSecondsAfterFinished")),
         deadline=_number(policy.get("activeDeadlineSeconds")),
         all_workers=spec.get("successPolicy") == "AllWorkers",
-        started_at=seconds_of(_text(status.get("startTime"))),
-        finished_at=_finished_at(obj),
+        started_at=seconds_of(as_text(status.get("startTime"))),
+        finished_at=next((time for text in finished if (time := seconds_of(as_text(text)))), 0.0),
         rounds=_rounds(meta),
     )
 
@@ -48,23 +50,20 @@ def rounds_patch(uid: str, rounds: int) -> dict[str, Any]:
 
 def final_condition(obj: Object) -> Mapping[str, Any] | None:
     """The condition that says that the job has succeeded or failed for good; None while it has not."""
-    conditions = _mapping(obj.get("status")).get("conditions")
-    for condition in map(_mapping, conditions if isinstance(conditions, list) else ()):
-        final = condition.get("type") in ("Succeeded", "Failed") and condition.get("status") == "True"
-        if final and condition.get("reason") != NOT_FOR_GOOD:
-            return condition
-    return None
+    return next((end for end in _ends(obj) if end.get("reason") != NOT_FOR_GOOD), None)
 
 
 def refusal(obj: Object) -> str:
     """Why Ascend Operator could not read the job, in its own words; "" when it could. The operator looks no more at a
     job that it has refused, whatever is edited."""
-    conditions = _mapping(obj.get("status")).get("conditions")
-    for condition in map(_mapping, conditions if isinstance(conditions, list) else ()):
-        failed = condition.get("type") == "Failed" and condition.get("status") == "True"
-        if failed and condition.get("reason") == NOT_FOR_GOOD:
-            return _text(condition.get("message")).rstrip(".") or NOT_FOR_GOOD
-    return ""
+    found = next((end for end in _ends(obj) if end.get("reason") == NOT_FOR_GOOD), None)
+    return as_text(found.get("message")).rstrip(".") or NOT_FOR_GOOD if found is not None else ""
+
+
+def _ends(obj: Object) -> Iterator[Mapping[str, Any]]:
+    for condition in map(at, as_list(at(obj, "status").get("conditions"))):
+        if condition.get("type") in ("Succeeded", "Failed") and condition.get("status") == "True":
+            yield condition
 
 
 def has_failed(obj: Object) -> bool:
@@ -72,23 +71,9 @@ def has_failed(obj: Object) -> bool:
     return (final_condition(obj) or {}).get("type") == "Failed"
 
 
-def _finished_at(obj: Object) -> float:
-    """Ascend Operator leaves out the completion time of some failures: then it is that of the condition."""
-    final = final_condition(obj)
-    if final is None:
-        return 0.0
-    completed = seconds_of(_text(_mapping(obj.get("status")).get("completionTime")))
-    return completed or seconds_of(_text(final.get("lastTransitionTime")))
-
-
 def _rounds(meta: Mapping[str, Any]) -> int:
-    number, _, uid = _text(_mapping(meta.get("annotations")).get(ROUNDS_ANNOTATION)).partition(".")
-    return int(number) if uid and uid == meta.get("uid") and re.fullmatch("[0-9]{1,9}", number) else 0
-
-
-def _retries(labels: Mapping[str, Any]) -> int:
-    text = _text(labels.get(RETRIES_LABEL))
-    return min(int(text), _LONGEST) if re.fullmatch("[0-9]{1,18}", text) else 0
+    number, _, uid = as_text(at(meta, "annotations").get(ROUNDS_ANNOTATION)).partition(".")
+    return number_in(number, largest=10**9 - 1) if uid and uid == meta.get("uid") else 0
 
 
 def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
@@ -101,13 +86,6 @@ def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
 
 
 def _number(value: object) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return min(value, _LONGEST) if whole and isinstance(value, int) and value >= 0 else None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        return None
+    return min(value, _LONGEST)

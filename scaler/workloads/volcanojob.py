@@ -6,6 +6,7 @@ from being held says so in `Job.faults`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
-from scaler.workloads.ascendjob import Job, as_count, as_list, as_mapping, as_text
+from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.workloads.ascendjob import Job
 from scaler.workloads.kind import LARGEST, label_problem_of
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
@@ -40,12 +42,13 @@ class _Task(msgspec.Struct, frozen=True):
 
 def read_volcano_job(obj: Object) -> Job:
     """Everything that is known from the job alone."""
-    meta, spec, status = (as_mapping(obj.get(part)) for part in ("metadata", "spec", "status"))
-    state = as_mapping(status.get("state"))
+    meta, spec, status = (at(obj, part) for part in ("metadata", "spec", "status"))
+    state = at(status, "state")
     namespace, name, uid = (as_text(meta.get(field)) for field in ("namespace", "name", "uid"))
-    tasks = [_task(index, as_mapping(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
+    tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
     pods = tuple(f"{name}-{task.name}-{index}" for task in tasks for index in range(task.replicas))
     labels = _labels(meta, tasks)
+    rule, group, job_id = (labels.get(label, "") for label in _LABELS)
     final = state.get("phase") in FINAL
     return Job(
         namespace=namespace,
@@ -53,70 +56,60 @@ def read_volcano_job(obj: Object) -> Job:
         uid=uid,
         created=seconds_of(as_text(meta.get("creationTimestamp"))),
         generation=as_count(meta.get("generation")),
-        key=ServiceKey(namespace, labels.get(RULE_LABEL, ""), labels.get(JOB_ID_LABEL, "")),
-        group=labels.get(GROUP_LABEL) or None,
+        key=ServiceKey(namespace, rule, job_id),
+        group=group or None,
         deleting=bool(meta.get("deletionTimestamp")),
         finished=final,
         pods=pods,
         pod_group=f"{name}-{uid}",
         policy=RunPolicy(),
-        members=_count(spec.get("minAvailable")) or len(pods),
+        members=as_count(spec.get("minAvailable"), LARGEST) or len(pods),
         ending=as_text(state.get("message")).rstrip(".") if final else "",
-        label_problem=_label_problem(labels),
+        label_problem=label_problem_of(rule, job_id, group) if RULE_LABEL in labels else Reason.NOT_SERVED,
         faults=tuple(_faults(meta, tasks)),
         restart_limit=_restart_limit(spec, tasks),
-        restarts=_count(status.get("retryCount")),
+        restarts=as_count(status.get("retryCount"), LARGEST),
     )
 
 
 def _task(index: int, task: Mapping[str, Any]) -> _Task:
-    labels = as_mapping(as_mapping(as_mapping(task.get("template")).get("metadata")).get("labels"))
-    policies = [as_mapping(policy) for policy in as_list(task.get("policies"))]
-    return _Task(as_text(task.get("name")) or f"default{index}", _count(task.get("replicas")), labels, policies)
+    labels = at(task, "template", "metadata", "labels")
+    policies = [at(policy) for policy in as_list(task.get("policies"))]
+    return _Task(
+        as_text(task.get("name")) or f"default{index}", as_count(task.get("replicas"), LARGEST), labels, policies
+    )
 
 
 def _labels(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> dict[str, str]:
     """Those of the three that there are: from the first task that names a rule, else from the job itself."""
-    own = as_mapping(meta.get("labels"))
+    own = at(meta, "labels")
     found = next((task.labels for task in tasks if RULE_LABEL in task.labels), own)
     return {name: as_text(found[name]) for name in _LABELS if name in found}
-
-
-def _label_problem(labels: Mapping[str, str]) -> Reason | None:
-    if RULE_LABEL not in labels:
-        return Reason.NOT_SERVED
-    return label_problem_of(labels[RULE_LABEL], labels.get(JOB_ID_LABEL, ""), labels.get(GROUP_LABEL, ""))
 
 
 def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
     """Why it cannot be held as one, in the words of its author's manifest."""
     first = next((task for task in tasks if RULE_LABEL in task.labels), None)
-    if first is not None:
-        yield from _disagreements(first, tasks)
-    elif RULE_LABEL in as_mapping(meta.get("labels")):
+    if first is None and RULE_LABEL in at(meta, "labels"):
         yield (
             "LabelsNotOnTasks: the labels are on the job itself, which does not pass them on to its pods; put "
             f"{', '.join(_LABELS)} into metadata.labels of every task's template"
         )
-
-
-def _disagreements(first: _Task, tasks: Sequence[_Task]) -> Iterator[str]:
-    for task in tasks:
-        for name in _LABELS:
-            if task.labels.get(name) != first.labels.get(name):
-                yield (
-                    f"TasksDisagree: label {name} is {shown(task.labels.get(name))} in task {task.name} and "
-                    f"{shown(first.labels.get(name))} in task {first.name}; write the same into both templates"
-                )
+    for task, name in itertools.product(tasks if first is not None else (), _LABELS):
+        if first is not None and task.labels.get(name) != first.labels.get(name):
+            yield (
+                f"TasksDisagree: label {name} is {shown(task.labels.get(name))} in task {task.name} and "
+                f"{shown(first.labels.get(name))} in task {first.name}; write the same into both templates"
+            )
 
 
 def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | None:
     """None when a deleted pod is simply made anew. Volcano gives up at the maxRetry-th restart itself."""
-    of_job = [as_mapping(policy) for policy in as_list(spec.get("policies"))]
+    of_job = [at(policy) for policy in as_list(spec.get("policies"))]
     actions = {_on_deletion([*task.policies, *of_job]) for task in tasks}
     if actions & set(_ENDS):
         return 0
-    return (_count(spec.get("maxRetry")) or MAX_RETRY) - 1 if actions & set(_RESTARTS) else None
+    return (as_count(spec.get("maxRetry"), LARGEST) or MAX_RETRY) - 1 if actions & set(_RESTARTS) else None
 
 
 def _on_deletion(policies: Sequence[Mapping[str, Any]]) -> str:
@@ -125,7 +118,3 @@ def _on_deletion(policies: Sequence[Mapping[str, Any]]) -> str:
         if any(event in _DELETION for event in (policy.get("event"), *as_list(policy.get("events")))):
             return as_text(policy.get("action"))
     return ""
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST else 0

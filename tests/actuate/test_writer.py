@@ -21,9 +21,9 @@ from scaler.kube.errors import (
     UnknownOutcomeError,
 )
 from scaler.kube.writer import TRIES, NotLeaderError, Writer
-from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.faults import Fault, Faults, Rule
 
 NS = "default"
 

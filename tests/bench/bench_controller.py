@@ -30,7 +30,6 @@ from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
 SERVICES, WAITING, NODES, CLASSES = 1000, 200, 5000, 20
 EVENTS_PER_SECOND = 200
 FREED_EVERY = 0.5
-RULE = "rule"
 
 
 class Writes(Interceptor):
@@ -67,7 +66,7 @@ def jobs_of(number: int) -> list[Object]:
     """2P2D, each of one pod."""
     found = []
     for name, group in (("p0", "group0"), ("d0", "group1"), ("p1", "group0"), ("d1", "group1")):
-        made = job(f"s{number:04}{name}", group, rule=RULE)
+        made = job(f"s{number:04}{name}", group, rule=f"rule-{number}")
         made["metadata"]["labels"]["jobID"] = f"s{number:04}"
         for replica in made["spec"]["replicaSpecs"].values():
             replica["template"]["spec"]["nodeSelector"] = {"class": f"c{number % CLASSES}"}
@@ -87,7 +86,8 @@ def waits(number: int) -> bool:
 def stage(cluster: SimCluster) -> Stage:
     """Four fifths of the services run 1P1D; all other nodes are full of strangers."""
     document = rule_document({"group0": 2, "group1": 2}, {"group0": 1, "group1": 1})
-    cluster.apply([rule_config_map(document, name=RULE), *map(node, range(NODES))], NAMESPACE)
+    cluster.apply(map(node, range(NODES)), NAMESPACE)
+    cluster.apply([rule_config_map(document, name=f"rule-{number}") for number in range(SERVICES)], NAMESPACE)
     cluster.apply([made for number in range(SERVICES) for made in jobs_of(number)], NAMESPACE)
     free = {number: list(range(number, NODES, CLASSES)) for number in range(CLASSES)}
     running: list[str] = []

@@ -63,7 +63,7 @@ async def serve() -> None:
     keys = certificates.advance(None, ("127.0.0.1",), time.time())
     assert keys is not None
     shown = ServerCertificate()
-    shown.use(keys.server)
+    shown.use(keys.shown)
     gc.freeze()
     state = WebhookState(shown, lambda _namespace, _rule: ("group0", "group1"))
     async with serve_webhook(state, "127.0.0.1", 0) as port:

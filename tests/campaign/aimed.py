@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable
 
 from scaler.sim.actors.nodes import NodeSpec
-from scaler.sim.apiserver.interceptor import Fault
 from tests.campaign.gated_schedule import GatedSchedule, GatedService
 from tests.campaign.schedule import Event, Schedule, Weather
 from tests.campaign.things import CPU_NODE, Ratio, Service, World
+from tests.faults import Fault
 from tests.simulation import kinds
 from tests.simulation.kinds import Kind, Spot
 

@@ -12,7 +12,6 @@ from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.sim import loop
 from scaler.sim.actors.lws_webhook import label_member
 from scaler.sim.actors.nodes import node_object
-from scaler.sim.actors.operator import deployment
 from scaler.sim.webhooks import webhooks
 from tests.campaign import things
 from tests.campaign.gated_deeds import GatedDeeds
@@ -21,6 +20,7 @@ from tests.campaign.gated_schedule import GatedSchedule, GatedService
 from tests.campaign.quota import QUOTA, Quota, hold_for_quota
 from tests.campaign.schedule import Schedule
 from tests.campaign.stage import QUEUE, Result, Stage, play
+from tests.deployed_operator import deployment
 from tests.repeat import played
 from tests.simulation.kinds import ASCEND_JOBS
 from tests.simulation.kinds_stage import machines, makers

@@ -5,16 +5,16 @@ Attainable ratios are found by trying them all. Shares nothing with scaler.decid
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from scaler.decide.world import Plan
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, SERVICES, Object
+from scaler.kube.api import ASCEND_JOBS, NODES, POD_GROUPS, PODS, SERVICES, Object
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
+from tests.campaign import outside
 from tests.campaign.things import GROUPS, Ratio, Service, World, group_of, training_job
 from tests.campaign.witness import Witness, controller_of
 
@@ -71,11 +71,8 @@ class Judge:
 
     def read_status(self) -> None:
         """What the status ConfigMaps say now: the reason of each instance."""
-        for config_map in self._cluster.peek(CONFIG_MAPS):
-            rule, is_status, _ = objects.name(config_map).partition("-scaler-status")
-            for service in json.loads(config_map["data"]["status.json"])["services"] if is_status else ():
-                key = f"{objects.namespace(config_map)}/{rule}/{service['job_id']}"
-                self.said[key] = {instance["name"]: instance["reason"] for instance in service["instances"]}
+        for (service, instance), reason in outside.reasons(self._cluster).items():
+            self.said.setdefault(service, {})[instance] = reason
 
     # what is there
 

@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant("leads for ever", election, "Election.deadline", "return self._deadline", "return math.inf"),
     Mutant("takes the Lease without waiting", election, "Election._free_at", "return self._state_since + max",
            "return self._state_since + 0 * max"),
-    Mutant("a failed report is not tried again", outbox, "Outbox._settle", "if pause or again:", "if again:"),
+    Mutant("a failed report is not tried again", outbox, "Outbox._work", "if pause or again:", "if again:"),
     Mutant("an unknown outcome counts as refused", actuator, "Executor._make", "if refusal is None:",
            "refusal = refusal or errors[0]\n    if refusal is None:"),
 )  # fmt: skip

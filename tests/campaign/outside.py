@@ -13,7 +13,7 @@ import msgspec
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import restarts
+from scaler.sim.actors.objects import restarts
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.census import service_of
 from scaler.sim.stories.claims import claim_of

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from scaler.sim.actors.nodes import NodeSpec
-from scaler.sim.apiserver.interceptor import Fault, Rule
 from tests.campaign.things import CPU_NODE, Ratio, Service, World
+from tests.faults import Fault, Rule
 
 WATCHED = ("AscendJob", "Pod", "PodGroup", "Service", "ConfigMap", "Node", "Lease")
 NAMES = "abc"

@@ -23,7 +23,6 @@ from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, node_object
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.admission import Hook
-from scaler.sim.apiserver.interceptor import Faults
 from scaler.sim.cluster import SimCluster
 from tests.campaign import things
 from tests.campaign.client import LATENCY, Life
@@ -33,6 +32,7 @@ from tests.campaign.lives import Replica
 from tests.campaign.schedule import Schedule
 from tests.campaign.surgeon import Surgeon
 from tests.campaign.witness import Witness
+from tests.faults import Faults
 from tests.repeat import played
 
 START = 1_790_000_000.0

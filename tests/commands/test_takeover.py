@@ -11,12 +11,12 @@ from scaler.cli import main
 from scaler.clock import Clock
 from scaler.kube.api import POD_SETS, PODS
 from scaler.settings import Settings
-from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.loop import run
 from scaler.tools import takeover, takeover_check
 from scaler.tools.comparison import Remark, Weight
 from scaler.tools.takeover import text
 from scaler.tools.takeover_check import JobReport, NotReadableError, Report, check
+from tests.faults import Fault, Faults, Rule
 from tests.jobs import job, rule_config_map
 from tests.rig import START, rig
 from tests.test_minimums import nodes, service

@@ -2,7 +2,7 @@
 
 Time is compressed: every duration of the scenario, of the stand-ins and of the scaler's own patience is divided by one
 factor. kwok is the kubelet, the controller manager looks after nodes and garbage; scheduler, fault actor and MindIE
-Controller are the simulation's. Must not: judge (scaler.sim.stories.verdicts).
+Controller are the simulation's. Must not: judge (scaler.tools.simulation.verdicts).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scaler.controller import Observer
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.settings import Settings
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi as FlakyApi
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.scheduler import GangScheduler
@@ -40,7 +40,7 @@ from tests.control_plane.witness import witnessed
 _STATUS_LABEL = "app.kubernetes.io/managed-by"
 _TIMES = ("at", "until", "within", "never_for", "lasting", "every")
 _SETTINGS = (
-    "broken_grace", "stable_after", "status_interval", "start_timeout", "minimum_timeout", "backoff", "backoff_max",
+    "broken_grace", "stable_after", "start_timeout", "minimum_timeout", "backoff", "backoff_max",
     "due_back", "fit_patience", "trade_after",
 )  # fmt: skip
 

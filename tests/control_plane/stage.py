@@ -22,7 +22,7 @@ from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node, befall
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
-from scaler.sim.actors.operator import AscendOperator, deployment
+from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.sim.stories.census import Condition, InstanceView, census, running
@@ -30,6 +30,7 @@ from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_m
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.witness import WATCHED, census_of
+from tests.deployed_operator import deployment
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 EXAMPLES = MANIFESTS / "examples"

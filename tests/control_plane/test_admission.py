@@ -22,12 +22,20 @@ import pytest
 import yaml
 
 from scaler.kube.api import Object
-from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
+from scaler.names import (
+    DELETION_COST,
+    GATE,
+    GROUP_LABEL,
+    HELD_COST,
+    JOB_ID_LABEL,
+    MOVED_RULE,
+    RULE_LABEL,
+    WEBHOOK_SECRET,
+)
 from scaler.serve.reviews import review_ascend_job, review_pod
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
 from scaler.serve.webhook_certs import CertificateKeeper
-from scaler.settings import Settings
 from tests.control_plane.plane import ControlPlane, kubectl_path
 from tests.control_plane.programs import ControlPlaneError, free_ports
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
@@ -323,7 +331,7 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
         await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
         account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
         async with plane.client(account) as api:
-            home = {"namespace": NAMESPACE, "secret": Settings().webhook_secret}
+            home = {"namespace": NAMESPACE, "secret": WEBHOOK_SECRET}
             keeper = CertificateKeeper(api, wall_clock(), shown, names=("127.0.0.1",), **home)
             tasks = [asyncio.create_task(work) for work in (keeper.run_as_leader(), keeper.follow())]
             try:
@@ -490,8 +498,7 @@ async def test_two_replicas_serve_the_webhook_and_one_is_enough(cluster: Cluster
 
 def replica(folder: Path, account: Path, name: str, port: int) -> AbstractAsyncContextManager[ScalerProcess]:
     """`scaler run`, whose webhook answers at an address of this machine."""
-    address = ("--webhook-host", "127.0.0.1", "--webhook-service", "127.0.0.1")
-    flags = (*LEASE, *address, "--webhook-port", str(port))
+    flags = (*LEASE, "--webhook-service", "127.0.0.1", "--webhook-port", str(port))
     return scaler(folder, account, name=name, flags=flags)
 
 

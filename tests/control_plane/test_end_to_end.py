@@ -9,9 +9,9 @@ import pytest
 
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
-from scaler.sim.stories.scenario_file import load_scenario
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.verdicts import judge
+from scaler.tools.simulation.scenario_file import load_scenario
+from scaler.tools.simulation.verdicts import judge
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.real_world import compressed, plane_options, play_really

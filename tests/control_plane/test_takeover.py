@@ -22,10 +22,11 @@ from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.sim.actors import objects
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
-from scaler.sim.actors.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
+from scaler.sim.actors.operator import NAMESPACE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until, wall_clock
+from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
 
 pytestmark = pytest.mark.plane_options(audit=True)
 

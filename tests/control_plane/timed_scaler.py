@@ -21,7 +21,7 @@ from scaler.clock import Clock
 from scaler.kube.api import KubeApi, Resource, WatchEvent
 from scaler.kube.client import connect
 from scaler.report.log import configure
-from scaler.settings import LogFormat, LogLevel, Settings
+from scaler.settings import Settings
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
@@ -77,7 +77,7 @@ class Stopwatch:
 async def _main(kubeconfig: str) -> list[Note]:
     loop = asyncio.get_running_loop()
     clock = Clock(time.time() - loop.time())
-    configure(LogFormat.JSON, LogLevel.INFO, timestamp=clock.micro_timestamp)
+    configure("json", "info", timestamp=clock.micro_timestamp)
     settings = Settings.model_validate({"leader_election": False, "http_port": 0})
     async with connect(kubeconfig=kubeconfig) as api:
         stopwatch = Stopwatch(api)

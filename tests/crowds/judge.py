@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from scaler.settings import Preempt
+from scaler.decide.world import Preempt
 from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Moment, MomentKind, Timeline

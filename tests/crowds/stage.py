@@ -12,8 +12,8 @@ from scaler.decide.world import Decision
 from scaler.decide.world import World as Seen
 from scaler.kube.api import KubeApi
 from scaler.sim import loop
-from scaler.sim.actors.curses import CursedApi
-from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi as CursedApi
+from scaler.sim.actors.faulty_api import FaultyApi as FlakyApi
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.curses import Curses
 from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs

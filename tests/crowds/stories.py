@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from scaler.decide.world import Preempt
 from scaler.kube.api import Object
-from scaler.settings import Preempt
-from scaler.sim.actors.curses import Never
+from scaler.sim.actors.faulty_api import Never
 from tests.crowds.services import A, B, Service, crowd, nodes, training, written
 from tests.crowds.witness import PATIENCE
 

@@ -10,9 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from scaler.clock import Clock
-from scaler.decide.world import Admit, Decision, Evict, Plan, Reason, Revoke, State
+from scaler.decide.world import Admit, Decision, Evict, Plan, Preempt, Reason, Revoke, State
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, EventType
-from scaler.settings import Preempt
 from scaler.sim.actors import objects
 from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster

@@ -24,7 +24,7 @@ def test_get_and_wait_show_a_job_as_it_is(tmp_path: Path) -> None:
     async def act(person: Person) -> None:
         on = Rig(person.cluster)
         on.apply(rule_config_map(rule_document({"group0": 1, "group1": 1})), job("p0"), job("d0"))
-        async with controller(on, Clock(1_800_000_000 - asyncio.get_running_loop().time()), status_interval=0.1):
+        async with controller(on, Clock(1_800_000_000 - asyncio.get_running_loop().time())):
             await person.kubectl("wait", "--for=condition=Created", "acjob/p0", "--timeout=20s", *IN)
             assert await state(person) == "Created"
             runs = asyncio.create_task(

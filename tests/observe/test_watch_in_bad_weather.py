@@ -12,9 +12,9 @@ from scaler.informers.informer import Informer
 from scaler.informers.store import Store
 from scaler.kube.api import CONFIG_MAPS, PatchType
 from scaler.kube.errors import KubeError
-from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.faults import Fault, Faults, Rule
 from tests.observe.records import Record, Thing, record
 
 WEATHER = [

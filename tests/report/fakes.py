@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from scaler.decide.world import Service
-from scaler.kube.api import Object, PatchType, Resource
+from scaler.kube.api import ASCEND_JOBS, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from scaler.report.values import ServiceReport
+from scaler.report.service_reports import ServiceReport, Subject
 from tests.builders import plan, service
 
 
@@ -122,6 +122,11 @@ def report(ratios: str, instances: str, **changes: Any) -> ServiceReport:
 
 
 def report_of(service: Service, **changes: Any) -> ServiceReport:
-    jobs = {instance.uid: job(instance.name) for instance in service.instances}
+    jobs = changes.get("jobs", {instance.uid: job(instance.name) for instance in service.instances})
+    subjects = {uid: _subject(found["metadata"]) for uid, found in jobs.items()}
     plans = {} if "plan" in changes else {"plan": plan(service)}
-    return ServiceReport(**{"service": service, "jobs": jobs, **plans, **changes})
+    return ServiceReport(**{"service": service, "jobs": jobs, "subjects": subjects, **plans, **changes})
+
+
+def _subject(metadata: Object) -> Subject:
+    return Subject(ASCEND_JOBS.api_version, ASCEND_JOBS.kind, metadata["namespace"], metadata["name"], metadata["uid"])

@@ -16,7 +16,6 @@ from scaler.decide.world import Reason, State, Verdict
 from scaler.kube.api import Object
 from scaler.workloads.ascendjob_status import (
     JobSummary,
-    ReplicaCounts,
     already_says,
     final_patch,
     merge_diff,
@@ -28,7 +27,7 @@ from tests.report.fakes import _merge, job
 NOW, LATER = "2026-11-21T07:00:00Z", "2026-11-21T08:00:00Z"
 
 
-def told(state: State, reason: Reason, life: Life = Life(), **replicas: ReplicaCounts) -> JobSummary:  # noqa: B008 - a value
+def told(state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]) -> JobSummary:  # noqa: B008 - a value
     verdict = Verdict("uid-p0", "p0", "group0", state, reason)
     return JobSummary(instance("p0", state, life=life), verdict, "words", replicas or None)
 
@@ -124,8 +123,8 @@ def test_the_start_time_is_the_admission_and_never_changes() -> None:
 
 
 def test_counts_that_became_zero_disappear() -> None:
-    many = told(State.RUNNING, Reason.RUNNING, Master=ReplicaCounts(active=1), Worker=ReplicaCounts(active=3))
-    fewer = told(State.BROKEN, Reason.BROKEN, Master=ReplicaCounts(failed=1), Worker=ReplicaCounts())
+    many = told(State.RUNNING, Reason.RUNNING, Master={"active": 1}, Worker={"active": 3})
+    fewer = told(State.BROKEN, Reason.BROKEN, Master={"failed": 1}, Worker={})
     after = written(job("p0"), many, fewer)
     assert after["status"]["replicaStatuses"] == {"Master": {"failed": 1}, "Worker": {}}
 

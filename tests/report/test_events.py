@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.report.events import REPEAT_AFTER, Happening, Recent, SpamFilter, event, repetition
-from scaler.report.values import Subject
+from scaler.report.events import REPEAT_AFTER, Filter, Happening, event, repetition
+from scaler.report.service_reports import Subject
 
 JOB = Subject("mindxdl.gitee.com/v1", "AscendJob", "default", "p0", "uid-p0")
 HELD = Happening(JOB, "WaitingForRatio", "waits for group1")
@@ -44,24 +44,37 @@ def test_an_event_of_any_shape_can_be_repeated(count: object) -> None:
     assert repetition({"count": count}, 0)["count"] == (count if isinstance(count, int) else 1) + 1
 
 
+def objections(*told: tuple[Happening, float]) -> list[str]:
+    strict = Filter()
+    return [strict.objection(happening, now) for happening, now in told]
+
+
 def test_the_same_twice_in_a_row_is_news_only_after_ten_minutes() -> None:
-    recent = Recent()
-    assert [recent.is_news(HELD, now) for now in (0, 1, REPEAT_AFTER, REPEAT_AFTER + 1)] == [True, False, True, False]
+    moments = (0, 1, REPEAT_AFTER, REPEAT_AFTER + 1)
+    assert objections(*((HELD, now) for now in moments)) == ["", "repeated", "", "repeated"]
 
 
 def test_the_same_after_something_else_is_news_at_once() -> None:
-    recent, runs = Recent(), HELD._replace(reason="Running")
-    assert [recent.is_news(happening, 0) for happening in (HELD, runs, HELD, HELD)] == [True, True, True, False]
+    runs = HELD._replace(reason="Running")
+    assert objections((HELD, 0), (runs, 0), (HELD, 0), (HELD, 0)) == ["", "", "", "repeated"]
+
+
+def flapping(times: int, subject: Subject = JOB) -> list[tuple[Happening, float]]:
+    return [(HELD._replace(subject=subject, message=str(number)), 0) for number in range(times)]
 
 
 def test_a_flapping_object_gets_a_burst_and_then_one_event_a_minute() -> None:
-    spam = SpamFilter()
-    assert sum(spam.admits(JOB, 0) for _ in range(100)) == SpamFilter.BURST
-    assert [spam.admits(JOB, now) for now in (59, 60, 61)] == [False, True, False]
+    later = [(HELD._replace(message=f"at {now}"), now) for now in (59, 60, 61)]
+    found = objections(*flapping(100), *later)
+    assert found[:100].count("") == Filter.BURST
+    assert found[100:] == ["spam", "", "spam"]
+
+
+def test_a_repetition_takes_no_token() -> None:
+    found = objections(*[(HELD, 0)] * 100, *flapping(Filter.BURST))
+    assert found[1:100] == ["repeated"] * 99
+    assert found[100:] == [""] * (Filter.BURST - 1) + ["spam"]
 
 
 def test_one_object_cannot_silence_another() -> None:
-    spam = SpamFilter()
-    for _ in range(100):
-        spam.admits(JOB, 0)
-    assert spam.admits(JOB._replace(uid="other"), 0)
+    assert objections(*flapping(100), *flapping(1, JOB._replace(uid="other")))[-1] == ""

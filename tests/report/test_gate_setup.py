@@ -5,7 +5,7 @@ from __future__ import annotations
 from scaler.clock import Clock
 from scaler.kube.api import MUTATING_WEBHOOKS, Object
 from scaler.kube.errors import ForbiddenError
-from scaler.report.gate_setup import GateSetup, GateSource, SetupState
+from scaler.report.gate_setup import NOT_SET_UP, NOT_TRUSTED, SET_UP, UNKNOWN, GateSetup
 from scaler.report.metrics import Metrics
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
@@ -27,10 +27,10 @@ def webhook(bundle: str) -> Object:
     }
 
 
-def looked(*objects: Object, interceptor: Interceptor | None = None) -> tuple[dict[GateSource, SetupState], str]:
+def looked(*objects: Object, interceptor: Interceptor | None = None) -> tuple[dict[str, str], str]:
     metrics = Metrics()
 
-    async def story() -> dict[GateSource, SetupState]:
+    async def story() -> dict[str, str]:
         cluster = SimCluster(Clock(0.0))
         cluster.apply(objects)
         return await GateSetup(cluster.client("scaler", interceptor), metrics).look()
@@ -39,15 +39,15 @@ def looked(*objects: Object, interceptor: Interceptor | None = None) -> tuple[di
 
 
 def test_nothing_is_set_up_in_an_empty_cluster() -> None:
-    assert looked()[0] == {GateSource.POLICY: SetupState.NO, GateSource.WEBHOOK: SetupState.NO}
+    assert looked()[0] == {"policy": NOT_SET_UP, "webhook": NOT_SET_UP}
 
 
 def test_a_webhook_counts_once_api_servers_trust_it() -> None:
-    assert looked(webhook(""))[0][GateSource.WEBHOOK] is SetupState.NOT_TRUSTED
+    assert looked(webhook(""))[0]["webhook"] == NOT_TRUSTED
     found, metrics = looked(webhook("Y2E="))
-    assert found[GateSource.WEBHOOK] is SetupState.YES
+    assert found["webhook"] == SET_UP
     assert 'scaler_gate_way{way="webhook"} 1.0' in metrics
 
 
 def test_without_rights_it_is_not_known() -> None:
-    assert set(looked(interceptor=Refuses())[0].values()) == {SetupState.UNKNOWN}
+    assert set(looked(interceptor=Refuses())[0].values()) == {UNKNOWN}

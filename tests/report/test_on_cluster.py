@@ -17,8 +17,7 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, Object
 from scaler.kube.writer import Writer
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
-from scaler.report.values import RuleKey, ServiceReport
-from scaler.settings import Settings
+from scaler.report.service_reports import RuleKey, ServiceReport
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.state.last_valid import LastValid
@@ -43,7 +42,7 @@ async def told(cluster: SimCluster, *notes: Callable[[Reporter], None]) -> None:
     """A new leader's reporter hears these notes, with time to write between them."""
     clock = Clock(NOW)
     writer = Writer(cluster, deadline=lambda: math.inf, rng=random.Random(0))
-    reporter = Reporter(writer, cluster, clock, Settings(), Metrics())
+    reporter = Reporter(writer, clock, Metrics())
     task = asyncio.create_task(reporter.run())
     for note in notes:
         note(reporter)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scaler.decide import explain
 from scaler.decide.world import Reason, Warning
 from scaler.report.events import NEEDS_ATTENTION
 from scaler.report.status import status_document
@@ -31,7 +30,7 @@ def test_every_warning_is_explained() -> None:
 
 def test_every_field_of_the_status_document_is_explained() -> None:
     page = (REFERENCE / "status.md").read_text()
-    document = status_document([report("1P", "p0 Held")], explain.words)
+    document = status_document([report("1P", "p0 Held")])
     (service,) = document["services"]
     fields = [*document, *document["rule"], *service, *service["instances"][0], *service["groups"]["group0"]]
     fields += service["arbitration"]

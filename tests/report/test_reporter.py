@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,10 +15,10 @@ from scaler.clock import Clock
 from scaler.decide.world import Reason, RuleProblem, ServiceKey, Warning
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
 from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
+from scaler.kube.writer import Writer
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
-from scaler.report.values import RuleKey, ServiceReport
-from scaler.settings import Settings
+from scaler.report.service_reports import RuleKey, ServiceReport
 from scaler.sim.loop import run
 from scaler.state.last_valid import LastValid, decode
 from tests.builders import NOW, instance, service
@@ -37,8 +37,7 @@ def play(store: FakeStore, script: Script, metrics: Metrics | None = None) -> No
     """Run `script` beside the reporter of a new leader, then wait until everything is written."""
 
     async def main() -> None:
-        both: Any = store
-        reporter = Reporter(both, both, Clock(NOW), Settings(), metrics or Metrics())
+        reporter = Reporter(cast("Writer", store), Clock(NOW), metrics or Metrics())
         task = asyncio.create_task(reporter.run())
         await script(reporter)
         while not reporter.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide import explain
 from scaler.decide.world import RuleProblem, ServiceKey, Warning
 from scaler.kube.api import Object
 from scaler.names import KEPT_FOR_LABEL, MANAGED_BY_LABEL
 from scaler.report import status
+from scaler.report.service_reports import ServiceReport
 from scaler.report.status import status_config_map, status_document
-from scaler.report.values import ServiceReport
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 from scaler.state.last_valid import LastValid
 from scaler.state.own_config_maps import is_ours, last_valid_name, rule_of, status_name
@@ -30,7 +29,7 @@ def document(*reports: ServiceReport) -> Any:
 
 
 def config_map(*reports: ServiceReport) -> Object:
-    return status_config_map(reports, explain.words)
+    return status_config_map(reports)
 
 
 def text(*reports: ServiceReport) -> str:
@@ -210,7 +209,7 @@ def test_thousands_of_groups_fit_too_those_with_jobs_first(letter: str) -> None:
 @given(running=st.integers(0, 4), decode=st.integers(0, 3))
 def test_the_current_ratio_is_the_largest_that_all_running_instances_meet(running: int, decode: int) -> None:
     text = ", ".join([f"p{n} Running" for n in range(running)] + [f"d{n} Running" for n in range(decode)])
-    (found,) = status_document([report("4P3D > 2P2D > 1P1D", text)], explain.words)["services"]
+    (found,) = status_document([report("4P3D > 2P2D > 1P1D", text)])["services"]
     meets = [i for i, (p, d) in enumerate([(4, 3), (2, 2), (1, 1)]) if running >= p and decode >= d]
     assert (found["current"] or {"index": None})["index"] == (meets[0] if meets else None)
 

@@ -5,14 +5,15 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scaler.names import RULE_KEY
 from scaler.rules.check import check
-from scaler.rules.document import MAX_BYTES, examine, read_document, read_rule
+from scaler.rules.document import MAX_BYTES, read_rule
 from scaler.rules.finding import Finding, pointer
 from scaler.rules.rule import Ratio, Rule, RuleOptions
+from scaler.tools.linting.document import examine, read_document
 from tests.rules.documents import TWO_TO_ONE, document, good_documents, group, odd_documents, text
 
 
@@ -229,6 +230,16 @@ def test_good_documents_are_accepted_and_give_the_same_rule_on_both_paths(said: 
     assert all(
         later.of(name) <= earlier.of(name) for earlier, later in itertools.pairwise(rule.ratios) for name in rule.groups
     )
+
+
+@given(odd_documents, st.sampled_from([None, 1]))
+def test_the_controller_finds_in_any_json_what_lint_finds_at_the_same_places(said: Any, indent: int | None) -> None:
+    written = json.dumps(said, indent=indent)
+    assume("Infinity" not in written)
+    reading = read_rule({RULE_KEY: written}, [], {})
+    rule, findings = read_document(written)
+    assert reading.rule == rule
+    assert sorted(map(repr, reading.errors + reading.warnings)) == sorted(map(repr, findings))
 
 
 @given(odd_documents)

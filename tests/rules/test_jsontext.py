@@ -8,9 +8,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from scaler.rules.brackets import read
-from scaler.rules.finding import Edit
-from scaler.rules.jsontext import MAX_DEPTH, MAX_FAULTS, Node
+from scaler.rules.document import MAX_FAULTS
+from scaler.rules.text import MAX_DEPTH
+from scaler.tools.linting.brackets import read
+from scaler.tools.linting.jsontext import Edit, Node
 
 json_values = st.recursive(
     st.none()
@@ -81,7 +82,7 @@ def test_what_json_dumps_writes_is_read_without_fault_and_with_the_same_value(
 @example('"\\ud83d\\ude00"')
 @example('{"a": 1, "a": 2}')
 def test_texts_without_fault_are_just_what_json_loads_accepts(text: str) -> None:
-    assume("NaN" not in text)
+    assume("NaN" not in text and "Infinity" not in text)
     faults = [code for code in codes(text) if code != "DuplicateKey"]
     try:
         value = json.loads(text)

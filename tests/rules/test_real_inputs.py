@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scaler.rules.document import read_document, read_rule
+from scaler.rules.document import read_rule
 from scaler.rules.rule import Ratio
+from scaler.tools.linting.document import read_document
 from scaler.tools.linting.lint import Source, lint
 from scaler.tools.linting.repair import repair
 

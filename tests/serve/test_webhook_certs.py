@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.serve import certificates, webhook_certs
-from scaler.serve.certificates import DAY, SETTLE
+from scaler.serve.certificates import DAY, LIFE, RENEWED, SETTLE
 from scaler.serve.tls import KeyPair, ServerCertificate
 from scaler.serve.webhook_certs import REREAD, CertificateFiles, CertificateKeeper
 from scaler.sim import loop
@@ -24,6 +25,9 @@ from scaler.sim.cluster import SimCluster
 HOME, SECRET, NAME = "mind-cluster-scaler-system", "mind-cluster-scaler-webhook", "mind-cluster-scaler"
 NAMES = (f"{SECRET}.{HOME}.svc",)
 START = 1_800_000_000.0
+OTHER = certificates.advance(None, NAMES, START)
+assert OTHER is not None
+OTHER_KEY = base64.b64encode(OTHER.shown.key).decode()
 
 
 def configuration(resource: Resource, webhooks: int) -> Object:
@@ -88,7 +92,7 @@ def test_the_leader_makes_a_certificate_and_everybody_shows_and_trusts_it() -> N
         leader, standby = home.replica(), home.replica()
         assert leader[0].problem == "no certificate yet"
         await during(5.0, leader[0].run_as_leader(), leader[0].follow(), standby[0].follow())
-        assert leader[1].pair == standby[1].pair == home.keys().server
+        assert leader[1].pair == standby[1].pair == home.keys().shown
         assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
         assert (leader[0].problem, standby[0].problem) == ("", "")
         assert home.secret()["type"] == "kubernetes.io/tls"
@@ -106,11 +110,12 @@ def test_two_years_of_renewals_never_show_what_is_not_trusted() -> None:
             keys = home.keys()
             now = home.clock.now()
             for shown in (leader[1], standby[1]):
-                assert shown.pair == keys.server
-            assert keys.certificate.not_valid_after_utc.timestamp() - now > 29 * DAY
+                assert shown.pair == keys.shown
+            certificate = x509.load_pem_x509_certificate(keys.shown.certificate)
+            assert certificate.not_valid_after_utc.timestamp() - now > RENEWED - 2 * DAY
             assert home.bundles() == {base64.b64encode(keys.trusted).decode()}
-            issued.add(keys.server)
-        assert 12 <= len(issued) <= 16
+            issued.add(keys.shown)
+        assert 6 <= len(issued) <= 8
         work.cancel()
         await asyncio.wait([work])
 
@@ -140,12 +145,12 @@ def test_a_secret_that_somebody_spoilt_is_put_back_as_it_was(harm: str) -> None:
         if harm == "delete":
             await home.api.delete(SECRETS, HOME, SECRET)
         else:
-            spoilt = before["ca.key"] if harm == "mixed" else "Z2FyYmFnZQ=="
+            spoilt = OTHER_KEY if harm == "mixed" else "Z2FyYmFnZQ=="
             patch = {"data": {"tls.key": spoilt}}
             await home.api.patch(SECRETS, HOME, SECRET, patch, patch_type=PatchType.MERGE)
         await during(15.0, keeper.run_as_leader(), keeper.follow())
         assert home.secret()["data"] == before
-        assert shown.pair == home.keys().server
+        assert shown.pair == home.keys().shown
 
     story(tell)
 
@@ -156,7 +161,7 @@ def test_a_new_leader_goes_on_with_what_the_last_one_made() -> None:
             keeper, shown = home.replica()
             await during(5.0, keeper.run_as_leader())
         assert len([write for write in home.cluster.writes() if write.resource == SECRETS]) == 1
-        assert shown.pair == home.keys().server
+        assert shown.pair == home.keys().shown
 
     story(tell)
 
@@ -165,7 +170,7 @@ def test_two_that_both_believe_they_lead_end_with_one_certificate() -> None:
     async def tell(home: Home) -> None:
         one, two = home.replica(), home.replica()
         await during(30.0, one[0].run_as_leader(), two[0].run_as_leader())
-        assert one[1].pair == two[1].pair == home.keys().server
+        assert one[1].pair == two[1].pair == home.keys().shown
         assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
 
     story(tell)
@@ -206,22 +211,22 @@ class Refusing:
 FORBIDDEN = ForbiddenError(403, "Forbidden", "no right to that")
 
 
-def test_a_new_authority_signs_only_when_the_configurations_trust_it() -> None:
+def test_a_new_certificate_is_shown_only_when_the_configurations_trust_it() -> None:
     async def tell(home: Home) -> None:
         api: Any = Refusing(home.api, set(), FORBIDDEN)
         keeper, shown = home.replica(api)
         await during(5.0, keeper.run_as_leader())
-        await asyncio.sleep(364 * DAY)
-        await during(15.0, keeper.run_as_leader())
-        await asyncio.sleep(DAY)
+        first = home.keys()
+        await asyncio.sleep(LIFE - RENEWED)
         api.refused = {("patch", MUTATING_WEBHOOKS.plural)}
         await during(2 * SETTLE, keeper.run_as_leader())
-        assert len(home.keys().authorities) == 2
-        assert not home.keys().signed_by_newest
+        assert home.keys().coming is not None
+        assert shown.pair == home.keys().shown == first.shown
         api.refused = set()
         await during(15.0, keeper.run_as_leader())
-        assert home.keys().signed_by_newest
-        assert shown.pair == home.keys().server
+        assert home.keys().coming is None
+        assert shown.pair == home.keys().shown != first.shown
+        assert first.shown.certificate in home.keys().trusted
 
     story(tell)
 
@@ -260,9 +265,8 @@ def test_no_key_reaches_a_log() -> None:
         assert logs
         assert shown.pair is not None
         text = repr(logs)
-        for name in ("tls.key", "ca.key"):
-            pem = base64.b64decode(data[name]).decode()
-            assert not any(line in text for line in [data[name], *pem.splitlines()])
+        pem = base64.b64decode(data["tls.key"]).decode()
+        assert not any(line in text for line in [data["tls.key"], *pem.splitlines()])
 
     story(tell)
 
@@ -281,7 +285,7 @@ async def test_files_of_somebody_else_are_shown_and_read_again(
     for _ in range(2):
         keys = certificates.advance(None, NAMES, START)
         assert keys is not None
-        pair = keys.server
+        pair = keys.shown
         key.write_bytes(pair.key)
         certificate.write_bytes(pair.key + pair.certificate if together else pair.certificate)
         wanted = KeyPair(pair.key + pair.certificate, b"") if together else pair

@@ -11,7 +11,7 @@ from scaler.clock import Clock
 from scaler.kube.api import POD_GROUPS, PODS, Object
 from scaler.sim import loop
 from scaler.sim.actors import objects
-from scaler.sim.actors.curses import Never
+from scaler.sim.actors.faulty_api import Never
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.curses import Curses
 from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs

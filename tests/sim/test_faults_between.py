@@ -12,9 +12,9 @@ import pytest
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, PODS
 from scaler.kube.errors import ConflictError, NotFoundError, NotSentError, TooManyRequestsError, UnknownOutcomeError
-from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.faults import Fault, Faults, Rule
 
 _BODY = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 _CLOCK = Clock(1.7e9)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from scaler.kube.api import PODS
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, crash_looping, exit_pod, pod_ready, restarts
+from scaler.sim.actors import objects
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, crash_looping, exit_pod
 from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, befall
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
@@ -32,9 +33,9 @@ def test_a_bound_pod_runs_then_is_ready() -> None:
         assert stage.phases() == {"g-0": "Pending"}
         await stage.play(15, *actors)
         assert stage.phases() == {"g-0": "Running"}
-        assert not pod_ready(stage.pod_object("g-0"))
+        assert not objects.ready(stage.pod_object("g-0"))
         await stage.play(25, *actors)
-        assert pod_ready(stage.pod_object("g-0"))
+        assert objects.ready(stage.pod_object("g-0"))
 
     run(main())
 
@@ -87,7 +88,7 @@ def test_a_crash_of_a_pod_that_always_restarts_backs_off_and_runs_again() -> Non
         assert crash_looping(stage.pod_object("g-0"))
         await stage.play(40, kubelet(stage))
         pod = stage.pod_object("g-0")
-        assert (crash_looping(pod), restarts(pod), pod_ready(pod)) == (False, 1, True)
+        assert (crash_looping(pod), objects.restarts(pod), objects.ready(pod)) == (False, 1, True)
 
     run(main())
 
@@ -99,7 +100,7 @@ def test_pods_of_a_vanished_node_are_collected_and_of_a_silent_one_evicted_late(
         lifecycle = NodeLifecycle(stage.cluster, stage.clock, eviction=300, orphan=40)
         await befall(stage.cluster, NodeSpec("n0"), NodeFate.NOT_READY)
         await stage.play(100, lifecycle, kubelet(stage))
-        assert not pod_ready(stage.pod_object("g-0"))
+        assert not objects.ready(stage.pod_object("g-0"))
         await befall(stage.cluster, NodeSpec("n0"), NodeFate.GONE)
         await stage.play(100, lifecycle, kubelet(stage))
         assert stage.phases() == {}

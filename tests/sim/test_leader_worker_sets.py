@@ -14,8 +14,14 @@ from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, Object, PatchT
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
-from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets, restarts_group, revision_of
-from scaler.sim.actors.lws_rollout import GroupCondition, Leaders, next_leaders
+from scaler.sim.actors.leader_worker_sets import (
+    GroupCondition,
+    Leaders,
+    LeaderWorkerSets,
+    next_leaders,
+    restarts_group,
+    revision_of,
+)
 from scaler.sim.actors.lws_webhook import label_member, label_without_gang
 from scaler.sim.actors.making import ready
 from scaler.sim.actors.scheduler import GangScheduler

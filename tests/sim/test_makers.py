@@ -14,10 +14,10 @@ from scaler.sim.actors.lws_webhook import label_member
 from scaler.sim.actors.makers import WhenUsed, makers
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.pod_groups import PodGroups
-from scaler.sim.apiserver.interceptor import Fault, Faults, Rule
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.claims import Claim, claim_of
+from tests.faults import Fault, Faults, Rule
 from tests.sim.manifests import (
     deployment,
     infer_service_set,

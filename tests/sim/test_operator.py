@@ -15,13 +15,14 @@ from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.kubelet import Kubelet
-from scaler.sim.actors.operator import AscendOperator, DeployedOperator, deployment
+from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create, read_ratios
 from scaler.sim.actors.operator_status import Told, of_pods, updated
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from tests.decide.test_gate import GateCrashError
 from tests.decide.test_gate import may_start as described
+from tests.deployed_operator import DeployedOperator, deployment
 from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, rule_config_map, rule_document
 from tests.sim.stage import Stage
 from tests.strategies import rules

@@ -26,7 +26,6 @@ from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
 from scaler.sim.actors.lws_webhook import label_member
 from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, befall, node_object
-from scaler.sim.actors.operator import DeployedOperator, deployment
 from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.actors.replica_sets import ReplicaSets
 from scaler.sim.actors.scheduler import GangScheduler
@@ -42,6 +41,7 @@ from tests.campaign.client import Life
 from tests.campaign.outside import Instance
 from tests.campaign.releases import held
 from tests.campaign.witness import Witness
+from tests.deployed_operator import DeployedOperator, deployment
 from tests.simulation.applying import apply
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
 

@@ -31,7 +31,7 @@ from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.kubelet import Kubelet
 from scaler.sim.actors.nodes import NodeLifecycle, NodeSpec, add_node
-from scaler.sim.actors.operator import DEPLOYMENT, NAMESPACE, DeployedOperator, deployment
+from scaler.sim.actors.operator import NAMESPACE
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
@@ -39,6 +39,7 @@ from scaler.sim.stories.census import Condition, census
 from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import START
 from scaler.sim.stories.world import Actor
+from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
 from tests.simulation.worlds import A2, A3
 
 SCALER, OPERATOR = "scaler", "operator"

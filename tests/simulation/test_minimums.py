@@ -13,8 +13,8 @@ import pytest
 
 from scaler.sim.stories.play import play
 from scaler.sim.stories.scenario import Scenario
-from scaler.sim.stories.scenario_file import check_inputs, load_scenario
 from scaler.sim.stories.timeline import Timeline
+from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
 from tests.crowds.services import A, B, Service, crowd, nodes, serving, training, written
 from tests.crowds.stage import watched
 from tests.crowds.witness import Witness

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from scaler.sim.stories.scenario_file import check_inputs, load_scenario
+from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
 from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, SCENARIOS, played
 
 DEMO = ROOT / "manifests" / "examples" / "demo.yaml"
-LONGEST = {"scale-ups-that-spoil-nothing-are-never-revoked-beside-ascend-operator"}
-LONG = pytest.mark.long("half a minute of CPU for each order of events")
+LONGEST = {
+    "scale-ups-that-spoil-nothing-are-never-revoked", "thirty-services-of-mixed-sizes-beside-ascend-operator",
+    "scale-ups-that-spoil-nothing-are-never-revoked-beside-ascend-operator",
+}  # fmt: skip
+LONG = pytest.mark.long("up to half a minute of CPU for each order of events")
 
 
 @pytest.mark.parametrize("seed", short_and_long(range(3), short=1, why="other orders of the same events"))

@@ -8,14 +8,14 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.settings import Mode
 from scaler.sim import loop
-from scaler.sim.actors.operator import deployment
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.census import Condition
 from scaler.sim.stories.play import ADMISSION, START, play, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Sample, Timeline
-from scaler.sim.stories.verdicts import judge
 from scaler.sim.stories.world import World
+from scaler.tools.simulation.verdicts import judge
+from tests.deployed_operator import deployment
 
 ROOT = Path(__file__).resolve().parents[2]
 BESIDE = ROOT / "tests" / "simulation" / "beside.yaml"

@@ -10,7 +10,8 @@ import pytest
 from scaler.decide.world import Warning
 from scaler.informers.config_maps import RankTableMap
 from scaler.ranktables.config_map import Obstacle
-from scaler.ranktables.table import INITIALIZING, RankTablePod, rank_table
+from scaler.ranktables.server import RankTablePod
+from scaler.ranktables.table import INITIALIZING, rank_table
 from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
 from tests.workloads.test_ranktable import TWO, job

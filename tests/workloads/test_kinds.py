@@ -8,7 +8,6 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 from hypothesis import given
@@ -18,7 +17,7 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import LabelledMetadata, Owner
 from scaler.workloads.kind import Ask, Membership
 from scaler.workloads.kinds import KINDS, PLAIN, holding_impossible, membership_of, unknown_owner
-from scaler.workloads.owners import OwnerObject, owner_facts
+from scaler.workloads.owners import owner_facts
 from tests.workloads import pods
 from tests.workloads.pods import SAMPLES, Sample, facts
 
@@ -37,7 +36,7 @@ def instances(sample: Sample, again: int = 0) -> list[set[str]]:
 
 
 def test_every_kind_has_a_sample() -> None:
-    assert {kind.name for kind in (*KINDS, PLAIN)} - {"ReplicaSet"} == {sample.kind for sample in SAMPLES}
+    assert {*KINDS, PLAIN} - {"ReplicaSet"} == {sample.kind for sample in SAMPLES}
 
 
 @every_kind
@@ -268,11 +267,11 @@ def test_the_kind_that_the_page_shows_is_one() -> None:
     shown: dict[str, Any] = {}
     exec(textwrap.dedent(code[1]), shown)  # noqa: S102 - our own page
     pod = pods.plain(OBJECTS["pods"])[0][0]
-    assert shown["JobSet"]().place(facts(pod)) is None
+    assert shown["job_set"](facts(pod)) is None
     pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] = "js"
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "js-d-0", "uid": "u", "controller": True}
     pod["metadata"]["ownerReferences"] = [owner]
-    assert shown["JobSet"]().place(facts(pod)).instance == "JobSet/mindie/js-d-0"
+    assert shown["job_set"](facts(pod)).instance == "JobSet/mindie/js-d-0"
 
 
 # real manifests
@@ -300,7 +299,7 @@ def test_groups_of_real_leader_worker_sets_have_the_size_that_their_set_tells(re
         spec = lws["spec"]["leaderWorkerTemplate"]
         for key in {"leaderTemplate", "workerTemplate"} & spec.keys():
             _label(spec[key])
-        told = owner_facts("LeaderWorkerSet", msgspec.convert(lws, OwnerObject))
+        told = owner_facts("LeaderWorkerSet", lws)
         made = pods.leader_worker_set(lws)
         assert told.size == spec["size"] == len(made[0]), name
         assert _count(made) == (lws["spec"]["replicas"], {"LeaderWorkerSet"}), name

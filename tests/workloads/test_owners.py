@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scaler.kube.api import Object
 from scaler.workloads.kind import OwnerFacts
-from scaler.workloads.owners import OwnerObject, owner_facts
+from scaler.workloads.owners import owner_facts
 from tests.workloads.test_run_policy import JSON
 
 KINDS = ("ReplicaSet", "StatefulSet", "Deployment", "LeaderWorkerSet", "PodSet", "Banana")
@@ -27,7 +27,7 @@ def obj(name: str, spec: Any = None, *, controller: tuple[str, str] | None = Non
 
 
 def facts(kind: str, found: Object) -> OwnerFacts:
-    return owner_facts(kind, msgspec.json.decode(msgspec.json.encode(found), type=OwnerObject))
+    return owner_facts(kind, msgspec.json.decode(msgspec.json.encode(found)))
 
 
 def test_a_replica_set_stands_for_the_revision_of_its_deployment() -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scaler.decide.world import Warning
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
-from scaler.ranktables.config_map import merge_patch, next_version, obstacle, says, status_of
+from scaler.ranktables.config_map import merge_patch, next_version, obstacle, says
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
+from scaler.tools.first_pass import status_of
 from scaler.workloads.ascendjob import read_job
 from tests import jobs
 

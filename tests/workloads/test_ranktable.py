@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.ranktables.table import INITIALIZING, Layout, RankTable, RankTablePod, Status, layout_of, rank_table
+from scaler.ranktables.server import RankTablePod
+from scaler.ranktables.table import INITIALIZING, Layout, RankTable, Status, layout_of, rank_table
 from scaler.workloads.ascendjob import Job, read_job
 from scaler.workloads.devices import PodDevices
 from tests import jobs
@@ -199,7 +200,7 @@ def _devices(*ids: object, **more: object) -> str:
         (member("worker-0", 2, "{"), "not JSON"),
         (member("worker-0", 2, "[]"), "not a JSON object"),
         (member("worker-0", 2, "{}"), "names no devices"),
-        (member("worker-0", 2, _devices("a", "b")), "devices[0]: device_id is 'a', not a number"),
+        (member("worker-0", 2, _devices("a", "b")), 'devices[0]: device_id is "a", not a number'),
         (member("worker-0", 2, _devices("1", "1")), "names a device twice"),
         (member("worker-0", 2, _devices("0", "1", levelList=3)), "levelList is not a list"),
         (member("worker-0", 2, configuration(2, devices=[1])), "devices[0]: not a JSON object"),

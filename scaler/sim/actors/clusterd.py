@@ -12,8 +12,8 @@ from collections import defaultdict
 from typing import Any
 
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object
-from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
+from scaler.sim.actors.controller import attempt
 from scaler.sim.actors.fault_reports import DEVICE_NAMESPACE, DEVICE_PREFIX, NODE_NAMESPACE, NODE_PREFIX, put
 from scaler.sim.actors.mirror import Mirror
 
@@ -51,9 +51,7 @@ class ClusterD:
 
     async def _publish(self, namespace: str, name: str, data: dict[str, str]) -> bool:
         labels = LABELS if namespace == NODE_NAMESPACE else {}
-        try:
-            await put(self._api, namespace, name, data, labels)
-        except KubeError:
+        if not await attempt(put(self._api, namespace, name, data, labels)):
             return False
         self._published[namespace, name] = data
         return True

@@ -16,19 +16,11 @@ import msgspec
 from scaler.kube import api
 from scaler.kube.api import EventType, KubeApi, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.sim.apiserver.kinds import (
-    INFER_SERVICE_SETS,
-    INFER_SERVICES,
-    INFERENCE_SERVICES,
-    INSTANCE_SETS,
-    ROLE_SETS,
-    STORM_SERVICES,
-)
+from scaler.sim.apiserver.kinds import WORKLOADS
 
 WATCHED: tuple[Resource, ...] = (
     api.ASCEND_JOBS, api.POD_GROUPS, api.PODS, api.SERVICES, api.CONFIG_MAPS, api.LEASES, api.DEPLOYMENTS,
-    api.REPLICA_SETS, api.STATEFUL_SETS, api.VOLCANO_JOBS, api.LEADER_WORKER_SETS, STORM_SERVICES, ROLE_SETS,
-    api.POD_SETS, INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, INFERENCE_SERVICES,
+    api.REPLICA_SETS, api.STATEFUL_SETS, *WORKLOADS,
 )  # fmt: skip
 """What is collected by default, owners as well as dependents."""
 

@@ -6,14 +6,11 @@ progress deadlines and hash collisions. Must not: touch pods (sim.actors.replica
 
 from __future__ import annotations
 
-import copy
-
 import msgspec
 
 from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, KubeApi, Object
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.making import Hands
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import Controller
 from scaler.sim.actors.placement import matches
 
 HASH = "pod-template-hash"
@@ -33,7 +30,7 @@ class Rollout(msgspec.Struct, frozen=True):
 
     @property
     def replicas(self) -> int:
-        return making.number(self.deployment, "replicas")
+        return making.number(self.deployment)
 
     @property
     def all(self) -> tuple[Object, ...]:
@@ -62,51 +59,39 @@ Sizes = dict[str, int]
 """ReplicaSet name -> its new number of replicas."""
 
 
-class Deployments:
+class Deployments(Controller):
     """Follows all Deployments and their ReplicaSets; pods only to see when those of a Recreate are gone."""
 
     def __init__(self, api: KubeApi) -> None:
-        self._mirror = Mirror(api, DEPLOYMENTS, REPLICA_SETS, PODS)
-        self._hands = Hands(api, self._mirror)
+        super().__init__(api, DEPLOYMENTS, REPLICA_SETS, PODS)
 
-    async def run(self) -> None:
-        """Roll out until cancelled."""
-        await self._mirror.drive(self._round, "deployments")
-
-    async def _round(self) -> float | None:
-        if self._hands.settled:
-            sets = making.by_owner(self._mirror.all(REPLICA_SETS))
-            for deployment in self._mirror.all(DEPLOYMENTS):
-                if not objects.terminating(deployment):
-                    await self._step(_rollout(deployment, sets[objects.uid(deployment)]))
-        return self._hands.pause
+    async def reconcile(self) -> None:
+        for deployment in self.living(DEPLOYMENTS):
+            await self._step(_rollout(deployment, self.mirror.owned(REPLICA_SETS, deployment)))
 
     async def _step(self, rollout: Rollout) -> None:
-        await self._hands.status(DEPLOYMENTS, rollout.deployment, _status(rollout))
+        await self.status(DEPLOYMENTS, rollout.deployment, _status(rollout))
         if _resized(rollout) or objects.spec(rollout.deployment).get("paused"):
             await self._resize(rollout, scale(rollout))
         elif rollout.recreates and not self._all_gone(rollout):
             await self._resize(rollout, {objects.name(old): 0 for old in rollout.old})
         elif rollout.new is None:
-            await self._hands.create(REPLICA_SETS, _replica_set(rollout, grown(rollout, 0)))
+            await self.create(REPLICA_SETS, _replica_set(rollout, grown(rollout, 0)))
         else:
             await self._resize(rollout, roll(rollout))
 
     def _all_gone(self, rollout: Rollout) -> bool:
         """No pod of an old template is left, those that terminate included."""
-        owners = {objects.uid(old) for old in rollout.old}
-        return not any(
-            objects.owner_uid(pod) in owners and not objects.ended(pod) for pod in self._mirror.all(PODS)
-        )  # fmt: skip
+        return all(objects.ended(pod) for old in rollout.old for pod in self.mirror.owned(PODS, old))
 
     async def _resize(self, rollout: Rollout, sizes: Sizes) -> None:
         marks = {_DESIRED: str(rollout.replicas), _MOST: str(rollout.most)}
         for replica_set in rollout.all:
-            size = sizes.get(objects.name(replica_set), making.number(replica_set, "replicas"))
+            size = sizes.get(objects.name(replica_set), making.number(replica_set))
             marked = {**objects.annotations_of(replica_set), **marks}
-            if size != making.number(replica_set, "replicas") or marked != objects.annotations_of(replica_set):
+            if size != making.number(replica_set) or marked != objects.annotations_of(replica_set):
                 patch: Object = {"spec": {"replicas": size}, "metadata": {"annotations": marks}}
-                await self._hands.patch(REPLICA_SETS, replica_set, patch)
+                await self.patch(REPLICA_SETS, replica_set, patch)
 
 
 # what changes, as pure functions
@@ -114,7 +99,7 @@ class Deployments:
 
 def scale(rollout: Rollout) -> Sizes:
     """The ReplicaSets' sizes after the Deployment's replicas changed: all to one, or in proportion during a rollout."""
-    living = [found for found in rollout.all if making.number(found, "replicas") > 0]
+    living = [found for found in rollout.all if making.number(found) > 0]
     if len(living) <= 1:
         only = living[0] if living else rollout.new or next(reversed(rollout.old), None)
         return {objects.name(only): rollout.replicas} if only is not None else {}
@@ -127,7 +112,7 @@ def roll(rollout: Rollout) -> Sizes:
     """The next step of an update: first the new ReplicaSet grows, then the old ones shrink; {} when nothing is due."""
     if rollout.new is None:
         return {}
-    size = making.number(rollout.new, "replicas")
+    size = making.number(rollout.new)
     wanted = grown(rollout, size)
     if wanted != size:
         return {objects.name(rollout.new): wanted}
@@ -138,16 +123,16 @@ def grown(rollout: Rollout, size: int) -> int:
     """The size of the new ReplicaSet, now `size`, as far as the surge allows."""
     if rollout.recreates or size > rollout.replicas:
         return rollout.replicas
-    room = rollout.replicas + rollout.fence_posts[0] - sum(making.number(found, "replicas") for found in rollout.all)
+    room = rollout.replicas + rollout.fence_posts[0] - sum(making.number(found) for found in rollout.all)
     return size + max(0, min(room, rollout.replicas - size))
 
 
 def _shrunk(rollout: Rollout) -> Sizes:
     """Old ReplicaSets lose first what is not available, then what the available ones can spare."""
     least = rollout.replicas - rollout.fence_posts[1]
-    starting = making.number(rollout.new or {}, "replicas") - _available(rollout.new)
-    spare = sum(making.number(found, "replicas") for found in rollout.all) - least - starting
-    sizes = {objects.name(old): making.number(old, "replicas") for old in rollout.old}
+    starting = making.number(rollout.new or {}) - _available(rollout.new)
+    spare = sum(making.number(found) for found in rollout.all) - least - starting
+    sizes = {objects.name(old): making.number(old) for old in rollout.old}
     if spare <= 0 or not any(sizes.values()):
         return {}
     for old in rollout.old:  # cleanupUnhealthyReplicas
@@ -164,7 +149,7 @@ def _shrunk(rollout: Rollout) -> Sizes:
 
 def _in_proportion(rollout: Rollout, living: list[Object]) -> Sizes:
     """The difference is shared out by size; what rounding leaves goes to the largest."""
-    sizes = {objects.name(found): making.number(found, "replicas") for found in living}
+    sizes = {objects.name(found): making.number(found) for found in living}
     missing = rollout.most - sum(sizes.values())
     newest_first = list(reversed(living)) if missing > 0 else living
     ordered = sorted(newest_first, key=lambda found: -sizes[objects.name(found)])
@@ -201,13 +186,13 @@ def _plain(template: Object) -> Object:
 
 def _resized(rollout: Rollout) -> bool:
     """Its replicas were changed since a ReplicaSet with pods was last marked."""
-    living = [found for found in rollout.all if making.number(found, "replicas") > 0]
+    living = [found for found in rollout.all if making.number(found) > 0]
     marks = [objects.annotations_of(found).get(_DESIRED) for found in living]
     return any(mark is not None and mark != str(rollout.replicas) for mark in marks)
 
 
 def _saturated(rollout: Rollout) -> bool:
-    size = making.number(rollout.new or {}, "replicas")
+    size = making.number(rollout.new or {})
     marked = objects.annotations_of(rollout.new).get(_DESIRED) if rollout.new is not None else None
     return size == rollout.replicas == _available(rollout.new) and marked == str(rollout.replicas)
 
@@ -218,17 +203,15 @@ def _available(replica_set: Object | None) -> int:
 
 def _replica_set(rollout: Rollout, size: int) -> Object:
     spec = objects.spec(rollout.deployment)
-    template = copy.deepcopy(spec.get("template") or {})
-    mark = {HASH: making.digest(_plain(template))}
-    labels = {**((template.get("metadata") or {}).get("labels") or {}), **mark}
-    template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
+    mark = {HASH: making.digest(_plain(spec.get("template") or {}))}
+    template = making.marked(spec.get("template") or {}, mark)
     selector = spec.get("selector") or {}
     selector = {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **mark}}
     copied = {k: v for k, v in objects.annotations_of(rollout.deployment).items() if k not in _NOT_COPIED}
     marks = {_DESIRED: str(rollout.replicas), _MOST: str(rollout.most), _REVISION: str(len(rollout.old) + 1)}
     return making.body_of(
         REPLICA_SETS, f"{objects.name(rollout.deployment)}-{mark[HASH]}", rollout.deployment, DEPLOYMENTS,
-        labels=labels, annotations={**copied, **marks},
+        labels=template["metadata"]["labels"], annotations={**copied, **marks},
         spec={"replicas": size, "selector": selector, "template": template},
     )  # fmt: skip
 
@@ -242,5 +225,5 @@ def _status(rollout: Rollout) -> Object:
         "readyReplicas": available,
         "availableReplicas": available,
         "unavailableReplicas": max(0, max(rollout.replicas, total) - available),
-        "observedGeneration": rollout.deployment["metadata"].get("generation", 0),
+        "observedGeneration": making.generation(rollout.deployment),
     }

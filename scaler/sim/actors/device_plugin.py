@@ -7,11 +7,11 @@ annotations that say so. Must not: bind pods, report faults, or know of rules, j
 from __future__ import annotations
 
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS, KubeApi, Object, PatchType
-from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import chip_name, chips_of, device_annotations, given_chips, wanted_chips
+from scaler.sim.actors.controller import attempt
 from scaler.sim.actors.fault_reports import reported
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.mirror import Mirror, key_of
 
 _RETRY = 1.0  # seconds after a failed write
 
@@ -49,14 +49,10 @@ class DevicePlugin:
             return True
         chips = self._given[objects.uid(pod)] = frozenset(free[:number])
         patch = {"metadata": {"uid": objects.uid(pod), "annotations": device_annotations(pod, node, chips)}}
-        try:
-            await self._api.patch(PODS, objects.namespace(pod), objects.name(pod), patch, patch_type=PatchType.MERGE)
-        except (NotFoundError, ConflictError):
-            return True  # gone, or another pod has its name by now
-        except KubeError:
+        written = await attempt(self._api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.MERGE))
+        if not written:
             self._given[objects.uid(pod)] = frozenset()
-            return False
-        return True
+        return written
 
     def _usable(self, node: str, resource: str) -> list[str]:
         has, number = chips_of(self._mirror.get(NODES, "", node))

@@ -13,11 +13,11 @@ from collections import defaultdict
 
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object
-from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import given_chips
+from scaler.sim.actors.controller import attempt
 from scaler.sim.actors.fault_reports import reported, reports
-from scaler.sim.actors.mirror import Mirror, key_of
+from scaler.sim.actors.mirror import Key, Mirror, key_of
 
 _POD_LEVEL_APPS = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
 _RECOVERY = "huawei.com/recover_policy_path"
@@ -52,18 +52,20 @@ class FaultActor:
         ]
         now = self._clock.now()
         self._faulty_since = {objects.uid(pod): self._faulty_since.get(objects.uid(pod), now) for _, pod in faults}
-        pauses = [self._faulty_since[objects.uid(pod)] + self._detection - now for _, pod in faults]
-        due: dict[tuple[str, str], list[Object]] = defaultdict(list)
-        for (group, pod), pause in zip(faults, pauses, strict=True):
-            if pause <= 0:
+        due: dict[Key, list[Object]] = defaultdict(list)
+        waits: list[float | None] = []
+        for group, pod in faults:
+            pause = self._faulty_since[objects.uid(pod)] + self._detection - now
+            if pause > 0:
+                waits.append(pause)
+            else:
                 due[key_of(group)].append(pod)
-        waits = [pause for pause in pauses if pause > 0]
-        waits += [w for key, pods in due.items() if (w := await self._act(key, pods, members[key])) is not None]
-        overdue = await self._force_overdue()
-        return min(waits if overdue is None else [*waits, overdue], default=None)
+        waits += [await self._act(key, pods, members[key]) for key, pods in due.items()]
+        waits.append(await self._force_overdue())
+        return min((wait for wait in waits if wait is not None), default=None)
 
-    def _members(self) -> dict[tuple[str, str], list[Object]]:
-        members: dict[tuple[str, str], list[Object]] = defaultdict(list)
+    def _members(self) -> dict[Key, list[Object]]:
+        members: dict[Key, list[Object]] = defaultdict(list)
         for pod in self._mirror.all(PODS):
             group = objects.annotations_of(pod).get(objects.GROUP_NAME)
             if group:
@@ -96,20 +98,17 @@ class FaultActor:
             return 0
         return abs(retries) - self._retries_used.get(objects.uid(group), 0)
 
-    async def _act(self, key: tuple[str, str], faulty: list[Object], members: list[Object]) -> float | None:
+    async def _act(self, key: Key, faulty: list[Object], members: list[Object]) -> float | None:
         group = self._mirror.get(POD_GROUPS, *key)
         if group is None:
             return None
         force = _strategy(group, faulty[0]) == "force"
-        doomed = [pod for pod in (faulty if _pod_level(group, faulty[0]) else members) if self._deletable(pod, force)]
+        hit = faulty if _pod_level(group, faulty[0]) else members
+        doomed = [pod for pod in hit if force or not objects.terminating(pod)]  # force ends what is terminating, too
         if doomed and not any(self._separated(pod) for pod in faulty):
             self._retries_used[objects.uid(group)] = self._retries_used.get(objects.uid(group), 0) + 1
         good = [await self._delete(pod, force) for pod in doomed]
         return None if all(good) else _RETRY
-
-    def _deletable(self, pod: Object, force: bool) -> bool:
-        """`force` also ends what is terminating already."""
-        return force or not objects.terminating(pod)
 
     async def _force_overdue(self) -> float | None:
         """End what `grace` did not end in time, whatever its PodGroup says by now."""
@@ -126,15 +125,10 @@ class FaultActor:
         """True when the pod is on its way, or no longer there."""
         if not force:
             self._evicted.setdefault(objects.uid(pod), self._clock.now() + self._grace_over_time)
-        place = objects.namespace(pod), objects.name(pod)
-        try:
-            grace = 0 if force else None
-            await self._api.delete(PODS, *place, uid=objects.uid(pod), grace_period_seconds=grace)
-        except (NotFoundError, ConflictError):
-            return True  # gone, or another pod has its name by now
-        except KubeError:
-            return False
-        return True
+        grace = 0 if force else None
+        return await attempt(
+            self._api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=grace)
+        )  # fmt: skip
 
 
 def _setting(group: Object, pod: Object, key: str) -> str:

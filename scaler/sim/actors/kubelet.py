@@ -13,11 +13,11 @@ import msgspec
 
 from scaler.clock import Clock, rfc3339, seconds_of
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
-from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import host_address, pod_address
-from scaler.sim.actors.curses import LOOK_AGAIN, Cursed, Never, nobody
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import attempt
+from scaler.sim.actors.faulty_api import LOOK_AGAIN, Cursed, Never, nobody
+from scaler.sim.actors.mirror import Mirror, key_of
 
 _RETRY = 1.0  # seconds after a failed write
 
@@ -78,11 +78,7 @@ class Kubelet:
         remaining = self._since.setdefault((objects.uid(pod), stage), self._clock.now()) + delay - self._clock.now()
         if remaining > 0:
             return remaining
-        try:
-            await self._perform(pod, stage)
-        except KubeError:
-            return _RETRY
-        return None
+        return None if await attempt(self._perform(pod, stage)) else _RETRY
 
     def _next(self, pod: Object) -> tuple[str, float]:
         """The stage that the pod is in and how long it lasts; "" when it stays as it is."""
@@ -92,12 +88,12 @@ class Kubelet:
         if objects.ended(pod):
             return "", 0.0
         if crash_looping(pod):
-            times = restarts(pod)
+            times = objects.restarts(pod)
             return f"crashed {times}", min(300.0, self._timings.crash_backoff * 2 ** max(0, times - 1))
         if objects.phase(pod) != "Running":
             return "bound", self._draw(pod, self._timings.start)
-        if not pod_ready(pod):
-            return f"running {restarts(pod)}", self._draw(pod, self._timings.ready)
+        if not objects.ready(pod):
+            return f"running {objects.restarts(pod)}", self._draw(pod, self._timings.ready)
         return "", 0.0
 
     def _withheld(self, pod: Object, stage: str) -> bool:
@@ -109,41 +105,31 @@ class Kubelet:
         return random.Random(self._seed ^ key).uniform(*bounds)  # noqa: S311 - for delays, not for secrets
 
     async def _perform(self, pod: Object, stage: str) -> None:
-        place = objects.namespace(pod), objects.name(pod)
         if stage == "stopping":
-            await self._api.delete(PODS, *place, uid=objects.uid(pod), grace_period_seconds=0)
-            return
-        ready = stage.startswith("running")
-        await write_status(self._api, pod, running_status(pod, now=self._clock.now(), ready=ready))
-
-
-def restarts(pod: Object) -> int:
-    return sum(int(c.get("restartCount") or 0) for c in objects.status(pod).get("containerStatuses") or [])
+            await self._api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=0)
+        else:
+            status = running_status(pod, now=self._clock.now(), ready=stage.startswith("running"))
+            await write_status(self._api, pod, status)
 
 
 def crash_looping(pod: Object) -> bool:
-    containers = objects.status(pod).get("containerStatuses") or []
-    return any(((c.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff" for c in containers)
-
-
-def pod_ready(pod: Object) -> bool:
-    conditions = objects.status(pod).get("conditions") or []
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    waiting = ((c.get("state") or {}).get("waiting") or {} for c in objects.containers(pod))
+    return any(state.get("reason") == "CrashLoopBackOff" for state in waiting)
 
 
 def running_status(pod: Object, *, now: float, ready: bool) -> Object:
     """The status of a pod whose containers all run; counts and addresses that it had before stay."""
     old = objects.status(pod)
-    count, started = restarts(pod), old.get("startTime") or rfc3339(now)
-    last: Object = next((c.get("lastState") for c in old.get("containerStatuses") or [] if c.get("lastState")), {})
+    count, started = objects.restarts(pod), old.get("startTime") or rfc3339(now)
+    last: Object = next((found for c in objects.containers(pod) if (found := c.get("lastState"))), {})
     return {
         "phase": "Running",
         "startTime": started,
         "hostIP": host_address(objects.node_of(pod)),
         "podIP": old.get("podIP") or pod_address(pod),
         "conditions": [
-            _condition("PodScheduled", "True", seconds_of(started)),
-            _condition("Ready", str(ready), now),
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": rfc3339(seconds_of(started))},
+            {"type": "Ready", "status": str(ready), "lastTransitionTime": rfc3339(now)},
         ],
         "containerStatuses": [
             {"name": container.get("name", ""), "ready": ready, "restartCount": count if index == 0 else 0,
@@ -164,7 +150,7 @@ def exited_status(pod: Object, *, now: float, code: int) -> Object:
     status = running_status(pod, now=now, ready=False)
     status["phase"] = "Running" if again else "Failed" if code else "Succeeded"
     first = status["containerStatuses"][0]
-    first["restartCount"] = restarts(pod) + (1 if again else 0)
+    first["restartCount"] = objects.restarts(pod) + (1 if again else 0)
     first["state"], first["lastState"] = (waiting, terminated) if again else (terminated, {})
     return status
 
@@ -176,9 +162,4 @@ async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
 
 async def write_status(api: KubeApi, pod: Object, status: Object) -> None:
     patch = {"metadata": {"uid": objects.uid(pod)}, "status": status}
-    place = objects.namespace(pod), objects.name(pod)
-    await api.patch(PODS, *place, patch, patch_type=PatchType.MERGE, subresource="status")
-
-
-def _condition(kind: str, value: str, since: float) -> Object:
-    return {"type": kind, "status": value, "lastTransitionTime": rfc3339(since)}
+    await api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.MERGE, subresource="status")

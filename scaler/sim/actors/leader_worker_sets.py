@@ -2,27 +2,22 @@
 
 Needs the stand-in for StatefulSets, the garbage collector, and on the simulated API server the hook of
 sim.actors.lws_webhook. Not modelled: subgroups, volume claims, services and node selectors of exclusive topology.
-Must not: make pods itself, or know of rules.
+How it is updated is at the end: the partition and the replicas of its StatefulSet of leaders, from the highest group
+down, `maxUnavailable` at a time, with `maxSurge` groups more. Must not: make pods itself, or know of rules.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+
+import msgspec
 
 from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, KubeApi, Object
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.lws_rollout import GroupCondition, Leaders, next_leaders
-from scaler.sim.actors.lws_webhook import (
-    GROUP_INDEX,
-    GROUP_KEY,
-    LEADER_NAME,
-    NAME,
-    REVISION,
-    SIZE,
-    WORKER_INDEX,
-)  # fmt: skip
-from scaler.sim.actors.making import Hands
-from scaler.sim.actors.mirror import Mirror, key_of
+from scaler.sim.actors.controller import Controller
+from scaler.sim.actors.lws_webhook import GROUP_INDEX, GROUP_KEY, LEADER_NAME, NAME, REVISION, SIZE, WORKER_INDEX
+from scaler.sim.actors.mirror import key_of
 
 REPLICAS = "leaderworkerset.sigs.k8s.io/replicas"
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
@@ -30,32 +25,37 @@ AFTER_START = "leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-sta
 _QUEUE = "scheduling.volcano.sh/queue-name"
 
 
-class LeaderWorkerSets:
+class GroupCondition(msgspec.Struct, frozen=True):
+    """One group, by index: leader and workers are all ready; all are of the newest revision."""
+
+    ready: bool = False
+    updated: bool = False
+
+
+class Leaders(msgspec.Struct, frozen=True):
+    """What its leader StatefulSet shall say."""
+
+    partition: int
+    replicas: int
+
+
+class LeaderWorkerSets(Controller):
     """Follows all LeaderWorkerSets. `gang`: a PodGroup per group, made together with its workers."""
 
     def __init__(self, api: KubeApi, *, gang: bool = True) -> None:
+        super().__init__(api, LEADER_WORKER_SETS, STATEFUL_SETS, PODS, *((POD_GROUPS,) if gang else ()))
         self._gang = gang
-        groups = (POD_GROUPS,) if gang else ()
-        self._mirror = Mirror(api, LEADER_WORKER_SETS, STATEFUL_SETS, PODS, *groups)
-        self._hands = Hands(api, self._mirror)
         self._templates: dict[str, Object] = {}
         """Revision -> leaderWorkerTemplate."""
 
-    async def run(self) -> None:
-        """Keep the groups until cancelled."""
-        await self._mirror.drive(self._round, "leader worker sets")
-
-    async def _round(self) -> float | None:
-        if self._hands.settled:
-            for lws in self._mirror.all(LEADER_WORKER_SETS):
-                if not objects.terminating(lws):
-                    await self._keep(lws)
-        return self._hands.pause
+    async def reconcile(self) -> None:
+        for lws in self.living(LEADER_WORKER_SETS):
+            await self._keep(lws)
 
     async def _keep(self, lws: Object) -> None:
         revision = revision_of(lws)
         self._templates.setdefault(revision, copy.deepcopy(template_of(lws)))
-        members = [pod for pod in self._mirror.all(PODS) if _of(lws, pod)]
+        members = [pod for pod in self.mirror.all(PODS) if _of(lws, pod)]
         await self._keep_leaders(lws, members, revision)
         for pod in members:
             if restarts_group(lws, pod, members):
@@ -67,24 +67,24 @@ class LeaderWorkerSets:
     # the leaders
 
     async def _keep_leaders(self, lws: Object, members: list[Object], revision: str) -> None:
-        found = self._mirror.get(STATEFUL_SETS, *key_of(lws))
+        found = self.mirror.get(STATEFUL_SETS, *key_of(lws))
         if found is None:
             wanted = next_leaders(lws, None, (), new_revision=False, resized=False)
-            await self._hands.create(STATEFUL_SETS, _leaders(lws, wanted, revision))
+            await self.create(STATEFUL_SETS, _leaders(lws, wanted, revision))
             return
         rolling = (objects.spec(found).get("updateStrategy") or {}).get("rollingUpdate") or {}
-        now = Leaders(int(rolling.get("partition") or 0), making.number(found, "replicas"))
+        now = Leaders(int(rolling.get("partition") or 0), making.number(found))
         groups = self._conditions(lws, members, now.replicas, revision)
         wanted = next_leaders(
             lws, now, groups,
             new_revision=objects.labels_of(found).get(REVISION) != revision,
-            resized=objects.annotations_of(found).get(REPLICAS) != str(making.number(lws, "replicas")),
+            resized=objects.annotations_of(found).get(REPLICAS) != str(making.number(lws)),
         )  # fmt: skip
         body = _leaders(lws, wanted, revision)
         if _differ(found, body):
             metadata = {**found["metadata"], **{part: body["metadata"][part] for part in ("labels", "annotations")}}
-            await self._hands.replace(STATEFUL_SETS, {**found, "metadata": metadata, "spec": body["spec"]})
-        await self._hands.status(LEADER_WORKER_SETS, lws, _status(lws, found, groups))
+            await self.replace(STATEFUL_SETS, {**found, "metadata": metadata, "spec": body["spec"]})
+        await self.status(LEADER_WORKER_SETS, lws, _status(lws, found, groups))
 
     def _conditions(self, lws: Object, members: list[Object], number: int, revision: str) -> list[GroupCondition]:
         leaders = {objects.labels_of(pod).get(GROUP_INDEX): pod for pod in members if _leads(pod)}
@@ -97,10 +97,10 @@ class LeaderWorkerSets:
         updated = objects.labels_of(leader).get(REVISION) == revision
         if size_of(template_of(lws)) == 1:
             return GroupCondition(ready, updated)
-        workers = self._mirror.get(STATEFUL_SETS, *key_of(leader))
+        workers = self.mirror.get(STATEFUL_SETS, *key_of(leader))
         if workers is None:
             return GroupCondition()
-        serving = objects.status(workers).get("readyReplicas") == making.number(workers, "replicas")
+        serving = objects.status(workers).get("readyReplicas") == making.number(workers)
         return GroupCondition(ready and serving, updated and objects.labels_of(workers).get(REVISION) == revision)
 
     # one group
@@ -111,37 +111,34 @@ class LeaderWorkerSets:
             await self._keep_pod_group(lws, leader, template)
         late = objects.spec(lws).get("startupPolicy") == "LeaderReady" and not making.ready(leader)
         unplaced = EXCLUSIVE in objects.annotations_of(lws) and not objects.node_of(leader)
-        present = self._mirror.get(STATEFUL_SETS, *key_of(leader)) is not None
+        present = self.mirror.get(STATEFUL_SETS, *key_of(leader)) is not None
         if size_of(template) > 1 and not (late or unplaced or present):
-            await self._hands.create(STATEFUL_SETS, _workers(lws, leader, template))
+            await self.create(STATEFUL_SETS, _workers(lws, leader, template))
 
     async def _keep_pod_group(self, lws: Object, leader: Object, template: Object) -> None:
         name = objects.annotations_of(leader).get(objects.GROUP_NAME, "")
-        if not name or self._mirror.get(POD_GROUPS, objects.namespace(leader), name) is not None:
+        if not name or self.mirror.get(POD_GROUPS, objects.namespace(leader), name) is not None:
             return
         size = size_of(template)
-        minimum = 1 if objects.spec(lws).get("startupPolicy") == "LeaderReady" else size
         parts = [_leader_template(template), *[template.get("workerTemplate") or {}] * (size - 1)]
-        spec: Object = {"minMember": minimum, "minResources": making.resources_of(parts)}
-        if _QUEUE in objects.annotations_of(lws):
-            spec["queue"] = objects.annotations_of(lws)[_QUEUE]
-        body = making.body_of(
-            POD_GROUPS, name, leader, PODS,
+        body = making.pod_group(
+            name, leader, PODS, parts,
             labels={key: objects.labels_of(leader)[key] for key in (NAME, GROUP_INDEX, REVISION)},
             annotations={k: v for k, v in objects.annotations_of(lws).items() if k.startswith("volcano.sh/")},
-            spec=spec,
+            minMember=1 if objects.spec(lws).get("startupPolicy") == "LeaderReady" else size,
+            queue=objects.annotations_of(lws).get(_QUEUE),
         )  # fmt: skip
-        await self._hands.create(POD_GROUPS, body)
+        await self.create(POD_GROUPS, body)
 
     async def _recreate(self, pod: Object, members: list[Object]) -> None:
         """Deletes the leader, in the foreground, whose workers go before it."""
         leader = pod if _leads(pod) else self._leader_of(pod, members)
         if leader is not None and not objects.terminating(leader):
-            await self._hands.delete(PODS, leader, propagation="Foreground")
+            await self.delete(PODS, leader, propagation="Foreground")
 
     def _leader_of(self, pod: Object, members: list[Object]) -> Object | None:
         """The leader to whose StatefulSet a worker belongs; none of another revision, and none that came later."""
-        owners = {objects.uid(found): objects.owner_uid(found) for found in self._mirror.all(STATEFUL_SETS)}
+        owners = {objects.uid(found): objects.owner_uid(found) for found in self.mirror.all(STATEFUL_SETS)}
         owner = owners.get(objects.owner_uid(pod))
         same = objects.labels_of(pod).get(REVISION)
         return next(
@@ -188,20 +185,11 @@ def _leads(pod: Object) -> bool:
 
 
 def _restarted(pod: Object) -> bool:
-    counts = [c.get("restartCount") or 0 for c in objects.status(pod).get("containerStatuses") or []]
-    return objects.phase(pod) in ("Running", "Pending") and any(counts)
+    return objects.phase(pod) in ("Running", "Pending") and objects.restarts(pod) > 0
 
 
 def _leader_template(template: Object) -> Object:
     return template.get("leaderTemplate") or template.get("workerTemplate") or {}
-
-
-def _dressed(template: Object, labels: dict[str, str], annotations: dict[str, str]) -> Object:
-    made = copy.deepcopy(template)
-    metadata = made.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-    return made
 
 
 def _exclusive(lws: Object) -> dict[str, str]:
@@ -212,7 +200,7 @@ def _exclusive(lws: Object) -> dict[str, str]:
 def _leaders(lws: Object, wanted: Leaders, revision: str) -> Object:
     name, template = objects.name(lws), template_of(lws)
     mark = {NAME: name, REVISION: revision}
-    pod = _dressed(
+    pod = making.marked(
         _leader_template(template), {WORKER_INDEX: "0", **mark}, {SIZE: str(size_of(template)), **_exclusive(lws)}
     )  # fmt: skip
     spec = {
@@ -225,7 +213,7 @@ def _leaders(lws: Object, wanted: Leaders, revision: str) -> Object:
     }
     return making.body_of(
         STATEFUL_SETS, name, lws, LEADER_WORKER_SETS, labels={**objects.labels_of(lws), **mark},
-        annotations={**objects.annotations_of(lws), REPLICAS: str(making.number(lws, "replicas"))}, spec=spec,
+        annotations={**objects.annotations_of(lws), REPLICAS: str(making.number(lws))}, spec=spec,
     )  # fmt: skip
 
 
@@ -244,7 +232,7 @@ def _workers(lws: Object, leader: Object, template: Object) -> Object:
         "ordinals": {"start": 1},
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": {key: mark[key] for key in (GROUP_INDEX, GROUP_KEY, NAME)}},
-        "template": _dressed(template.get("workerTemplate") or {}, mark, notes),
+        "template": making.marked(template.get("workerTemplate") or {}, mark, notes),
     }
     return making.body_of(STATEFUL_SETS, objects.name(leader), leader, PODS, labels=mark, spec=spec)
 
@@ -263,5 +251,54 @@ def _status(lws: Object, leaders: Object, groups: list[GroupCondition]) -> Objec
         "readyReplicas": sum(group.ready for group in groups),
         "updatedReplicas": sum(group.updated for group in groups),
         "hpaPodSelector": f"{NAME}={objects.name(lws)},{WORKER_INDEX}=0",
-        "observedGeneration": lws["metadata"].get("generation", 0),
+        "observedGeneration": making.generation(lws),
     }
+
+
+# updates, as pure functions
+
+
+def next_leaders(
+    lws: Object, leaders: Leaders | None, groups: Sequence[GroupCondition], *, new_revision: bool, resized: bool
+) -> Leaders:
+    """The next step. `leaders` is what the StatefulSet says now (None before it exists), `groups` has its replicas."""
+    replicas = making.number(lws)
+    rolling = (objects.spec(lws).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
+    surge = min(making.scaled(rolling.get("maxSurge", 0), replicas, up=True), replicas)
+    unavailable = making.scaled(rolling.get("maxUnavailable", 1), replicas, up=False)
+    least = int(rolling.get("partition") or 0)
+    if leaders is None:
+        return Leaders(max(0, least), replicas)
+    if new_revision:
+        size = replicas if leaders.replicas < replicas else _groups_now(replicas, surge, unavailable, replicas)
+        return Leaders(max(min(replicas, leaders.replicas), least), size)
+    if leaders.partition == 0 and leaders.replicas == replicas:
+        return Leaders(max(0, least), replicas)
+    if leaders.replicas < replicas:
+        return Leaders(max(leaders.partition, least), replicas)
+    behind = sum(not (group.ready and group.updated) for group in groups[:replicas])
+    size = _groups_now(replicas, surge, unavailable, behind)
+    if resized:
+        return Leaders(max(min(leaders.partition, replicas + surge), least), size)
+    step = unavailable + surge - (replicas + surge - leaders.replicas)
+    return Leaders(max(_next_partition(groups, step, leaders.partition), least), size)
+
+
+def _groups_now(replicas: int, surge: int, unavailable: int, behind: int) -> int:
+    """Groups beyond the wanted ones stay while more than `unavailable` of these are behind."""
+    return replicas + (max(0, behind - unavailable) if behind <= surge else surge)
+
+
+def _next_partition(groups: Sequence[GroupCondition], step: int, partition: int) -> int:
+    """Groups from here on are updated; moves down only."""
+    number = len(groups)
+    done = 0
+    while done < number and groups[number - 1 - done].ready and groups[number - 1 - done].updated:
+        done += 1
+    lowest = max(0, number - done - step)
+    wanted = lowest + sum(not group.ready for group in groups[:lowest])
+    for index in range(min(wanted, number - 1), lowest - 1, -1):
+        if groups[index].ready and not groups[index].updated:
+            break
+        wanted = index
+    return min(wanted, partition)

@@ -10,16 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from scaler.kube.api import (
-    DEPLOYMENTS,
-    LEADER_WORKER_SETS,
-    POD_SETS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    VOLCANO_JOBS,
-    KubeApi,
-    Resource,
-)
+from scaler.kube import api as kube
+from scaler.kube.api import KubeApi, Resource
 from scaler.sim.actors.deployments import Deployments
 from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
@@ -30,14 +22,7 @@ from scaler.sim.actors.replica_sets import ReplicaSets
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano_jobs import VolcanoJobs
-from scaler.sim.apiserver.kinds import (
-    INFER_SERVICE_SETS,
-    INFER_SERVICES,
-    INFERENCE_SERVICES,
-    INSTANCE_SETS,
-    ROLE_SETS,
-    STORM_SERVICES,
-)
+from scaler.sim.apiserver import kinds
 
 
 class _Actor(Protocol):
@@ -72,13 +57,13 @@ def makers(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUs
     `counts_unavailable`: StatefulSets are updated as since Kubernetes 1.35.
     """
     return [
-        WhenUsed(api, Deployments, DEPLOYMENTS),
-        WhenUsed(api, ReplicaSets, REPLICA_SETS),
-        WhenUsed(api, partial(StatefulSets, counts_unavailable=counts_unavailable), STATEFUL_SETS),
-        WhenUsed(api, LeaderWorkerSets, LEADER_WORKER_SETS),
-        WhenUsed(api, StormServices, STORM_SERVICES, ROLE_SETS, POD_SETS),
-        WhenUsed(api, InferOperator, INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS),
-        WhenUsed(api, Ome, INFERENCE_SERVICES),
-        WhenUsed(api, VolcanoJobs, VOLCANO_JOBS),
-        WhenUsed(api, PodGroups, REPLICA_SETS, STATEFUL_SETS, ROLE_SETS),
+        WhenUsed(api, Deployments, kube.DEPLOYMENTS),
+        WhenUsed(api, ReplicaSets, kube.REPLICA_SETS),
+        WhenUsed(api, partial(StatefulSets, counts_unavailable=counts_unavailable), kube.STATEFUL_SETS),
+        WhenUsed(api, LeaderWorkerSets, kube.LEADER_WORKER_SETS),
+        WhenUsed(api, StormServices, kinds.STORM_SERVICES, kinds.ROLE_SETS, kube.POD_SETS),
+        WhenUsed(api, InferOperator, kinds.INFER_SERVICE_SETS, kinds.INFER_SERVICES, kinds.INSTANCE_SETS),
+        WhenUsed(api, Ome, kinds.INFERENCE_SERVICES),
+        WhenUsed(api, VolcanoJobs, kube.VOLCANO_JOBS),
+        WhenUsed(api, PodGroups, kube.REPLICA_SETS, kube.STATEFUL_SETS, kinds.ROLE_SETS),
     ]

@@ -1,6 +1,6 @@
-"""What stand-ins that make pods for their owners share: bodies, names, and writes that their mirror has not shown yet.
+"""What is alike in everything that controllers make: names, owners, pods from templates, PodGroups, numbers.
 
-Written from the descriptions of the real controllers and apart from scaler.workloads: the stand-ins judge the scaler.
+Written from the descriptions of the real controllers and apart from scaler.workloads: they judge the scaler. Pure.
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ from typing import Any
 
 import msgspec
 
-from scaler.kube.api import PODS, KubeApi, Object, PatchType, Resource
-from scaler.kube.errors import ConflictError, KubeError, NotFoundError
+from scaler.kube.api import POD_GROUPS, PODS, Object, Resource
 from scaler.sim.actors import objects
-from scaler.sim.actors.mirror import Mirror, key_of
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_RETRY = 1.0  # seconds after a failed write
 _LONGEST_NAME = 63
 
 
@@ -59,17 +56,37 @@ def body_of(
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **rest}
 
 
+def marked(
+    template: Object, labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None
+) -> Object:
+    """A copy of a pod template with these labels and annotations in place of its own."""
+    made = copy.deepcopy(template)
+    metadata = made.setdefault("metadata", {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **(labels or {})}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **(annotations or {})}
+    return made
+
+
 def pod_of(
     template: Object, name: str, owner: Object, owner_resource: Resource, *,
     labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None, **spec: Any,
 ) -> Object:  # fmt: skip
-    """A pod from a template. The template's own labels and annotations give way to the given ones."""
-    given = template.get("metadata") or {}
+    """A pod from a template, with these labels and annotations in place of its own."""
+    made = marked(template, labels, annotations)
+    whole = {**(made.get("spec") or {}), **spec}
+    return body_of(PODS, name, owner, owner_resource, **made["metadata"], spec=whole)
+
+
+def pod_group(
+    name: str, owner: Object, owner_resource: Resource, members: Iterable[Object], *,
+    labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None, **spec: Any,
+) -> Object:  # fmt: skip
+    """The PodGroup of pods, or templates, that start together. What is None in `spec` is left out."""
+    parts = list(members)
+    whole = {"minMember": len(parts), "minResources": resources_of(parts), **spec}
     return body_of(
-        PODS, name, owner, owner_resource,
-        labels={**(given.get("labels") or {}), **(labels or {})},
-        annotations={**(given.get("annotations") or {}), **(annotations or {})},
-        spec={**copy.deepcopy(template.get("spec") or {}), **spec},
+        POD_GROUPS, name, owner, owner_resource, labels=labels, annotations=annotations,
+        spec={key: value for key, value in whole.items() if value is not None},
     )  # fmt: skip
 
 
@@ -88,15 +105,18 @@ def active(pod: Object) -> bool:
 
 def ready(pod: Object) -> bool:
     """It runs, is Ready and stays."""
-    conditions = objects.status(pod).get("conditions") or []
-    serving = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
-    return serving and objects.phase(pod) == "Running" and not objects.terminating(pod)
+    return objects.ready(pod) and objects.phase(pod) == "Running" and not objects.terminating(pod)
 
 
-def number(obj: Object, field: str, default: int = 1) -> int:
+def number(obj: Object, field: str = "replicas", default: int = 1) -> int:
     """An integer of the spec; the default where it is absent or no integer."""
     value = objects.spec(obj).get(field)
     return value if isinstance(value, int) else default
+
+
+def generation(obj: Object) -> int:
+    """For observedGeneration."""
+    return int(obj["metadata"].get("generation", 0))
 
 
 def scaled(value: Any, whole: int, *, up: bool) -> int:
@@ -116,14 +136,6 @@ def fence_posts(surge: Any, unavailable: Any, replicas: int) -> tuple[int, int]:
     return more, fewer or (0 if more else 1)
 
 
-def by_owner(found: Iterable[Object]) -> dict[str, list[Object]]:
-    """Objects by the uid of their controlling owner."""
-    owned: dict[str, list[Object]] = defaultdict(list)
-    for obj in found:
-        owned[objects.owner_uid(obj)].append(obj)
-    return owned
-
-
 def resources_of(pods: Iterable[Object]) -> dict[str, str]:
     """What pods, or pod templates, ask for together, as quantities."""
     total: dict[str, float] = defaultdict(float)
@@ -132,87 +144,3 @@ def resources_of(pods: Iterable[Object]) -> dict[str, str]:
             total[resource] += amount
     total.pop("pods", None)
     return {name: str(int(v)) if v.is_integer() else f"{round(v * 1000)}m" for name, v in total.items()}
-
-
-class Hands:
-    """The writes of one stand-in. While `settled` is False its mirror does not show all of them, and it has to wait.
-
-    Refusals and failures are left to the next round, which is due after `pause` seconds.
-    """
-
-    def __init__(self, api: KubeApi, mirror: Mirror) -> None:
-        self._api = api
-        self._mirror = mirror
-        self._written: dict[Resource, int] = {}
-        """The newest version of own writes."""
-        self._deleted: dict[str, tuple[Resource, tuple[str, str]]] = {}
-        self.failed = False
-
-    @property
-    def settled(self) -> bool:
-        """The mirror shows everything that was written."""
-        self._deleted = {uid: where for uid, where in self._deleted.items() if self._still_there(uid, *where)}
-        behind = [r for r, version in self._written.items() if r in self._mirror and self._mirror.version(r) < version]
-        return not self._deleted and not behind
-
-    @property
-    def pause(self) -> float | None:
-        """Seconds to the next round although nothing changes; forgets the failures."""
-        failed, self.failed = self.failed, False
-        return _RETRY if failed or not self.settled else None
-
-    async def create(self, resource: Resource, body: Object) -> bool:
-        """False when it exists already or was refused."""
-        try:
-            made = await self._api.create(resource, objects.namespace(body), body)
-        except KubeError:
-            self.failed = True
-            return False
-        self._note(resource, made)
-        return True
-
-    async def patch(self, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> None:
-        """A merge patch of exactly this object."""
-        patch = {**patch, "metadata": {**(patch.get("metadata") or {}), "uid": objects.uid(obj)}}
-        try:
-            changed = await self._api.patch(
-                resource, *key_of(obj), patch, patch_type=PatchType.MERGE, subresource=subresource
-            )
-        except (NotFoundError, ConflictError):
-            return
-        except KubeError:
-            self.failed = True
-            return
-        self._note(resource, changed)
-
-    async def replace(self, resource: Resource, obj: Object) -> None:
-        """A PUT with the version that was read."""
-        try:
-            self._note(resource, await self._api.replace(resource, *key_of(obj), obj))
-        except KubeError:
-            self.failed = True
-
-    async def status(self, resource: Resource, obj: Object, status: Object) -> None:
-        """Written where it differs."""
-        before = objects.status(obj)
-        if {**before, **status} != before:
-            await self.patch(resource, obj, {"status": status}, subresource="status")
-
-    async def delete(self, resource: Resource, obj: Object, *, propagation: str = "Background") -> None:
-        try:
-            await self._api.delete(resource, *key_of(obj), uid=objects.uid(obj), propagation_policy=propagation)
-        except (NotFoundError, ConflictError):
-            return
-        except KubeError:
-            self.failed = True
-            return
-        self._deleted[objects.uid(obj)] = resource, key_of(obj)
-
-    def _note(self, resource: Resource, obj: Object) -> None:
-        version = str(obj["metadata"].get("resourceVersion", ""))
-        if version.isdecimal():
-            self._written[resource] = max(self._written.get(resource, 0), int(version))
-
-    def _still_there(self, uid: str, resource: Resource, key: tuple[str, str]) -> bool:
-        found = self._mirror.get(resource, *key)
-        return found is not None and objects.uid(found) == uid and not objects.terminating(found)

@@ -33,13 +33,10 @@ Service = tuple[str, str, str]
 class MindIEController:
     """Follows all services at once, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
 
-    def __init__(
-        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, exit_code: int = 1, beside: bool = False
-    ) -> None:
+    def __init__(self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False) -> None:
         self._api = api
         self._clock = clock
         self._patience = patience
-        self._exit_code = exit_code
         self._beside = beside
         self._mirror = Mirror(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._short_since: dict[Service, float] = {}
@@ -49,12 +46,8 @@ class MindIEController:
         await self._mirror.drive(self._round, "mindie")
 
     async def _round(self) -> float | None:
-        pods = self._pods_by_owner()
-        short = {
-            service: surplus
-            for service, jobs in self._services().items()
-            if (surplus := self._surplus(service, jobs, pods))
-        }
+        services = self._services().items()
+        short = {service: surplus for service, jobs in services if (surplus := self._surplus(service, jobs))}
         now = self._clock.now()
         self._short_since = {service: self._short_since.get(service, now) for service in short}
         waits = [await self._release(service, surplus) for service, surplus in short.items()]
@@ -68,7 +61,7 @@ class MindIEController:
             return remaining
         self._short_since[service] = now
         try:
-            await exit_pod(self._api, surplus[-1], now=now, code=self._exit_code)
+            await exit_pod(self._api, surplus[-1], now=now, code=1)
         except KubeError:
             return _RETRY
         return self._patience
@@ -81,26 +74,18 @@ class MindIEController:
                 services[objects.namespace(job), labels[RULE_LABEL], labels["jobID"]].append(job)
         return services
 
-    def _pods_by_owner(self) -> dict[str, list[Object]]:
-        pods: dict[str, list[Object]] = defaultdict(list)
-        for pod in self._mirror.all(PODS):
-            pods[objects.owner_uid(pod)].append(pod)
-        return pods
-
-    def _surplus(self, service: Service, jobs: list[Object], pods: dict[str, list[Object]]) -> list[Object]:
+    def _surplus(self, service: Service, jobs: list[Object]) -> list[Object]:
         """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
         queued = self._queued()
-        if not any(_waits(pods[objects.uid(job)]) or objects.uid(job) in queued for job in jobs):
-            return []
-        needed = self._smallest(service)
+        waiting = [job for job in jobs if _waits(self._mirror.owned(PODS, job)) or objects.uid(job) in queued]
+        needed = self._smallest(service) if waiting else None
         if needed is None or not self._controller_runs(service):
             return []
         (prefill, prefill_count), (decode, decode_count) = needed
-        decodes = {objects.uid(job): pods[objects.uid(job)] for job in _of_group(jobs, decode)}
-        waiting = any(_waits(d) for d in decodes.values()) or not queued.isdisjoint(decodes)
-        if len([d for d in decodes.values() if _runs(d)]) >= decode_count or not waiting:
+        decodes = [self._mirror.owned(PODS, job) for job in _of_group(jobs, decode)]
+        if sum(map(_runs, decodes)) >= decode_count or not _of_group(waiting, decode):
             return []
-        prefills = [pods[objects.uid(job)] for job in _of_group(jobs, prefill)]
+        prefills = [self._mirror.owned(PODS, job) for job in _of_group(jobs, prefill)]
         return [members[0] for members in [p for p in prefills if _runs(p)][prefill_count:]]
 
     def _queued(self) -> set[str]:
@@ -110,13 +95,9 @@ class MindIEController:
 
     def _controller_runs(self, service: Service) -> bool:
         namespace, _, job_id = service
-        return any(
-            objects.labels_of(pod).get("app") == "mindie-ms-controller"
-            and objects.labels_of(pod).get("jobID") == job_id
-            and objects.namespace(pod) == namespace
-            and objects.phase(pod) == "Running"
-            for pod in self._mirror.all(PODS)
-        )
+        pods = [pod for pod in self._mirror.all(PODS) if objects.namespace(pod) == namespace]
+        wanted = {"app": "mindie-ms-controller", "jobID": job_id}.items()
+        return any(wanted <= objects.labels_of(pod).items() and objects.phase(pod) == "Running" for pod in pods)
 
     def _smallest(self, service: Service) -> tuple[tuple[str, int], tuple[str, int]] | None:
         """(prefill group, count), (decode group, count) of the smallest ratio; None when the rule is unreadable."""

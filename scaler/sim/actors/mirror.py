@@ -7,10 +7,12 @@ Must not: know what the objects mean, or talk to anything but KubeApi.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 
 from scaler.kube.api import EventType, KubeApi, Object, Resource
 from scaler.kube.errors import KubeError, NotFoundError
+from scaler.sim.actors.objects import owner_uid, uid
 
 Key = tuple[str, str]
 """(namespace, name); namespace is "" for cluster-scoped objects."""
@@ -34,6 +36,7 @@ class Mirror:
         self._synced = dict.fromkeys(resources, False)
         self._changed = asyncio.Event()
         self._sorted: dict[Resource, list[Object]] = {}
+        self._by_owner: dict[Resource, dict[str, list[Object]]] = {}
         self._versions: dict[Resource, str] = {}
         self.revision = 0
         """Grows with every change."""
@@ -41,8 +44,17 @@ class Mirror:
     def all(self, resource: Resource) -> list[Object]:
         """Every object of one type, by namespace and name, so that nothing depends on the order of events."""
         if resource not in self._sorted:
-            self._sorted[resource] = [obj for _, obj in sorted(self._objects[resource].items(), key=_by_key)]
+            objects = self._objects[resource]
+            self._sorted[resource] = [objects[key] for key in sorted(objects)]
         return self._sorted[resource]
+
+    def owned(self, resource: Resource, owner: Object) -> list[Object]:
+        """Those that this object controls, in the same order."""
+        if resource not in self._by_owner:
+            index = self._by_owner[resource] = defaultdict[str, list[Object]](list)
+            for obj in self.all(resource):
+                index[owner_uid(obj)].append(obj)
+        return self._by_owner[resource].get(uid(owner), [])
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         return self._objects[resource].get((namespace, name))
@@ -135,9 +147,6 @@ class Mirror:
 
     def _note(self, resource: Resource) -> None:
         self._sorted.pop(resource, None)
+        self._by_owner.pop(resource, None)
         self.revision += 1
         self._changed.set()
-
-
-def _by_key(item: tuple[Key, Object]) -> Key:
-    return item[0]

@@ -11,11 +11,12 @@ import msgspec
 
 from scaler.clock import Clock
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
-from scaler.kube.errors import ConflictError, KubeError, NotFoundError
+from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import host_address
-from scaler.sim.actors.kubelet import pod_ready, write_status
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import attempt
+from scaler.sim.actors.kubelet import write_status
+from scaler.sim.actors.mirror import Mirror, key_of
 
 _RETRY = 1.0  # seconds after a failed write
 
@@ -60,11 +61,8 @@ def node_object(spec: NodeSpec) -> Object:
 
 
 def ready_condition(ready: bool) -> Object:
-    return {
-        "type": "Ready",
-        "status": "True" if ready else "Unknown",
-        "reason": "KubeletReady" if ready else "NodeStatusUnknown",
-    }
+    reason = "KubeletReady" if ready else "NodeStatusUnknown"
+    return {"type": "Ready", "status": "True" if ready else "Unknown", "reason": reason}
 
 
 async def add_node(api: KubeApi, spec: NodeSpec) -> None:
@@ -130,24 +128,16 @@ class NodeLifecycle:
         """Look after one pod on a lost node; seconds until it needs more, None when there is nothing left to do."""
         gone = self._mirror.get(NODES, "", objects.node_of(pod)) is None
         due = self._lost_since[objects.node_of(pod)] + (self._orphan if gone else self._eviction)
-        try:
-            if pod_ready(pod):
-                await self._mark_unready(pod)
-            if due > self._clock.now():
-                return due - self._clock.now()
-            if gone or not objects.terminating(pod):
-                await self._delete(pod, gone)
-        except (NotFoundError, ConflictError):
-            return None
-        except KubeError:
-            return _RETRY
-        return None
+        good = await attempt(self._mark_unready(pod)) if objects.ready(pod) else True
+        if due > self._clock.now():
+            return due - self._clock.now() if good else _RETRY
+        if good and (gone or not objects.terminating(pod)):
+            good = await attempt(self._delete(pod, gone))
+        return None if good else _RETRY
 
     async def _mark_unready(self, pod: Object) -> None:
         conditions = [c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"]
         await write_status(self._api, pod, {"conditions": [*conditions, {"type": "Ready", "status": "False"}]})
 
     async def _delete(self, pod: Object, gone: bool) -> None:
-        grace = 0 if gone else None
-        place = objects.namespace(pod), objects.name(pod)
-        await self._api.delete(PODS, *place, uid=objects.uid(pod), grace_period_seconds=grace)
+        await self._api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=0 if gone else None)

@@ -5,32 +5,25 @@ Must not: write, or decide anything. Written apart from scaler.workloads on purp
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import lru_cache
 
 from scaler.kube.api import Object
+from scaler.kube.quantity import parse_quantity
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 """Pod annotation: the name of its PodGroup."""
 
 _RULE = "mind-cluster/scaling-rule"
-_SUFFIXES = {
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
-    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
-}  # fmt: skip
+
+
+@lru_cache(maxsize=10_000)
+def _number(text: str) -> float:
+    return float(parse_quantity(text) or 0)
 
 
 def quantity(value: object) -> float:
     """A Kubernetes quantity as a number (`500m` is 0.5, `1Gi` is 2**30); 0.0 for what is not one."""
-    text = str(value)
-    try:
-        if text.endswith("m"):
-            return float(text[:-1]) / 1000
-        for suffix, factor in _SUFFIXES.items():
-            if text.endswith(suffix):
-                return float(text[: -len(suffix)]) * factor
-        return float(text)
-    except ValueError:
-        return 0.0
+    return _number(str(value))
 
 
 def labels_of(obj: Object) -> dict[str, str]:
@@ -62,16 +55,20 @@ def uid(obj: Object) -> str:
     return str(obj["metadata"].get("uid", ""))
 
 
-def owner_uid(obj: Object) -> str:
-    """The uid of the controlling owner, "" without one."""
+def controller(obj: Object) -> Object:
+    """The reference to the controlling owner, {} without one."""
     owners = obj["metadata"].get("ownerReferences") or []
-    return next((str(ref.get("uid", "")) for ref in owners if ref.get("controller")), "")
+    return next((ref for ref in owners if ref.get("controller")), {})
+
+
+def owner_uid(obj: Object) -> str:
+    """Of the controlling owner, "" without one."""
+    return str(controller(obj).get("uid", ""))
 
 
 def owner_kind(obj: Object) -> str:
-    """The kind of the controlling owner, "" without one."""
-    owners = obj["metadata"].get("ownerReferences") or []
-    return next((str(ref.get("kind", "")) for ref in owners if ref.get("controller")), "")
+    """Of the controlling owner, "" without one."""
+    return str(controller(obj).get("kind", ""))
 
 
 def terminating(obj: Object) -> bool:
@@ -103,11 +100,29 @@ def ended(pod: Object) -> bool:
     return phase(pod) in {"Failed", "Succeeded"}
 
 
+def condition(obj: Object, kind: str) -> Object:
+    """The condition of that type, {} without one."""
+    return next((c for c in status(obj).get("conditions") or [] if c.get("type") == kind), {})
+
+
+def ready(obj: Object) -> bool:
+    """Its condition Ready is True."""
+    return condition(obj, "Ready").get("status") == "True"
+
+
 def node_ready(node: Object | None) -> bool:
     """The node exists and its condition Ready is True: today's liveness rule of MindCluster."""
-    if node is None:
-        return False
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in status(node).get("conditions") or [])
+    return node is not None and ready(node)
+
+
+def containers(pod: Object) -> list[Object]:
+    """Their statuses."""
+    return status(pod).get("containerStatuses") or []
+
+
+def restarts(pod: Object) -> int:
+    """Of all its containers."""
+    return sum(int(c.get("restartCount") or 0) for c in containers(pod))
 
 
 def requests(pod: Object) -> dict[str, float]:
@@ -126,15 +141,9 @@ def allocatable(node: Object) -> dict[str, float]:
 
 def last_exit_code(pod: Object) -> int:
     """The first non-zero exit code that a container's current or last termination shows, else 0."""
-    return next(iter(_exit_codes(status(pod).get("containerStatuses") or [])), 0)
-
-
-def _exit_codes(containers: Iterable[Object]) -> Iterable[int]:
-    for container in containers:
-        for where in ("state", "lastState"):
-            code = ((container.get(where) or {}).get("terminated") or {}).get("exitCode") or 0
-            if code:
-                yield int(code)
+    states = (container.get(where) or {} for container in containers(pod) for where in ("state", "lastState"))
+    codes = (int((state.get("terminated") or {}).get("exitCode") or 0) for state in states)
+    return next((code for code in codes if code), 0)
 
 
 def _template_labels(part: Object) -> dict[str, str]:

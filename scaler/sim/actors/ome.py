@@ -14,8 +14,7 @@ from typing import Any
 
 from scaler.kube.api import DEPLOYMENTS, LEADER_WORKER_SETS, KubeApi, Object, Resource
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.making import Hands
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import Controller
 from scaler.sim.apiserver.kinds import INFERENCE_SERVICES
 
 _SERVICE = "ome.io/inferenceservice"
@@ -25,35 +24,28 @@ _NO_POD_SPEC = frozenset(
 _ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
 
 
-class Ome:
+class Ome(Controller):
     """Follows all InferenceServices."""
 
     def __init__(self, api: KubeApi) -> None:
-        self._mirror = Mirror(api, INFERENCE_SERVICES, DEPLOYMENTS, LEADER_WORKER_SETS)
-        self._hands = Hands(api, self._mirror)
+        super().__init__(api, INFERENCE_SERVICES, DEPLOYMENTS, LEADER_WORKER_SETS)
         self._made: dict[str, Object] = {}
         """Of each child by uid of its service and name: what was last written."""
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await self._mirror.drive(self._round, "ome")
-
-    async def _round(self) -> float | None:
-        if self._hands.settled:
-            for service in self._mirror.all(INFERENCE_SERVICES):
-                for component in ("engine", "decoder"):
-                    if component in objects.spec(service) and not objects.terminating(service):
-                        await self._keep(service, component)
-        return self._hands.pause
+    async def reconcile(self) -> None:
+        for service in self.living(INFERENCE_SERVICES):
+            for component in ("engine", "decoder"):
+                if component in objects.spec(service):
+                    await self._keep(service, component)
 
     async def _keep(self, service: Object, component: str) -> None:
         resource, wanted = child(service, component)
         key = f"{objects.uid(service)}/{objects.name(wanted)}"
-        present = self._mirror.get(resource, objects.namespace(service), objects.name(wanted))
+        present = self.mirror.get(resource, objects.namespace(service), objects.name(wanted))
         if present is None:
-            await self._hands.create(resource, copy.deepcopy(wanted))
+            await self.create(resource, wanted)
         elif self._made.get(key) != wanted:
-            await self._hands.patch(resource, present, {"spec": wanted["spec"]})
+            await self.patch(resource, present, {"spec": wanted["spec"]})
         self._made[key] = wanted
 
 

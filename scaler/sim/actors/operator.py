@@ -11,6 +11,7 @@ Must not: know of services or instances, look at nodes, or be better than the or
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
@@ -20,7 +21,7 @@ from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, Not
 from scaler.rules.jobspec import CONTAINER, read_replicas
 from scaler.sim.actors import objects
 from scaler.sim.actors import operator_status as status
-from scaler.sim.actors.curses import LOOK_AGAIN, Cursed, Never, nobody
+from scaler.sim.actors.faulty_api import LOOK_AGAIN, Cursed, Never, nobody
 from scaler.sim.actors.mindie import GROUP_LABEL, RULE_KEY, RULE_LABEL
 from scaler.sim.actors.mirror import Key, Mirror, key_of
 from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create
@@ -28,7 +29,6 @@ from scaler.sim.actors.operator_tables import OperatorTables
 from scaler.workloads import ascendjob_objects as made
 from scaler.workloads.ascendjob import read_job
 
-DEPLOYMENT = "ascend-operator-manager"
 NAMESPACE = "mindx-dl"
 CLUSTERD = "clusterd-grpc-svc"
 _DOMAIN = f"{CLUSTERD}.{NAMESPACE}.svc.cluster.local"
@@ -94,12 +94,9 @@ class AscendOperator:
 
     def _queue_changed_jobs(self) -> None:
         now = asyncio.get_running_loop().time()
-        owned: dict[str, list[str]] = {}
-        for resource in (PODS, POD_GROUPS, SERVICES):
-            for obj in self._mirror.all(resource):
-                owned.setdefault(objects.owner_uid(obj), []).append(obj["metadata"]["resourceVersion"])
         for job in self._mirror.all(ASCEND_JOBS):
-            versions = (job["metadata"]["resourceVersion"], *owned.get(objects.uid(job), ()))
+            owned = [obj for resource in (PODS, POD_GROUPS, SERVICES) for obj in self._mirror.owned(resource, job)]
+            versions = tuple(obj["metadata"]["resourceVersion"] for obj in (job, *owned))
             if self._looked_at.get(key_of(job)) != versions:
                 self._looked_at[key_of(job)] = versions
                 self._due[key_of(job)] = now
@@ -222,30 +219,25 @@ class AscendOperator:
             raise _RefusedError(f"job {'/'.join(key_of(job))} can't create pod, try later")
 
     def _groups_of_service(self, job: Object) -> Iterator[Object]:
-        own = objects.labels_of(job)
-        for group in self._mirror.all(POD_GROUPS):
-            labels = objects.labels_of(group)
-            same = all(labels.get(label) == own.get(label) for label in (RULE_LABEL, "jobID"))
-            if same and objects.namespace(group) == objects.namespace(job):
-                yield group
+        def service(obj: Object) -> tuple[str | None, ...]:
+            labels = objects.labels_of(obj)
+            return objects.namespace(obj), labels.get(RULE_LABEL), labels.get("jobID")
+
+        return (group for group in self._mirror.all(POD_GROUPS) if service(group) == service(job))
 
     def _members(self, job: Object) -> list[Object]:
         """By label in the namespace, without a look at the owner."""
-        return [
-            pod
-            for pod in self._mirror.all(PODS)
-            if objects.labels_of(pod).get(_JOB_NAME) == objects.name(job)
-            and objects.namespace(pod) == objects.namespace(job)
-        ]
+        name, namespace = objects.name(job), objects.namespace(job)
+        pods = [pod for pod in self._mirror.all(PODS) if objects.namespace(pod) == namespace]
+        return [pod for pod in pods if objects.labels_of(pod).get(_JOB_NAME) == name]
 
     async def _clean_up(self, job: Object) -> None:
         """Pending pods and the PodGroup go; pods that run stay."""
         for pod in self._members(job):
             if objects.phase(pod) == "Pending" and not objects.terminating(pod):
                 await self._delete(PODS, pod)
-        for group in self._mirror.all(POD_GROUPS):
-            if objects.owner_uid(group) == objects.uid(job):
-                await self._delete(POD_GROUPS, group)
+        for group in self._mirror.owned(POD_GROUPS, job):
+            await self._delete(POD_GROUPS, group)
 
     # writing
 
@@ -257,16 +249,12 @@ class AscendOperator:
             return _DOMAIN
 
     async def _create_once(self, resource: Resource, body: Object) -> None:
-        try:
+        with contextlib.suppress(AlreadyExistsError):
             await self._api.create(resource, objects.namespace(body), body)
-        except AlreadyExistsError:
-            return
 
     async def _delete(self, resource: Resource, obj: Object) -> None:
-        try:
+        with contextlib.suppress(NotFoundError, ConflictError):
             await self._api.delete(resource, *key_of(obj), uid=objects.uid(obj))
-        except (NotFoundError, ConflictError):
-            return
 
     async def _tell(self, job: Object, told: status.Told | None, **more: object) -> None:
         """Written when it changed; a write that fails is lost, as in the original."""
@@ -274,50 +262,8 @@ class AscendOperator:
         after = {**status.updated(before, told, self._clock.timestamp()), **more}
         if after == before:
             return
-        try:
+        with contextlib.suppress(KubeError):
             await self._api.replace(ASCEND_JOBS, *key_of(job), {**job, "status": after}, subresource="status")
-        except KubeError:
-            return
-
-
-class DeployedOperator:
-    """Runs an operator while its Deployment has replicas: `kubectl scale` starts and stops it, as in a cluster."""
-
-    def __init__(self, api: KubeApi, clock: Clock) -> None:
-        self._api = api
-        self._clock = clock
-        self._mirror = Mirror(api, DEPLOYMENTS)
-
-    async def run(self) -> None:
-        """Follow the Deployment until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="operator's kubelet mirror")
-            process: asyncio.Task[None] | None = None
-            while True:
-                await self._mirror.wait()
-                deployment = self._mirror.get(DEPLOYMENTS, NAMESPACE, DEPLOYMENT)
-                wanted = deployment is not None and objects.spec(deployment).get("replicas", 1) > 0
-                if wanted and process is None:
-                    process = group.create_task(AscendOperator(self._api, self._clock).run(), name="operator")
-                elif not wanted and process is not None:
-                    process.cancel()
-                    process = None
-
-
-def deployment(replicas: int = 1) -> Object:
-    """The operator's Deployment, as short as the scaler looks at it and an API server takes it."""
-    labels = {"app": "controller-manager"}
-    container = {"name": "manager", "image": "ascend-operator"}
-    return {
-        "apiVersion": DEPLOYMENTS.api_version,
-        "kind": DEPLOYMENTS.kind,
-        "metadata": {"name": DEPLOYMENT, "namespace": NAMESPACE, "labels": labels},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }
 
 
 def _environment(job: Object, clusterd: str) -> dict[str, str]:

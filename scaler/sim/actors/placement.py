@@ -123,15 +123,11 @@ def matches(selector: Object | None, labels: dict[str, str]) -> bool:
     if selector is None:
         return False
     wanted = selector.get("matchLabels") or {}
-    return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        _holds(expression, labels) for expression in selector.get("matchExpressions") or []
-    )
+    return wanted.items() <= labels.items() and all(_holds(e, labels) for e in selector.get("matchExpressions") or [])
 
 
 def _selected(node: Object, pod: Object) -> bool:
-    wanted = objects.spec(pod).get("nodeSelector") or {}
-    labels = objects.labels_of(node)
-    return all(labels.get(key) == value for key, value in wanted.items())
+    return matches({"matchLabels": objects.spec(pod).get("nodeSelector")}, objects.labels_of(node))
 
 
 def _has_affinity(node: Object, pod: Object) -> bool:
@@ -151,23 +147,17 @@ def _term(node: Object, term: Object) -> bool:
 
 
 def _holds(expression: Object, labels: dict[str, str]) -> bool:
-    key, values = expression.get("key", ""), expression.get("values") or []
-    value = labels.get(key)
-    match expression.get("operator"):
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return value is not None and objects.quantity(value) > objects.quantity(values[0] if values else "")
-        case "Lt":
-            return value is not None and objects.quantity(value) < objects.quantity(values[0] if values else "")
-        case _:
-            return False
+    value, values = labels.get(expression.get("key", "")), expression.get("values") or []
+    bound = objects.quantity(values[0] if values else "")
+    answers = {
+        "In": value in values,
+        "NotIn": value not in values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+        "Gt": value is not None and objects.quantity(value) > bound,
+        "Lt": value is not None and objects.quantity(value) < bound,
+    }
+    return answers.get(expression.get("operator", ""), False)
 
 
 def _tolerated(node: Object, pod: Object) -> bool:
@@ -177,13 +167,12 @@ def _tolerated(node: Object, pod: Object) -> bool:
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
         return False
-    if not toleration.get("key"):
-        return toleration.get("operator") == "Exists"
-    if toleration["key"] != taint.get("key"):
-        return False
-    return toleration.get("operator") == "Exists" or (toleration.get("value") or "") == (taint.get("value") or "")
+    everything = toleration.get("operator") == "Exists"
+    if not toleration.get("key") or toleration["key"] != taint.get("key"):
+        return everything and not toleration.get("key")
+    return everything or (toleration.get("value") or "") == (taint.get("value") or "")
 
 
 def _has_anti_affinity(pod: Object) -> bool:

@@ -18,19 +18,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from scaler.clock import Clock
-from scaler.kube.api import (
-    NODES,
-    POD_GROUPS,
-    PODS,
-    PRIORITY_CLASSES,
-    REPLICA_SETS,
-    KubeApi,
-    Object,
-    PatchType,
-)
+from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
-from scaler.sim.actors.curses import Cursed, Never, nobody
+from scaler.sim.actors.controller import attempt
+from scaler.sim.actors.faulty_api import Cursed, Never, nobody
 from scaler.sim.actors.mirror import Mirror, key_of
 from scaler.sim.actors.placement import Room
 from scaler.sim.apiserver.kinds import BINDINGS
@@ -256,12 +248,7 @@ class GangScheduler:
         if gang.group is None or objects.status(gang.group).get("phase") == phase:
             return True
         patch = {"metadata": {"uid": objects.uid(gang.group)}, "status": {"phase": phase}}
-        place = objects.namespace(gang.group), objects.name(gang.group)
-        try:
-            await self._api.patch(POD_GROUPS, *place, patch, patch_type=PatchType.MERGE)
-        except KubeError:
-            return False
-        return True
+        return await attempt(self._api.patch(POD_GROUPS, *key_of(gang.group), patch, patch_type=PatchType.MERGE))
 
 
 def _min_member(group: Object | None) -> int:

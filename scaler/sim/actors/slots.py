@@ -30,6 +30,22 @@ class Role(msgspec.Struct, frozen=True):
     surge: int
     unavailable: int
 
+    def slots(self, members: Iterable[Member]) -> dict[int, list[Member]]:
+        """The active members of every slot."""
+        slots: dict[int, list[Member]] = {slot: [] for slot in range(self.replicas)}
+        for member in members:
+            if member.active and member.slot in slots:
+                slots[member.slot].append(member)
+        return slots
+
+    def room(self, members: Iterable[Member]) -> int:
+        """How many more there may be; those that terminate still count."""
+        return max(0, self.replicas + self.surge - sum(m.active or m.terminating for m in members))
+
+    def spare(self, ready: int) -> int:
+        """How many of those that are ready may go."""
+        return max(0, ready - (self.replicas - self.unavailable))
+
 
 class Change(msgspec.Struct, frozen=True):
     """Slots to make members for (None: one without a number), and names to delete."""
@@ -41,91 +57,58 @@ class Change(msgspec.Struct, frozen=True):
         return bool(self.create or self.delete)
 
 
-def scale_stateful(role: Role, members: Iterable[Member]) -> Change:
+def scale_stateful(role: Role, members: list[Member]) -> Change:
     """Fill empty slots, thin out crowded ones, drop what has ended or has no slot."""
-    everything = list(members)
-    slots = _slots(role, everything)
-    delete = [m.name for m in everything if not m.active and not m.terminating]
-    delete += [m.name for m in everything if m.active and not (m.slot is not None and 0 <= m.slot < role.replicas)]
-    living = [m for m in everything if m.active or m.terminating]
-    budget = role.replicas + role.surge - len(living)
-    create = [slot for slot, held in slots.items() if not held][: max(0, budget)]
-    for held in slots.values():
-        delete += _superfluous(role, held) if len(held) > 1 else []
-    return Change(tuple(create), tuple(delete))
+    slots = role.slots(members)
+    delete = [*_ended(members), *(m.name for m in members if m.active and m.slot not in slots)]
+    delete += [name for held in slots.values() for name in _superfluous(role, held)]
+    empty = [slot for slot, held in slots.items() if not held]
+    return Change(tuple(empty[: role.room(members)]), tuple(delete))
 
 
-def roll_stateful(role: Role, members: Iterable[Member]) -> Change:
-    """The next members to replace."""
-    everything = list(members)
-    slots = _slots(role, everything)
-    spare = sum(any(m.ready for m in held) for held in slots.values()) - role.replicas + role.unavailable
-    room = role.replicas + role.surge - len(everything)
-    create: list[int | None] = []
-    delete: list[str] = []
-    for slot, held in slots.items():
-        if len(held) != 1 or held[0].hash == role.hash:
-            continue
-        if not held[0].ready:
-            delete.append(held[0].name)
-        elif spare > 0:
-            delete.append(held[0].name)
-            spare -= 1
-        elif room > 0:
-            create.append(slot)
-            room -= 1
-    return Change(tuple(create), tuple(delete))
+def roll_stateful(role: Role, members: list[Member]) -> Change:
+    """The next members to replace: in their slots when they can be spared, else beside them."""
+    alone = [held for held in role.slots(members).values() if len(held) == 1]
+    outdated = [held[0] for held in alone if held[0].hash != role.hash]
+    slots_ready = sum(any(m.ready for m in held) for held in role.slots(members).values())
+    serving = [m for m in outdated if m.ready]
+    spare = role.spare(slots_ready)
+    delete = [m.name for m in outdated if not m.ready or m in serving[:spare]]
+    room = max(0, role.replicas + role.surge - len(members))
+    return Change(tuple(m.slot for m in serving[spare : spare + room]), tuple(delete))
 
 
-def scale_stateless(role: Role, members: Iterable[Member]) -> Change:
+def scale_stateless(role: Role, members: list[Member]) -> Change:
     """Reach the number; what is outdated or not ready goes first."""
-    everything = list(members)
-    active = [m for m in everything if m.active]
-    ended = [m.name for m in everything if not m.active and not m.terminating]
-    terminating = sum(m.terminating for m in everything)
+    active = [m for m in members if m.active]
     missing = role.replicas - len(active)
     if missing > 0:
-        number = min(missing, role.replicas + role.surge - len(active) - terminating)
-        return Change((None,) * max(0, number), tuple(ended))
-    spare = sum(m.ready for m in active) - (role.replicas - role.unavailable)
-    delete: list[str] = []
-    for member in sorted(active, key=lambda m: (m.ready, m.hash == role.hash, m.name)):
-        if len(delete) == -missing or (member.ready and spare <= 0):
-            break
-        spare -= member.ready
-        delete.append(member.name)
-    return Change((), (*ended, *delete))
+        return Change((None,) * min(missing, role.room(members)), _ended(members))
+    spare = role.spare(sum(m.ready for m in active))
+    waiting = sorted((m for m in active if not m.ready), key=lambda m: (m.hash == role.hash, m.name))
+    serving = sorted((m for m in active if m.ready), key=lambda m: (m.hash == role.hash, m.name))
+    surplus = [*waiting, *serving[:spare]][:-missing] if missing else []
+    return Change((), (*_ended(members), *(m.name for m in surplus)))
 
 
-def roll_stateless(role: Role, members: Iterable[Member]) -> Change:
+def roll_stateless(role: Role, members: list[Member]) -> Change:
     """The next members to replace."""
-    everything = list(members)
-    active = [m for m in everything if m.active]
-    outdated = sorted((m for m in active if m.hash != role.hash), key=lambda m: (m.ready, m.name))
-    spare = sum(m.ready for m in active) - role.replicas + role.unavailable
-    delete = [m.name for m in outdated if not m.ready]
-    delete += [m.name for m in outdated if m.ready][: max(0, spare)]
-    terminating = sum(m.terminating for m in everything)
-    room = role.replicas + role.surge - len(active) - terminating
-    number = min(room, role.replicas - (len(active) - len(outdated)))
-    return Change((None,) * max(0, number), tuple(delete))
+    active = [m for m in members if m.active]
+    outdated = sorted((m for m in active if m.hash != role.hash), key=lambda m: m.name)
+    spare = role.spare(sum(m.ready for m in active))
+    delete = [m.name for m in outdated if not m.ready] + [m.name for m in outdated if m.ready][:spare]
+    wanted = role.replicas - (len(active) - len(outdated))
+    return Change((None,) * max(0, min(role.room(members), wanted)), tuple(delete))
 
 
-def _slots(role: Role, members: Iterable[Member]) -> dict[int, list[Member]]:
-    slots: dict[int, list[Member]] = {slot: [] for slot in range(role.replicas)}
-    for member in members:
-        if member.active and member.slot in slots:
-            slots[member.slot].append(member)
-    return slots
+def _ended(members: Iterable[Member]) -> tuple[str, ...]:
+    return tuple(m.name for m in members if not m.active and not m.terminating)
 
 
 def _superfluous(role: Role, held: list[Member]) -> list[str]:
     """Of several members in one slot: a ready new one stays alone; until then a ready old and a new one stay."""
+    if len(held) < 2:
+        return []
     new, old = ([m for m in held if (m.hash == role.hash) is same] for same in (True, False))
-    outdated_not_ready = [m.name for m in old if not m.ready]
-    ready_new = [m.name for m in new if m.ready]
-    waiting_new = [m.name for m in new if not m.ready]
-    ready_old = [m.name for m in old if m.ready]
-    if ready_new:
-        return [*outdated_not_ready, *ready_old, *waiting_new, *ready_new[1:]]
-    return [*outdated_not_ready, *ready_old[1:], *waiting_new[1:]]
+    stay = [m for m in new if m.ready][:1] or [*[m for m in old if m.ready][:1], *new[:1]]
+    return [m.name for m in held if m not in stay]

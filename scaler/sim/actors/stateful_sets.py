@@ -14,8 +14,7 @@ import msgspec
 
 from scaler.kube.api import PODS, STATEFUL_SETS, KubeApi, Object
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.making import Hands
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import Controller
 
 REVISION = "controller-revision-hash"
 POD_NAME = "statefulset.kubernetes.io/pod-name"
@@ -29,48 +28,38 @@ class Replicas(msgspec.Struct, frozen=True):
     condemned: dict[int, Object]
 
 
-class StatefulSets:
+class StatefulSets(Controller):
     """Follows all StatefulSets and their pods. `counts_unavailable`: as since Kubernetes 1.35."""
 
     def __init__(self, api: KubeApi, *, counts_unavailable: bool = False) -> None:
+        super().__init__(api, STATEFUL_SETS, PODS)
         self._doomed = within_budget if counts_unavailable else next_outdated
-        self._mirror = Mirror(api, STATEFUL_SETS, PODS)
-        self._hands = Hands(api, self._mirror)
         self._templates: dict[str, Object] = {}
         """Revision -> pod template."""
 
-    async def run(self) -> None:
-        """Keep the pods until cancelled."""
-        await self._mirror.drive(self._round, "stateful sets")
+    async def reconcile(self) -> None:
+        for stateful_set in self.living(STATEFUL_SETS):
+            await self._keep(stateful_set, _replicas(stateful_set, self.mirror.owned(PODS, stateful_set)))
 
-    async def _round(self) -> float | None:
-        if self._hands.settled:
-            pods = making.by_owner(self._mirror.all(PODS))
-            for stateful_set in self._mirror.all(STATEFUL_SETS):
-                if not objects.terminating(stateful_set):
-                    await self._keep(stateful_set, pods[objects.uid(stateful_set)])
-        return self._hands.pause
-
-    async def _keep(self, stateful_set: Object, pods: list[Object]) -> None:
+    async def _keep(self, stateful_set: Object, replicas: Replicas) -> None:
         update = revision_of(stateful_set)
         self._templates.setdefault(update, copy.deepcopy(objects.spec(stateful_set).get("template") or {}))
-        replicas = _replicas(stateful_set, pods)
-        await self._hands.status(STATEFUL_SETS, stateful_set, _status(stateful_set, replicas, update))
+        await self.status(STATEFUL_SETS, stateful_set, _status(stateful_set, replicas, update))
         in_order = objects.spec(stateful_set).get("podManagementPolicy", "OrderedReady") == "OrderedReady"
         if await self._fill(stateful_set, replicas, update, in_order=in_order):
             return
         if await self._shrink(replicas, in_order=in_order):
             return
         for pod in self._doomed(stateful_set, replicas, update):
-            await self._hands.delete(PODS, pod)
+            await self.delete(PODS, pod)
 
     async def _fill(self, stateful_set: Object, replicas: Replicas, update: str, *, in_order: bool) -> bool:
         """Makes what is missing; True when those in order have to wait for one of them."""
         for ordinal, pod in replicas.wanted.items():
             if pod is None:
-                await self._hands.create(PODS, self._pod(stateful_set, ordinal, update))
+                await self.create(PODS, self._pod(stateful_set, ordinal, update))
             elif objects.ended(pod) and not objects.terminating(pod):
-                await self._hands.delete(PODS, pod)
+                await self.delete(PODS, pod)
             if in_order and (pod is None or not making.ready(pod)):
                 return True
         return False
@@ -79,7 +68,7 @@ class StatefulSets:
         """Deletes what is too many, the highest first; True while those in order have to wait."""
         for _, pod in sorted(replicas.condemned.items(), reverse=True):
             if not objects.terminating(pod):
-                await self._hands.delete(PODS, pod)
+                await self.delete(PODS, pod)
             if in_order:
                 return True
         return False
@@ -89,10 +78,12 @@ class StatefulSets:
         current = str(objects.status(stateful_set).get("currentRevision") or update)
         revision = update if ordinal >= _partition(stateful_set) else current
         template = self._templates.get(revision) or self._templates[update]
-        pod_name = f"{objects.name(stateful_set)}-{ordinal}"
-        identity = {POD_NAME: pod_name, POD_INDEX: str(ordinal), REVISION: revision}
-        host: Object = {"hostname": pod_name, "subdomain": str(objects.spec(stateful_set).get("serviceName") or "")}
-        return making.pod_of(template, pod_name, stateful_set, STATEFUL_SETS, labels=identity, **host)
+        name = f"{objects.name(stateful_set)}-{ordinal}"
+        return making.pod_of(
+            template, name, stateful_set, STATEFUL_SETS,
+            labels={POD_NAME: name, POD_INDEX: str(ordinal), REVISION: revision},
+            hostname=name, subdomain=str(objects.spec(stateful_set).get("serviceName") or ""),
+        )  # fmt: skip
 
 
 def revision_of(stateful_set: Object) -> str:
@@ -115,9 +106,8 @@ def next_outdated(stateful_set: Object, replicas: Replicas, update: str) -> list
 
 def within_budget(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
     """The pods that an update deletes next: the highest of an old revision, as far as maxUnavailable has room."""
-    rolling = (objects.spec(stateful_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
-    whole = making.number(stateful_set, "replicas")
-    allowed = max(1, making.scaled(rolling.get("maxUnavailable", 1), whole, up=False))
+    most = _rolling(stateful_set).get("maxUnavailable", 1)
+    allowed = max(1, making.scaled(most, making.number(stateful_set), up=False))
     unavailable = sum(pod is None or not making.ready(pod) for pod in replicas.wanted.values())
     return _outdated(stateful_set, replicas, update)[: max(0, allowed - unavailable)]
 
@@ -126,19 +116,17 @@ def _outdated(stateful_set: Object, replicas: Replicas, update: str) -> list[Obj
     """Pods that an update still has to replace, the highest first; none where somebody else deletes them."""
     if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
         return []
-    return [
-        pod
-        for ordinal, pod in sorted(replicas.wanted.items(), reverse=True)
-        if ordinal >= _partition(stateful_set)
-        and pod is not None
-        and objects.labels_of(pod).get(REVISION) != update
-        and not objects.terminating(pod)
-    ]
+    updated = [pod for ordinal, pod in sorted(replicas.wanted.items(), reverse=True)
+               if ordinal >= _partition(stateful_set) and pod is not None]  # fmt: skip
+    return [p for p in updated if objects.labels_of(p).get(REVISION) != update and not objects.terminating(p)]
+
+
+def _rolling(stateful_set: Object) -> Object:
+    return (objects.spec(stateful_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
 
 
 def _partition(stateful_set: Object) -> int:
-    rolling = (objects.spec(stateful_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
-    return _first(stateful_set) + int(rolling.get("partition") or 0)
+    return _first(stateful_set) + int(_rolling(stateful_set).get("partition") or 0)
 
 
 def _first(stateful_set: Object) -> int:
@@ -148,7 +136,7 @@ def _first(stateful_set: Object) -> int:
 def _replicas(stateful_set: Object, pods: list[Object]) -> Replicas:
     present = {ordinal_of(pod): pod for pod in pods}
     first = _first(stateful_set)
-    ordinals = range(first, first + making.number(stateful_set, "replicas"))
+    ordinals = range(first, first + making.number(stateful_set))
     condemned = {ordinal: pod for ordinal, pod in present.items() if ordinal not in ordinals}
     return Replicas({ordinal: present.get(ordinal) for ordinal in ordinals}, condemned)
 
@@ -159,15 +147,11 @@ def _status(stateful_set: Object, replicas: Replicas, update: str) -> Object:
     before = str(objects.status(stateful_set).get("currentRevision") or update)
     updated = sum(objects.labels_of(pod).get(REVISION) == update for pod in pods)
     serving = sum(map(making.ready, pods))
-    done = updated == serving == making.number(stateful_set, "replicas") and not _partition(stateful_set)
+    done = updated == serving == making.number(stateful_set) and not _partition(stateful_set)
     current = update if done else before
     return {
-        "replicas": len(pods),
-        "readyReplicas": serving,
-        "availableReplicas": serving,
+        "replicas": len(pods), "readyReplicas": serving, "availableReplicas": serving,
         "currentReplicas": sum(objects.labels_of(pod).get(REVISION) == current for pod in pods),
-        "updatedReplicas": updated,
-        "currentRevision": current,
-        "updateRevision": update,
-        "observedGeneration": stateful_set["metadata"].get("generation", 0),
-    }
+        "updatedReplicas": updated, "currentRevision": current, "updateRevision": update,
+        "observedGeneration": making.generation(stateful_set),
+    }  # fmt: skip

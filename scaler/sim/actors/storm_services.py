@@ -12,18 +12,9 @@ import copy
 from collections.abc import Iterable
 
 from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, KubeApi, Object, Resource
-from scaler.sim.actors import making, objects
-from scaler.sim.actors.making import Hands, add_environment, shortened
-from scaler.sim.actors.mirror import Mirror
-from scaler.sim.actors.slots import (
-    Change,
-    Member,
-    Role,
-    roll_stateful,
-    roll_stateless,
-    scale_stateful,
-    scale_stateless,
-)  # fmt: skip
+from scaler.sim.actors import making, objects, slots
+from scaler.sim.actors.controller import Controller
+from scaler.sim.actors.making import add_environment, shortened
 from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
 
 STORM_SERVICE = "storm-service-name"
@@ -36,86 +27,74 @@ POD_SET = _PREFIX + "podset-name"
 POD_INDEX = _PREFIX + "pod-group-index"
 ROLE_SET_INDEX = _PREFIX + "roleset-index"
 _REVISION = "storm-service-revision"
-_FAILED = "Failed"
 
 
-class StormServices:
+class StormServices(Controller):
     """All three controllers, as AIBrix runs them in one process."""
 
     def __init__(self, api: KubeApi) -> None:
-        self._mirror = Mirror(api, STORM_SERVICES, ROLE_SETS, POD_SETS, PODS, POD_GROUPS)
-        self._hands = Hands(api, self._mirror)
+        super().__init__(api, STORM_SERVICES, ROLE_SETS, POD_SETS, PODS, POD_GROUPS)
 
-    async def run(self) -> None:
-        """Keep the services until cancelled."""
-        await self._mirror.drive(self._round, "storm services")
-
-    async def _round(self) -> float | None:
-        if self._hands.settled:
-            for storm in self._living(STORM_SERVICES):
-                await self._keep_storm(storm)
-            pods = making.by_owner(self._mirror.all(PODS))
-            pod_sets = making.by_owner(self._mirror.all(POD_SETS))
-            for role_set in self._living(ROLE_SETS):
-                uid = objects.uid(role_set)
-                await self._keep_role_set(role_set, [*pods[uid], *pod_sets[uid]])
-            for pod_set in self._living(POD_SETS):
-                await self._keep_pod_set(pod_set, pods[objects.uid(pod_set)])
-        return self._hands.pause
-
-    def _living(self, resource: Resource) -> list[Object]:
-        return [obj for obj in self._mirror.all(resource) if not objects.terminating(obj)]
+    async def reconcile(self) -> None:
+        for storm in self.living(STORM_SERVICES):
+            await self._keep_storm(storm)
+        for role_set in self.living(ROLE_SETS):
+            members = [*self.mirror.owned(PODS, role_set), *self.mirror.owned(POD_SETS, role_set)]
+            await self._keep_role_set(role_set, members)
+        for pod_set in self.living(POD_SETS):
+            await self._keep_pod_set(pod_set, self.mirror.owned(PODS, pod_set))
 
     # StormService -> RoleSets
 
     async def _keep_storm(self, storm: Object) -> None:
-        own = [found for found in self._living(ROLE_SETS) if objects.owner_uid(found) == objects.uid(storm)]
-        own.sort(key=lambda found: int(objects.annotations_of(found).get(ROLE_SET_INDEX) or 0))
-        wanted = making.number(storm, "replicas")
+        own = [found for found in self.mirror.owned(ROLE_SETS, storm) if not objects.terminating(found)]
+        own.sort(key=_role_set_index)
+        wanted = making.number(storm)
         for index in range(len(own), wanted):
-            await self._hands.create(ROLE_SETS, _role_set(storm, index))
+            await self.create(ROLE_SETS, _role_set(storm, index))
         for surplus in own[wanted:]:
-            await self._hands.delete(ROLE_SETS, surplus)
+            await self.delete(ROLE_SETS, surplus)
         for found in own[:wanted]:
-            body = _role_set(storm, int(objects.annotations_of(found).get(ROLE_SET_INDEX) or 0))
+            body = _role_set(storm, _role_set_index(found))
             if objects.spec(found) != body["spec"]:
                 parts = {part: body["metadata"][part] for part in ("labels", "annotations")}
-                await self._hands.replace(
+                await self.replace(
                     ROLE_SETS, {**found, "metadata": {**found["metadata"], **parts}, "spec": body["spec"]}
                 )  # fmt: skip
-        await self._hands.status(STORM_SERVICES, storm, {"replicas": len(own)})
+        await self.status(STORM_SERVICES, storm, {"replicas": len(own)})
 
     # RoleSet -> pods or PodSets
 
     async def _keep_role_set(self, role_set: Object, members: list[Object]) -> None:
         await self._keep_pod_group(role_set, ROLE_SETS)
         roles = objects.spec(role_set).get("roles") or []
-        scaled = [await self._apply(role_set, role, _scaling(role, members), members) for role in roles]
-        if any(scaled):
+        if any([await self._apply(role_set, role, members, update=False) for role in roles]):
             return
         for role in sorted(roles, key=lambda role: int(role.get("upgradeOrder") or 0)):
-            await self._apply(role_set, role, _update(role, members), members)
+            await self._apply(role_set, role, members, update=True)
             if not _settled(role, members):
                 return  # one role after the other
 
-    async def _apply(self, role_set: Object, role: Object, change: Change, members: list[Object]) -> bool:
-        resource = POD_SETS if group_size(role) > 1 else PODS
+    async def _apply(self, role_set: Object, role: Object, members: list[Object], *, update: bool) -> bool:
+        """One step of scaling, or of an update; False when there was nothing to do."""
+        numbered = bool(role.get("stateful")) or group_size(role) > 1
+        scale, roll = slots.scale_stateless, slots.roll_stateless
+        if numbered:
+            scale, roll = slots.scale_stateful, slots.roll_stateful
+        change = (roll if update else scale)(_role(role), _read(role, members))
+        resource, make = (POD_SETS, _pod_set) if group_size(role) > 1 else (PODS, _pod)
         for slot in change.create:
-            body = _pod_set(role_set, role, slot) if group_size(role) > 1 else _pod(role_set, role, slot)
-            await self._hands.create(resource, body)
+            await self.create(resource, make(role_set, role, slot))
         for member in _of(role, members):
             if objects.name(member) in change.delete:
-                await self._hands.delete(resource, member)
+                await self.delete(resource, member)
         return bool(change)
 
     async def _keep_pod_group(self, owner: Object, resource: Resource) -> None:
         """Only where the owner names Volcano as its scheduling strategy."""
-        wanted = _volcano(objects.spec(owner))
-        missing = self._mirror.get(POD_GROUPS, objects.namespace(owner), objects.name(owner)) is None
-        if wanted is not None and missing:
-            await self._hands.create(
-                POD_GROUPS, making.body_of(POD_GROUPS, objects.name(owner), owner, resource, spec=wanted)
-            )
+        wanted, name = _volcano(objects.spec(owner)), objects.name(owner)
+        if wanted is not None and self.mirror.get(POD_GROUPS, objects.namespace(owner), name) is None:
+            await self.create(POD_GROUPS, making.body_of(POD_GROUPS, name, owner, resource, spec=wanted))
 
     # PodSet -> pods
 
@@ -123,33 +102,23 @@ class StormServices:
         await self._keep_pod_group(pod_set, POD_SETS)
         size = making.number(pod_set, "podGroupSize")
         counted = [pod for pod in pods if not objects.ended(pod)]
-        restarted = [pod for pod in counted if _restarted(pod) and not objects.terminating(pod)]
+        restarted = [pod for pod in counted if objects.restarts(pod) and not objects.terminating(pod)]
         if len(counted) < size and restarted:
             for pod in restarted:  # what is unhealthy goes before what is missing is made
-                await self._hands.delete(PODS, pod)
+                await self.delete(PODS, pod)
         elif len(counted) < size:
             present = {objects.labels_of(pod).get(POD_INDEX) for pod in pods}
             for index in range(size):
                 if str(index) not in present:
-                    await self._hands.create(PODS, _member(pod_set, index, size))
+                    await self.create(PODS, _member(pod_set, index, size))
         for pod in sorted(counted, key=_index)[size:]:
-            await self._hands.delete(PODS, pod)
-        await self._hands.status(POD_SETS, pod_set, _pod_set_status(counted, size))
+            await self.delete(PODS, pod)
+        await self.status(POD_SETS, pod_set, _pod_set_status(counted, size))
 
 
 def group_size(role: Object) -> int:
     """Pods per instance of the role."""
     return int(role.get("podGroupSize") or 1)
-
-
-def _scaling(role: Object, members: Iterable[Object]) -> Change:
-    wanted, found = _role(role), _read(role, members)
-    return scale_stateful(wanted, found) if _numbered(role) else scale_stateless(wanted, found)
-
-
-def _update(role: Object, members: Iterable[Object]) -> Change:
-    wanted, found = _role(role), _read(role, members)
-    return roll_stateful(wanted, found) if _numbered(role) else roll_stateless(wanted, found)
 
 
 def _settled(role: Object, members: Iterable[Object]) -> bool:
@@ -158,41 +127,38 @@ def _settled(role: Object, members: Iterable[Object]) -> bool:
     return len(found) == wanted.replicas and all(m.active and m.ready and m.hash == wanted.hash for m in found)
 
 
-def _numbered(role: Object) -> bool:
-    return bool(role.get("stateful")) or group_size(role) > 1
-
-
-def _role(role: Object) -> Role:
+def _role(role: Object) -> slots.Role:
     replicas = int(role.get("replicas") or 0)
     strategy = role.get("updateStrategy") or {}
     surge, unavailable = making.fence_posts(strategy.get("maxSurge", 0), strategy.get("maxUnavailable", 0), replicas)
-    return Role(replicas, _hash(role), surge, min(unavailable, replicas))
+    return slots.Role(replicas, _hash(role), surge, min(unavailable, replicas))
 
 
 def _of(role: Object, members: Iterable[Object]) -> list[Object]:
-    kind = POD_SETS.kind if group_size(role) > 1 else PODS.kind
-    return [m for m in members if objects.labels_of(m).get(ROLE) == role.get("name") and _kind(m) == kind]
+    return [
+        member
+        for member in members
+        if objects.labels_of(member).get(ROLE) == role.get("name") and _whole(member) == (group_size(role) > 1)
+    ]
 
 
-def _kind(member: Object) -> str:
-    return POD_SETS.kind if "podGroupSize" in objects.spec(member) else PODS.kind
+def _whole(member: Object) -> bool:
+    """It is a PodSet."""
+    return "podGroupSize" in objects.spec(member)
 
 
-def _read(role: Object, members: Iterable[Object]) -> list[Member]:
+def _read(role: Object, members: Iterable[Object]) -> list[slots.Member]:
     return [_member_of(member) for member in _of(role, members)]
 
 
-def _member_of(obj: Object) -> Member:
-    slot = objects.annotations_of(obj).get(REPLICA_INDEX, "")
-    whole = _kind(obj) == POD_SETS.kind
-    phase = objects.status(obj).get("phase")
-    gone = objects.terminating(obj)
-    return Member(
+def _member_of(obj: Object) -> slots.Member:
+    slot, phase, gone = objects.annotations_of(obj).get(REPLICA_INDEX, ""), objects.phase(obj), objects.terminating(obj)
+    return slots.Member(
         name=objects.name(obj),
         slot=int(slot) if slot.isdecimal() else None,
         hash=objects.labels_of(obj).get(TEMPLATE_HASH, ""),
-        ready=phase == "Ready" if whole else making.ready(obj),
-        active=not gone and (phase != _FAILED if whole else not objects.ended(obj)),
+        ready=phase == "Ready" if _whole(obj) else making.ready(obj),
+        active=not gone and not objects.ended(obj),
         terminating=gone,
     )
 
@@ -204,6 +170,10 @@ def _hash(role: Object) -> str:
 def _volcano(spec: Object) -> Object | None:
     found: Object | None = (spec.get("schedulingStrategy") or {}).get("volcanoSchedulingStrategy")
     return found
+
+
+def _role_set_index(role_set: Object) -> int:
+    return int(objects.annotations_of(role_set).get(ROLE_SET_INDEX) or 0)
 
 
 def _role_set(storm: Object, index: int) -> Object:
@@ -286,10 +256,6 @@ def _member(pod_set: Object, index: int, size: int) -> Object:
     place = {"PODSET_NAME": objects.name(pod_set), "POD_GROUP_INDEX": str(index), "POD_GROUP_SIZE": str(size)}
     add_environment(pod["spec"], place, first=True)
     return pod
-
-
-def _restarted(pod: Object) -> bool:
-    return any(int(c.get("restartCount") or 0) for c in objects.status(pod).get("containerStatuses") or [])
 
 
 def _index(pod: Object) -> int:

@@ -7,14 +7,14 @@ Must not: bind pods, write PodGroup phases, or know of rules.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import msgspec
 
 from scaler.kube.api import POD_GROUPS, PODS, VOLCANO_JOBS, KubeApi, Object
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.making import Hands
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import Controller
 
 JOB_NAME = "volcano.sh/job-name"
 JOB_VERSION = "volcano.sh/job-version"
@@ -35,47 +35,33 @@ class Misfortune(msgspec.Struct, frozen=True):
     pod: str
 
 
-class VolcanoJobs:
+class VolcanoJobs(Controller):
     """Follows all Volcano Jobs with their pods and PodGroups."""
 
     def __init__(self, api: KubeApi) -> None:
-        self._mirror = Mirror(api, VOLCANO_JOBS, PODS, POD_GROUPS)
-        self._hands = Hands(api, self._mirror)
-        self._living: dict[str, Object] = {}
+        super().__init__(api, VOLCANO_JOBS, PODS, POD_GROUPS)
+        self._alive: dict[str, Object] = {}
         """Pod uid -> the pod as it was last seen alive; what is no longer alive befell it since."""
 
-    async def run(self) -> None:
-        """Keep the jobs until cancelled."""
-        await self._mirror.drive(self._round, "volcano jobs")
-
-    async def _round(self) -> float | None:
-        if self._hands.settled:
-            befell = self._misfortunes()
-            pods = making.by_owner(self._mirror.all(PODS))
-            for job in self._mirror.all(VOLCANO_JOBS):
-                if not objects.terminating(job):
-                    await self._keep(job, pods[objects.uid(job)], befell.get(objects.uid(job), []))
-        return self._hands.pause
+    async def reconcile(self) -> None:
+        befell = self._misfortunes()
+        for job in self.living(VOLCANO_JOBS):
+            await self._keep(job, self.mirror.owned(PODS, job), befell.get(objects.uid(job), []))
 
     def _misfortunes(self) -> dict[str, list[Misfortune]]:
         """By job, what happened to pods of its present version since the last round."""
-        present = {objects.uid(pod): pod for pod in self._mirror.all(PODS) if _of_a_job(pod)}
-        befell: dict[str, list[Misfortune]] = {}
-        for uid, before in self._living.items():
-            now = present.get(uid)
-            if now is not None and making.active(now):
-                continue
-            event = "PodFailed" if now is not None and objects.phase(now) == "Failed" else "PodEvicted"
-            if now is None or objects.terminating(now) or objects.phase(now) == "Failed":
-                found = Misfortune(event, _note(before, TASK), objects.name(before))
-                if _note(before, JOB_VERSION) == self._version(objects.owner_uid(before)):
-                    befell.setdefault(objects.owner_uid(before), []).append(found)
-        self._living = {uid: pod for uid, pod in present.items() if making.active(pod)}
+        present = {objects.uid(pod): pod for pod in self.mirror.all(PODS) if _of_a_job(pod)}
+        versions = {objects.uid(job): _version(job) for job in self.mirror.all(VOLCANO_JOBS)}
+        befell: dict[str, list[Misfortune]] = defaultdict(list)
+        for uid, before in self._alive.items():
+            now, owner = present.get(uid), objects.owner_uid(before)
+            failed = now is not None and objects.phase(now) == "Failed"
+            gone = now is None or objects.terminating(now)
+            if (failed or gone) and _note(before, JOB_VERSION) == versions.get(owner, ""):
+                event = "PodFailed" if failed else "PodEvicted"
+                befell[owner].append(Misfortune(event, _note(before, TASK), objects.name(before)))
+        self._alive = {uid: pod for uid, pod in present.items() if making.active(pod)}
         return befell
-
-    def _version(self, uid: str) -> str:
-        found = [job for job in self._mirror.all(VOLCANO_JOBS) if objects.uid(job) == uid]
-        return str(objects.status(found[0]).get("version") or 0) if found else ""
 
     async def _keep(self, job: Object, pods: list[Object], befell: list[Misfortune]) -> None:
         phase = phase_of(job)
@@ -95,39 +81,29 @@ class VolcanoJobs:
         """Raises the version first, so that the deletions that follow are no misfortune."""
         status = objects.status(job)
         ending = _ENDS.get(action)
-        after: Object = {"state": {"phase": ending or "Restarting"}, "version": int(status.get("version") or 0) + 1}
+        after: Object = {"state": {"phase": ending or "Restarting"}, "version": int(_version(job)) + 1}
         if ending is None:
             after["retryCount"] = int(status.get("retryCount") or 0) + 1
-        await self._hands.status(VOLCANO_JOBS, job, after)
+        await self.status(VOLCANO_JOBS, job, after)
         for pod in pods:
             hit = {"RestartTask": _note(pod, TASK) == why.task, "RestartPod": objects.name(pod) == why.pod}
             if hit.get(action, True) and not objects.terminating(pod):
-                await self._hands.delete(PODS, pod)
+                await self.delete(PODS, pod)
 
     async def _restart(self, job: Object, pods: list[Object]) -> None:
         """Pods of earlier versions have to be gone before the job begins anew."""
         if int(objects.status(job).get("retryCount") or 0) >= making.number(job, "maxRetry", _MAX_RETRY):
-            await self._hands.status(VOLCANO_JOBS, job, {"state": {"phase": "Failed"}})
+            await self.status(VOLCANO_JOBS, job, {"state": {"phase": "Failed"}})
         elif not any(objects.terminating(pod) for pod in pods):
-            await self._hands.status(VOLCANO_JOBS, job, {"state": {"phase": "Pending"}})
+            await self.status(VOLCANO_JOBS, job, {"state": {"phase": "Pending"}})
 
     async def _sync(self, job: Object, pods: list[Object]) -> None:
-        group = self._mirror.get(POD_GROUPS, objects.namespace(job), group_name(job))
+        group = self.mirror.get(POD_GROUPS, objects.namespace(job), group_name(job))
         if group is None:
-            await self._hands.create(POD_GROUPS, _pod_group(job))
+            await self.create(POD_GROUPS, _pod_group(job))
         elif objects.status(group).get("phase") not in (None, "", "Pending"):
-            await self._fill(job, pods)
-        await self._hands.status(VOLCANO_JOBS, job, _status(job, pods))
-
-    async def _fill(self, job: Object, pods: list[Object]) -> None:
-        wanted = dict(_pods(job))
-        present = {objects.name(pod) for pod in pods}
-        for name, body in wanted.items():
-            if name not in present:
-                await self._hands.create(PODS, body)
-        for pod in pods:
-            if objects.name(pod) not in wanted and not objects.terminating(pod):
-                await self._hands.delete(PODS, pod)
+            await self.have(PODS, job, _pods(job))
+        await self.status(VOLCANO_JOBS, job, _status(job, pods))
 
 
 def phase_of(job: Object) -> str:
@@ -166,50 +142,47 @@ def _of_a_job(pod: Object) -> bool:
     return objects.owner_kind(pod) == VOLCANO_JOBS.kind and JOB_NAME in objects.labels_of(pod)
 
 
+def _version(job: Object) -> str:
+    return str(objects.status(job).get("version") or 0)
+
+
 def _note(pod: Object, key: str) -> str:
     return objects.annotations_of(pod).get(key, "")
 
 
 def _pod_group(job: Object) -> Object:
-    tasks = tasks_of(job)
-    parts = [task.get("template") or {} for task in tasks for _ in range(_size(task))][: least(job)]
-    spec: Object = {
-        "minMember": least(job),
-        "minTaskMember": {task["name"]: int(task.get("minAvailable", _size(task))) for task in tasks},
-        "minResources": making.resources_of(parts),
-        "queue": objects.spec(job).get("queue") or "default",
-    }
-    if objects.spec(job).get("priorityClassName"):
-        spec["priorityClassName"] = objects.spec(job)["priorityClassName"]
-    return making.body_of(
-        POD_GROUPS, group_name(job), job, VOLCANO_JOBS,
-        labels=objects.labels_of(job), annotations=objects.annotations_of(job), spec=spec,
+    tasks, spec = tasks_of(job), objects.spec(job)
+    parts = [task.get("template") or {} for task in tasks for _ in range(_size(task))]
+    return making.pod_group(
+        group_name(job), job, VOLCANO_JOBS, parts[: least(job)],
+        labels=objects.labels_of(job), annotations=objects.annotations_of(job), minMember=least(job),
+        minTaskMember={task["name"]: int(task.get("minAvailable", _size(task))) for task in tasks},
+        queue=_queue(job), priorityClassName=spec.get("priorityClassName") or None,
     )  # fmt: skip
 
 
-def _pods(job: Object) -> Iterator[tuple[str, Object]]:
+def _queue(job: Object) -> str:
+    return objects.spec(job).get("queue") or "default"
+
+
+def _pods(job: Object) -> Iterator[Object]:
     for task in tasks_of(job):
         for index in range(_size(task)):
-            name = f"{objects.name(job)}-{task['name']}-{index}"
-            yield name, _pod(job, task, name, index)
+            yield _pod(job, task, index)
 
 
-def _pod(job: Object, task: Object, name: str, index: int) -> Object:
-    spec, status = objects.spec(job), objects.status(job)
-    queue = spec.get("queue") or "default"
-    marks = {JOB_NAME: objects.name(job), TASK: task["name"], TASK_INDEX: str(index), QUEUE: queue}
+def _pod(job: Object, task: Object, index: int) -> Object:
+    template, status, name = task.get("template") or {}, objects.status(job), f"{objects.name(job)}-{task['name']}"
+    marks = {JOB_NAME: objects.name(job), TASK: task["name"], TASK_INDEX: str(index), QUEUE: _queue(job)}
     notes = {
-        **marks,
-        JOB_VERSION: str(status.get("version") or 0),
-        RETRY_COUNT: str(status.get("retryCount") or 0),
-        "volcano.sh/template-uid": f"{objects.name(job)}-{task['name']}",
-        objects.GROUP_NAME: group_name(job),
-    }
-    scheduler = (task.get("template") or {}).get("spec", {}).get("schedulerName") or spec.get("schedulerName")
+        JOB_VERSION: _version(job), RETRY_COUNT: str(status.get("retryCount") or 0),
+        "volcano.sh/template-uid": name, objects.GROUP_NAME: group_name(job),
+    }  # fmt: skip
+    scheduler = (template.get("spec") or {}).get("schedulerName") or objects.spec(job).get("schedulerName")
     return making.pod_of(
-        task.get("template") or {}, name, job, VOLCANO_JOBS,
+        template, f"{name}-{index}", job, VOLCANO_JOBS,
         labels={**marks, "volcano.sh/job-namespace": objects.namespace(job)},
-        annotations=notes, schedulerName=scheduler or "volcano",
+        annotations={**marks, **notes}, schedulerName=scheduler or "volcano",
     )  # fmt: skip
 
 
@@ -223,7 +196,7 @@ def _status(job: Object, pods: list[Object]) -> Object:
         **counts,
         "terminating": len(pods) - len(living),
         "minAvailable": least(job),
-        "version": int(objects.status(job).get("version") or 0),
+        "version": int(_version(job)),
         "state": {"phase": _next_phase(job, counts)},
     }
 

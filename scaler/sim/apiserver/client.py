@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -53,17 +54,12 @@ class SimClient:
         self._random = random.Random(f"{name}-{seed}") if seed else None  # noqa: S311 - for order, not for secrets
         self._watches: list[Watch] = []
 
-    async def list(  # noqa: PLR0913 - the signature of KubeApi
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
-        limit: int = 0, continue_token: str = "", resource_version: str = "", decode: Any = None,
-    ) -> Page[Any]:  # fmt: skip
+    async def list(
+        self, resource: Resource, namespace: str | None = None, *, decode: Any = None, **query: Any
+    ) -> Page[Any]:
         """See KubeApi.list."""
-        query = Query(
-            label_selector=label_selector, field_selector=field_selector, limit=limit, continue_token=continue_token,
-            resource_version=resource_version,
-        )  # fmt: skip
         request = Request(self.name, "list", resource, namespace or "")
-        page = await self._send(request, lambda: self.server.list(resource, namespace, query))
+        page = await self._send(request, lambda: self.server.list(resource, namespace, Query(**query)))
         items = [item for item in (_decoded(record, decode) for record in page.records) if item is not None]
         if decode is None and not self.server.catalog.find(resource).custom:
             for item in items:
@@ -72,13 +68,12 @@ class SimClient:
         return Page(items, str(page.version), page.continue_token)
 
     async def watch(
-        self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
-        field_selector: str = "", timeout_seconds: int = 300, decode: Any = None,
+        self, resource: Resource, namespace: str | None = None, *, timeout_seconds: int = 300, decode: Any = None,
+        **query: Any,
     ) -> AsyncIterator[WatchEvent[Any]]:  # fmt: skip
         """See KubeApi.watch."""
-        query = Query(label_selector=label_selector, field_selector=field_selector, resource_version=resource_version)
         request = Request(self.name, "watch", resource, namespace or "")
-        watch = await self._send(request, lambda: self._open(resource, namespace, query, timeout_seconds))
+        watch = await self._send(request, lambda: self._open(resource, namespace, Query(**query), timeout_seconds))
         self._watches.append(watch)
         try:
             while events := await watch.next():
@@ -108,10 +103,8 @@ class SimClient:
     ) -> Object:
         """See KubeApi.replace."""
         request = Request(self.name, "replace", resource, namespace or "", name, subresource, body)
-        record = await self._write(
-            request, lambda: self.server.replace(resource, namespace, name, body, subresource=subresource)
-        )
-        return record.copy()
+        effect = partial(self.server.replace, resource, namespace, name, body, subresource=subresource)
+        return (await self._write(request, effect)).copy()
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
@@ -119,22 +112,14 @@ class SimClient:
     ) -> Object:  # fmt: skip
         """See KubeApi.patch."""
         request = Request(self.name, "patch", resource, namespace or "", name, subresource, patch)
-        record = await self._write(
-            request, lambda: self.server.patch(resource, namespace, name, patch, patch_type, subresource)
-        )
-        return record.copy()
+        effect = partial(self.server.patch, resource, namespace, name, patch, patch_type, subresource)
+        return (await self._write(request, effect)).copy()
 
-    async def delete(
-        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
-        grace_period_seconds: int | None = None, propagation_policy: str = "",
-    ) -> None:  # fmt: skip
+    async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
         """See KubeApi.delete."""
-        options = DeleteOptions(
-            uid=uid, resource_version=resource_version, grace_period_seconds=grace_period_seconds,
-            propagation_policy=propagation_policy,
-        )  # fmt: skip
+        wanted = DeleteOptions(**options)
         request = Request(self.name, "delete", resource, namespace or "", name)
-        await self._write(request, lambda: self.server.delete(resource, namespace, name, options))
+        await self._write(request, lambda: self.server.delete(resource, namespace, name, wanted))
 
     def cut_watches(self, resource: Resource | None = None) -> int:
         """Ends this client's open watches (of one resource) as a closed connection would; returns how many."""

@@ -43,7 +43,8 @@ def check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None
     pairs = (("UID", options.uid, "uid"), ("ResourceVersion", options.resource_version, "resourceVersion"))
     for words, wanted, field in pairs:
         if wanted and wanted != metadata[field]:
-            raise refusals.precondition(kind.resource, metadata["name"], words, wanted, metadata[field])
+            why = f"Precondition failed: {words} in precondition: {wanted}, {words} in object meta: {metadata[field]}"
+            raise refusals.conflict(kind.resource, metadata["name"], why)
 
 
 def decide(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> Outcome:

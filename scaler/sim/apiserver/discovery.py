@@ -7,43 +7,38 @@ by itself; it describes no schemas.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from scaler.kube.api import Object
+from scaler.kube.api import Object, Resource
 from scaler.sim.apiserver.kinds import Kind
 
 _IN_ALL = frozenset({"Pod", "Service", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
 """What `kubectl get all` shows."""
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
-VERSION: Object = {
-    "major": "1",
-    "minor": "35",
-    "gitVersion": "v1.35.0+simulated",
-    "platform": "linux/amd64",
-}
+VERSION: Object = {"major": "1", "minor": "35", "gitVersion": "v1.35.0+simulated", "platform": "linux/amd64"}
 
 
 def document(path: str, kinds: Iterable[Kind]) -> Object | None:
     """The discovery document at that path (without slashes at its ends), None when there is none."""
-    served = list(kinds)
-    if path == "version":
-        return VERSION
-    if path == "api":
-        return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
-    if path == "apis":
-        return {
-            "kind": "APIGroupList",
-            "apiVersion": "v1",
-            "groups": [_group(name, served) for name in _groups(served)],
-        }
-    if path == "openapi/v3":
-        return {"paths": {base: {"serverRelativeURL": f"/openapi/v3/{base}"} for base in _bases(served)}}
-    if path.startswith("openapi/v3/"):
-        return _openapi(path.removeprefix("openapi/v3/"), served)
-    if path.startswith("apis/") and path.count("/") == 1 and path[5:] in _groups(served):
-        return {"kind": "APIGroup", "apiVersion": "v1", **_group(path[5:], served)}
-    return _resources(path, served) if path in _bases(served) else None
+    bases: dict[str, list[Kind]] = {}
+    groups: dict[str, dict[str, None]] = {}
+    for kind in kinds:
+        bases.setdefault(base_path(kind), []).append(kind)
+        if kind.resource.group:
+            groups.setdefault(kind.resource.group, {})[kind.resource.version] = None
+    fixed: dict[str, Object] = {
+        "version": VERSION,
+        "api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+        "apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*item) for item in groups.items()]},
+        "openapi/v3": {"paths": {base: {"serverRelativeURL": f"/openapi/v3/{base}"} for base in bases}},
+    }
+    if path in fixed:
+        return fixed[path]
+    if path.startswith("openapi/v3/") and path.removeprefix("openapi/v3/") in bases:
+        return _openapi(bases[path.removeprefix("openapi/v3/")])
+    if path.startswith("apis/") and path[5:] in groups:
+        return {"kind": "APIGroup", "apiVersion": "v1", **_group(path[5:], groups[path[5:]])}
+    return _resources(path, bases[path]) if path in bases else None
 
 
 def base_path(kind: Kind) -> str:
@@ -51,33 +46,15 @@ def base_path(kind: Kind) -> str:
     return f"apis/{kind.resource.api_version}" if kind.resource.group else f"api/{kind.resource.version}"
 
 
-def _bases(kinds: list[Kind]) -> list[str]:
-    return list(dict.fromkeys(base_path(kind) for kind in kinds))
-
-
-def _groups(kinds: list[Kind]) -> list[str]:
-    return list(dict.fromkeys(kind.resource.group for kind in kinds if kind.resource.group))
-
-
-def _group(name: str, kinds: list[Kind]) -> Object:
-    versions = dict.fromkeys(kind.resource.version for kind in kinds if kind.resource.group == name)
+def _group(name: str, versions: Iterable[str]) -> Object:
     entries = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
 def _resources(base: str, kinds: list[Kind]) -> Object:
-    entries: list[Object] = []
-    for kind in kinds:
-        if base_path(kind) == base:
-            entries.append(_entry(kind, ""))
-            if kind.status:
-                entries.append(_entry(kind, "/status"))
-    return {
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": base.partition("/")[2],
-        "resources": entries,
-    }
+    entries = [_entry(kind, part) for kind in kinds for part in (("", "/status") if kind.status else ("",))]
+    version = base.partition("/")[2]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}
 
 
 def _entry(kind: Kind, subresource: str) -> Object:
@@ -95,31 +72,23 @@ def _entry(kind: Kind, subresource: str) -> Object:
     return entry
 
 
-def _openapi(base: str, kinds: list[Kind]) -> Object | None:
-    paths = {_item_path(kind): {"patch": _patch_operation(kind)} for kind in kinds if base_path(kind) == base}
-    if not paths:
-        return None
+def _openapi(kinds: list[Kind]) -> Object:
+    paths = {}
+    for kind in kinds:
+        namespace = "namespaces/{namespace}/" if kind.resource.namespaced else ""
+        item = f"/{base_path(kind)}/{namespace}{kind.resource.plural}/{{name}}"
+        paths[item] = {"patch": _patch_operation(kind.resource)}
     info = {"title": "Kubernetes, simulated", "version": VERSION["gitVersion"]}
     return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": {}}}
 
 
-def _item_path(kind: Kind) -> str:
-    namespace = "namespaces/{namespace}/" if kind.resource.namespaced else ""
-    return f"/{base_path(kind)}/{namespace}{kind.resource.plural}/{{name}}"
-
-
-def _patch_operation(kind: Kind) -> Object:
-    resource = kind.resource
-    parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("fieldValidation", "dryRun")
-    ]
+def _patch_operation(resource: Resource) -> Object:
+    known = ("fieldValidation", "dryRun")
     return {
         "operationId": f"patch{resource.kind}",
-        "parameters": parameters,
+        "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in known],
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-group-version-kind": {
-            "group": resource.group,
-            "version": resource.version,
-            "kind": resource.kind,
+            "group": resource.group, "version": resource.version, "kind": resource.kind,
         },
-    }
+    }  # fmt: skip

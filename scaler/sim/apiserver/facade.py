@@ -23,6 +23,7 @@ from scaler.sim.apiserver.kinds import BINDINGS, Kind
 from scaler.sim.cluster import SimCluster
 
 _APPLY = "application/apply-patch+yaml"
+_SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _MAX_BODY = 3 * 1024 * 1024
 _SERVER_ERROR = re.compile(r"(5\d\d) (\w+): (.*)", re.DOTALL)
 
@@ -46,16 +47,13 @@ async def serve(cluster: SimCluster, host: str = "127.0.0.1", port: int = 0) -> 
 def kubeconfig(url: str, namespace: str = "default") -> str:
     """A kubeconfig (YAML) for kubectl and for the real client."""
     name = "simulated"
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": name, "cluster": {"server": url}}],
-            "users": [{"name": name, "user": {}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}],
-            "current-context": name,
-        }
-    )
+    context = {"cluster": name, "user": name, "namespace": namespace}
+    return yaml.safe_dump({
+        "apiVersion": "v1", "kind": "Config", "current-context": name,
+        "clusters": [{"name": name, "cluster": {"server": url}}],
+        "users": [{"name": name, "user": {}}],
+        "contexts": [{"name": name, "context": context}],
+    })  # fmt: skip
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -69,6 +67,10 @@ class _Target(msgspec.Struct, frozen=True):
     @property
     def resource(self) -> Resource:
         return self.kind.resource
+
+    @property
+    def place(self) -> tuple[Resource, str | None, str]:
+        return self.kind.resource, self.namespace, self.name
 
 
 class _Facade:
@@ -96,19 +98,12 @@ class _Facade:
             raise refusals.bad_request("dry runs are not simulated")
         if request.method == "POST" and path.endswith("/bindings"):
             return await self._bind(path.split("/")[3], "", await _body(request))
-        target = self._target(path)
-        match request.method:
-            case "GET":
-                return await self._read(request, target)
-            case "POST":
-                return await self._create(target, await _body(request))
-            case "PUT":
-                return await self._replace(target, await _body(request))
-            case "PATCH":
-                return await self._patch(request, target)
-            case "DELETE":
-                return await self._delete(request, target)
-        raise refusals.method_not_allowed()
+        methods = {
+            "GET": self._read, "POST": self._create, "PUT": self._replace, "PATCH": self._patch, "DELETE": self._delete
+        }  # fmt: skip
+        if request.method not in methods:
+            raise refusals.method_not_allowed()
+        return await methods[request.method](request, self._target(path))
 
     def _target(self, path: str) -> _Target:
         """`api/v1/[namespaces/NS/]PLURAL[/NAME[/SUBRESOURCE]]`, or `apis/GROUP/...` likewise."""
@@ -132,7 +127,7 @@ class _Facade:
         if target.subresource not in ("", "status"):
             raise refusals.unknown_resource()
         if target.name:
-            obj = await self._kube.get(target.resource, target.namespace, target.name)
+            obj = await self._kube.get(*target.place)
             return _json(self._shown(request, target, [obj]) or obj)
         if request.query.get("watch") in ("true", "1"):
             return await self._watch(request, target)
@@ -204,27 +199,24 @@ class _Facade:
 
     # Writing.
 
-    async def _create(self, target: _Target, body: Any) -> web.Response:
+    async def _create(self, request: web.Request, target: _Target) -> web.StreamResponse:
+        body = await _body(request)
         if target.subresource == "binding":
             return await self._bind(target.namespace, target.name, body)
         if target.name:
             raise refusals.method_not_allowed()
         return _json(await self._kube.create(target.resource, target.namespace, _object(body)), 201)
 
-    async def _bind(self, namespace: str | None, name: str, body: Any) -> web.Response:
-        metadata = {**(_object(body).get("metadata") or {})}
-        if name:
-            metadata["name"] = name
+    async def _bind(self, namespace: str | None, name: str, body: Any) -> web.StreamResponse:
+        metadata = {**(_object(body).get("metadata") or {}), **({"name": name} if name else {})}
         await self._kube.create(BINDINGS, namespace, {**body, "metadata": metadata})
-        return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+        return _json({**_SUCCESS, "code": 201}, 201)
 
-    async def _replace(self, target: _Target, body: Any) -> web.Response:
-        obj = await self._kube.replace(
-            target.resource, target.namespace, target.name, _object(body), subresource=target.subresource
-        )
-        return _json(obj)
+    async def _replace(self, request: web.Request, target: _Target) -> web.StreamResponse:
+        body = _object(await _body(request))
+        return _json(await self._kube.replace(*target.place, body, subresource=target.subresource))
 
-    async def _patch(self, request: web.Request, target: _Target) -> web.Response:
+    async def _patch(self, request: web.Request, target: _Target) -> web.StreamResponse:
         body = await _body(request)
         if request.content_type == _APPLY:
             return await self._apply(target, _object(body))
@@ -232,40 +224,35 @@ class _Facade:
             patch_type = PatchType(request.content_type)
         except ValueError:
             raise refusals.unsupported_media_type([*PatchType, _APPLY]) from None
-        obj = await self._kube.patch(
-            target.resource, target.namespace, target.name, body, patch_type=patch_type, subresource=target.subresource
-        )
-        return _json(obj)
+        subresource = target.subresource
+        return _json(await self._kube.patch(*target.place, body, patch_type=patch_type, subresource=subresource))
 
-    async def _apply(self, target: _Target, body: Object) -> web.Response:
+    async def _apply(self, target: _Target, body: Object) -> web.StreamResponse:
         patch_type = PatchType.MERGE if target.kind.custom else PatchType.STRATEGIC
+        subresource = target.subresource
         try:
-            obj = await self._kube.patch(
-                target.resource, target.namespace, target.name, body, patch_type=patch_type,
-                subresource=target.subresource,
-            )  # fmt: skip
+            return _json(await self._kube.patch(*target.place, body, patch_type=patch_type, subresource=subresource))
         except NotFoundError:
-            if target.subresource:
+            if subresource:
                 raise
             return _json(await self._kube.create(target.resource, target.namespace, body), 201)
-        return _json(obj)
 
-    async def _delete(self, request: web.Request, target: _Target) -> web.Response:
+    async def _delete(self, request: web.Request, target: _Target) -> web.StreamResponse:
         if not target.name or target.subresource:
             raise refusals.method_not_allowed()
         options = await _body(request) if request.can_read_body else {}
         options = {**dict(request.query), **(options if isinstance(options, dict) else {})}
         preconditions = options.get("preconditions") or {}
         grace = options.get("gracePeriodSeconds")
-        before = await self._kube.get(target.resource, target.namespace, target.name)
+        before = await self._kube.get(*target.place)
         await self._kube.delete(
-            target.resource, target.namespace, target.name,
-            uid=preconditions.get("uid", ""), resource_version=preconditions.get("resourceVersion", ""),
+            *target.place, uid=preconditions.get("uid", ""),
+            resource_version=preconditions.get("resourceVersion", ""),
             grace_period_seconds=None if grace is None else int(grace),
             propagation_policy=options.get("propagationPolicy", ""),
         )  # fmt: skip
         details = {"name": target.name, "kind": target.resource.plural, "uid": before["metadata"]["uid"]}
-        return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+        return _json({**_SUCCESS, "details": details})
 
 
 def _selectors(request: web.Request) -> dict[str, str]:

@@ -27,6 +27,12 @@ INFER_SERVICES = Resource("mindcluster.huawei.com", "v1", "inferservices", "Infe
 INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
 INSTANCE_SETS = Resource("mindcluster.huawei.com", "v1", "instancesets", "InstanceSet")
 
+WORKLOADS = (
+    api.VOLCANO_JOBS, api.LEADER_WORKER_SETS, STORM_SERVICES, ROLE_SETS, api.POD_SETS, INFER_SERVICE_SETS,
+    INFER_SERVICES, INSTANCE_SETS, INFERENCE_SERVICES,
+)  # fmt: skip
+"""Custom resources that lead to pods, besides AscendJobs."""
+
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One served resource. `schema` and `columns` are set for custom resources only."""
@@ -113,17 +119,15 @@ class Catalog:
     """What is served at the moment."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str, str], Kind] = {}
+        self._kinds = {_key(kind.resource): kind for kind in BUILT_IN}
         self._definitions: dict[str, Kind] = {}
-        for kind in BUILT_IN:
-            self._add(kind)
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(tuple(self._kinds.values()))
 
     def find(self, resource: Resource) -> Kind:
         """The served kind of that group, version and plural; NotFoundError when there is none."""
-        return self.named(resource.group, resource.version, resource.plural)
+        return self.named(*_key(resource))
 
     def named(self, group: str, version: str, plural: str) -> Kind:
         kind = self._kinds.get((group, version, plural))
@@ -142,8 +146,8 @@ class Catalog:
         """Starts serving a CustomResourceDefinition, or serves its new form."""
         name = definition["metadata"]["name"]
         self.undefine(name)
-        self._definitions[name] = kind_of(definition)
-        self._add(self._definitions[name])
+        kind = self._definitions[name] = kind_of(definition)
+        self._kinds[_key(kind.resource)] = kind
 
     def of_definition(self, name: str) -> Kind:
         """What a CustomResourceDefinition of that name serves."""
@@ -154,9 +158,6 @@ class Catalog:
         kind = self._definitions.pop(name, None)
         if kind is not None:
             del self._kinds[_key(kind.resource)]
-
-    def _add(self, kind: Kind) -> None:
-        self._kinds[_key(kind.resource)] = kind
 
 
 def _key(resource: Resource) -> tuple[str, str, str]:

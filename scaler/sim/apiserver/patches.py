@@ -37,37 +37,27 @@ def json_patch(document: Any, operations: Any) -> Any:
 
 
 def _apply(document: Any, operation: dict[str, Any]) -> Any:
+    """The document, whose inner parts may be changed in place, after one operation."""
     op, path = operation.get("op"), _pointer(operation["path"])
-    match op:
-        case "add":
-            return _add(document, path, copy.deepcopy(operation.get("value")))
-        case "remove":
-            return _remove(document, path)
-        case "replace":
-            return _replace(document, path, copy.deepcopy(operation.get("value")))
-        case "test":
-            return _test(document, path, operation)
-        case "move" | "copy":
-            return _move_or_copy(document, path, operation)
-    raise unprocessable(f"unexpected kind of JSON patch operation: {op!r}")
-
-
-def _test(document: Any, path: list[str], operation: dict[str, Any]) -> Any:
-    wanted = operation.get("value")
+    value = copy.deepcopy(operation.get("value"))
+    if op in ("move", "copy"):
+        source = _pointer(str(operation.get("from", "")))
+        value = copy.deepcopy(_locate(document, source))
+        if op == "move":
+            if path[: len(source)] == source and path != source:
+                raise unprocessable("move operation does not apply: a value cannot move into itself")
+            document = _remove(document, source)
+        return _add(document, path, value)
+    if op in ("add", "replace"):
+        return _add(document, path, value, replace=op == "replace")
+    if op == "remove":
+        return _remove(document, path)
+    if op != "test":
+        raise unprocessable(f"unexpected kind of JSON patch operation: {op!r}")
     found = _locate(document, path)
-    if found != wanted or (isinstance(found, bool) != isinstance(wanted, bool)):
+    if found != value or isinstance(found, bool) != isinstance(value, bool):
         raise unprocessable(f"testing value {operation['path']} failed: test failed")
     return document
-
-
-def _move_or_copy(document: Any, path: list[str], operation: dict[str, Any]) -> Any:
-    source = _pointer(str(operation.get("from", "")))
-    value = copy.deepcopy(_locate(document, source))
-    if operation["op"] == "move":
-        if path[: len(source)] == source and path != source:
-            raise unprocessable("move operation does not apply: a value cannot move into itself")
-        document = _remove(document, source)
-    return _add(document, path, value)
 
 
 def _pointer(text: str) -> list[str]:
@@ -97,13 +87,15 @@ def _missing(path: list[str]) -> Exception:
     return unprocessable(f"operation does not apply: doc is missing path: /{'/'.join(path)}: missing value")
 
 
-def _add(document: Any, path: list[str], value: Any) -> Any:
+def _add(document: Any, path: list[str], value: Any, *, replace: bool = False) -> Any:
+    """Unlike the RFC, an API server replaces a key that is not there by adding it."""
     if not path:
         return value
     parent = _locate(document, path[:-1])
-    if isinstance(parent, list):
-        position = len(parent) if path[-1] == "-" else _index(path[-1], len(parent))
-        parent.insert(position, value)
+    if isinstance(parent, list) and replace:
+        parent[_index(path[-1], len(parent) - 1)] = value
+    elif isinstance(parent, list):
+        parent.insert(len(parent) if path[-1] == "-" else _index(path[-1], len(parent)), value)
     elif isinstance(parent, dict):
         parent[path[-1]] = value
     else:
@@ -111,22 +103,10 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
     return document
 
 
-def _replace(document: Any, path: list[str], value: Any) -> Any:
-    """Unlike the RFC, an API server replaces a key that is not there by adding it."""
-    parent = _locate(document, path[:-1])
-    if path and isinstance(parent, list):
-        parent[_index(path[-1], len(parent) - 1)] = value
-        return document
-    return _add(document, path, value)
-
-
 def _remove(document: Any, path: list[str]) -> Any:
     _locate(document, path)
     if not path:
         return None
     parent = _locate(document, path[:-1])
-    if isinstance(parent, list):
-        del parent[int(path[-1])]
-    else:
-        del parent[path[-1]]
+    del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
     return document

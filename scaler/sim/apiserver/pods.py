@@ -5,11 +5,10 @@ Defaults stop at what a controller or a scheduler reads; they are not the whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scaler.kube.api import PODS, Object
-from scaler.kube.errors import KubeError
 from scaler.sim.apiserver import refusals
 
 _SPEC_DEFAULTS: dict[str, Any] = {
@@ -40,7 +39,9 @@ def prepare(pod: Object) -> None:
     spec = pod["spec"]
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
-        pod["status"]["conditions"] = [_gated_condition()]
+        words = "Scheduling is blocked due to non-empty scheduling gates"
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": words}
+        pod["status"]["conditions"] = [gated]
 
 
 def fill_defaults(pod: Object) -> None:
@@ -54,21 +55,12 @@ def fill_defaults(pod: Object) -> None:
         _prepare_container(container)
 
 
-def _gated_condition() -> Object:
-    return {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "SchedulingGated",
-        "message": "Scheduling is blocked due to non-empty scheduling gates",
-    }
-
-
 def _prepare_container(container: Object) -> None:
-    for name, value in _CONTAINER_DEFAULTS.items():
-        container.setdefault(name, value)
     image = str(container.get("image", ""))
     latest = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
-    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+    pull = {"imagePullPolicy": "Always" if latest else "IfNotPresent"}
+    for name, value in {**_CONTAINER_DEFAULTS, **pull}.items():
+        container.setdefault(name, value)
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     resources = container.setdefault("resources", {})
@@ -96,35 +88,29 @@ def _qos_class(spec: Object) -> str:
 def create_problems(pod: Object) -> Iterator[str]:
     """Why a pod must not be created."""
     spec = pod["spec"]
-    if not spec.get("containers"):
+    containers, gates = spec.get("containers") or (), spec.get("schedulingGates") or ()
+    if not containers:
         yield "spec.containers: Required value"
-    seen: set[str] = set()
-    for index, container in enumerate(spec.get("containers") or ()):
-        name = container.get("name")
-        if not isinstance(name, str) or not name:
-            yield f"spec.containers[{index}].name: Required value"
-        elif name in seen:
-            yield f'spec.containers[{index}].name: Duplicate value: "{name}"'
-        else:
-            seen.add(name)
+    yield from _naming_problems("spec.containers", containers)
+    for index, container in enumerate(containers):
         if not container.get("image"):
             yield f"spec.containers[{index}].image: Required value"
         for place, variable in enumerate(container.get("env") or ()):
             if not variable.get("name"):
                 yield f"spec.containers[{index}].env[{place}].name: Required value"
-    yield from _gate_problems(spec)
-
-
-def _gate_problems(spec: Object) -> Iterator[str]:
-    gates = spec.get("schedulingGates") or ()
     if gates and spec.get("nodeName"):
         yield "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
-    names = [gate.get("name") for gate in gates]
+    yield from _naming_problems("spec.schedulingGates", gates)
+
+
+def _naming_problems(path: str, entries: Sequence[Object]) -> Iterator[str]:
+    """Each needs a name of its own."""
+    names = [entry.get("name") for entry in entries]
     for index, name in enumerate(names):
         if not name:
-            yield f"spec.schedulingGates[{index}]: Required value"
+            yield f"{path}[{index}].name: Required value"
         elif name in names[:index]:
-            yield f'spec.schedulingGates[{index}]: Duplicate value: "{name}"'
+            yield f'{path}[{index}].name: Duplicate value: "{name}"'
 
 
 def update_problems(old: Object, new: Object) -> Iterator[str]:
@@ -171,33 +157,21 @@ def grace_period(pod: Object, wanted: int | None) -> int:
 
 def bind(pod: Object, binding: Object, now: str) -> None:
     """Puts a pod (a private copy) on a node; ConflictError when it is bound, gated or on its way out."""
-    problem = _bind_problem(pod)
-    if problem is not None:
-        raise problem
+    metadata, spec, name = pod["metadata"], pod["spec"], pod["metadata"]["name"]
+    if metadata.get("deletionTimestamp"):
+        raise refusals.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise refusals.conflict(PODS, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise refusals.conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
     target = binding.get("target")
     node = target.get("name") if isinstance(target, dict) and target.get("kind", "Node") in ("", "Node") else None
     if not node:
         raise refusals.internal("target.name: Required value")
-    pod["spec"]["nodeName"] = node
+    spec["nodeName"] = node
     for field in ("labels", "annotations"):
-        extra = binding.get("metadata", {}).get(field)
-        if extra:
-            pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **extra}
-    set_condition(pod, {"type": "PodScheduled", "status": "True", "lastTransitionTime": now})
-
-
-def _bind_problem(pod: Object) -> KubeError | None:
-    name, spec = pod["metadata"]["name"], pod["spec"]
-    if pod["metadata"].get("deletionTimestamp"):
-        return refusals.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
-    if spec.get("nodeName"):
-        return refusals.conflict(PODS, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
-    if spec.get("schedulingGates"):
-        return refusals.conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
-    return None
-
-
-def set_condition(obj: Object, condition: Object) -> None:
-    """Adds or replaces the condition of that type in `status.conditions`, in place."""
-    conditions = obj.setdefault("status", {}).setdefault("conditions", [])
-    conditions[:] = [old for old in conditions if old.get("type") != condition["type"]] + [condition]
+        if extra := binding.get("metadata", {}).get(field):
+            metadata[field] = {**(metadata.get(field) or {}), **extra}
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    conditions[:] = [old for old in conditions if old.get("type") != "PodScheduled"]
+    conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": now})

@@ -26,12 +26,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordPage(msgspec.Struct, frozen=True):
-    """Like kube.api.Page, with records; `remaining` counts what later pages hold (0 when filtered)."""
+    """Like kube.api.Page, with records."""
 
     records: list[Record]
     version: int
     continue_token: str = ""
-    remaining: int = 0
 
 
 class _Token(msgspec.Struct, frozen=True):

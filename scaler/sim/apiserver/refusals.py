@@ -34,14 +34,7 @@ def conflict(resource: Resource, name: str, why: str) -> KubeError:
 
 
 def stale(resource: Resource, name: str) -> KubeError:
-    return conflict(
-        resource, name, "the object has been modified; please apply your changes to the latest version and try again"
-    )
-
-
-def precondition(resource: Resource, name: str, field: str, wanted: str, found: str) -> KubeError:
-    """`field` is as the server writes it: UID or ResourceVersion."""
-    why = f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
+    why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
 

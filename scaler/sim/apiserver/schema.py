@@ -12,13 +12,13 @@ from scaler.kube.api import Object
 
 Schema = dict[str, Any]
 
-_TYPES: dict[str, tuple[type, ...]] = {
+_TYPES = {
     "object": (dict,),
     "array": (list,),
     "string": (str,),
     "boolean": (bool,),
     "integer": (int,),
-    "number": (int, float),
+    "number": (float,),
 }
 _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 
@@ -76,20 +76,12 @@ def _problems(value: Any, schema: Schema, path: str) -> Iterator[str]:
 
 
 def _type_problem(value: Any, schema: Schema) -> str:
+    found = next((name for name, types in _TYPES.items() if type(value) in types), "null")
     if schema.get("x-kubernetes-int-or-string"):
-        fits = isinstance(value, (int, str)) and not isinstance(value, bool)
-        return "" if fits else f'"{_type_name(value)}": must be an integer or a string'
-    wanted = schema.get("type", "")
-    if wanted not in _TYPES:
-        return ""
-    fits = isinstance(value, _TYPES[wanted]) and (wanted == "boolean" or not isinstance(value, bool))
-    return "" if fits else f'"{_type_name(value)}": must be of type {wanted}: "{_type_name(value)}"'
-
-
-def _type_name(value: Any) -> str:
-    if value is None:
-        return "null"
-    return next((name for name, types in _TYPES.items() if type(value) in types), "unknown")
+        return "" if found in ("integer", "string") else f'"{found}": must be an integer or a string'
+    wanted = schema.get("type", found)
+    fits = found == wanted or (found == "integer" and wanted == "number") or wanted not in _TYPES
+    return "" if fits else f'"{found}": must be of type {wanted}: "{found}"'
 
 
 def _value_problems(value: Any, schema: Schema, path: str) -> Iterator[str]:
@@ -97,9 +89,9 @@ def _value_problems(value: Any, schema: Schema, path: str) -> Iterator[str]:
         supported = ", ".join(f'"{word}"' for word in schema["enum"])
         yield f'{path}: Unsupported value: "{value}": supported values: {supported}'
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if "minimum" in schema and value < schema["minimum"]:
+        if value < schema.get("minimum", value):
             yield f"{path}: Invalid value: {value}: should be greater than or equal to {schema['minimum']}"
-        if "maximum" in schema and value > schema["maximum"]:
+        if value > schema.get("maximum", value):
             yield f"{path}: Invalid value: {value}: should be less than or equal to {schema['maximum']}"
 
 

@@ -19,27 +19,19 @@ _EXISTS = re.compile(r"^(!?)\s*([^=!\s,()]+)$")
 _SPLIT = re.compile(r",(?![^(]*\))")
 
 _POD_FIELDS = (
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "spec.serviceAccountName",
-    "status.phase",
-    "status.podIP",
-    "status.nominatedNodeName",
+    "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName status.phase status.podIP "
+    "status.nominatedNodeName"
 )
 _EVENT_FIELDS = (
-    *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion")),
-    "reason",
-    "source",
-    "type",
-    "reportingComponent",
+    "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid involvedObject.apiVersion "
+    "involvedObject.resourceVersion reason source type reportingComponent"
 )
-_FIELDS_OF: dict[str, tuple[str, ...]] = {
-    "Pod": _POD_FIELDS,
-    "Event": _EVENT_FIELDS,
-    "Node": ("spec.unschedulable",),
-    "Namespace": ("status.phase",),
-    "Secret": ("type",),
+_FIELDS_OF = {
+    "Pod": _POD_FIELDS.split(),
+    "Event": _EVENT_FIELDS.split(),
+    "Node": ["spec.unschedulable"],
+    "Namespace": ["status.phase"],
+    "Secret": ["type"],
 }
 
 

@@ -191,14 +191,11 @@ class ApiServer:
         if not self._admission:
             return obj
         record = self.store.table(NAMESPACES).records.get(("", namespace or ""))
+        labels = (record.object["metadata"].get("labels") or {}) if record else {}
         review = Review(
-            operation=operation,
-            resource=kind.resource,
-            namespace=namespace or "",
-            namespace_labels=(record.object["metadata"].get("labels") or {}) if record else {},
-            object=obj,
-            old=old,
-        )
+            operation=operation, resource=kind.resource, namespace=namespace or "", namespace_labels=labels,
+            object=obj, old=old,
+        )  # fmt: skip
         return self._accept(kind, _private(admit(self._admission, review)))
 
     def _start_metadata(self, kind: Kind, namespace: str | None, obj: Object) -> None:
@@ -221,9 +218,8 @@ class ApiServer:
     def _generate_name(self, kind: Kind, metadata: Object) -> str:
         prefix = metadata.get("generateName")
         if not prefix:
-            raise refusals.invalid(
-                kind.resource, "", ["metadata.name: Required value: name or generateName is required"]
-            )
+            words = "metadata.name: Required value: name or generateName is required"
+            raise refusals.invalid(kind.resource, "", [words])
         return str(prefix)[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))
 
     def _allocate(self, obj: Object) -> None:
@@ -289,9 +285,8 @@ def _private(body: Any) -> Any:
 def _namespace_of(namespace: str | None, metadata: Object) -> str:
     named = metadata.get("namespace") or namespace
     if not namespace or named != namespace:
-        raise refusals.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        words = "the namespace of the provided object does not match the namespace sent on the request"
+        raise refusals.bad_request(words)
     return namespace
 
 
@@ -333,7 +328,6 @@ def _check_same(kind: Kind, old: Object, new: Object) -> None:
 def _merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
     """The new object with the parts that this request must not touch taken from the old one."""
     metadata = {name: old["metadata"][name] for name in _SYSTEM_FIELDS if name in old["metadata"]}
-    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     metadata |= {name: value for name, value in new["metadata"].items() if name not in _SYSTEM_FIELDS}
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     if subresource == "status":

@@ -5,210 +5,93 @@ Only the fields that this package reads are typed, as in the Go types; a null st
 
 from __future__ import annotations
 
+from types import GenericAlias
 from typing import Any
 
 import msgspec
 
-from scaler.kube.api import Object
 from scaler.sim.apiserver.kinds import Kind
 
-_Text = str | None
-_Texts = dict[str, str] | None
-_Map = dict[str, Any] | None
+_TEXTS = dict[str, str]
+_MAP = dict[str, Any]
 
 
-class _Shape(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of all shapes."""
+def _shape(name: str, *, required: dict[str, Any] | None = None, text: str = "", **fields: Any) -> type[Any]:
+    """Fields by their JSON names; `text` lists those that hold a string, and `[kind]` is a list of that kind."""
+    optional = {**dict.fromkeys(text.split(), str), **fields}
+    return msgspec.defstruct(
+        name,
+        [
+            *((field, _kind(kind)) for field, kind in (required or {}).items()),
+            *((field, _kind(kind) | None, None) for field, kind in optional.items()),
+        ],
+        frozen=True,
+    )
 
 
-class _Owner(_Shape, frozen=True):
-    api_version: _Text = None
-    kind: _Text = None
-    name: _Text = None
-    uid: _Text = None
-    controller: bool | None = None
-    block_owner_deletion: bool | None = None
+def _kind(kind: Any) -> Any:
+    return GenericAlias(list, (kind[0],)) if isinstance(kind, list) else kind
 
 
-class _Metadata(_Shape, frozen=True):
-    name: _Text = None
-    generate_name: _Text = None
-    namespace: _Text = None
-    uid: _Text = None
-    resource_version: _Text = None
-    labels: _Texts = None
-    annotations: _Texts = None
-    finalizers: list[str] | None = None
-    owner_references: list[_Owner] | None = None
+_METADATA = _shape(
+    "ObjectMeta", text="name generateName namespace uid resourceVersion", labels=_TEXTS, annotations=_TEXTS,
+    finalizers=[str],
+    ownerReferences=[
+        _shape("OwnerReference", text="apiVersion kind name uid", controller=bool, blockOwnerDeletion=bool)
+    ],
+)  # fmt: skip
+_STATUS = _shape(
+    "Status", text="phase", conditions=[_shape("Condition", text="type status")], capacity=_MAP, allocatable=_MAP
+)
+_REFERENCE = _shape("ObjectReference", text="kind name namespace")
 
+_AMOUNTS = dict[str, str | int | float]
+_VARIABLE = _shape("EnvVar", text="name value", valueFrom=_shape("EnvVarSource", fieldRef=_MAP))
+_CONTAINER = _shape(
+    "Container", text="name image", env=[_VARIABLE], ports=[_MAP],
+    resources=_shape("ResourceRequirements", limits=_AMOUNTS, requests=_AMOUNTS),
+)  # fmt: skip
+_POD_SPEC = _shape(
+    "PodSpec", text="nodeName restartPolicy schedulerName priorityClassName", containers=[_CONTAINER],
+    initContainers=[_CONTAINER], schedulingGates=[_shape("PodSchedulingGate", text="name")], tolerations=[_MAP],
+    volumes=[_MAP], nodeSelector=_TEXTS, terminationGracePeriodSeconds=int, activeDeadlineSeconds=int, priority=int,
+)  # fmt: skip
+_SERVICE_SPEC = _shape(
+    "ServiceSpec", text="type clusterIP", ports=[_shape("ServicePort", text="protocol name", port=int)], selector=_TEXTS
+)
+_LEASE_SPEC = _shape(
+    "LeaseSpec", text="holderIdentity acquireTime renewTime", leaseDurationSeconds=int, leaseTransitions=int
+)
+_NAMES = _shape("Names", required={"plural": str, "kind": str}, text="singular", shortNames=[str])
+_VERSION = _shape(
+    "Version", required={"name": str}, storage=bool, served=bool, schema=_MAP, subresources=_MAP,
+    additionalPrinterColumns=[_MAP],
+)  # fmt: skip
+_DEFINITION_SPEC = _shape(
+    "DefinitionSpec", required={"group": str, "scope": str, "names": _NAMES, "versions": [_VERSION]}
+)
 
-class _Condition(_Shape, frozen=True):
-    type: _Text = None
-    status: _Text = None
-
-
-class _Status(_Shape, frozen=True):
-    phase: _Text = None
-    conditions: list[_Condition] | None = None
-    capacity: _Map = None
-    allocatable: _Map = None
-
-
-class _Any(_Shape, frozen=True):
-    metadata: _Metadata | None = None
-
-
-class _Object(_Any, frozen=True):
-    spec: _Map = None
-    status: _Status | None = None
-
-
-class _Source(_Shape, frozen=True):
-    field_ref: _Map = None
-
-
-class _Variable(_Shape, frozen=True):
-    name: _Text = None
-    value: _Text = None
-    value_from: _Source | None = None
-
-
-class _Resources(_Shape, frozen=True):
-    limits: dict[str, str | int | float] | None = None
-    requests: dict[str, str | int | float] | None = None
-
-
-class _Container(_Shape, frozen=True):
-    name: _Text = None
-    image: _Text = None
-    env: list[_Variable] | None = None
-    ports: list[dict[str, Any]] | None = None
-    resources: _Resources | None = None
-
-
-class _Gate(_Shape, frozen=True):
-    name: _Text = None
-
-
-class _PodSpec(_Shape, frozen=True):
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
-    scheduling_gates: list[_Gate] | None = None
-    tolerations: list[dict[str, Any]] | None = None
-    volumes: list[dict[str, Any]] | None = None
-    node_name: _Text = None
-    node_selector: _Texts = None
-    restart_policy: _Text = None
-    scheduler_name: _Text = None
-    priority_class_name: _Text = None
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
-    priority: int | None = None
-
-
-class _Pod(_Any, frozen=True):
-    spec: _PodSpec | None = None
-    status: _Status | None = None
-
-
-class _ConfigMap(_Any, frozen=True):
-    data: _Texts = None
-    binary_data: _Texts = None
-
-
-class _Port(_Shape, frozen=True):
-    port: int | None = None
-    protocol: _Text = None
-    name: _Text = None
-
-
-class _ServiceSpec(_Shape, frozen=True):
-    type: _Text = None
-    cluster_ip: _Text = msgspec.field(name="clusterIP", default=None)
-    ports: list[_Port] | None = None
-    selector: _Texts = None
-
-
-class _Service(_Any, frozen=True):
-    spec: _ServiceSpec | None = None
-    status: _Map = None
-
-
-class _Reference(_Shape, frozen=True):
-    kind: _Text = None
-    name: _Text = None
-    namespace: _Text = None
-
-
-class _Event(_Any, frozen=True):
-    involved_object: _Reference | None = None
-    reason: _Text = None
-    message: _Text = None
-    type: _Text = None
-
-
-class _LeaseSpec(_Shape, frozen=True):
-    holder_identity: _Text = None
-    lease_duration_seconds: int | None = None
-    lease_transitions: int | None = None
-    acquire_time: _Text = None
-    renew_time: _Text = None
-
-
-class _Lease(_Any, frozen=True):
-    spec: _LeaseSpec | None = None
-
-
-class _Names(_Shape, frozen=True):
-    plural: str
-    kind: str
-    singular: _Text = None
-    short_names: list[str] | None = None
-
-
-class _Version(_Shape, frozen=True):
-    name: str
-    storage: bool = False
-    served: bool = False
-    schema: _Map = None
-    subresources: _Map = None
-    additional_printer_columns: list[dict[str, Any]] | None = None
-
-
-class _DefinitionSpec(_Shape, frozen=True):
-    group: str
-    scope: str
-    names: _Names
-    versions: list[_Version]
-
-
-class _Definition(_Any, frozen=True, kw_only=True):
-    spec: _DefinitionSpec
-
-
-class _Binding(_Any, frozen=True):
-    target: _Reference | None = None
-
-
-_SHAPES: dict[str, type[_Any]] = {
-    "Pod": _Pod,
-    "ConfigMap": _ConfigMap,
-    "Service": _Service,
-    "Event": _Event,
-    "Lease": _Lease,
-    "CustomResourceDefinition": _Definition,
+_CUSTOM = _shape("Custom", metadata=_METADATA)
+_ANY = _shape("Any", metadata=_METADATA, spec=_MAP, status=_STATUS)
+_BINDING = _shape("Binding", metadata=_METADATA, target=_REFERENCE)
+_SHAPES = {
+    "Pod": _shape("Pod", metadata=_METADATA, spec=_POD_SPEC, status=_STATUS),
+    "ConfigMap": _shape("ConfigMap", metadata=_METADATA, data=_TEXTS, binaryData=_TEXTS),
+    "Service": _shape("Service", metadata=_METADATA, spec=_SERVICE_SPEC, status=_MAP),
+    "Event": _shape("Event", metadata=_METADATA, text="reason message type", involvedObject=_REFERENCE),
+    "Lease": _shape("Lease", metadata=_METADATA, spec=_LEASE_SPEC),
+    "CustomResourceDefinition": _shape("Definition", required={"spec": _DEFINITION_SPEC}, metadata=_METADATA),
 }
 
 
 def problem(kind: Kind, body: Any) -> str:
     """Why the body is no object of that kind, empty when it is one. A custom resource needs no more than metadata."""
-    shape = _Any if kind.custom else _SHAPES.get(kind.resource.kind, _Object)
-    return _mismatch(body, shape)
+    return _mismatch(body, _CUSTOM if kind.custom else _SHAPES.get(kind.resource.kind, _ANY))
 
 
 def binding_problem(body: Any) -> str:
     """Why the body is no Binding, empty when it is one."""
-    return _mismatch(body, _Binding)
+    return _mismatch(body, _BINDING)
 
 
 def _mismatch(body: Any, shape: type[Any]) -> str:
@@ -219,14 +102,8 @@ def _mismatch(body: Any, shape: type[Any]) -> str:
     return ""
 
 
-def without_nulls(obj: Object) -> Object:
+def without_nulls(value: Any) -> Any:
     """A built-in object as its Go type would hold it: a null is the same as nothing."""
-    return {name: _without_nulls(value) for name, value in obj.items() if value is not None}
-
-
-def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
+        return {name: without_nulls(item) for name, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value

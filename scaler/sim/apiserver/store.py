@@ -51,21 +51,19 @@ class Record:
         return decoded
 
 
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One commit: `after` is the new version (for DELETED the last words), `before` the version it replaced."""
 
-    __slots__ = ("after", "before", "key", "moment", "resource", "type", "version")
+    type: EventType
+    resource: Resource
+    key: Key
+    before: Record | None
+    after: Record
+    moment: float
 
-    def __init__(
-        self, kind: EventType, resource: Resource, key: Key, before: Record | None, after: Record, moment: float
-    ) -> None:
-        self.type = kind
-        self.resource = resource
-        self.key = key
-        self.before = before
-        self.after = after
-        self.version = after.version
-        self.moment = moment
+    @property
+    def version(self) -> int:
+        return self.after.version
 
 
 class Table:

@@ -13,24 +13,14 @@ _DIRECTIVES = ("$patch", "$retainKeys")
 
 # Merge keys by the name of the list. Kubernetes keys them by Go type; the names are unambiguous in the kinds we serve.
 _MERGE_KEYS: dict[str, str] = {
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "env": "name",
-    "volumes": "name",
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env", "volumes", "secrets"), "name"),
+    **dict.fromkeys(("imagePullSecrets", "schedulingGates", "resourceClaims"), "name"),
+    **dict.fromkeys(("podIPs", "hostIPs", "hostAliases"), "ip"),
+    **dict.fromkeys(("conditions", "addresses"), "type"),
     "volumeMounts": "mountPath",
     "volumeDevices": "devicePath",
-    "imagePullSecrets": "name",
-    "hostAliases": "ip",
-    "schedulingGates": "name",
-    "resourceClaims": "name",
     "topologySpreadConstraints": "topologyKey",
     "ownerReferences": "uid",
-    "conditions": "type",
-    "podIPs": "ip",
-    "hostIPs": "ip",
-    "addresses": "type",
-    "secrets": "name",
 }
 # Lists of plain values that merge as sets.
 _SETS = frozenset({"finalizers"})

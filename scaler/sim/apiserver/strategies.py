@@ -6,6 +6,7 @@ own, custom resources are judged by their schema.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from itertools import chain
 
@@ -15,6 +16,10 @@ from scaler.sim.apiserver.kinds import Kind
 
 _Prepare = Callable[[Object], None]
 _Check = Callable[[Object], Iterator[str]]
+_SERVICE_DEFAULTS = {
+    "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
+    "ipFamilyPolicy": "SingleStack",
+}  # fmt: skip
 
 
 def _prepare_namespace(obj: Object) -> None:
@@ -27,19 +32,15 @@ def _prepare_namespace(obj: Object) -> None:
 def _prepare_node(obj: Object) -> None:
     obj.setdefault("spec", {})
     status = obj.setdefault("status", {})
-    if status.get("capacity") and not status.get("allocatable"):
-        status["allocatable"] = dict(status["capacity"])
-    if status.get("allocatable") and not status.get("capacity"):
-        status["capacity"] = dict(status["allocatable"])
+    for part, other in (("allocatable", "capacity"), ("capacity", "allocatable")):
+        if status.get(other) and not status.get(part):
+            status[part] = dict(status[other])
 
 
 def _prepare_service(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
-    spec.setdefault("type", "ClusterIP")
-    spec.setdefault("sessionAffinity", "None")
-    spec.setdefault("internalTrafficPolicy", "Cluster")
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    for field, value in _SERVICE_DEFAULTS.items():
+        spec.setdefault(field, copy.copy(value))
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
@@ -56,15 +57,12 @@ def _prepare_definition(obj: Object) -> None:
     names.setdefault("singular", str(names["kind"]).lower())
     names.setdefault("listKind", f"{names['kind']}List")
     obj["spec"].setdefault("conversion", {"strategy": "None"})
-    condition = {"status": "True", "reason": "NoConflicts", "message": "no conflicts found"}
-    established = {
-        "status": "True",
-        "reason": "InitialNamesAccepted",
-        "message": "the initial names have been accepted",
-    }
+    accepted = {"type": "NamesAccepted", "reason": "NoConflicts", "message": "no conflicts found"}
+    words = "the initial names have been accepted"
+    established = {"type": "Established", "reason": "InitialNamesAccepted", "message": words}
     obj["status"] = {
         "acceptedNames": names,
-        "conditions": [{"type": "NamesAccepted", **condition}, {"type": "Established", **established}],
+        "conditions": [{"status": "True", **accepted}, {"status": "True", **established}],
         "storedVersions": [version["name"] for version in obj["spec"]["versions"] if version.get("storage")],
     }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
+from scaler.sim.actors import objects
 from scaler.sim.apiserver.kinds import Kind
 
 Cell = Any
@@ -110,45 +111,30 @@ def _at(path: str, default: Cell = "<none>") -> _Print:
     return show
 
 
-def _ready(pod: Object, _: float) -> str:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    ready = sum(1 for status in statuses if status.get("ready"))
-    return f"{ready}/{len(pod['spec'].get('containers') or ())}"
-
-
 def _pod_status(pod: Object, _: float) -> str:
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating"
     if pod["spec"].get("schedulingGates"):
         return "SchedulingGated"
-    for container in status.get("containerStatuses") or ():
-        for how in ("waiting", "terminated"):
-            reason = ((container.get("state") or {}).get(how) or {}).get("reason")
-            if reason:
-                return str(reason)
-    return str(status.get("reason") or status.get("phase") or "")
+    states = [container.get("state") or {} for container in status.get("containerStatuses") or ()]
+    reasons = [(state.get(how) or {}).get("reason") for state in states for how in ("waiting", "terminated")]
+    return str(next((reason for reason in [*reasons, status.get("reason"), status.get("phase")] if reason), ""))
 
 
-def _restarts(pod: Object, _: float) -> str:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    return str(sum(int(status.get("restartCount") or 0) for status in statuses))
+def _ready(pod: Object, _: float) -> str:
+    ready = sum(1 for status in objects.containers(pod) if status.get("ready"))
+    return f"{ready}/{len(pod['spec'].get('containers') or ())}"
 
 
 def _node_status(node: Object, _: float) -> str:
-    conditions = (node.get("status") or {}).get("conditions") or []
-    ready = next((entry.get("status") for entry in conditions if entry.get("type") == "Ready"), None)
-    words = "Ready" if ready == "True" else "NotReady" if conditions else "Unknown"
-    return words + (",SchedulingDisabled" if (node.get("spec") or {}).get("unschedulable") else "")
+    words = "Ready" if objects.ready(node) else "NotReady" if objects.condition(node, "Ready") else "Unknown"
+    return words + (",SchedulingDisabled" if objects.spec(node).get("unschedulable") else "")
 
 
 def _ports(service: Object, _: float) -> str:
-    ports = (service.get("spec") or {}).get("ports") or []
+    ports = objects.spec(service).get("ports") or []
     return ",".join(f"{port.get('port')}/{port.get('protocol', 'TCP')}" for port in ports) or "<none>"
-
-
-def _data_count(obj: Object, _: float) -> str:
-    return str(len(obj.get("data") or {}) + len(obj.get("binaryData") or {}))
 
 
 def _last_seen(event: Object, now: float) -> str:
@@ -161,20 +147,17 @@ def _about(event: Object, _: float) -> str:
     return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
 
 
-def _age_of(obj: Object, now: float) -> str:
-    return age(obj["metadata"].get("creationTimestamp"), now)
-
-
 _NAME: _Column = ("Name", 0, lambda obj, _: obj["metadata"]["name"])
-_AGE: _Column = ("Age", 0, _age_of)
+_AGE: _Column = ("Age", 0, lambda obj, now: age(obj["metadata"].get("creationTimestamp"), now))
 _BUILT_IN: dict[str, list[_Column]] = {
     "Pod": [
-        ("Ready", 0, _ready), ("Status", 0, _pod_status), ("Restarts", 0, _restarts), _AGE,
+        ("Ready", 0, _ready), ("Status", 0, _pod_status),
+        ("Restarts", 0, lambda pod, _: str(objects.restarts(pod))), _AGE,
         ("IP", 1, _at(".status.podIP")), ("Node", 1, _at(".spec.nodeName")),
         ("Nominated Node", 1, _at(".status.nominatedNodeName")),
     ],
     "Node": [("Status", 0, _node_status), _AGE, ("Internal-IP", 1, _at(".status.addresses[0].address"))],
-    "ConfigMap": [("Data", 0, _data_count), _AGE],
+    "ConfigMap": [("Data", 0, lambda obj, _: str(len(obj.get("data") or {}) + len(obj.get("binaryData") or {}))), _AGE],
     "Namespace": [("Status", 0, _at(".status.phase", "")), _AGE],
     "Service": [
         ("Type", 0, _at(".spec.type")), ("Cluster-IP", 0, _at(".spec.clusterIP")),

@@ -1,6 +1,6 @@
 """The curses of a scenario: whom they mean, and when.
 
-Must not: carry them out; the stand-ins do (scaler.sim.actors.curses).
+Must not: carry them out; the stand-ins do (scaler.sim.actors.faulty_api).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from scaler.kube.api import Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.curses import Never
+from scaler.sim.actors.faulty_api import Never
 from scaler.sim.stories.claims import claim_of
 from scaler.sim.stories.scenario import Curse
 

@@ -6,6 +6,7 @@ Must not: know when (scaler.sim.stories.world) or judge what comes of it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from scaler.clock import Clock
@@ -13,26 +14,14 @@ from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.fault_reports import report_chips, report_node, report_switch
-from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, befall
 from scaler.sim.actors.placement import natural
+from scaler.sim.stories import scenario
 from scaler.sim.stories.claims import claim_of
 from scaler.sim.stories.manifests import KINDS, apply, delete, ensure_namespace, read_manifests
-from scaler.sim.stories.scenario import (
-    ApiFault,
-    ControllerEvent,
-    Event,
-    FaultEvent,
-    NodeEvent,
-    NodeGroup,
-    ObjectRef,
-    PatchEvent,
-    PodExit,
-    RuleEvent,
-    SchedulerEvent,
-)
 
 _FATES = {
     NodeFate.NOT_READY: "stops answering",
@@ -41,20 +30,18 @@ _FATES = {
     NodeFate.READY: "ready again",
 }
 _STEERING = {
-    ControllerEvent.STOP: "dies",
-    ControllerEvent.START: "starts",
-    ControllerEvent.RESTART: "dies and starts again",
+    scenario.ControllerEvent.STOP: "dies",
+    scenario.ControllerEvent.START: "starts",
+    scenario.ControllerEvent.RESTART: "dies and starts again",
 }
-
-
-_TURNS = {SchedulerEvent.STOPPED: "stops", SchedulerEvent.RUNNING: "goes on"}
+_TURNS = {scenario.SchedulerEvent.STOPPED: "stops", scenario.SchedulerEvent.RUNNING: "goes on"}
 
 
 class EventError(Exception):
     """An event of the scenario cannot happen; `str()` says why."""
 
 
-def node_specs(groups: Sequence[NodeGroup]) -> dict[str, NodeSpec]:
+def node_specs(groups: Sequence[scenario.NodeGroup]) -> dict[str, NodeSpec]:
     """Every node of a scenario by name. Raises EventError when two have the same name."""
     specs: dict[str, NodeSpec] = {}
     for group in groups:
@@ -76,16 +63,10 @@ class Happenings:
     """
 
     def __init__(
-        self,
-        api: KubeApi,
-        clock: Clock,
-        specs: dict[str, NodeSpec],
-        *,
-        controller_api: FlakyApi,
-        steer: Callable[[ControllerEvent], Awaitable[None]],
-        schedule: Callable[[SchedulerEvent], None],
-        announce: Callable[[str], None],
-    ) -> None:
+        self, api: KubeApi, clock: Clock, specs: dict[str, NodeSpec], *, controller_api: FaultyApi,
+        steer: Callable[[scenario.ControllerEvent], Awaitable[None]],
+        schedule: Callable[[scenario.SchedulerEvent], None], announce: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
         self._specs = specs
@@ -94,41 +75,9 @@ class Happenings:
         self._schedule = schedule
         self._announce = announce
 
-    async def perform(self, event: Event) -> None:
-        """Let it happen. Raises EventError, ManifestError or KubeError."""
-        match event:
-            case Event(node=NodeEvent() as node):
-                await self._node(node)
-            case Event(fault=FaultEvent() as fault):
-                await self._fault(fault)
-            case Event(apply=Path() as path):
-                await self._apply(path)
-            case Event(delete=ObjectRef() as ref):
-                await self._delete(ref)
-            case Event(delete_file=Path() as path):
-                await self._delete_file(path)
-            case Event(rule=RuleEvent() as rule):
-                await self._rule(rule)
-            case Event(patch=PatchEvent() as patch):
-                await self._patch(patch)
-            case Event(pod_exit=PodExit() as pod_exit):
-                await self._pod_exit(pod_exit)
-            case _:
-                await self._befall_a_process(event)
-
-    async def _befall_a_process(self, event: Event) -> None:
-        match event:
-            case Event(controller=ControllerEvent() as what):
-                await self._controller(what)
-            case Event(scheduler=SchedulerEvent() as turn):
-                self._announce(f"the scheduler: {_TURNS[turn]}")
-                self._schedule(turn)
-            case Event(mark=str() as words):
-                self._announce(words)
-            case Event(api_fault=ApiFault() as trouble):
-                self._api_fault(trouble)
-            case _:
-                raise EventError("the event has no action")
+    async def perform(self, event: scenario.Event) -> None:
+        """Let it happen: the method is named like the action. Raises EventError, ManifestError or KubeError."""
+        await getattr(self, f"_{event.action}")(getattr(event, event.action))
 
     async def delete_all(self, objs: Sequence[Object]) -> None:
         """Delete what manifests contain, in their order."""
@@ -140,34 +89,31 @@ class Happenings:
         outcomes = [(obj, await apply(self._api, obj)) for obj in objs]
         return [f"{obj['kind']} {obj['metadata']['name']}" for obj, outcome in outcomes if outcome == "skipped"]
 
-    async def _node(self, event: NodeEvent) -> None:
-        names = event.names or (await self._nodes_of(event.of_job))[: event.at_most] or list(self._specs)
+    async def _node(self, event: scenario.NodeEvent) -> None:
+        names = await self._named(event) or list(self._specs)
         unknown = [name for name in names if name not in self._specs]
         if unknown:
             raise EventError(f"there is no node {unknown[0]}; there are: {', '.join(self._specs)}")
         who = ", ".join(names) if event.names or event.of_job else "every node"
         self._announce(f"{who}: {_FATES[event.becomes]}")
         for name in names:
-            await self._befall(name, event.becomes)
+            try:
+                await befall(self._api, self._specs[name], event.becomes)
+            except NotFoundError:
+                raise EventError(f"node {name} is gone already") from None
 
-    async def _befall(self, name: str, fate: NodeFate) -> None:
-        try:
-            await befall(self._api, self._specs[name], fate)
-        except NotFoundError:
-            raise EventError(f"node {name} is gone already") from None
-
-    async def _fault(self, event: FaultEvent) -> None:
-        names = event.names or (await self._nodes_of(event.of_job))[: event.at_most]
+    async def _fault(self, event: scenario.FaultEvent) -> None:
+        names = await self._named(event)
         what = f"chips {', '.join(map(str, event.chips))}" if event.what == "chip" else event.what
         self._announce(f"{', '.join(names)}: {what} reported {event.becomes}")
-        healthy = event.becomes == "healthy"
+        report: Callable[..., Awaitable[None]] = report_switch if event.what == "switch" else report_node
+        if event.what == "chip":
+            report = partial(report_chips, chips=event.chips)
         for name in names:
-            if event.what == "chip":
-                await report_chips(self._api, self._clock, name, event.chips, healthy=healthy)
-            elif event.what == "node":
-                await report_node(self._api, self._clock, name, healthy=healthy)
-            else:
-                await report_switch(self._api, self._clock, name, healthy=healthy)
+            await report(self._api, self._clock, name, healthy=event.becomes == "healthy")
+
+    async def _named(self, event: scenario.OnNodes) -> list[str]:
+        return event.names or (await self._nodes_of(event.of_job))[: event.at_most]
 
     async def _nodes_of(self, of_job: str) -> list[str]:
         """The nodes that the pods of `namespace/job`, or of an instance of another kind, are bound to."""
@@ -175,7 +121,7 @@ class Happenings:
             return []
         namespace, _, job = of_job.rpartition("/")
         pods = (await self._api.list(PODS, namespace or "default")).items
-        members = [pod for pod in pods if job in (_owner(pod), claim_of(pod, {}).instance)]
+        members = [pod for pod in pods if job in (objects.controller(pod).get("name"), claim_of(pod, {}).instance)]
         names = {objects.node_of(pod) for pod in members if objects.node_of(pod)}
         if not names:
             raise EventError(f"{of_job} runs on no node")
@@ -185,7 +131,7 @@ class Happenings:
         self._announce(f"kubectl apply -f {path.name}")
         await self.apply_all(read_manifests(path))
 
-    async def _delete(self, ref: ObjectRef) -> None:
+    async def _delete(self, ref: scenario.ObjectRef) -> None:
         self._announce(f"kubectl delete {ref.kind.lower()} {ref.name}")
         await delete(self._api, {"kind": ref.kind, "metadata": {"name": ref.name, "namespace": ref.namespace}})
 
@@ -193,7 +139,7 @@ class Happenings:
         self._announce(f"kubectl delete -f {path.name}")
         await self.delete_all(read_manifests(path))
 
-    async def _rule(self, rule: RuleEvent) -> None:
+    async def _rule(self, rule: scenario.RuleEvent) -> None:
         try:
             old = await self._api.get(CONFIG_MAPS, rule.namespace, rule.name)
         except NotFoundError:
@@ -203,32 +149,39 @@ class Happenings:
         self._announce(f"rule {rule.name}: edited")
         await self._api.patch(CONFIG_MAPS, rule.namespace, rule.name, merge, patch_type=PatchType.MERGE)
 
-    async def _create_rule(self, rule: RuleEvent) -> None:
+    async def _create_rule(self, rule: scenario.RuleEvent) -> None:
         await ensure_namespace(self._api, rule.namespace)
         meta = {"name": rule.name, "namespace": rule.namespace}
         body: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {RULE_KEY: _text(rule, "")}}
         self._announce(f"rule {rule.name}: created")
         await self._api.create(CONFIG_MAPS, rule.namespace, body)
 
-    async def _patch(self, patch: PatchEvent) -> None:
+    async def _patch(self, patch: scenario.PatchEvent) -> None:
         ref = patch.object
         resource = KINDS[ref.kind]
         namespace = ref.namespace if resource.namespaced else None
         self._announce(f"kubectl patch {ref.kind.lower()} {ref.name}")
         await self._api.patch(resource, namespace, ref.name, patch.merge, patch_type=PatchType.MERGE)
 
-    async def _pod_exit(self, ref: PodExit) -> None:
+    async def _pod_exit(self, ref: scenario.PodExit) -> None:
         pod = await self._api.get(PODS, ref.namespace, ref.pod)
         if objects.phase(pod) != "Running":
             raise EventError(f"pod {ref.pod} does not run, so it cannot exit")
         self._announce(f"pod {ref.pod}: exits with {ref.code}")
         await exit_pod(self._api, pod, now=self._clock.now(), code=ref.code)
 
-    async def _controller(self, what: ControllerEvent) -> None:
+    async def _controller(self, what: scenario.ControllerEvent) -> None:
         self._announce(f"the scaler: {_STEERING[what]}")
         await self._steer(what)
 
-    def _api_fault(self, fault: ApiFault) -> None:
+    async def _scheduler(self, turn: scenario.SchedulerEvent) -> None:
+        self._announce(f"the scheduler: {_TURNS[turn]}")
+        self._schedule(turn)
+
+    async def _mark(self, words: str) -> None:
+        self._announce(words)
+
+    async def _api_fault(self, fault: scenario.ApiFault) -> None:
         if fault.kind == "watches-cut":
             self._announce("API server: cuts the scaler's watches")
             self._controller_api.cut_watches()
@@ -237,12 +190,7 @@ class Happenings:
             self._controller_api.fail(share=fault.share, lasting=fault.lasting)
 
 
-def _owner(pod: Object) -> str:
-    owners = pod["metadata"].get("ownerReferences") or []
-    return next((str(ref.get("name", "")) for ref in owners if ref.get("controller")), "")
-
-
-def _text(rule: RuleEvent, old: str) -> str:
+def _text(rule: scenario.RuleEvent, old: str) -> str:
     if rule.file is not None:
         try:
             return rule.file.read_text(encoding="utf-8")

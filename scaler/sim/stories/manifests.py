@@ -16,15 +16,13 @@ import yaml
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, NotFoundError
-from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFER_SERVICES, INFERENCE_SERVICES, STORM_SERVICES
+from scaler.sim.apiserver.kinds import WORKLOADS
 
 KINDS: dict[str, Resource] = {
     resource.kind: resource
     for resource in (
         kube.ASCEND_JOBS, kube.CONFIG_MAPS, kube.DEPLOYMENTS, kube.NAMESPACES, kube.NODES, kube.POD_GROUPS, kube.PODS,
-        kube.PRIORITY_CLASSES, kube.QUEUES, kube.SERVICES, kube.REPLICA_SETS, kube.STATEFUL_SETS, kube.VOLCANO_JOBS,
-        kube.LEADER_WORKER_SETS, STORM_SERVICES, INFER_SERVICE_SETS, INFER_SERVICES,
-        INFERENCE_SERVICES,
+        kube.PRIORITY_CLASSES, kube.QUEUES, kube.SERVICES, kube.REPLICA_SETS, kube.STATEFUL_SETS, *WORKLOADS,
     )
 }  # fmt: skip
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -36,11 +36,7 @@ SIMULATED = Settings.model_validate({"leader_election": False, "http_port": 0, "
 
 
 def play(
-    scenario: Scenario,
-    *,
-    seed: int,
-    listener: Callable[[Moment], None] | None = None,
-    record: Observer | None = None,
+    scenario: Scenario, *, seed: int, listener: Callable[[Moment], None] | None = None, record: Observer | None = None
 ) -> Timeline:
     """Run the scenario to its end. `listener` hears every moment as it happens, `record` every decision."""
     timeline = Timeline(listener)
@@ -65,11 +61,7 @@ def settings_of(scenario: Scenario) -> Settings:
 
 
 def real_controller(
-    seed: int,
-    record: Observer | None = None,
-    *,
-    settings: Settings = SIMULATED,
-    **more: object,
+    seed: int, record: Observer | None = None, *, settings: Settings = SIMULATED, **more: object
 ) -> RunController:
     """The controller as `scaler run` builds it; `more` are settings in place of those."""
     settings = settings.model_copy(update=more)

@@ -42,14 +42,6 @@ class _Losses(msgspec.Struct):
     evicted: int = 0
     revoked: set[str] = set()
 
-    def count(self, before: _Seen, *, gone: bool, going: bool) -> None:
-        """`going`: it is on its way, or gone."""
-        self.gone += gone
-        if going and not before.going:
-            self.evicted += before.bound
-            if before.waiting:
-                self.revoked.add(before.instance)
-
 
 def _seen(pod: Object, service: str, instance: str) -> _Seen:
     bound = bool(objects.node_of(pod))
@@ -121,8 +113,11 @@ class Recorder:
         present = {objects.uid(pod): pod for pod in self._mirror.all(PODS)}
         losses: defaultdict[str, _Losses] = defaultdict(_Losses)
         for uid, before in self._owned.items():
-            pod = present.get(uid)
-            losses[before.service].count(before, gone=pod is None, going=pod is None or objects.terminating(pod))
+            pod, lost = present.get(uid), losses[before.service]
+            lost.gone += pod is None
+            if not before.going and (pod is None or objects.terminating(pod)):
+                lost.evicted += before.bound
+                lost.revoked |= {before.instance} if before.waiting else set()
         seen = {}
         for uid, pod in present.items():
             known = self._owned.get(uid)

@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
+import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from scaler.settings import Settings
-from scaler.sim.actors.curses import Never
+from scaler.sim.actors.faulty_api import Never
 from scaler.sim.actors.nodes import NodeFate
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -42,6 +43,15 @@ _DURATION_SCHEMA = {
 Seconds = Annotated[
     float, BeforeValidator(_seconds), Field(ge=0, le=_MAX_TIME, allow_inf_nan=False), WithJsonSchema(_DURATION_SCHEMA)
 ]
+
+
+def _beside(path: Path, info: pydantic.ValidationInfo) -> Path:
+    """Relative to the folder of the scenario's file, if it was read from one."""
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder / path
+
+
+File = Annotated[Path, pydantic.AfterValidator(_beside)]
 Range = tuple[Seconds, Seconds]
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Counts = dict[str, Annotated[int, Field(ge=0)]]
@@ -74,7 +84,7 @@ class NodeGroup(_Model):
 class Copies(_Model):
     """Many services from the manifests of one: each copy in a namespace of its own."""
 
-    manifests: list[Path] = Field(min_length=1, description="Files and folders, applied in this order.")
+    manifests: list[File] = Field(min_length=1, description="Files and folders, applied in this order.")
     namespace: Name = Field("copy-{}", description="Name pattern; {} is replaced by the number of the copy.")
     count: int = Field(1, ge=1, le=1000)
     first: int = Field(0, ge=0, description="Number of the first copy.")
@@ -142,36 +152,39 @@ class ObjectRef(_Model):
     namespace: Name = "default"
 
 
-class NodeEvent(_Model):
+class OnNodes(_Model):
+    """Something happens to nodes, given by name or by the instance that runs on them."""
+
+    names: list[Name] = Field([], description="Node names.")
+    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
+    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if bool(self.names) == bool(self.of_job) and (self.names or not self._may_mean_all()):
+            raise ValueError("say which nodes: either names or of_job")
+        return self
+
+    def _may_mean_all(self) -> bool:
+        return False
+
+
+class NodeEvent(OnNodes):
     """Something happens to nodes, given by name or by the instance that runs on them."""
 
     becomes: NodeFate
     names: list[Name] = Field([], description="Node names; empty with `ready` means every node.")
-    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
-    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
 
-    @model_validator(mode="after")
-    def _named(self) -> NodeEvent:
-        if bool(self.names) == bool(self.of_job) and (self.names or self.becomes is not NodeFate.READY):
-            raise ValueError("say which nodes: either names or of_job")
-        return self
+    def _may_mean_all(self) -> bool:
+        return self.becomes is NodeFate.READY
 
 
-class FaultEvent(_Model):
+class FaultEvent(OnNodes):
     """MindCluster reports a fault of chips, of whole nodes, or of their switches; or that it is over."""
 
     what: Literal["chip", "node", "switch"]
     becomes: Literal["faulty", "healthy"] = "faulty"
-    names: list[Name] = Field([], description="Node names.")
-    of_job: str = Field("", description="Instead of names: `namespace/job`, the nodes that its pods are bound to.")
-    at_most: int = Field(1000, ge=1, description="With of_job: so many of its nodes, by name.")
     chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field([0], description="With chip: their numbers on the node.")
-
-    @model_validator(mode="after")
-    def _named(self) -> FaultEvent:
-        if bool(self.names) == bool(self.of_job):
-            raise ValueError("say which nodes: either names or of_job")
-        return self
 
 
 class RuleEvent(_Model):
@@ -180,7 +193,7 @@ class RuleEvent(_Model):
     namespace: Name
     name: Name
     text: str | None = Field(None, description="The new document.")
-    file: Path | None = Field(None, description="A file with the new document, relative to the scenario.")
+    file: File | None = Field(None, description="A file with the new document, relative to the scenario.")
     replace: dict[str, str] = Field({}, description="Texts to replace in the document that is there.")
 
     @model_validator(mode="after")
@@ -244,9 +257,9 @@ class Event(_Model):
     note: str = Field("", description="Said in the timeline instead of the generated words.")
     node: NodeEvent | None = Field(None, description="Nodes fail, are cordoned, vanish or return.")
     fault: FaultEvent | None = Field(None, description="Chips, nodes or switches are reported as faulty.")
-    apply: Path | None = Field(None, description="A file or folder of manifests.")
+    apply: File | None = Field(None, description="A file or folder of manifests.")
     delete: ObjectRef | None = Field(None, description="One object.")
-    delete_file: Path | None = Field(None, description="What a file contains.")
+    delete_file: File | None = Field(None, description="What a file contains.")
     rule: RuleEvent | None = Field(None, description="Create or edit a rule.")
     patch: PatchEvent | None = Field(None, description="Change an object.")
     pod_exit: PodExit | None = Field(None, description="A pod crashes.")
@@ -309,16 +322,15 @@ class Expectation(_Model):
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
         when = [key for key in ("at", "within", "never_for") if getattr(self, key) is not None]
-        if len(when) > 1:
-            raise ValueError(f"give only one of {', '.join(when)}")
-        if all(getattr(self, key) is None for key in _CONDITIONS):
-            raise ValueError(f"nothing is expected; give one of {', '.join(_CONDITIONS)}")
         given = [key for key in _CONDITIONS if getattr(self, key) is not None]
         over_all = [key for key in given if key in _OVER_ALL]
+        if len(when) > 1:
+            raise ValueError(f"give only one of {', '.join(when)}")
+        if not given:
+            raise ValueError(f"nothing is expected; give one of {', '.join(_CONDITIONS)}")
         if over_all and (self.service or len(given) > 1):
-            raise ValueError(
-                f"{over_all[0]} is about all services: expect other things beside it in an entry of their own"
-            )
+            words = "is about all services: expect other things beside it in an entry of their own"
+            raise ValueError(f"{over_all[0]} {words}")
         return self
 
     @property
@@ -333,7 +345,7 @@ class Scenario(_Model):
     title: str = ""
     seed: int = Field(0, ge=0, description="One seed gives one history; --seed overrides it.")
     nodes: list[NodeGroup] = Field(min_length=1)
-    manifests: list[Path] = Field([], description="Files and folders, applied in this order at the start.")
+    manifests: list[File] = Field([], description="Files and folders, applied in this order at the start.")
     copies: list[Copies] = Field([], description="Services that are there many times.")
     settings: Settings = Field(
         default_factory=lambda: Settings.model_validate({}), description="Settings of the controller, by their names."
@@ -362,10 +374,11 @@ class Scenario(_Model):
         unknown = [e.after for e in self.expect if e.after and e.after not in names]
         if unknown:
             raise ValueError(f"no event is named {unknown[0]!r}; there are: {', '.join(names) or 'none'}")
-        late = [event.at for event in self.events if event.at > self.until]
-        late += [at for copies in self.copies for at, _ in copies.arrivals() if at > self.until]
-        late += [curse.since for curse in self.curse if curse.since > self.until]
-        late += [e.at for e in self.expect if e.at is not None and e.at > self.until]
+        times = [event.at for event in self.events]
+        times += [at for copies in self.copies for at, _ in copies.arrivals()]
+        times += [curse.since for curse in self.curse]
+        times += [e.at for e in self.expect if e.at is not None]
+        late = [at for at in times if at > self.until]
         if late:
             raise ValueError(f"{late[0]:g} s is after the end of the scenario (until: {self.until:g} s)")
         return self

@@ -1,6 +1,6 @@
 """What happened in a simulation: moments for people, samples for expectations and pictures.
 
-Must not: judge (scaler.sim.stories.verdicts) or draw (scaler.sim.stories.picture).
+Must not: judge (scaler.tools.simulation.verdicts) or draw (scaler.tools.simulation.picture).
 """
 
 from __future__ import annotations

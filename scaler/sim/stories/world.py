@@ -1,6 +1,6 @@
 """A world to try the controller in: a cluster, the stand-ins, the controller itself, and a scenario that unfolds.
 
-Must not: decide, judge (scaler.sim.stories.verdicts) or know which implementation of KubeApi it was given.
+Must not: decide, judge (scaler.tools.simulation.verdicts) or know which implementation of KubeApi it was given.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from scaler.kube.api import QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.curses import CursedApi, nobody
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi, nobody
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.makers import makers
 from scaler.sim.actors.mindie import MindIEController
@@ -58,16 +57,9 @@ class World:
     """
 
     def __init__(
-        self,
-        api: KubeApi,
-        clock: Clock,
-        scenario: Scenario,
-        *,
-        controller: RunController,
-        timeline: Timeline,
-        seed: int,
-        controller_api: FlakyApi | None = None,
-    ) -> None:
+        self, api: KubeApi, clock: Clock, scenario: Scenario, *, controller: RunController, timeline: Timeline,
+        seed: int, controller_api: FaultyApi | None = None,
+    ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
         self._scenario = scenario
@@ -76,47 +68,38 @@ class World:
         self._timeline = timeline
         self._recorder = Recorder(api, clock, timeline)
         self._curses = Curses(scenario.curse, lambda: self._recorder.elapsed)
-        self._flaky = controller_api or FlakyApi(self._cursed(api), seed=seed)
+        self._cursed = self._curses or nobody
+        self._faulty = controller_api or FaultyApi(api, self._cursed, seed=seed)
         self._scheduler: GangScheduler | None = None
         self._running: asyncio.Task[None] | None = None
         self._event: Event | None = None
         self._happenings = Happenings(
-            api,
-            clock,
-            node_specs(scenario.nodes),
-            controller_api=self._flaky,
-            steer=self._steer,
-            schedule=self._schedule,
-            announce=self._announce,
-        )
+            api, clock, node_specs(scenario.nodes), controller_api=self._faulty, steer=self._steer,
+            schedule=self._schedule, announce=self._announce,
+        )  # fmt: skip
 
     async def play(self) -> None:
         """Everything from the empty cluster to the end of the scenario; `timeline` is complete afterwards."""
-        async with asyncio.TaskGroup() as group:
-            self._recorder.start()
-            actors = [group.create_task(actor.run(), name=type(actor).__name__) for actor in self._actors()]
-            try:
-                await self.begin()
-                await self._unfold()
-            finally:
-                await self._steer(ControllerEvent.STOP)
-                for task in actors:
-                    task.cancel()
+        await self._while_all_work(self._unfold)
         for curse in self._curses.unmet:
             self._recorder.say(MomentKind.WARNING, f"the curse of {curse.of} (never {curse.never}) met nobody")
         self._timeline.end = self._scenario.until
 
     async def live(self) -> None:
         """Like `play`, but it goes on until cancelled: for a cluster that somebody looks at."""
+        await self._while_all_work(asyncio.Event().wait)
+
+    async def _while_all_work(self, unfold: Callable[[], Awaitable[object]]) -> None:
         async with asyncio.TaskGroup() as group:
             self._recorder.start()
-            for actor in self._actors():
-                group.create_task(actor.run(), name=type(actor).__name__)
+            actors = [group.create_task(actor.run(), name=type(actor).__name__) for actor in self._actors()]
             try:
                 await self.begin()
-                await asyncio.Event().wait()
+                await unfold()
             finally:
                 await self._steer(ControllerEvent.STOP)
+                for task in actors:
+                    task.cancel()
 
     async def begin(self) -> None:
         """Nodes, controller, manifests, in this order. What is refused is said as a failure."""
@@ -133,8 +116,8 @@ class World:
         kubelet = KubeletTimings(
             start=timing.start, ready=timing.ready, stop=timing.stop, crash_backoff=timing.crash_backoff
         )
-        api, clock, cursed = self._api, self._clock, self._curses or nobody
-        making = self._cursed(api, maker=True)
+        api, clock, cursed = self._api, self._clock, self._cursed
+        making = FaultyApi(api, cursed, maker=True) if self._curses else api
         scheduler = GangScheduler(api, clock, period=timing.schedule_period, seed=self._seed, cursed=cursed)
         self._scheduler = scheduler
         return [
@@ -150,10 +133,6 @@ class World:
             *makers(making),
             *([AscendOperator(making, clock, cursed=cursed)] if self._scenario.ascend_operator else []),
         ]
-
-    def _cursed(self, api: KubeApi, *, maker: bool = False) -> KubeApi:
-        """The API as somebody sees it who creates pods."""
-        return CursedApi(api, self._curses, maker=maker) if self._curses else api
 
     async def _furnish(self) -> None:
         for spec in node_specs(self._scenario.nodes).values():
@@ -234,7 +213,7 @@ class World:
 
     async def _run_controller(self) -> None:
         try:
-            await self._controller(self._flaky, self._clock, self._recorder.observe)
+            await self._controller(self._faulty, self._clock, self._recorder.observe)
             why = "it returned"
         except Exception as error:  # whatever kills the controller is a finding of the simulation
             why = f"{type(error).__name__}: {error}"

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 import msgspec
 
 from scaler.names import RULE_KEY
-from scaler.rules.document import examine, immutable_fault, key_fault
+from scaler.rules.document import immutable_fault, key_fault
 from scaler.rules.finding import Fault, Finding, pointer, printable
 from scaler.rules.options import read_options
-from scaler.rules.position import Span, align
 from scaler.rules.rule import Rule
+from scaler.tools.linting.document import examine
 from scaler.tools.linting.manifest import Object, Value
 from scaler.tools.linting.metadata import metadata_findings
+from scaler.tools.linting.position import Span, align
 
 
 class RuleMap(msgspec.Struct, frozen=True):

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from scaler.names import RULE_KEY
-from scaler.rules.brackets import read
-from scaler.rules.document import MAX_BYTES, read_document
+from scaler.rules.document import MAX_BYTES
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule
+from scaler.tools.linting.brackets import read
 from scaler.tools.linting.configmap import RuleMap, is_rule_map, read_rule_map
+from scaler.tools.linting.document import read_document
 from scaler.tools.linting.jobs import check_job, is_service_job, rule_name
 from scaler.tools.linting.manifest import Object, objects
 from scaler.tools.linting.mixtures import in_words, mixtures

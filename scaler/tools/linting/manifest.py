@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from scaler.rules.finding import Finding, Level, Path, pointer, printable
-from scaler.rules.position import Lines
+from scaler.tools.linting.position import Lines
 
 MAX_DEPTH = 100
 MAX_OBJECTS = 10_000

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 
 from scaler.rules.finding import Finding, printable
-from scaler.rules.position import Lines
+from scaler.tools.linting.position import Lines
 
 WINDOW = 110
 """Columns of a line that are shown; of a longer one the part around the fault."""

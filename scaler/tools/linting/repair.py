@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scaler.rules.document import examine
-from scaler.rules.finding import Edit, Finding
-from scaler.rules.position import Span
+from scaler.rules.finding import Finding
 from scaler.tools.linting.configmap import is_rule_map, rule_value, spans_of
+from scaler.tools.linting.document import examine
+from scaler.tools.linting.jsontext import Edit
 from scaler.tools.linting.lint import BOM, Source, decode, is_manifest, lint
 from scaler.tools.linting.manifest import Object, Value, objects
+from scaler.tools.linting.position import Span
 
 MAX_ROUNDS = 20
 """A document shows at most 100 faults at a time, and some hide others."""

@@ -1,6 +1,6 @@
 """A simulation of many services as one SVG: how many serve, and what each of them is about, over time.
 
-The picture for few services is scaler.sim.stories.picture. Must not: need a library, a font or a script.
+The picture for few services is scaler.tools.simulation.picture. Must not: need a library, a font or a script.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from scaler.sim.actors.placement import natural
 from scaler.sim.stories.census import Condition
-from scaler.sim.stories.picture import LEFT, RIGHT, WIDTH, Picture
 from scaler.sim.stories.timeline import Sample, Timeline
+from scaler.tools.simulation.picture import LEFT, RIGHT, WIDTH, Picture
 
 MANY = 6
 """From so many services on, instances are too small to be of interest one by one."""

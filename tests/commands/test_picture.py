@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.sim.stories import overview
 from scaler.sim.stories.census import Condition, InstanceView
-from scaler.sim.stories.overview import MANY
-from scaler.sim.stories.picture import draw
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
+from scaler.tools.simulation import overview
+from scaler.tools.simulation.overview import MANY
+from scaler.tools.simulation.picture import draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,7 +9,7 @@ import pytest
 from scaler.sim.stories.census import Condition, InstanceView
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
-from scaler.sim.stories.verdicts import judge
+from scaler.tools.simulation.verdicts import judge
 
 SERVICE = "ns/rule/id"
 

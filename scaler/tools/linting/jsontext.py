@@ -14,10 +14,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from scaler.rules.finding import Edit, Fault, Path, printable, shown
-
-MAX_DEPTH = 32
-MAX_FAULTS = 100
+from scaler.rules.document import MAX_FAULTS
+from scaler.rules.finding import Fault, Path, printable, shown
+from scaler.rules.text import LONGEST_INTEGER, MAX_DEPTH
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*)"')
@@ -35,6 +34,20 @@ _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _LITERALS = {"true": True, "false": False, "null": None}
 
 
+class Edit(msgspec.Struct, frozen=True):
+    """Replace `text[start:end]` by `text`: the cure of one fault, given only where there is no second one."""
+
+    start: int
+    end: int
+    text: str
+
+
+class TextFault(Fault, frozen=True):
+    """A fault with its cure."""
+
+    edit: Edit | None = None
+
+
 class Node(msgspec.Struct):
     """A value and where it stands: `text[start:end]`."""
 
@@ -50,15 +63,15 @@ class Reading(msgspec.Struct, frozen=True):
     """What a text says. `root` is None when it could not be read to its end."""
 
     root: Node | None
-    faults: list[Fault]
+    faults: list[TextFault]
     suspects: dict[int, int]
     """Comments that end in a bracket: offset of the comment -> of the bracket."""
 
 
-def bracket_fault(start: int, path: Path) -> Fault:
+def bracket_fault(start: int, path: Path) -> TextFault:
     """The fault of a bracket at `start` that stands behind a comment sign."""
     message = "this bracket stands behind a # on the same line: deleting the comment deletes the bracket too"
-    return Fault("BraceInComment", path, message, "put the bracket on a line of its own first", start=start)
+    return TextFault("BraceInComment", path, message, "put the bracket on a line of its own first", start=start)
 
 
 class _StopReading(Exception):  # noqa: N818 - not an error: the reader's own way out of the nesting
@@ -73,7 +86,7 @@ class Reader:
         self.kept = kept
         self.pos = 0
         self.path: list[str | int] = []
-        self.faults: list[Fault] = []
+        self.faults: list[TextFault] = []
         self.suspects: dict[int, int] = {}
 
     def run(self) -> Reading:
@@ -331,7 +344,7 @@ class Reader:
     # -- faults -------------------------------------------------------------------------------------------
 
     def _fault(self, code: str, start: int, message: str, hint: str, edit: Edit | None = None) -> None:
-        self.faults.append(Fault(code, tuple(self.path), message, hint, start=start, edit=edit))
+        self.faults.append(TextFault(code, tuple(self.path), message, hint, start=start, edit=edit))
         if len(self.faults) >= MAX_FAULTS:
             raise _StopReading
 
@@ -357,10 +370,6 @@ class Reader:
 
 def _is_odd_space(char: str) -> bool:
     return char in _INVISIBLE or (char.isspace() and char not in " \t\n\r")
-
-
-LONGEST_INTEGER = 4300
-"""Digits; the interpreter's own default bound."""
 
 
 def _number(text: str) -> int | float:

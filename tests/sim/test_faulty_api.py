@@ -9,7 +9,7 @@ import pytest
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS
 from scaler.kube.errors import UnknownOutcomeError
-from scaler.sim.actors.flaky import FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 
@@ -17,7 +17,7 @@ from scaler.sim.loop import run
 def test_a_failed_write_may_have_taken_effect_or_not() -> None:
     async def main() -> int:
         cluster = SimCluster(Clock(0.0))
-        flaky = FlakyApi(cluster, seed=1)
+        flaky = FaultyApi(cluster, seed=1)
         flaky.fail(share=1.0, lasting=60)
         for number in range(40):
             with pytest.raises(UnknownOutcomeError):
@@ -29,7 +29,7 @@ def test_a_failed_write_may_have_taken_effect_or_not() -> None:
 
 def test_faults_end_with_their_time() -> None:
     async def main() -> int:
-        flaky = FlakyApi(SimCluster(Clock(0.0)))
+        flaky = FaultyApi(SimCluster(Clock(0.0)))
         flaky.fail(share=1.0, lasting=10)
         with pytest.raises(UnknownOutcomeError):
             await flaky.list(CONFIG_MAPS)
@@ -41,7 +41,7 @@ def test_faults_end_with_their_time() -> None:
 
 def test_a_cut_watch_raises_and_can_be_started_again() -> None:
     async def main() -> str:
-        flaky = FlakyApi(SimCluster(Clock(0.0)))
+        flaky = FaultyApi(SimCluster(Clock(0.0)))
         version = (await flaky.list(CONFIG_MAPS)).resource_version
         asyncio.get_running_loop().call_later(5, flaky.cut_watches)
         with pytest.raises(UnknownOutcomeError, match="cut"):

@@ -17,9 +17,9 @@ from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario, Timing
-from scaler.sim.stories.screen import Screen
 from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import World
+from scaler.tools.simulation.screen import Screen
 
 _QUICK = {
     "start": (2, 4), "ready": (2, 4), "stop": (1, 2), "fault_detection": 3, "mindie_patience": 20, "eviction": 60,

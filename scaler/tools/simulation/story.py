@@ -9,11 +9,11 @@ from typing import TextIO
 
 from scaler.sim import loop
 from scaler.sim.stories.play import play_on, silence_logs
-from scaler.sim.stories.present import verdict_lines
 from scaler.sim.stories.scenario import Scenario
-from scaler.sim.stories.screen import GLYPHS, Screen
 from scaler.sim.stories.timeline import Moment, Timeline
-from scaler.sim.stories.verdicts import judge
+from scaler.tools.simulation.present import verdict_lines
+from scaler.tools.simulation.screen import GLYPHS, Screen
+from scaler.tools.simulation.verdicts import judge
 
 
 def tell(scenario: Scenario, *, seed: int, out: TextIO, live: bool, paced: bool) -> bool:

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from scaler.sim.stories.happenings import EventError, node_specs
 from scaler.sim.stories.manifests import ManifestError, files_of, read_manifests
-from scaler.sim.stories.scenario import Copies, Event, RuleEvent, Scenario
+from scaler.sim.stories.scenario import Copies, Scenario
 
 
 class ScenarioError(Exception):
@@ -38,10 +38,9 @@ def load_scenario(path: Path) -> Scenario:
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
         raise ScenarioError([f"{path}: cannot be read: {error}"]) from None
     try:
-        scenario = Scenario.model_validate(data)
+        return Scenario.model_validate(data, context={"folder": path.parent})
     except ValidationError as error:
         raise ScenarioError([_problem(path, root, details) for details in error.errors()]) from None
-    return _resolved(scenario, path.parent)
 
 
 def _problem(path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
@@ -75,31 +74,6 @@ def _child(node: yaml.Node, step: int | str) -> tuple[yaml.Node, yaml.Mark] | No
             if key.value == str(step):
                 return value, key.start_mark
     return None
-
-
-def _resolved(scenario: Scenario, folder: Path) -> Scenario:
-    return scenario.model_copy(
-        update={
-            "manifests": [folder / path for path in scenario.manifests],
-            "copies": [_resolved_copies(copies, folder) for copies in scenario.copies],
-            "events": [_resolved_event(event, folder) for event in scenario.events],
-        }
-    )
-
-
-def _resolved_copies(copies: Copies, folder: Path) -> Copies:
-    return copies.model_copy(update={"manifests": [folder / path for path in copies.manifests]})
-
-
-def _resolved_event(event: Event, folder: Path) -> Event:
-    update: dict[str, Path | RuleEvent] = {}
-    if event.apply is not None:
-        update["apply"] = folder / event.apply
-    if event.delete_file is not None:
-        update["delete_file"] = folder / event.delete_file
-    if event.rule is not None and event.rule.file is not None:
-        update["rule"] = event.rule.model_copy(update={"file": folder / event.rule.file})
-    return event.model_copy(update=update)
 
 
 def check_inputs(scenario: Scenario) -> None:

@@ -10,6 +10,13 @@ import msgspec
 from scaler.sim.stories.scenario import Expectation, Scenario
 from scaler.sim.stories.timeline import MomentKind, Sample, Timeline, counts_text
 
+_WORDS = {
+    "running": "running {}", "running_at_least": "running at least {}", "target": "target {}",
+    "complete": "complete", "reasons": "{} is {}",
+    "serving": "{} services serve", "serving_at_least": "{} services serve or more", "pods_deleted": "{} pods deleted",
+    "revocations_at_most": "{} revocations at most", "evictions_at_most": "{} pods evicted at most",
+}  # fmt: skip
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """One expectation and what became of it."""
@@ -134,31 +141,22 @@ def _soonest(expectation: Expectation, timeline: Timeline, service: str, start: 
 
 def _mismatch(expectation: Expectation, sample: Sample, base: Sample) -> str:
     """What differs from the expectation; "" when nothing does."""
-    counted = sample.running
-    found = []
-    if expectation.running is not None and not _equal(expectation.running, counted):
-        found.append(f"running {counts_text(counted)}")
-    if expectation.running_at_least is not None and any(
-        counted.get(group, 0) < count for group, count in expectation.running_at_least.items()
-    ):
-        found.append(f"running {counts_text(counted)}")
-    if expectation.target is not None and not _equal(expectation.target, sample.target):
-        found.append(f"target {counts_text(sample.target)}")
-    if expectation.complete is not None and sample.complete != expectation.complete:
-        found.append("complete" if sample.complete else "not complete")
-    for job, reason in (expectation.reasons or {}).items():
-        if sample.reasons.get(job) != reason:
-            found.append(f"{job} is {sample.reasons.get(job, 'unknown')}")
+    counted, e = sample.running, expectation
     deleted = sample.pods_deleted - base.pods_deleted
-    if expectation.pods_deleted is not None and deleted != expectation.pods_deleted:
-        found.append(f"{deleted} pods deleted")
-    for words, most, count in (
-        ("revocations", expectation.revocations_at_most, sample.revocations - base.revocations),
-        ("pods evicted", expectation.evictions_at_most, sample.evictions - base.evictions),
-    ):
-        if most is not None and count > most:
-            found.append(f"{count} {words}")
-    return ", ".join(found)
+    revoked, evicted = sample.revocations - base.revocations, sample.evictions - base.evictions
+    running = f"running {counts_text(counted)}"
+    checks = (
+        (e.running is None or _equal(e.running, counted), running),
+        (all(counted.get(group, 0) >= count for group, count in (e.running_at_least or {}).items()), running),
+        (e.target is None or _equal(e.target, sample.target), f"target {counts_text(sample.target)}"),
+        (e.complete in (None, sample.complete), "complete" if sample.complete else "not complete"),
+        *((sample.reasons.get(job) == reason, f"{job} is {sample.reasons.get(job, 'unknown')}")
+          for job, reason in (e.reasons or {}).items()),
+        (e.pods_deleted in (None, deleted), f"{deleted} pods deleted"),
+        (e.revocations_at_most is None or revoked <= e.revocations_at_most, f"{revoked} revocations"),
+        (e.evictions_at_most is None or evicted <= e.evictions_at_most, f"{evicted} pods evicted"),
+    )  # fmt: skip
+    return ", ".join(words for holds, words in checks if not holds)
 
 
 def _equal(expected: Mapping[str, int], counted: Mapping[str, int]) -> bool:
@@ -167,26 +165,15 @@ def _equal(expected: Mapping[str, int], counted: Mapping[str, int]) -> bool:
 
 
 def _words(expectation: Expectation) -> str:
-    what = []
-    if expectation.running is not None:
-        what.append(f"running {counts_text(expectation.running)}")
-    if expectation.running_at_least is not None:
-        what.append(f"running at least {counts_text(expectation.running_at_least)}")
-    if expectation.target is not None:
-        what.append(f"target {counts_text(expectation.target)}")
-    if expectation.complete is not None:
-        what.append("complete" if expectation.complete else "not complete")
-    what += [f"{job} is {reason}" for job, reason in (expectation.reasons or {}).items()]
-    if expectation.serving is not None:
-        what.append(f"{expectation.serving} services serve")
-    if expectation.serving_at_least is not None:
-        what.append(f"{expectation.serving_at_least} services serve or more")
-    if expectation.pods_deleted is not None:
-        what.append(f"{expectation.pods_deleted} pods deleted")
-    if expectation.revocations_at_most is not None:
-        what.append(f"{expectation.revocations_at_most} revocations at most")
-    if expectation.evictions_at_most is not None:
-        what.append(f"{expectation.evictions_at_most} pods evicted at most")
+    what: list[str] = []
+    for field, words in _WORDS.items():
+        wanted = getattr(expectation, field)
+        if isinstance(wanted, bool):
+            what.append(words if wanted else f"not {words}")
+        elif field == "reasons":
+            what += [words.format(*pair) for pair in (wanted or {}).items()]
+        elif wanted is not None:
+            what.append(words.format(counts_text(wanted) if isinstance(wanted, dict) else wanted))
     service = f" ({expectation.service})" if expectation.service else ""
     return f"{_when(expectation)}: {', '.join(what)}{service}"
 

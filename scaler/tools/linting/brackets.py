@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scaler.rules.jsontext import Reader, Reading, bracket_fault
+from scaler.tools.linting.jsontext import Reader, Reading, bracket_fault
 
 MAX_READINGS = 64
 """Ways to read one text that are tried; more than that is in doubt."""

@@ -13,7 +13,7 @@ import msgspec
 
 from scaler.decide.world import Decision, World
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
-from scaler.sim.stories.verdicts import Verdict
+from scaler.tools.simulation.verdicts import Verdict
 
 MARKS = {MomentKind.EVENT: "*", MomentKind.FAILURE: "!", MomentKind.WARNING: "~", MomentKind.TARGET: ">"}
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import bisect
-import re
+from scaler.rules.text import line_starts, place
 
 Span = tuple[int, int]
 """Start and end of a piece of text, as offsets."""
 
-_BREAK = re.compile(r"\r\n|\r|\n")
 _BLANK = " \t\r\n"
 _SHORT_ESCAPES = {
     "n": "\n",
@@ -30,12 +28,11 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
+        self._starts = line_starts(text)
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column (in characters, from 1) of an offset."""
-        line = bisect.bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
+        return place(self._starts, offset)
 
     def offset(self, line: int, column: int) -> int:
         """The offset of a line and column, both from 1; the end of the text when there is no such line."""

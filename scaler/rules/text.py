@@ -1,0 +1,169 @@
+"""JSON and its text: the value, or what is wrong at which place; and where in the text each value stands.
+
+Reading is strict and ends at the first place that is not JSON. `scaler lint` (tools.linting.jsontext) reads on behind
+such places and offers cures. Never raises.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from scaler.rules.finding import Fault, Path, shown
+
+MAX_DEPTH = 32
+LONGEST_INTEGER = 4300
+"""Digits that Python converts in linear time; a longer whole number is read as a float."""
+
+_BREAK = re.compile(r"\r\n|\r|\n")
+_SPACE = re.compile(r"[ \t\n\r]*")
+_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)
+_EXPECTED = {
+    "Expecting value": "a value",
+    "Expecting property name enclosed in double quotes": 'a name in quotes `"`',
+    "Expecting ':' delimiter": "`:`",
+    "Expecting ',' delimiter": "`,` or a closing bracket",
+}
+_INVISIBLE = "[^\\S \\t\\r\\n]|[\u200b-\u200d\u2060\ufeff]"
+_NAME, _COMMA, _QUOTE = "Expecting property name", "Expecting ','", 'write `"`'
+_MISTAKES = (
+    ("Unexpected UTF-8 BOM", "", "ByteOrderMark", "the text begins with a byte order mark (U+FEFF)", "save it without"),
+    ("Unterminated", "", "NotJson", "the text in quotes that begins here has no end", 'close it with `"`'),
+    ("Invalid control", "\n", "NotJson", "a text in quotes has no end on this line", 'close it with `"`'),
+    ("Invalid control", "", "NotJson", "a raw control character U+{code:04X} inside quotes", "delete it"),
+    ("Invalid \\", "", "NotJson", "{found} is not an escape that JSON knows", "write \\\\ for a backslash"),
+    ("Illegal trailing comma", "", "TrailingComma", "a comma before a closing bracket", "delete the comma"),
+    ("", r"#|/[/*]", "CommentInJson", "JSON has no comments, found {found}", "delete the comment"),
+    ("", "['‘’＇]", "SingleQuotes", "JSON has no single quotes, found {found}", _QUOTE),
+    ("", "[“”„‟＂]", "FullWidthPunctuation", "full-width or typographic quotes {found}", _QUOTE),
+    ("", "[：，、｛｝［］【】]", "FullWidthPunctuation", "full-width punctuation {found}", "write it in ASCII"),
+    ("", _INVISIBLE, "OddSpace", "an invisible character U+{code:04X}", "delete it"),
+    ("", "&", "NotJson", "HTML entities instead of characters: {found}", 'write `"` for &quot;'),
+    ("Extra data", "", "TrailingText", "text after the end of the document: {found}",
+     "delete it; a ConfigMap key holds one JSON document"),
+    (_NAME, r"\w", "UnquotedKey", "the name {found} is not in quotes", _QUOTE + " before and behind it"),
+    (_COMMA, r'[{["\w]', "MissingComma", "a comma is missing before {found}", "write `,`"),
+    ("Expecting value", r"\w", "NotJson", "{found} is not a JSON value", "put it in quotes"),
+)  # fmt: skip
+"""What people write where JSON cannot go on: how the json module calls it, what stands there, code, message, hint."""
+
+
+def line_starts(text: str) -> list[int]:
+    """The offsets at which the lines of a text begin, as an editor counts them."""
+    return [0, *(match.end() for match in _BREAK.finditer(text))]
+
+
+def place(starts: list[int], offset: int) -> tuple[int, int]:
+    """Line and column (in characters, both from 1) of an offset in a text whose lines begin at `starts`."""
+    line = bisect.bisect_right(starts, offset)
+    return line, offset - starts[line - 1] + 1
+
+
+class _Doubled(dict[str, Any]):
+    """An object in which names are written twice."""
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.names = [name for name, number in Counter(name for name, _ in pairs).items() if number > 1]
+
+
+def decode(text: str) -> tuple[Any, list[Fault]]:
+    """The value of a JSON text and the faults of its writing. A fault with `start` says that there is no value."""
+    try:
+        value = json.loads(text, object_pairs_hook=_members, parse_constant=_refuse, parse_int=_whole)
+    except json.JSONDecodeError as broken:
+        return None, [_not_json(text, broken.msg, broken.pos)]
+    except RecursionError:
+        return None, [_too_deep((), start=0)]
+    except ValueError:  # raised by `_refuse`
+        start = next(found.start() for found in _CONSTANT.finditer(text) if found[1])
+        return None, [_not_json(text, "Expecting value", start)]
+    return value, list(_faults(value))
+
+
+def offsets(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    """For each path that exists in the valid JSON `text`: the offset of its value, and of the name before it (the value
+    again where there is none). Members and elements beside the way to these paths are there too."""
+    found: dict[Path, tuple[int, int]] = {}
+    parents = {path[:length] for path in paths for length in range(len(path))}
+    decoder = json.JSONDecoder(parse_int=str)
+
+    def visit(pos: int, path: Path, name: int = -1) -> int:
+        """The end of the value that begins behind `pos`."""
+        pos = _behind_space(text, pos)
+        found[path] = pos, name if name >= 0 else pos
+        if path not in parents or text[pos] not in "{[":
+            return decoder.raw_decode(text, pos)[1]
+        is_object, index, pos = text[pos] == "{", 0, _behind_space(text, pos + 1)
+        while text[pos] not in "}]":
+            step, name = index, -1
+            if is_object:
+                name = pos
+                step, pos = decoder.raw_decode(text, pos)
+                pos = _behind_space(text, pos) + 1  # the colon
+            pos = _behind_space(text, visit(pos, (*path, step), name))
+            pos = _behind_space(text, pos + 1) if text[pos] == "," else pos
+            index += 1
+        return pos + 1
+
+    visit(0, ())
+    return found
+
+
+def _behind_space(text: str, pos: int) -> int:
+    return _SPACE.match(text, pos).end()  # type: ignore[union-attr]  # matches the empty string too
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    return members if len(members) == len(pairs) else _Doubled(pairs)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _whole(text: str) -> int | float:
+    return int(text) if len(text) <= LONGEST_INTEGER else float(text)
+
+
+def _faults(value: Any) -> Iterator[Fault]:
+    """What JSON itself allows and a rule does not: names that are written twice, and nesting without end."""
+    holders: list[tuple[Path, Any]] = [((), value)]
+    while holders:
+        path, holder = holders.pop()
+        if len(path) > MAX_DEPTH:
+            yield _too_deep(path)
+            return
+        if isinstance(holder, _Doubled):
+            for name in holder.names:
+                message = f"{shown(name)} is written twice in this object"
+                yield Fault("DuplicateKey", (*path, name), message, "delete one of them", on_key=True)
+        steps = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
+        holders += [((*path, step), inner) for step, inner in steps if isinstance(inner, dict | list)]
+
+
+def _too_deep(path: Path, start: int = -1) -> Fault:
+    return Fault("NestedTooDeep", path, f"nested more than {MAX_DEPTH} deep", "a rule is nested 5 deep", start=start)
+
+
+def _not_json(text: str, problem: str, pos: int) -> Fault:
+    """What stands at `pos`, where JSON cannot go on because of `problem`, which is in the words of the json module."""
+    wanted = _EXPECTED.get(problem, "a value")
+    if not text.strip():
+        return Fault("NotJson", (), "the document is empty", "write the rule document", start=0)
+    if pos >= len(text):
+        message = f"the document ends here, but {wanted} must follow"
+        return Fault("NotJson", (), message, "is a bracket not closed?", start=pos)
+    comma = text.rfind(",", 0, pos)
+    if text[pos] in "}]" and comma >= 0 and not text[comma + 1 : pos].strip():
+        problem, pos = "Illegal trailing comma", comma  # as newer versions of the module have it
+    found, code = shown(text[pos : pos + 21].split("\n", maxsplit=1)[0], 22)[1:-1], ord(text[pos])
+    for name, here, kind, message, hint in _MISTAKES:
+        if problem.startswith(name) and re.match(here, text[pos : pos + 2]):
+            return Fault(kind, (), message.format(found=found, code=code), hint, start=pos)
+    return Fault("NotJson", (), f"expected {wanted}, found {found}", start=pos)

@@ -1,0 +1,28 @@
+"""Values out of JSON whose shape nobody has checked: what is of another shape counts as not there. Never raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def at(value: Any, *path: str) -> Mapping[str, Any]:
+    """The object at the end of `path`, an empty one when there is none."""
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """`value` if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: Any) -> str:
+    """`value` if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def as_count(value: Any, most: int = 1 << 63) -> int:
+    """`value` if it is a whole number from 0 to `most`, else 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else 0

@@ -1,0 +1,64 @@
+"""A rule document as `scaler lint` reads it: on behind what is not JSON, with every fault at once and with cures.
+
+The verdict is that of rules.document: what the controller takes is taken here, and nothing else.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from scaler.rules.check import check
+from scaler.rules.document import findings, judge, shortened
+from scaler.rules.finding import Fault, Finding, Path
+from scaler.rules.rule import Rule
+from scaler.tools.linting.brackets import read
+from scaler.tools.linting.jsontext import Edit, Node, TextFault
+
+
+class Examination(msgspec.Struct, frozen=True):
+    """What a document says, with each fault's offset in its text; faults are in the order of the text."""
+
+    rule: Rule | None
+    faults: tuple[Fault, ...]
+
+    @property
+    def edits(self) -> list[Edit]:
+        return [fault.edit for fault in self.faults if isinstance(fault, TextFault) and fault.edit is not None]
+
+
+def read_document(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
+    """Read the bare JSON: the rule, None when there is any error, and all findings. Never raises."""
+    examination = examine(text)
+    return examination.rule, findings(examination.faults, text)
+
+
+def examine(text: str) -> Examination:
+    """Read the bare JSON, keeping offsets and cures. Never raises."""
+    rule, faults = judge(text)
+    if not faults or faults[0].code == "DocumentTooLarge":
+        return Examination(rule, faults)
+    reading = read(text)
+    found: list[Fault] = [*reading.faults]
+    if reading.root is not None:
+        found += [_located(fault, reading.root, text) for fault in check(reading.root.value)[1]]
+    return Examination(rule, shortened(found))
+
+
+def _located(fault: Fault, root: Node, text: str) -> TextFault:
+    """The fault with its offset, and with its cure where a bare number only lacks its quotes."""
+    node, key = _find(root, fault.path)
+    start = key if fault.on_key and key >= 0 else node.start
+    digits = text[node.start : node.end]
+    bare = fault.code == "NotADecimalString" and isinstance(node.value, int) and digits.isascii() and digits.isdigit()
+    edit = Edit(node.start, node.end, f'"{digits}"') if bare else None
+    return TextFault(fault.code, fault.path, fault.message, fault.hint, fault.level, start, fault.on_key, edit)
+
+
+def _find(node: Node, path: Path) -> tuple[Node, int]:
+    key = -1
+    for step in path:
+        if step not in node.children:
+            break
+        key = node.keys.get(step, -1) if isinstance(step, str) else -1
+        node = node.children[step]
+    return node, key

@@ -1,0 +1,133 @@
+"""Faults between a client and the simulated API server: delays, lost requests, lost answers, refusals, cut watches.
+
+`Faults` injects what its rules say, deterministically from a seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections import Counter
+from enum import StrEnum
+
+import msgspec
+
+from scaler.clock import Clock
+from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
+from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.watching import Seen
+
+
+class Fault(StrEnum):
+    """What can go wrong. The value is the name in reports."""
+
+    DELAY = "delay"
+    """The request waits `seconds` before its effect."""
+    SLOW_ANSWER = "slow answer"
+    """The answer waits `seconds` after the effect."""
+    NOT_SENT = "not sent"
+    LOST_REQUEST = "lost request"
+    """No effect, and the client cannot know: UnknownOutcomeError."""
+    LOST_ANSWER = "lost answer"
+    """Effect, and the client cannot know: UnknownOutcomeError."""
+    REFUSED = "refused"
+    """The server answers `status` (409, 429, 403, 500, ...) without effect."""
+    CUT = "cut"
+    """The watch ends properly instead of delivering an event."""
+    RESET = "reset"
+    """The watch ends with UnknownOutcomeError instead of delivering an event."""
+    LAG = "lag"
+    """Events arrive `seconds` after they happened."""
+
+
+_BEFORE = frozenset({Fault.DELAY, Fault.NOT_SENT, Fault.LOST_REQUEST, Fault.REFUSED})
+_AFTER = frozenset({Fault.SLOW_ANSWER, Fault.LOST_ANSWER})
+_STREAM = frozenset({Fault.CUT, Fault.RESET, Fault.LAG})
+_WAITING = frozenset({Fault.DELAY, Fault.SLOW_ANSWER, Fault.LAG})
+_REASONS = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
+
+
+class Rule(msgspec.Struct, kw_only=True):
+    """Injects `fault` into the requests that match all the given criteria; empty criteria match everything.
+
+    `probability` is per request; `skip` requests are spared first; at most `times` are hit (None: no bound);
+    `start` and `end` bound the wall time in seconds.
+    """
+
+    fault: Fault
+    verbs: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
+    name: str = ""
+    """A regular expression that the whole name must match."""
+    probability: float = 1.0
+    skip: int = 0
+    times: int | None = None
+    start: float = 0.0
+    end: float = float("inf")
+    seconds: float = 0.0
+    status: int = 409
+    retry_after: float | None = None
+
+    def matches(self, request: Request, now: float) -> bool:
+        """Whether the criteria (not chance, nor `skip` and `times`) choose this request."""
+        return (
+            self.start <= now < self.end
+            and (not self.verbs or request.verb in self.verbs)
+            and (not self.kinds or request.resource.kind in self.kinds)
+            and (not self.name or re.fullmatch(self.name, request.name) is not None)
+        )
+
+
+class Faults(Interceptor):
+    """Injects what `rules` say. `counts` tells how often each fault was injected."""
+
+    def __init__(self, clock: Clock, *rules: Rule, seed: int = 0) -> None:
+        self.rules = list(rules)
+        self.counts: Counter[Fault] = Counter()
+        self._clock = clock
+        self._random = random.Random(f"faults-{seed}")
+
+    async def before(self, request: Request) -> None:
+        await self._harm(request, _BEFORE)
+
+    async def after(self, request: Request) -> None:
+        await self._harm(request, _AFTER)
+
+    async def deliver(self, request: Request, event: Seen) -> bool:
+        return await self._harm(request, _STREAM, event.moment)
+
+    async def _harm(self, request: Request, faults: frozenset[Fault], since: float | None = None) -> bool:
+        """False when a watch ends without a word. `since`: when the event happened; delays count from there."""
+        now = self._clock.now()
+        chosen = [rule for rule in self.rules if rule.fault in faults and self._hits(rule, request, now)]
+        self.counts.update(rule.fault for rule in chosen)
+        for rule in chosen:
+            if rule.fault is Fault.CUT:
+                return False
+            if rule.fault not in _WAITING:
+                raise _error(rule)
+            now = self._clock.now()
+            await asyncio.sleep(max(0.0, (now if since is None else since) + rule.seconds - now))
+        return True
+
+    def _hits(self, rule: Rule, request: Request, now: float) -> bool:
+        if not rule.matches(request, now) or rule.times == 0:
+            return False
+        if rule.probability < 1.0 and self._random.random() >= rule.probability:
+            return False
+        if rule.skip > 0:
+            rule.skip -= 1
+            return False
+        if rule.times is not None:
+            rule.times -= 1
+        return True
+
+
+def _error(rule: Rule) -> KubeError:
+    if rule.fault is Fault.NOT_SENT:
+        return NotSentError("injected: no connection")
+    if rule.fault is Fault.REFUSED:
+        reason = _REASONS.get(rule.status, "Unknown")
+        return status_error(rule.status, reason, "injected refusal", retry_after=rule.retry_after)
+    return UnknownOutcomeError(f"injected: {rule.fault.value}")
