@@ -12,36 +12,30 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from scaler.decide import preemption, turn
-from scaler.decide.draft import Draft, Why, requests_of
+from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
 from scaler.decide.members import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.minimum import Minimums
-from scaler.decide.neighbours import Neighbours
-from scaler.decide.nodes import PodRequest, PodRequests
-from scaler.decide.placement import Placement, Reservation, Room
-from scaler.decide.shortage import Shortage, in_words
-from scaler.decide.sources import Minimum
+from scaler.decide.nodes import PodRequest, PodRequests, Room
+from scaler.decide.placement import Reservation
+from scaler.decide.shortage import Shortage
+from scaler.decide.sources import Minimum, Sources
 from scaler.decide.turn import Moment
-from scaler.decide.world import Policy, Reason, State
+from scaler.decide.world import Reason, State
 
 
 class Arbitration:
     """One decision over all services that are weighed against each other. `drafts` are those with something to weigh,
     in the order of names."""
 
-    def __init__(
-        self, drafts: list[Draft], neighbours: Neighbours, placement: Placement, moment: Moment, minimums: Minimums
-    ) -> None:
+    def __init__(self, drafts: list[Draft], sources: Sources, minimums: Minimums) -> None:
         self.drafts = sorted(drafts, key=_scale_up_order)
-        self.neighbours = neighbours
-        self.placement = placement
-        self.moment = moment
-        self.policy: Policy = moment.policy
-        self.minimums = minimums
+        self.neighbours, self.placement, self.moment = sources.neighbours, sources.placement, sources.moment
+        self.policy, self.minimums = self.moment.policy, minimums
         self.granted: list[tuple[Draft, Minimum]] = []
-        self._hands: list[tuple[Draft, Member]] = []
-        """Instances with the scheduler whose pods have a reservation."""
+        self._hands: list[Draft] = []
+        """Services of which something with the scheduler has a reservation."""
         self._in_hands: Counter[PodRequest] = Counter()
-        """What all these pods ask for."""
+        """What the pods of all that ask for."""
         self._no_room: dict[PodRequests, Why] = {}
         """What does not fit any more, or could spoil a reservation, once only scale-ups are left."""
         self._kept: dict[str, Reservation] = {}
@@ -86,14 +80,20 @@ class Arbitration:
             return False
         if not is_over:
             return True
-        for_minimum, for_anybody = self._would_wait(draft, [member])
-        if turn.has_to_end(memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
+        if self._has_to_end(draft, member):
             draft.remember_of(member.uid, turn_over=True, turn_since=0.0)
             draft.again = True
             return False
+        return True
+
+    def _has_to_end(self, draft: Draft, member: Member) -> bool:
+        """Whether its turn, which is over by the clock, ends; else the clock may start again."""
+        memory = draft.of(member.uid)
+        if turn.has_to_end(memory, self.moment, self._would_wait(draft, [member])):
+            return True
         if turn.begins_anew(memory, self.moment):
             draft.remember_of(member.uid, turn_since=self.moment.now)
-        return True
+        return False
 
     # 2. Minimums
 
@@ -113,15 +113,12 @@ class Arbitration:
                 if minimum.room is Room.FREE:
                     self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
 
-    def _would_wait(self, draft: Draft, chosen: Iterable[Member]) -> tuple[bool, bool]:
-        """Whether somebody waits for the end of this turn: a minimum of the same or a higher priority; anybody."""
+    def _would_wait(self, draft: Draft, chosen: Iterable[Member]) -> turn.Waiting:
+        """Who waits for the end of this turn."""
         uids = {member.uid for member in chosen}
-        groups = {member.instance.group for member in chosen}
-        candidates = draft.demand.candidates
-        spare = any(
-            m.state is State.HELD and m.uid not in uids for name in groups for m in candidates.get(name or "", ())
-        )
-        for_anybody = spare
+        groups = {member.instance.group or "" for member in chosen}
+        others = (m for name in groups for m in draft.demand.candidates.get(name, ()) if m.uid not in uids)
+        for_anybody = any(m.state is State.HELD for m in others)
         for other in self.drafts:
             if other is draft or not self.neighbours.share(draft, other):
                 continue
@@ -152,7 +149,7 @@ class Arbitration:
         """Held instances that could start now, those that failed least first."""
         held = draft.demand.spares.get(group)
         if held is None:  # it does not serve, and scales nothing up
-            held = tuple(m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD)
+            held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
         if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
             return held
         free = (m for m in held if is_made(m) and not turn.in_backoff(draft.of(m.uid), self.moment))
@@ -168,7 +165,7 @@ class Arbitration:
             hands = [m for m in draft.demand.hands if m.uid not in draft.chosen and m.uid not in draft.revoked]
             for member in newest_admission_first(hands):
                 if self._is_beyond(draft, member):
-                    draft.revoke(member, self.policy, (Reason.REVOKED, (draft.awaited,)))
+                    draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
             hands = [m for m in hands if m.uid not in draft.revoked]
             self._too_many = _beyond_target(draft, hands)
             for member in sorted(hands, key=lambda m: (m.uid in self._too_many, age(m))):
@@ -182,9 +179,9 @@ class Arbitration:
             if isinstance(found, Reservation):
                 self._put_in_hands(draft, member)
             if not affords_revoke(member.instance, self.policy) and self._is_in_the_way(draft):
-                draft.revoke(member, self.policy, (Reason.WAITING_FOR_CAPACITY, ()))
+                draft.revoke(member, (Reason.WAITING_FOR_CAPACITY, ()))
             return
-        keeps_room = not draft.revoke(member, self.policy, why) and not turn.is_over(draft.of(member.uid), self.moment)
+        keeps_room = not draft.revoke(member, why) and not turn.is_over(draft.of(member.uid), self.moment)
         if isinstance(found, Reservation) and not keeps_room:
             self.placement.cancel(found)
 
@@ -200,20 +197,14 @@ class Arbitration:
             return Reason.REVOKED, (draft.awaited,)
         if isinstance(found, Shortage):
             alone = not (draft.shares or demand.lacks_minimum or member.uid in self._too_many)
-            other = any(self._fits(m) for m in self._spares(draft, name) if m.uid != member.uid)
-            return (Reason.WAITING_FOR_CAPACITY, (in_words(found),)) if other or not alone else None
+            other = self._any_fits(m for m in self._spares(draft, name) if m.uid != member.uid)
+            return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
-        if not turn.is_over(draft.of(member.uid), self.moment):
+        if not turn.is_over(draft.of(member.uid), self.moment) or not self._has_to_end(draft, member):
             return None
-        for_minimum, for_anybody = self._would_wait(draft, [member])
-        memory = draft.of(member.uid)
-        if turn.has_to_end(memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
-            turn.end_of(draft, member.uid, self.moment)
-            return turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
-        if turn.begins_anew(memory, self.moment):
-            draft.remember_of(member.uid, turn_since=self.moment.now)
-        return None
+        turn.end_of(draft, member.uid, self.moment)
+        return turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
 
     @staticmethod
     def _is_beyond(draft: Draft, member: Member) -> bool:
@@ -224,8 +215,8 @@ class Arbitration:
         most = draft.demand.largest(name)
         return group.running + group.in_flight - revoked > most and not group.places.keeps(member)
 
-    def _fits(self, member: Member) -> bool:
-        return self.placement.fits(member.unbound) is None
+    def _any_fits(self, members: Iterable[Member]) -> bool:
+        return any(self.placement.fits(member.unbound) is None for member in members)
 
     def _spoils(self, member: Member, *, own: bool = False) -> bool:
         """Wherever the scheduler puts it and what is in its hands. `own`: its own reservation counts too."""
@@ -234,7 +225,7 @@ class Arbitration:
     def _put_in_hands(self, draft: Draft, *members: Member) -> None:
         """The scheduler may bind these at any moment, and room is reserved for them."""
         for member in members:
-            self._hands.append((draft, member))
+            self._hands.append(draft)
             self._in_hands.update(dict(member.unbound))
 
     # 4. Release what is reserved on free room
@@ -245,9 +236,14 @@ class Arbitration:
         queue = [(draft, member) for draft, minimum in self.granted for member in self._to_release(draft, minimum)]
         order = {id(draft): at for at, (draft, _) in enumerate(self.granted)}
         queue.sort(key=lambda each: (self.placement.breadth(each[1].unbound), order[id(each[0])], age(each[1])))
-        blocked = [each for each in queue if not self._release_if_safe(*each)]
+        blocked = []
+        for draft, member in queue:
+            if self._spoils(member, own=True):
+                blocked.append((draft, member))
+            else:
+                self._admit(draft, member)
         for draft, member in blocked:
-            if self.neighbours.any_near(draft, [*(other for other, _ in self._hands), *self._unmade_before(draft)]):
+            if self.neighbours.any_near(draft, [*self._hands, *self._unmade_before(draft)]):
                 draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
             else:
                 self._admit(draft, member)
@@ -268,7 +264,7 @@ class Arbitration:
         if minimum.room is not Room.FREE:
             return []
         if not new or minimum.unmade or minimum.swaps or self._is_crowded(draft):
-            why = _why_not_released(minimum)
+            why = Reason.WAITING_FOR_ROOM, (OTHERS_NOT_MADE if minimum.unmade else BEING_GIVEN_BACK,)
             draft.waits |= {m.uid: why if is_made(m) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)) for m in new}
             with_scheduler = any(m.in_hands or m.in_part for m in minimum.members)
             if new and not with_scheduler and not minimum.unmade:
@@ -283,12 +279,6 @@ class Arbitration:
         """What is revoked in this decision is still there for a moment, and has no room beside all reservations."""
         near = [m for other, m in self._gone if other is draft or self.neighbours.share(draft, other)]
         return bool(near) and self.placement.fits(requests_of(near)) is not None
-
-    def _release_if_safe(self, draft: Draft, member: Member) -> bool:
-        if self._spoils(member, own=True):
-            return False
-        self._admit(draft, member)
-        return True
 
     def _admit(self, draft: Draft, member: Member) -> None:
         draft.admit(member)
@@ -321,20 +311,20 @@ class Arbitration:
             return known
         found = self.placement.reserve(member.unbound)
         if isinstance(found, Shortage):
-            if not draft.shares and not any(self._fits(m) for m in spares if m.uid not in draft.admitted):
+            if not draft.shares and not self._any_fits(m for m in spares if m.uid not in draft.admitted):
                 return None
             self.minimums.trade_for_scale_up(draft, member)
-            why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (in_words(found),)
+            why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (str(found),)
             return why
-        if self._is_crowded(draft):
-            self.placement.cancel(found)
-            return Reason.WAITING_FOR_CAPACITY, (BEING_GIVEN_BACK,)
-        if self._spoils(member):
-            self.placement.cancel(found)
-            why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
-            return why
-        self._put_in_hands(draft, member)
-        return None
+        crowded = self._is_crowded(draft)
+        if not (crowded or self._spoils(member)):
+            self._put_in_hands(draft, member)
+            return None
+        self.placement.cancel(found)
+        why = Reason.WAITING_FOR_CAPACITY, (BEING_GIVEN_BACK if crowded else RESERVED_FOR_OTHERS,)
+        if not crowded:
+            self._no_room[member.unbound] = why
+        return why
 
     def _say_why_others_wait(self, draft: Draft, name: str) -> None:
         """Instances that have a place and cannot start for a reason of their own."""
@@ -344,9 +334,6 @@ class Arbitration:
                 draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
             elif not is_made(member):
                 draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
-
-
-NOT_MADE = "its pods do not exist yet"
 
 
 def _beyond_target(draft: Draft, hands: Iterable[Member]) -> set[str]:
@@ -368,12 +355,6 @@ REFUSED_FIRST = "another instance, whose creation was refused, is tried first"
 OTHERS_NOT_MADE = "pods of another instance of the minimum do not exist yet"
 
 
-def _why_not_released(minimum: Minimum) -> Why:
-    if minimum.unmade:
-        return Reason.WAITING_FOR_ROOM, (OTHERS_NOT_MADE,)
-    return Reason.WAITING_FOR_ROOM, (BEING_GIVEN_BACK,)
-
-
 def _scale_up_order(draft: Draft) -> tuple[int, float, str]:
     demand = draft.demand
     return -demand.priority, demand.oldest, demand.name
@@ -383,6 +364,5 @@ def _minimum_order(draft: Draft, moment: Moment) -> tuple[bool, int, float, bool
     """Priority, then those whose turn has ended behind the others, then those that have begun, then age and name."""
     demand, memory = draft.demand, draft.memory
     begun = any(member.instance.bound or member.in_hands for member in demand.members)
-    return (
-        turn.in_backoff(memory, moment), -demand.priority, memory.ended_at, not begun, demand.oldest, demand.name
-    )  # fmt: skip
+    pauses = turn.in_backoff(memory, moment)
+    return pauses, -demand.priority, memory.ended_at, not begun, demand.oldest, demand.name

@@ -5,13 +5,11 @@ service, memory -> states -> counts -> target -> what its minimum lacks, whom it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from hashlib import blake2s
 
 import msgspec
 
-from scaler.decide.groups import Group
-from scaler.decide.lifecycle import recheck_at
+from scaler.decide.groups import Group, groups_of
 from scaler.decide.members import (
     Member,
     candidate_order,
@@ -20,68 +18,119 @@ from scaler.decide.members import (
     is_incomplete,
     is_made,
     look_at,
+    moments_of,
     why_not_admissible,
 )
-from scaler.decide.nodes import PodRequests
-from scaler.decide.state import NEVER_SEEN, makes_until
-from scaler.decide.target import Target, choose_target
-from scaler.decide.world import InstanceMemory, Policy, Service, ServiceMemory, State, Turns
-
-_NOTHING: Mapping[str, int] = {}
+from scaler.decide.state import NEVER_SEEN, inherited, remembered_of
+from scaler.decide.world import Policy, Service, ServiceMemory, State
 
 
-class Demand(msgspec.Struct, eq=False, frozen=True):
-    """One service at one moment. Lists are in the order in which their members go."""
+class Demand:
+    """One service at one moment; never changed. Lists are in the order in which their members go."""
 
-    service: Service
-    name: str
-    """The key in words."""
-    policy: Policy
-    seen: ServiceMemory
-    """What was remembered before this look."""
-    memory: ServiceMemory
-    members: tuple[Member, ...]
-    groups: dict[str, Group]
-    target: Target | None
-    serves: bool
-    """Every group runs at least its minimum."""
-    priority: int
-    oldest: float
-    minimum: Mapping[str, int]
-    """Group -> instances that the minimum lacks beside those that are bound and have a slot."""
-    fixed: tuple[Member, ...]
-    """Instances of the minimum that are bound in part."""
-    candidates: Mapping[str, tuple[Member, ...]]
-    spares: Mapping[str, tuple[Member, ...]]
-    """Of groups in which one more might get a place: candidates that are held, those whose pods exist first."""
-    hands: tuple[Member, ...]
-    """Instances in the scheduler's hands."""
-    loose: tuple[Member, ...]
-    """Instances bound in part, or completed now: their unbound pods cannot be revoked."""
-    completes: frozenset[str]
-    """Uids of instances with live pods that get what they lack."""
-    half_made: frozenset[str]
-    """Uids of instances in the scheduler's hands that lack something and cannot get it."""
-    bound: int
-    """Its bound pods."""
-    has_turns: bool
-    """Something is remembered of turns of its instances."""
-    jobs: str
-    """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
-    requests: frozenset[PodRequests]
-    """What its instances ask for, each once: equal for services of the same make."""
-    same: object
-    """Equal for services that find the same answer when they ask for room; None where more plays a part."""
-    lacks_minimum: bool
-    """Something of its minimum is to be bound."""
-    is_at_rest: bool
-    """Nothing of it is to be weighed: the short cut for nearly all services at nearly all times."""
-    until: float
-    """When time alone may change any of this; 0.0 = never."""
+    def __init__(self, service: Service, seen: ServiceMemory, now: float, policy: Policy) -> None:
+        """`seen`: what was remembered before this look."""
+        self.service, self.name, self.policy, self.seen = service, str(service.key), policy, seen
+        self.paused = service.options.paused
+        known = inherited(service, seen.instances, now)
+        self.members = tuple(look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances)
+        self.memory = remembered_of(seen, {m.uid: m.memory for m in self.members}, now)
+        self.groups, self.target = groups_of(service, self.members)
+        weighs = self.target is not None and not self.paused
+        self.completes, self.half_made = set[str](), set[str]()
+        """Uids of instances that have live pods and lack something: those that get it, those in hands that cannot."""
+        self.loose: list[Member] = []
+        """Instances bound in part, or completed now: their unbound pods cannot be revoked."""
+        for group in self.groups.values():
+            self._complete(group, moves=weighs)
+        self.hands = in_order(m for group in self.groups.values() for m in group.released if m.in_hands)
+        """Instances in the scheduler's hands."""
+        self.candidates = {name: _candidates(group, now, policy) for name, group in self.groups.items() if weighs}
+        smallest = service.rule.smallest.counts if service.rule and self.target else {}
+        self.serves = all(self.groups[name].running >= number for name, number in smallest.items())
+        """Every group runs at least its minimum."""
+        self.minimum: dict[str, int] = {}
+        """Group -> instances that the minimum lacks beside those that are bound and have a slot."""
+        self.fixed: list[Member] = []
+        """Instances of the minimum that are bound in part."""
+        for name, number in smallest.items() if weighs and not self.serves else ():
+            self._lack(name, number)
+        self.lacks_minimum = bool(self.fixed) or any(self.minimum.values())
+        """Something of its minimum is to be bound."""
+        self.spares = {
+            name: sorted((m for m in self.candidates.get(name, ()) if m.state is State.HELD), key=is_made, reverse=True)
+            for name, group in self.groups.items()
+            if self.serves and group.wants
+        }
+        """Of groups in which one more might get a place: candidates that are held, those whose pods exist first."""
+        self._sum_up(now, weighs=weighs)
 
-    @property
-    def paused(self) -> bool:
-        return self.service.options.paused
+    def _sum_up(self, now: float, *, weighs: bool) -> None:
+        service, policy = self.service, self.policy
+        self.priority = _priority(service, policy)
+        lasting = (i.created for i in service.instances if not (i.owner_deleting or i.owner_finished))
+        self.oldest = min(lasting, default=0.0)
+        self.bound = sum(instance.bound for instance in service.instances)
+        self.requests = frozenset(instance.needs for instance in service.instances)
+        """What its instances ask for, each once: equal for services of the same make."""
+        known = self.memory.instances.values()
+        self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
+        """Something is remembered of turns of its instances."""
+        moves = bool(self.minimum or self.hands or self.loose or not self.serves)
+        self.jobs = _fingerprint(service) if weighs and (moves or self.seen.jobs) else ""
+        """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
+        self.is_at_rest = self._is_at_rest()
+        self.same = self._same()
+        moments = (moment for member in self.members for moment in moments_of(member, policy))
+        self.until = min((moment for moment in moments if moment > now), default=0.0)
+        """When time alone may change any of this; 0.0 = never."""
+
+    def _complete(self, group: Group, *, moves: bool) -> None:
+        """Instances that have live pods are healed before anything new starts. One without a slot needs a free place,
+        and no other candidate for it once its turn has ended."""
+        for member in in_order(m for m in group.released if moves and is_incomplete(m)):
+            if member.has_slot and group.places.keeps(member):
+                self.completes.add(member.uid)
+            elif not member.has_slot and group.places.has_place_for(member) and not _gives_way(member, group):
+                group.places.seat(member)
+                self.completes.add(member.uid)
+                self.loose.append(member)
+            elif member.in_hands:
+                self.half_made.add(member.uid)
+        self.loose += [member for member in group.released if member.in_part or member.awaits_owner]
+
+    def _lack(self, name: str, number: int) -> None:
+        """What is missing of the smallest ratio beside what is bound and has a slot; of that, what is bound in part."""
+        group = self.groups[name]
+        bound = [m for m in group.members if m.in_flight and m not in self.candidates[name]]
+        bound += [m for m in group.released if m.uid in self.completes and not m.has_slot]
+        parts = in_order(m for m in bound if m.in_part or not m.has_slot)
+        self.minimum[name] = max(0, number - group.running - len(bound))
+        self.fixed += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
+
+    def _is_at_rest(self) -> bool:
+        """Nothing of it is to be weighed: the short cut for nearly all services at nearly all times."""
+        memory = self.memory
+        waits = memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims
+        moves = self.lacks_minimum or self.hands or self.loose or self.has_turns or not self.serves or waits
+        return not moves and not any(self.candidates.get(name) for name, group in self.groups.items() if group.wants)
+
+    def _same(self) -> object:
+        """Equal for services that find the same answer when they ask for room: many are of the same make, and nothing
+        of them is bound. None where more plays a part."""
+        if self.fixed or self.has_turns or not self.minimum or any(m.instance.bound for m in self.members):
+            return None
+        asked = []
+        for name, number in self.minimum.items():
+            found = self.candidates[name]
+            if not found or any(m.unbound != found[0].unbound or m.state is State.TERMINATING for m in found):
+                return None
+            asked.append((number, found[0].unbound, found[0].instance.needs))
+        return self.priority, tuple(asked)
+
+    def first(self) -> list[Member]:
+        """The candidates that go first, as many as the minimum lacks."""
+        return [member for name, number in self.minimum.items() for member in self.candidates[name][:number]]
 
     def is_incomplete(self) -> list[str]:
         """Groups of which fewer can start than the minimum lacks, in words."""
@@ -104,148 +153,14 @@ class Demand(msgspec.Struct, eq=False, frozen=True):
         return group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound) < group.target
 
 
-def look(service: Service, seen: ServiceMemory, now: float, policy: Policy) -> Demand:
-    """What the service asks for now."""
-    remembered = _inherited(service, seen.instances, now)
-    members = tuple(look_at(i, remembered.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances)
-    groups, target = _groups(service, members)
-    weighs = target is not None and not service.options.paused
-    completes, half_made, loose = _completed(groups, moves=weighs)
-    candidates = {name: _candidates(group, now, policy) for name, group in groups.items()} if weighs else {}
-    smallest = service.rule.smallest.counts if service.rule and target else _NOTHING
-    serves = all(groups[name].running >= number for name, number in smallest.items())
-    minimum, fixed = ({}, ()) if serves or not weighs else _minimum(groups, smallest, completes, candidates)
-    memory = _memory(seen, members, now)
-    priority = _priority(service, policy)
-    spares = {
-        name: tuple(sorted((m for m in candidates.get(name, ()) if m.state is State.HELD), key=is_made, reverse=True))
-        for name, group in groups.items()
-        if serves and group.wants
-    }
-    known = memory.instances.values()
-    has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
-    lacks_minimum = bool(fixed) or any(minimum.values())
-    hands = tuple(in_order(m for group in groups.values() for m in group.released if m.in_hands))
-    return Demand(
-        service=service,
-        name=str(service.key),
-        policy=policy,
-        seen=seen,
-        memory=memory,
-        members=members,
-        groups=groups,
-        target=target,
-        serves=serves,
-        priority=priority,
-        oldest=min((i.created for i in service.instances if not (i.owner_deleting or i.owner_finished)), default=0.0),
-        minimum=minimum,
-        fixed=fixed,
-        candidates=candidates,
-        spares=spares,
-        hands=hands,
-        loose=loose,
-        completes=completes,
-        half_made=half_made,
-        bound=sum(instance.bound for instance in service.instances),
-        has_turns=has_turns,
-        jobs=_fingerprint(service) if weighs and (minimum or hands or loose or not serves or seen.jobs) else "",
-        requests=frozenset(instance.needs for instance in service.instances),
-        lacks_minimum=lacks_minimum,
-        is_at_rest=not (lacks_minimum or hands or loose or has_turns or not serves or _waits(memory))
-        and not any(candidates.get(name) for name, group in groups.items() if group.wants),
-        same=None if fixed or has_turns or not minimum else _same(members, minimum, candidates, priority),
-        until=_until(members, now, policy),
-    )
-
-
-def _same(
-    members: tuple[Member, ...],
-    minimum: Mapping[str, int],
-    candidates: Mapping[str, tuple[Member, ...]],
-    priority: int,
-) -> object:
-    """Many services are of the same make, and nothing of them is bound."""
-    if any(member.instance.bound for member in members):
-        return None
-    asked = []
-    for name, number in minimum.items():
-        found = candidates[name]
-        if not found or any(m.unbound != found[0].unbound or m.state is State.TERMINATING for m in found):
-            return None
-        asked.append((number, found[0].unbound, found[0].instance.needs))
-    return priority, tuple(asked)
-
-
-def _waits(memory: ServiceMemory) -> bool:
-    """Something is remembered of it that time or others may change."""
-    return bool(memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims)
-
-
-def _groups(service: Service, members: tuple[Member, ...]) -> tuple[dict[str, Group], Target | None]:
-    """Groups of the rule, then any other that an instance names (its target is 0), each with its part of the target."""
-    rule = service.rule
-    groups = {name: Group() for name in rule.groups} if rule else {}
-    for member in members:
-        name = member.instance.group
-        if name is not None and not member.instance.label_problem:
-            groups.setdefault(name, Group()).add(member)
-    for group in groups.values():
-        if group.rolling:
-            group.roll()
-    if rule is None:
-        return groups, None
-    running = {name: group.running for name, group in groups.items()}
-    live = {name: group.live for name, group in groups.items()}
-    target = choose_target(rule.ratios, running, live)
-    for name, group in groups.items():
-        group.aim(rule.ratios[target.index].of(name))
-    return groups, target
-
-
-def _completed(groups: dict[str, Group], *, moves: bool) -> tuple[frozenset[str], frozenset[str], tuple[Member, ...]]:
-    """Instances that have live pods are healed before anything new starts. One without a slot needs a free place, and
-    no other candidate for it once its turn has ended."""
-    completes, half_made, loose = set(), set(), []
-    for group in groups.values():
-        for member in in_order(m for m in group.released if moves and is_incomplete(m)):
-            if member.has_slot and group.places.keeps(member):
-                completes.add(member.uid)
-            elif not member.has_slot and group.places.has_place_for(member) and not _gives_way(member, group):
-                group.places.seat(member)
-                completes.add(member.uid)
-                loose.append(member)
-            elif member.in_hands:
-                half_made.add(member.uid)
-        loose += [member for member in group.released if member.in_part or member.awaits_owner]
-    return frozenset(completes), frozenset(half_made), tuple(loose)
-
-
 def _gives_way(member: Member, group: Group) -> bool:
     return member.memory.turn_over and any(why_not_admissible(other, 0.0) is None for other in group.held)
 
 
-def _candidates(group: Group, now: float, policy: Policy) -> tuple[Member, ...]:
+def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
     if not (group.held or group.released or len(group.members) > group.running):
-        return ()
-    return tuple(sorted((m for m in group.members if is_candidate(m, now, policy)), key=candidate_order))
-
-
-def _minimum(
-    groups: dict[str, Group],
-    smallest: Mapping[str, int],
-    completes: frozenset[str],
-    candidates: Mapping[str, tuple[Member, ...]],
-) -> tuple[dict[str, int], tuple[Member, ...]]:
-    """What is missing of the smallest ratio beside what is bound and has a slot, and what of that is bound in part."""
-    lacking, fixed = {}, []
-    for name, number in smallest.items():
-        group = groups[name]
-        bound = [m for m in group.members if m.in_flight and m not in candidates[name]]
-        bound += [m for m in group.released if m.uid in completes and not m.has_slot]
-        parts = in_order(m for m in bound if m.in_part or not m.has_slot)
-        lacking[name] = max(0, number - group.running - len(bound))
-        fixed += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
-    return lacking, tuple(fixed)
+        return []
+    return sorted((m for m in group.members if is_candidate(m, now, policy)), key=candidate_order)
 
 
 def _priority(service: Service, policy: Policy) -> int:
@@ -258,42 +173,6 @@ def _priority(service: Service, policy: Policy) -> int:
     return min(asked, most)
 
 
-# what is remembered
-
-
-def _memory(seen: ServiceMemory, members: tuple[Member, ...], now: float) -> ServiceMemory:
-    """The same object when nothing changed, so that a decision at rest allocates nothing lasting."""
-    after = {member.uid: member.memory for member in members}
-    if len(after) != len(seen.instances) or after.keys() != seen.instances.keys():
-        new = sum(uid not in seen.instances for uid in after)
-        left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]
-        after |= {uid: seen.instances[uid] for uid in left[new : new + _MOST_LEFT]}
-    return seen if after == seen.instances else msgspec.structs.replace(seen, instances=after)
-
-
-_MOST_LEFT = 64
-"""Instances that are gone and still remembered, of one service."""
-
-
-def _counts_on(memory: InstanceMemory, now: float) -> bool:
-    """Whether what is remembered of an instance that is gone holds for the one that its owner makes in its place."""
-    return memory.turns is not Turns.NONE or memory.backoff_until > now
-
-
-def _inherited(service: Service, before: Mapping[str, InstanceMemory], now: float) -> Mapping[str, InstanceMemory]:
-    """An owner that makes a pod again makes another instance: what is held against the old one holds for the new."""
-    uids = {instance.uid for instance in service.instances}
-    gone = [memory for uid, memory in before.items() if uid not in uids and _counts_on(memory, now)]
-    new = [i.uid for i in service.instances if i.uid not in before and not i.made_by_us and i.owner]
-    if not (gone and new):
-        return before
-    passed_on = (
-        InstanceMemory(turns=m.turns, failures=m.failures, counted=m.counted, backoff_until=m.backoff_until)
-        for m in gone
-    )
-    return {**before, **dict(zip(new, passed_on, strict=False))}
-
-
 def _fingerprint(service: Service) -> str:
     """Of what is read of its jobs (labels, spec) and its rule. An instance that others make is known by its owner:
     it gets another uid each time."""
@@ -304,30 +183,3 @@ def _fingerprint(service: Service) -> str:
     }
     parts = (sorted(map(repr, jobs)), service.rule, service.options)
     return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()
-
-
-def _until(members: tuple[Member, ...], now: float, policy: Policy) -> float:
-    """The earliest moment after now at which time alone may change a state; 0.0 = never."""
-    moments = (moment for member in members for moment in _moments(member, policy))
-    return min((moment for moment in moments if moment > now), default=0.0)
-
-
-def _moments(member: Member, policy: Policy) -> Iterator[float]:
-    memory, instance = member.memory, member.instance
-    life = instance.life
-    if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):
-        yield from recheck_at(instance)
-    if member.state is State.RUNNING:
-        return
-    if memory.broken_since:
-        yield memory.broken_since + policy.broken_grace
-    if memory.restarted_at:
-        yield memory.restarted_at + policy.stable_after
-    if memory.refused_until:
-        yield memory.refused_until
-    if memory.bound_since:
-        yield memory.bound_since + policy.start_timeout
-    if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
-        yield makes_until(instance, policy)
-    if instance.ends_by > 0:
-        yield instance.ends_by + policy.due_back

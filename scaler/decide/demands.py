@@ -5,21 +5,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import compress
 from operator import is_not
 
 import msgspec
 
-from scaler.decide.demand import Demand, look
+from scaler.decide.demand import Demand
 from scaler.decide.neighbours import Requests
-from scaler.decide.world import Memory, Plan, Policy, Service, ServiceMemory, World
+from scaler.decide.world import Memory, Plan, Service, ServiceMemory, World
 
 _EMPTY = ServiceMemory()
-_name = lru_cache(maxsize=1 << 17)(str)
 
 
-class Known(msgspec.Struct, eq=False):
+class _Known(msgspec.Struct, eq=False):
     """One service as it was looked at last, and what was decided about it."""
 
     demand: Demand
@@ -33,8 +31,10 @@ class Known(msgspec.Struct, eq=False):
 class Demands:
     """`all` is in the order of `World.services`; the sets hold positions in it."""
 
-    def __init__(self, *, weighs: bool = False, policy: Policy | None = None) -> None:
-        self.all: list[Known] = []
+    def __init__(self, world: World) -> None:
+        self.weighs = _weighs(world)
+        self._policy = world.policy
+        self.all: list[_Known] = []
         self.plans: list[Plan] = []
         """What was decided about each of them, as soon as it is."""
         self.makes: Counter[Requests] = Counter()
@@ -53,16 +53,10 @@ class Demands:
         self._memory = Memory()
         self._stirred: Iterable[int] = ()
         """Something else is remembered of it since it was looked at."""
-        self._weighs, self._policy = weighs, policy
 
-    def leads_to(self, world: World) -> bool:
+    def holds_in(self, world: World) -> bool:
         """Whether what is known holds in this world as well, where nothing changed."""
-        return world.policy is self._policy and _weighs(world) == self._weighs
-
-    @classmethod
-    def before(cls, world: World) -> Demands:
-        """Nothing is known."""
-        return cls(weighs=_weighs(world), policy=world.policy)
+        return world.policy is self._policy and _weighs(world) == self.weighs
 
     def follow(self, world: World) -> tuple[list[int], bool]:
         """Look at all that changed: where it is, and whether services came or went."""
@@ -72,7 +66,7 @@ class Demands:
         if len(old) != len(now) or any(old[at].key != now[at].key for at in other):
             return self._align(world), True
         due = sorted({*other, *self._due(world)})
-        return [at for at in due if self._look(at, self.all[at], world)], False
+        return [at for at in due if self._look(at, world)], False
 
     def remember(self, world: World, outcomes: dict[int, ServiceMemory]) -> Memory:
         """The next memory; the same object when nothing changed. Of services that are gone nothing is kept.
@@ -101,22 +95,15 @@ class Demands:
     def _align(self, world: World) -> list[int]:
         """Services came or went: the known ones are found by their keys."""
         known = {each.demand.service.key: each for each in self.all}
-        self.all = []
         self.makes, self.serving = Counter(), 0
         for kept in (self.active, self.assumed, self.tried, self._until, self._unsettled):
             kept.clear()
-        changed = []
-        for at, service in enumerate(world.services):
-            before = known.get(service.key)
-            if before is not None and self._holds(before.demand, service, world):
-                self.all.append(before)
-                self._count(at, 1)
-            else:
-                self.all.append(self._looked(service, before, world))
-                self._count(at, 1)
-                changed.append(at)
+        before = [known.get(service.key) for service in world.services]
+        self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
+        for at in range(len(self.all)):
+            self._count(at, 1)
         self.plans = [each.plan for each in self.all]  # type: ignore[misc]  # those without one are changed
-        return changed
+        return [at for at, each in enumerate(self.all) if each is not before[at]]
 
     def _due(self, world: World) -> Iterator[int]:
         """Those that changed although their services did not."""
@@ -130,27 +117,28 @@ class Demands:
                 if remembered.get(known.demand.name, _EMPTY) is not known.demand.seen:
                     yield at
 
-    def _look(self, at: int, known: Known, world: World) -> bool:
-        service = world.services[at]
-        if self._holds(known.demand, service, world):
-            return False
-        self._count(at, -1)
-        self.all[at] = self._looked(service, known, world)
-        self._count(at, 1)
-        return True
+    def _look(self, at: int, world: World) -> bool:
+        """Whether it had to be looked at."""
+        before = self.all[at]
+        now = self._looked(world.services[at], before, world)
+        if now is not before:
+            self._count(at, -1)
+            self.all[at] = now
+            self._count(at, 1)
+        return now is not before
 
-    @staticmethod
-    def _holds(demand: Demand, service: Service, world: World) -> bool:
-        seen = world.memory.services.get(demand.name, _EMPTY)
-        in_time = not demand.until or world.now < demand.until
-        settled = demand.memory is seen  # else it holds what was seen first at that very moment
-        return demand.service is service and demand.seen is seen and settled and in_time
-
-    def _looked(self, service: Service, before: Known | None, world: World) -> Known:
-        seen = world.memory.services.get(_name(service.key), _EMPTY)
-        demand = look(service, seen, world.now, world.policy)
-        weighed = self._weighs and demand.target is not None and service.options.arbitration
-        return Known(demand, weighed, before.plan if before else None)
+    def _looked(self, service: Service, before: _Known | None, world: World) -> _Known:
+        """The same as before where it holds."""
+        seen = world.memory.services.get(before.demand.name if before else str(service.key), _EMPTY)
+        if before is not None:
+            demand = before.demand
+            in_time = not demand.until or world.now < demand.until
+            settled = demand.memory is seen  # else it holds what was seen first at that very moment
+            if demand.service is service and demand.seen is seen and settled and in_time:
+                return before
+        demand = Demand(service, seen, world.now, world.policy)
+        weighed = self.weighs and demand.target is not None and service.options.arbitration
+        return _Known(demand, weighed, before.plan if before else None)
 
     def _count(self, at: int, sign: int) -> None:
         known = self.all[at]

@@ -12,34 +12,16 @@ from scaler.decide.groups import Places
 from scaler.decide.members import Member, may_be_revoked
 from scaler.decide.nodes import PodRequests, joined
 from scaler.decide.state import NEVER_SEEN
-from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory
+from scaler.decide.world import InstanceMemory, Reason, ServiceMemory
 
 Why = tuple[Reason, tuple[str, ...]]
 """The reason, and what it refers to."""
-
-
+NOT_MADE = "its pods do not exist yet"
 NOT_BOUND = "the scheduler did not bind it in its turn"
 
 
 class Draft:
     """Mutable, for one decision. Everything starts held or stays as it is unless something is said here."""
-
-    __slots__ = (
-        "_changed",
-        "_places",
-        "admitted",
-        "again",
-        "chosen",
-        "demand",
-        "evicted",
-        "memory",
-        "nominated",
-        "revoked",
-        "shares",
-        "short",
-        "stays",
-        "waits",
-    )
 
     def __init__(self, demand: Demand) -> None:
         self.demand = demand
@@ -95,11 +77,10 @@ class Draft:
 
     def seat(self, member: Member) -> Places:
         """The places of its group, to be given away in this decision."""
-        group = member.instance.group or ""
-        found = self._places.get(group)
-        if found is None:
-            found = self._places[group] = self.demand.groups[group].places.copy()
-        return found
+        name = member.instance.group or ""
+        if name not in self._places:
+            self._places[name] = self.demand.groups[name].places.copy()
+        return self._places[name]
 
     @property
     def lacking(self) -> list[str]:
@@ -130,17 +111,16 @@ class Draft:
         """The same where no ratio counts. What was refused before has to succeed first: nobody wants to read every few
         minutes that it was tried again."""
         refused = self.of(member.uid).refused
-        self.admitted[member.uid] = (
-            (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
-        )
+        why = (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
+        self.admitted[member.uid] = why
 
-    def revoke(self, member: Member, policy: Policy, why: Why) -> bool:
+    def revoke(self, member: Member, why: Why) -> bool:
         """Take the admission back; False when it cannot be, then it stays and says so."""
         if member.uid in self.revoked:
             return True
-        if not policy.revoke or member.instance.unheld:
+        if not self.demand.policy.revoke or member.instance.unheld:
             return False
-        if not may_be_revoked(member.instance, policy):
+        if not may_be_revoked(member.instance, self.demand.policy):
             self.stays[member.uid] = (Reason.REVOKE_WOULD_COST_RESTARTS, why[1])
             return False
         self.revoked[member.uid] = why

@@ -6,9 +6,13 @@ say the same for the same verdict and plan: writers compare the words to find ou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from scaler.decide.nodes import Requirement, Where
 from scaler.decide.world import Plan, Reason, State, Verdict
+
+_BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+_BYTES = ("memory", "ephemeral-storage", "storage")
 
 
 def words(verdict: Verdict, plan: Plan) -> str:
@@ -27,6 +31,41 @@ def target_in_words(plan: Plan) -> str:
         return "no ratio: it names no rule" if plan.complete else "no ratio: no valid rule has been seen"
     standing = "complete" if plan.complete else f"waits for {_awaited(plan, _missing(plan))}"
     return f"ratio {plan.target_index} ({counts_in_words(plan.target)}), {standing}"
+
+
+def room_in_words(nodes: Sequence[str], victims: Sequence[str], *, evicted: bool) -> tuple[str, ...]:
+    """The nodes on which room is to come, and what has to go from them."""
+    of = _few(nodes)
+    if victims:
+        return (f"{_few(victims)} {'was' if evicted else 'is to be'} evicted" + (f" from {of}" if of else ""),)
+    return (f"room on {of} is to come: pods end there, or the node is away",) if of else ()
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def amount_in_words(resource: str, amount: int) -> str:
+    """`8 free huawei.com/Ascend910`, `0.5 free cpu`, `128Gi free memory`."""
+    if resource == "cpu":
+        return f"{amount / 1000:g} free cpu"
+    if resource in _BYTES or resource.startswith("hugepages-"):
+        suffix, size = next(((s, n) for s, n in _BINARY if amount and amount % n == 0), ("", 1))
+        return f"{amount // size}{suffix} free {resource}"
+    return f"{amount} free {resource}"
+
+
+def where_in_words(where: Where) -> str:
+    """The selector and required affinity in parentheses, after a space; "" where any node would do."""
+    parts = [f"{key}={value}" for key, value in where.selector]
+    if where.affinity:
+        parts.append(" or ".join(" and ".join(map(_requirement, term)) or "no node" for term in where.affinity))
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _requirement(requirement: Requirement) -> str:
+    values = f" {', '.join(requirement.values)}" if requirement.values else ""
+    return f"{requirement.key} {requirement.operator}{values}"
 
 
 def _missing(plan: Plan) -> tuple[str, ...]:

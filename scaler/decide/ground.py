@@ -7,8 +7,8 @@ from functools import cached_property
 from itertools import compress
 from operator import is_not
 
-from scaler.decide.nodes import Amounts, Node, NodeClass, Nodes, PodRequests, accepts
-from scaler.decide.placement import Placement, emptied
+from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequests, accepts
+from scaler.decide.placement import Placement
 from scaler.decide.shortage import Shortage
 
 
@@ -16,16 +16,19 @@ class Ground:
     """Of one set of nodes. `before`: the ground of an earlier one."""
 
     def __init__(self, nodes: Nodes, before: Ground | None = None) -> None:
-        self._all = nodes
-        self._nodes = nodes.nodes
-        self.changed = self._changed(before)
+        self._all, self._nodes = nodes, nodes.nodes
+        pairs = before._pairs(nodes) if before else None
+        self.changed = None if pairs is None else frozenset([new.node_class for _, new in pairs])
         """Classes of nodes that are not as before; None = any may be."""
         self.classes: frozenset[NodeClass]
         self._classes_for: dict[PodRequests, frozenset[NodeClass]]
-        if before is not None and self.changed is not None:
-            self.classes, self._classes_for = before.classes, before._classes_for
-        else:
+        self._sizes: dict[PodRequests, Shortage | None] = {}
+        if before is None or pairs is None:
             self.classes, self._classes_for = frozenset([node.node_class for node in self._nodes]), {}
+            return
+        self.classes, self._classes_for = before.classes, before._classes_for
+        if all(old.allocatable == new.allocatable for old, new in pairs):
+            self._sizes = before._sizes
 
     @classmethod
     def of(cls, nodes: Nodes, known: Ground | None) -> Ground:
@@ -35,14 +38,13 @@ class Ground:
         known.changed = frozenset()
         return known
 
-    def _changed(self, before: Ground | None) -> frozenset[NodeClass] | None:
-        if before is None or before._all.resources != self._all.resources or len(before._nodes) != len(self._nodes):
+    def _pairs(self, nodes: Nodes) -> list[tuple[Node, Node]] | None:
+        """The nodes that are not as they were; None where they are other nodes."""
+        old, now = self._nodes, nodes.nodes
+        if self._all.resources != nodes.resources or len(old) != len(now):
             return None
-        changed = list(compress(range(len(self._nodes)), map(is_not, before._nodes, self._nodes)))
-        pairs = [(before._nodes[at], self._nodes[at]) for at in changed]
-        if any(old.name != new.name or old.node_class != new.node_class for old, new in pairs):
-            return None
-        return frozenset([new.node_class for _, new in pairs])
+        pairs = [(old[at], now[at]) for at in compress(range(len(old)), map(is_not, old, now))]
+        return pairs if all(a.name == b.name and a.node_class == b.node_class for a, b in pairs) else None
 
     @cached_property
     def by_name(self) -> dict[str, Node]:
@@ -86,24 +88,12 @@ class Ground:
             for deadline, _ in node.ending:
                 yield deadline + due_back
 
+    def too_large(self, pods: PodRequests) -> Shortage | None:
+        """Why these pods would not fit even on empty nodes: hangs on what nodes are, not on what is free."""
+        if pods not in self._sizes:
+            self._sizes[pods] = self._empty.fits(pods)
+        return self._sizes[pods]
 
-class Sizes:
-    """What would not fit even on empty nodes: depends on what nodes are, not on what is free."""
-
-    def __init__(self) -> None:
-        self._nodes: Nodes | None = None
-        self._of: list[tuple[NodeClass, Amounts]] = []
-        self._empty: Placement | None = None
-        self._known: dict[PodRequests, Shortage | None] = {}
-
-    def too_large(self, pods: PodRequests, nodes: Nodes) -> Shortage | None:
-        if nodes is not self._nodes:
-            of = [(node.node_class, node.allocatable) for node in nodes.nodes]
-            if of != self._of or self._nodes is None or nodes.resources != self._nodes.resources:
-                self._empty, self._known, self._of = None, {}, of
-            self._nodes = nodes
-        if pods not in self._known:
-            if self._empty is None:
-                self._empty = emptied(nodes)
-            self._known[pods] = self._empty.fits(pods)
-        return self._known[pods]
+    @cached_property
+    def _empty(self) -> Placement:
+        return Placement(self._all.emptied())

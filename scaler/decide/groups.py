@@ -1,10 +1,11 @@
-"""One group of a service: its members, its counts, and who gets a place in it."""
+"""The groups of a service: members, counts, and who gets a place."""
 
 from __future__ import annotations
 
 from scaler.decide.members import Member
 from scaler.decide.rollouts import NONE, Rollout, rollouts_of
-from scaler.decide.world import GroupPlan, State
+from scaler.decide.target import Target, choose_target
+from scaler.decide.world import GroupPlan, Service, State
 
 
 class Group:
@@ -128,3 +129,24 @@ class Places:
 
     def _rollout_of(self, member: Member) -> Rollout | None:
         return None if member.instance.outdated else self.rollouts.get(member.instance.owner)
+
+
+def groups_of(service: Service, members: tuple[Member, ...]) -> tuple[dict[str, Group], Target | None]:
+    """Groups of the rule, then any other that an instance names (its target is 0), each with its part of the target."""
+    rule = service.rule
+    groups = {name: Group() for name in rule.groups} if rule else {}
+    for member in members:
+        name = member.instance.group
+        if name is not None and not member.instance.label_problem:
+            groups.setdefault(name, Group()).add(member)
+    for group in groups.values():
+        if group.rolling:
+            group.roll()
+    if rule is None:
+        return groups, None
+    running = {name: group.running for name, group in groups.items()}
+    live = {name: group.live for name, group in groups.items()}
+    target = choose_target(rule.ratios, running, live)
+    for name, group in groups.items():
+        group.aim(rule.ratios[target.index].of(name))
+    return groups, target

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
 
 from scaler.decide.life import LifeAction
-from scaler.decide.lifecycle import next_step
+from scaler.decide.lifecycle import next_step, recheck_at
 from scaler.decide.nodes import PodRequests
 from scaler.decide.state import (
     counts_as_running,
     is_in_flight,
+    makes_until,
     observe_bound,
     observe_restarts,
     observe_state,
@@ -96,6 +97,28 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
     running = counts_as_running(instance, state, service.options.counts_from)
     in_flight = not running and is_in_flight(state, memory, now, policy)
     return Member(instance, memory, state, running, in_flight, step)
+
+
+def moments_of(member: Member, policy: Policy) -> Iterator[float]:
+    """When time alone may change its state."""
+    memory, instance = member.memory, member.instance
+    life = instance.life
+    if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):
+        yield from recheck_at(instance)
+    if member.state is State.RUNNING:
+        return
+    if memory.broken_since:
+        yield memory.broken_since + policy.broken_grace
+    if memory.restarted_at:
+        yield memory.restarted_at + policy.stable_after
+    if memory.refused_until:
+        yield memory.refused_until
+    if memory.bound_since:
+        yield memory.bound_since + policy.start_timeout
+    if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
+        yield makes_until(instance, policy)
+    if instance.ends_by > 0:
+        yield instance.ends_by + policy.due_back
 
 
 @lru_cache(maxsize=65536)

@@ -6,34 +6,32 @@ where it finds room -> reserved, evictions ordered; at the end of its turn other
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations, islice, product
+from itertools import combinations, islice
 
 import msgspec
 
 from scaler.decide import preemption, turn
+from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why, requests_of
+from scaler.decide.explain import room_in_words
 from scaler.decide.members import Member, is_made
-from scaler.decide.nodes import PodRequests, joined
-from scaler.decide.placement import Reservation, Room
+from scaler.decide.nodes import PodRequests, Room, joined
+from scaler.decide.placement import Reservation
 from scaler.decide.preemption import Victim
-from scaler.decide.shortage import Shortage, in_words
-from scaler.decide.sources import MOST_SETS, Minimum, Sources
+from scaler.decide.shortage import Shortage
+from scaler.decide.sources import Minimum, Sources, one_of_each
 from scaler.decide.world import Reason, State
 
-Waits = Callable[[Draft, Iterable[Member]], tuple[bool, bool]]
-"""Whether a minimum of the same or a higher priority waits for the end of a turn; whether anybody does."""
+Waits = Callable[[Draft, Iterable[Member]], turn.Waiting]
 
 
 class Minimums:
-    """Where the minimums of one decision find room. `everybody`: drafts of all services, made when first asked for."""
+    """They reserve one after the other. `probing`: some minimum is tried without a reservation."""
 
-    def __init__(self, sources: Sources, *, too_large: Callable[[PodRequests], Shortage | None], probing: bool) -> None:
-        self.sources = sources
-        self.placement = sources.placement
-        self.moment = sources.moment
-        self._too_large = too_large
+    def __init__(self, sources: Sources, *, probing: bool) -> None:
+        self.sources, self.placement, self.moment = sources, sources.placement, sources.moment
         self.probing = probing
-        self._known_sizes: dict[object, Shortage | None] = {}
+        self._sizes: dict[object, Shortage | None] = {}
 
     def reserve(self, draft: Draft, waits: Waits) -> Minimum | None:
         """Reserve room for the minimum of a service, or say in the draft why not; evictions are ordered there too."""
@@ -48,7 +46,7 @@ class Minimums:
             never = self.too_large(draft)
             if never is not None:
                 draft.remember(held_since=0.0, probe_since=0.0)
-                return self._alone_or_give_up(draft, (Reason.MINIMUM_TOO_LARGE, (in_words(never),)))
+                return self._alone_or_give_up(draft, (Reason.MINIMUM_TOO_LARGE, (str(never),)))
             return self._does_not_fit(draft, found)
         if draft.memory.held_since or draft.memory.probe_since or draft.memory.probes:
             draft.remember(held_since=0.0, probe_since=0.0, probes=0)
@@ -69,14 +67,19 @@ class Minimums:
         if found.room is not Room.FREE:
             draft.remember(turn_since=0.0)
             self._evict(draft, found)
-            why = Reason.WAITING_FOR_ROOM, _awaited_room(found, self.sources.victims_of(draft))
+            why = Reason.WAITING_FOR_ROOM, self._awaited(draft, found)
             for member in found.members:
                 if member.in_hands and draft.shares:
-                    draft.revoke(member, self.moment.policy, why)  # it would be bound where room is kept for others
+                    draft.revoke(member, why)  # it would be bound where room is kept for others
                 elif member.state is State.HELD and not draft.shares and is_made(member) and not found.swaps:
                     draft.admit(member, why[1])  # alone: its pods wait for the room
                 elif member.state is State.HELD:
                     draft.waits[member.uid] = why
+
+    def _awaited(self, draft: Draft, found: Minimum) -> tuple[str, ...]:
+        victims = found.victims or self.sources.victims_of(draft)
+        names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
+        return room_in_words(found.reservation.waits_for, names, evicted=not found.victims)
 
     def _evict(self, draft: Draft, found: Minimum) -> None:
         """Own instances that run go only after `trade_after`: MindIE Controller may let one go by itself. Until then
@@ -101,8 +104,7 @@ class Minimums:
         for member in draft.demand.hands:
             if member.uid not in draft.chosen and member.instance.group in groups:
                 found.swaps = True
-                why = Reason.REVOKED, (f"another instance of {member.instance.group}",)
-                draft.revoke(member, self.moment.policy, why)
+                draft.revoke(member, (Reason.REVOKED, (f"another instance of {member.instance.group}",)))
 
     def _note_what_is_made(self, draft: Draft, found: Minimum) -> None:
         """Where others make the pods the clock starts anew, once, when the last chosen instance has been made."""
@@ -127,8 +129,7 @@ class Minimums:
             turn.had_turn(draft, unbound)
             draft.remember(turn_since=self.moment.now)
             return other
-        for_minimum, for_anybody = waits(draft, found.members)
-        if turn.has_to_end(draft.memory, self.moment, for_minimum=for_minimum, for_anybody=for_anybody):
+        if turn.has_to_end(draft.memory, self.moment, waits(draft, found.members)):
             turn.end(draft, self.moment)
             turn.had_turn(draft, unbound)
             draft.again = True
@@ -145,44 +146,37 @@ class Minimums:
 
     def _other_candidates(self, draft: Draft, found: Minimum) -> Minimum | None:
         """Candidates that have not had their turn, in place of those that had it now."""
-        fixed, had = list(draft.demand.fixed), {member.uid for member in found.members}
-        by_group = []
+        had, by_group = {member.uid for member in found.members}, []
         for name, number in draft.demand.minimum.items():
             candidates = [m for m in draft.demand.candidates[name] if m.state is not State.TERMINATING]
             candidates.sort(key=lambda m: (m.uid in had or draft.of(m.uid).turn_over, draft.of(m.uid).turns > 0))
-            by_group.append(list(islice(combinations(candidates, number), MOST_SETS)))
-        for sets in islice(product(*by_group), MOST_SETS):
-            chosen = [member for part in sets for member in part]
-            if not any(m.uid not in had and not draft.of(m.uid).turn_over for m in chosen):
-                continue
-            reservation = self.placement.reserve(requests_of(fixed + chosen))
-            if isinstance(reservation, Reservation):
-                return Minimum(fixed + chosen, Room.FREE, reservation)
+            by_group.append(combinations(candidates, number))
+        for chosen in one_of_each(by_group):
+            members = [*draft.demand.fixed, *chosen]
+            if any(m.uid not in had and not draft.of(m.uid).turn_over for m in chosen):
+                reservation = self.placement.reserve(requests_of(members))
+                if isinstance(reservation, Reservation):
+                    return Minimum(members, Room.FREE, reservation)
         return None
 
     # Where no source suffices
 
     def too_large(self, draft: Draft) -> Shortage | None:
         """Why it would not fit even if all nodes were empty and well; None when some set of its instances does."""
-        same = draft.demand.same
-        if same is None:
-            return self._look_whether_too_large(draft)
-        if same not in self._known_sizes:
-            self._known_sizes[same] = self._look_whether_too_large(draft)
-        return self._known_sizes[same]
+        same = draft.demand.same or draft
+        if same not in self._sizes:
+            self._sizes[same] = self._look_whether_too_large(draft.demand)
+        return self._sizes[same]
 
-    def _look_whether_too_large(self, draft: Draft) -> Shortage | None:
-        demand = draft.demand
-        rule = demand.service.rule
-        if rule is None:
-            return None
-        by_group, first = [], None
-        for name, number in rule.smallest.counts.items():
+    def _look_whether_too_large(self, demand: Demand) -> Shortage | None:
+        by_group: list[Iterable[Sequence[Member]]] = []
+        for name, number in demand.service.rule.smallest.counts.items() if demand.service.rule else ():
             live = [member for member in demand.groups[name].members if member.is_live]
-            alike = not live or all(m.instance.needs == live[0].instance.needs for m in live[1:])
-            by_group.append([live[:number]] if alike else islice(combinations(live, number), MOST_SETS))
-        for sets in islice(product(*by_group), MOST_SETS):
-            found = self._too_large(joined(*(m.instance.needs for part in sets for m in part)))
+            alike = all(m.instance.needs == live[0].instance.needs for m in live[1:])
+            by_group.append([live[:number]] if alike else combinations(live, number))
+        first: Shortage | None = None
+        for chosen in one_of_each(by_group):
+            found = self.sources.ground.too_large(joined(*(m.instance.needs for m in chosen)))
             if found is None:
                 return None
             first = first or found
@@ -190,11 +184,11 @@ class Minimums:
 
     def _does_not_fit(self, draft: Draft, shortage: Shortage) -> Minimum | None:
         """After a while it is tried all the same where the sums would do, one service at a time."""
-        why = Reason.MINIMUM_DOES_NOT_FIT, (in_words(shortage),)
+        why = Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),)
         if not draft.shares:
             return self._alone_or_give_up(draft, why)
         memory, now = draft.memory, self.moment.now
-        chosen = [m for name, number in draft.demand.minimum.items() for m in draft.demand.candidates[name][:number]]
+        chosen = draft.demand.first()
         if turn.is_probing(memory, self.moment):
             return self._try(draft, chosen)
         if memory.probe_since:
@@ -228,16 +222,15 @@ class Minimums:
         hands = [member for member in draft.demand.hands if member.uid not in draft.revoked]
         draft.chosen = {member.uid for member in draft.demand.fixed if self._has_room(member)}
         for name, number in draft.demand.minimum.items():
-            candidates, fitting = draft.demand.candidates[name], list[Member]()
-            for member in candidates:
-                if len(fitting) < number and member.state is not State.TERMINATING and self._has_room(member):
-                    fitting.append(member)
+            candidates = draft.demand.candidates[name]
+            alive = (m for m in candidates if m.state is not State.TERMINATING)
+            fitting = list(islice(filter(self._has_room, alive), number))
             chosen = (fitting + [m for m in candidates if m not in fitting])[:number]
             draft.chosen |= {member.uid for member in chosen}
             held = [member for member in chosen if member.state is State.HELD]
             swapped = [m for m in hands if m.instance.group == name and m not in chosen] if held else []
             for member in swapped:
-                draft.revoke(member, self.moment.policy, (Reason.REVOKED, (f"another instance of {name}",)))
+                draft.revoke(member, (Reason.REVOKED, (f"another instance of {name}",)))
             for member in held:
                 if is_made(member) and not swapped:
                     draft.admit(member, why[1] if why[0] is not Reason.MINIMUM_INCOMPLETE else ())
@@ -252,11 +245,8 @@ class Minimums:
         """Nothing is reserved, what is in hands is revoked, nobody is blocked."""
         draft.remember(turn_since=0.0)
         for member in draft.demand.hands:
-            draft.revoke(member, self.moment.policy, why)
-        for name, number in draft.demand.minimum.items():
-            for member in draft.demand.candidates[name][:number]:
-                if member.state is State.HELD:
-                    draft.waits[member.uid] = why
+            draft.revoke(member, why)
+        draft.waits |= {member.uid: why for member in draft.demand.first() if member.state is State.HELD}
         return None
 
     # Beyond the minimum
@@ -265,35 +255,15 @@ class Minimums:
         """Annotation `trade: always`: own running surplus may be evicted for what is missing of the target."""
         if not (draft.demand.serves and preemption.may_trade(draft)) or draft.evicted:
             return
-        surplus = [v for v in self.sources.surplus(draft, running=True) if _is_beyond_target(v)]
-        surplus = self.sources.surplus(draft, running=False) + surplus
-        if (
-            not surplus
-            or draft.of(member.uid).turns
-            or not self.sources.suffices(member.unbound, Room.TO_COME, surplus)
-        ):
-            return
-        draft.short = True
-        few = preemption.fewest(surplus, lambda some: self.sources.suffices(member.unbound, Room.TO_COME, some))
-        found = self.sources.reserve_beside(member.unbound, Room.TO_COME, few)
-        if isinstance(found, Reservation):
-            self._evict(draft, Minimum([member], Room.TO_COME, found, few))
+        beyond = [v for v in self.sources.surplus(draft, running=True) if _is_beyond_target(v)]
+        surplus = self.sources.surplus(draft, running=False) + beyond
+        if surplus and not draft.of(member.uid).turns:
+            found = self.sources.make_room(member.unbound, Room.TO_COME, surplus)
+            if found is not None:
+                draft.short = True
+                self._evict(draft, Minimum([member], Room.TO_COME, *found))
 
 
 def _is_beyond_target(victim: Victim) -> bool:
     group = victim.draft.demand.groups[victim.member.instance.group or ""]
     return group.running > group.target
-
-
-def _awaited_room(found: Minimum, under_way: Sequence[Victim]) -> tuple[str, ...]:
-    """The nodes, and what has to go from them."""
-    nodes = _few(found.reservation.waits_for)
-    victims = _few(f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in found.victims or under_way)
-    if victims:
-        return (f"{victims} {'is to be' if found.victims else 'was'} evicted" + (f" from {nodes}" if nodes else ""),)
-    return (f"room on {nodes} is to come: pods end there, or the node is away",) if nodes else ()
-
-
-def _few(names: Iterable[str]) -> str:
-    some = list(names)
-    return ", ".join(some[:4]) + (f" and {len(some) - 4} more" if len(some) > 4 else "")

@@ -31,16 +31,12 @@ class Neighbours:
             requests: frozenset[NodeClass]().union(*[classes_for(each) for each in requests]) for requests in makes
         }
         self._alone: dict[Requests, bool] = {}
-        self._share: dict[tuple[Requests, Requests], bool] = {}
-        self._part, self._part_of_class = _parts(self._classes)
+        self.part, self._part_of_class = _parts(self._classes)
+        """The number of the part that services of each make belong to."""
 
     def classes(self, draft: Draft) -> frozenset[NodeClass]:
         """Classes of nodes that any of its instances may run on."""
         return self._classes[draft.demand.requests]
-
-    def part(self, requests: Requests) -> int:
-        """The number of the part that services of this make belong to."""
-        return self._part[requests]
 
     def parts_on(self, classes: Iterable[NodeClass]) -> set[int]:
         """The parts whose services may run on nodes of these classes."""
@@ -57,11 +53,10 @@ class Neighbours:
     def is_alone(self, draft: Draft) -> bool:
         """Whether it shares nodes with no other service."""
         own = draft.demand.requests
-        known = self._alone.get(own)
-        if known is None:
-            others = ((requests, number - (requests == own)) for requests, number in self.makes.items())
-            known = self._alone[own] = not any(number and self._meet(own, requests) for requests, number in others)
-        return known
+        if own not in self._alone:
+            others = (requests for requests, number in self.makes.items() if number > (requests == own))
+            self._alone[own] = not any(self._meet(own, requests) for requests in others)
+        return self._alone[own]
 
     def any_near(self, draft: Draft, others: Iterable[Draft]) -> bool:
         """Whether one of these shares nodes with it; it may be one of them."""
@@ -72,10 +67,7 @@ class Neighbours:
         return self._classes[one.demand.requests] < self._classes[other.demand.requests]
 
     def _meet(self, one: Requests, other: Requests) -> bool:
-        known = self._share.get((one, other))
-        if known is None:
-            known = self._share[one, other] = not self._classes[one].isdisjoint(self._classes[other])
-        return known
+        return not self._classes[one].isdisjoint(self._classes[other])
 
 
 def _parts(classes: dict[Requests, frozenset[NodeClass]]) -> tuple[dict[Requests, int], dict[NodeClass, int]]:

@@ -9,6 +9,7 @@ worse than a pod that waits. Must not know of services, ratios or instances.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import IntEnum
 from functools import lru_cache
 from math import gcd
 
@@ -78,6 +79,25 @@ class NodeClass(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     taints: tuple[Taint, ...] = ()
 
 
+class Room(IntEnum):
+    """What room counts. Each includes the ones before."""
+
+    FREE = 0
+    """Free on schedulable nodes."""
+    FREED = 1
+    """What victims leave, as granted."""
+    TO_COME = 2
+    """What terminating pods on schedulable nodes leave, unless that is overdue."""
+    AWAY = 3
+    """Nodes that are not schedulable and may soon be again."""
+
+    __hash__ = int.__hash__
+
+
+Levels = tuple[Amounts, Amounts, Amounts, Amounts]
+"""Amounts for each `Room`."""
+
+
 class Node(msgspec.Struct, frozen=True):
     """One node at one moment. Amounts are aligned with `Nodes.resources`."""
 
@@ -102,6 +122,15 @@ class Node(msgspec.Struct, frozen=True):
     def schedulable(self) -> bool:
         return self.ready and not self.cordoned
 
+    def levels(self, now: float, due_back: float) -> Levels:
+        """Its room. `due_back`: so many seconds late something may be and still counts as to come."""
+        ending = [amounts for deadline, amounts in self.ending if not self.schedulable or deadline + due_back > now]
+        to_come = tuple(map(sum, zip(self.free, *ending, strict=True))) if ending and self.ready else self.free
+        if self.schedulable:
+            return self.free, self.free, to_come, to_come
+        none = (0,) * len(self.free)
+        return none, none, none, none if now >= self.since + due_back else to_come
+
 
 class Nodes(msgspec.Struct, frozen=True):
     """All nodes at one moment, sorted by name, as far as the pod requests that they were made for tell them apart."""
@@ -110,6 +139,12 @@ class Nodes(msgspec.Struct, frozen=True):
     """In the order in which they get scarce: devices first."""
     nodes: tuple[Node, ...] = ()
     """One that is as it was is the same object."""
+
+    def emptied(self) -> Nodes:
+        """All well and empty: what does not fit there never will."""
+        return Nodes(
+            self.resources, tuple([Node(n.name, n.node_class, n.allocatable, n.allocatable) for n in self.nodes])
+        )
 
 
 class Terms(msgspec.Struct, frozen=True):

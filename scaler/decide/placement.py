@@ -12,20 +12,22 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from enum import IntEnum
 from itertools import chain, combinations, compress
 from itertools import count as numbered
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
+import msgspec
+
 from scaler.decide.nodes import (
     PODS,
     Amounts,
-    Node,
+    Levels,
     NodeClass,
     Nodes,
     PodRequest,
     PodRequests,
+    Room,
     Taint,
     Where,
     accepts,
@@ -53,26 +55,9 @@ Asked = tuple[tuple[int, int], ...]
 """Amounts of one pod: (index of the resource, positive amount)."""
 Entry = tuple[Amounts, int]
 """Free amounts of a node, and its index."""
-Levels = tuple[Amounts, Amounts, Amounts, Amounts]
-"""Amounts for each `Room`."""
 _lasting = attrgetter("name", "node_class", "passing", "allocatable")
 _rank = attrgetter("rank")
 _restriction = attrgetter("ask.rank", "room", "number")
-
-
-class Room(IntEnum):
-    """What room counts. Each includes the ones before."""
-
-    FREE = 0
-    """Free on schedulable nodes."""
-    FREED = 1
-    """What victims leave, as granted."""
-    TO_COME = 2
-    """What terminating pods on schedulable nodes leave, unless that is overdue."""
-    AWAY = 3
-    """Nodes that are not schedulable and may soon be again."""
-
-    __hash__ = int.__hash__
 
 
 def times(asked: Asked, free: Amounts) -> int:
@@ -107,19 +92,6 @@ def _slack(there: int, amount: int, number: int) -> float:
     """The first of so many places costs what is left over as well, each further one such an amount."""
     over = there - number * amount
     return min(over, (over + (number - 1) * amount) / number)
-
-
-def _levels(node: Node, now: float, due_back: float) -> Levels:
-    """The room of one node, with nothing reserved."""
-    none = (0,) * len(node.free)
-    if node.schedulable:
-        ending = [amounts for deadline, amounts in node.ending if deadline + due_back > now]
-        to_come = tuple(map(sum, zip(node.free, *ending, strict=True))) if ending else node.free
-        return node.free, node.free, to_come, to_come
-    if now >= node.since + due_back:
-        return none, none, none, none
-    ending = [amounts for _, amounts in node.ending] if node.ready else []
-    return none, none, none, tuple(map(sum, zip(node.free, *ending, strict=True)))
 
 
 class _Fitting(NamedTuple):
@@ -183,13 +155,12 @@ class _Facts:
         return [entry for entry in entries if pool_of[entry[1]] in pools]
 
     def pools_for(self, where: Where) -> Pools:
-        known = self._pools_for.get(where)
-        if known is None:
-            known = self._pools_for[where] = frozenset([
+        if where not in self._pools_for:
+            self._pools_for[where] = frozenset([
                 number for (node_class, passing), number in self.pools.items()
                 if accepts(where, node_class) and tolerates(where, passing)
             ])  # fmt: skip
-        return known
+        return self._pools_for[where]
 
     def fitting(self, pools: Pools, asked: Asked) -> _Fitting:
         known = self._fitting.get((pools, asked))
@@ -297,23 +268,22 @@ class _State:
             self.room = (tuple(map(min, free, freed)), freed, to_come, away)
 
 
-class _Seat:
+class _Seat(msgspec.Struct, eq=False):
     """One reserved pod."""
 
-    __slots__ = ("ask", "node", "number", "room")
+    ask: _Ask
+    room: Room
+    number: int
+    node: int = -1
 
-    def __init__(self, ask: _Ask, room: Room, number: int) -> None:
-        self.ask, self.room, self.number = ask, room, number
-        self.node = -1
 
-
-class Reservation:
+class Reservation(msgspec.Struct, eq=False):
     """Room for all of `pods`, until it is cancelled. Compared by identity."""
 
-    __slots__ = ("_placement", "pods", "room", "seats")
-
-    def __init__(self, pods: PodRequests, room: Room, seats: list[_Seat], placement: Placement) -> None:
-        self.pods, self.room, self.seats, self._placement = pods, room, seats, placement
+    pods: PodRequests
+    room: Room
+    seats: list[_Seat]
+    _placement: Placement
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -424,22 +394,20 @@ class Placement:
 
     def _ask(self, request: PodRequest) -> _Ask:
         """A resource that no node was counted for has no candidates."""
-        known = self._ask_of.get(request)
-        if known is None:
-            facts, pools = self._facts, self._facts.pools_for(request.where)
+        if request not in self._ask_of:
+            facts = self._facts
+            pools = facts.pools_for(request.where)
             asked = tuple(
                 sorted([(facts.index.get(name, -1), amount) for name, amount in request.requests if amount > 0])
             )
-            if not asked or asked[0][0] < 0:
-                asked, pools = (), Pools()
-            known = self._ask_of[request] = self._ask_for(asked, pools)
-        return known
+            known = bool(asked) and asked[0][0] >= 0
+            self._ask_of[request] = self._ask_for(asked, pools) if known else self._ask_for((), Pools())
+        return self._ask_of[request]
 
     def _ask_for(self, asked: Asked, pools: Pools) -> _Ask:
-        known = self._asks.get((pools, asked))
-        if known is None:
-            known = self._asks[pools, asked] = _Ask(asked, pools, sum([self._facts.size[pool] for pool in pools]))
-        return known
+        if (pools, asked) not in self._asks:
+            self._asks[pools, asked] = _Ask(asked, pools, sum([self._facts.size[pool] for pool in pools]))
+        return self._asks[pools, asked]
 
     def _counted(self, pods: Iterable[tuple[PodRequest, int]]) -> Counter[_Ask]:
         counts = Counter[_Ask]()
@@ -451,11 +419,9 @@ class Placement:
     # Putting pods on nodes
 
     def _state(self, index: int) -> _State:
-        state = self._states.get(index)
-        if state is None:
-            levels = _levels(self._facts.nodes[index], self._now, self._due_back)
-            state = self._states[index] = _State(levels)
-        return state
+        if index not in self._states:
+            self._states[index] = _State(self._facts.nodes[index].levels(self._now, self._due_back))
+        return self._states[index]
 
     def _put(self, seat: _Seat, to: int) -> None:
         """Take the pod off its node, if it has one, and put it on another; -1 = on none."""
@@ -508,13 +474,6 @@ class Placement:
         state = self._states.get(entry[1])
         return state is None or state.room[room] == entry[0]
 
-    def _valid(self, ask: _Ask, room: Room) -> list[Entry]:
-        """Every node with room for one such pod, the fullest first."""
-        order, states = self._order(ask, room), self._states
-        if states:
-            order[:] = [e for e in order if e[1] not in states or states[e[1]].room[room] == e[0]]
-        return order
-
     # Searching
 
     def _try(self, pods: PodRequests, room: Room) -> list[_Seat] | Shortage:
@@ -527,18 +486,17 @@ class Placement:
         few = wanted.total() <= MOST_AT_ONCE
         sure = not few and self._is_in_vain(wanted, room)
         if not sure and wanted.total() <= MOST_PODS:
-            seats = [
-                _Seat(ask, room, next(self._numbers)) for ask in sorted(wanted, key=_rank) for _ in range(wanted[ask])
-            ]
-            found = all(map(self._sit, seats))
-            if not found:
-                self._undo()
-                sure = few and self._is_in_vain(wanted, room)
-            if not found and not sure:
-                found, sure = self._rearranged(seats)
-            if found:
+            asks = chain.from_iterable([ask] * wanted[ask] for ask in sorted(wanted, key=_rank))
+            seats = [_Seat(ask, room, next(self._numbers)) for ask in asks]
+            if all(map(self._sit, seats)):
                 return seats
             self._undo()
+            sure = few and self._is_in_vain(wanted, room)
+            if not sure:
+                found, sure = self._rearranged(seats)
+                if found:
+                    return seats
+                self._undo()
         shortage = self._unfit[pods, room] = self._shortage(pods, room, undecided=not sure)
         return shortage
 
@@ -555,9 +513,8 @@ class Placement:
         if not all(ask.pools for ask in wanted):
             return True
         seated = [ask for ask in self._asks.values() if any(ask.seated)]
-        for level in [
-            each for each in Room if each == room or (each > room and any(ask.seated[each] for ask in seated))
-        ]:
+        levels = [each for each in Room if each == room or (each > room and any(ask.seated[each] for ask in seated))]
+        for level in levels:
             counts = Counter({ask: sum(ask.seated[: level + 1]) for ask in seated})
             counts.update(wanted)
             for unit in [unit for unit in counts if any(unit.share(ask) for ask in wanted)]:
@@ -648,7 +605,7 @@ class Placement:
         if mark in dead:
             return False
         seat, tried = seats[at], set[object]()
-        for _, index in self._valid(seat.ask, seat.room).copy():
+        for _, index in [each for each in self._order(seat.ask, seat.room) if self._is_valid(each, seat.room)]:
             if self._alike(index) not in tried:
                 tried.add(self._alike(index))
                 self._steps -= 1
@@ -769,10 +726,3 @@ class Placement:
                 for index, amount in ask.asked
             })  # fmt: skip
         return ask.slack[room]
-
-
-def emptied(nodes: Nodes) -> Placement:
-    """All nodes well and empty: what does not fit there never will."""
-    return Placement(
-        Nodes(nodes.resources, tuple([Node(n.name, n.node_class, n.allocatable, n.allocatable) for n in nodes.nodes]))
-    )

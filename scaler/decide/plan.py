@@ -1,13 +1,17 @@
-"""The plan of one service, from its draft: actions, one verdict for each instance, counts. Decides nothing."""
+"""The plan of one service, from its draft: actions, one verdict for each instance, counts; and the counts of all
+services. Decides nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
+from scaler.decide import turn
 from scaler.decide.draft import Draft
 from scaler.decide.members import is_incomplete
+from scaler.decide.turn import Moment
 from scaler.decide.verdicts import notes, verdicts
-from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Policy, Revoke, State
+from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Policy, Revoke, State, Tally
 
 
 def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
@@ -64,3 +68,35 @@ def _tidied(draft: Draft) -> Iterator[Action]:
         for member in group.held:
             if member.instance.leftovers and member.instance.made_by_us and member.uid not in draft.admitted:
                 yield Revoke(member.uid)
+
+
+def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], moment: Moment) -> Tally:
+    """What is counted of services that were weighed; `active` are those with something to weigh."""
+    idle = Counter[str]()
+    for draft in active:
+        for instance in () if draft.demand.serves else draft.demand.service.instances:
+            for _, request in instance.seats:
+                idle.update(dict(request.requests))
+    acted_on = [draft for draft in drafts if not draft.demand.service.assumed]
+    return Tally(
+        minimums_waiting=sum(draft.demand.lacks_minimum for draft in active),
+        scale_ups_waiting=sum(len(draft.waits) for draft in active if draft.demand.serves),
+        in_backoff=sum(turn.in_backoff(draft.memory, moment) for draft in active),
+        probing=sum(turn.is_probing(draft.memory, moment) for draft in active),
+        revoked=sum(len(draft.revoked) for draft in acted_on),
+        evicted=sum(len(draft.evicted) for draft in acted_on),
+        idle=dict(idle),
+    )
+
+
+def total(tallies: Sequence[Tally], serving: int) -> Tally:
+    """All together."""
+    idle = Counter[str]()
+    for tally in tallies:
+        if tally.idle:
+            idle.update(tally.idle)
+    numbers = {name: sum([getattr(tally, name) for tally in tallies]) for name in _SUMMED}
+    return Tally(serving=serving, idle=dict(idle), **numbers)
+
+
+_SUMMED = [name for name in Tally.__struct_fields__ if name not in ("serving", "idle")]

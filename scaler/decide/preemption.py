@@ -37,7 +37,7 @@ def surplus(draft: Draft, homes: Mapping[str, Node], helps: Helps, *, running: b
     """Bound instances beyond the minimum, newest first. `running` ones, or those of no use: without a slot, or bound
     and not running. A group that has its minimum keeps it. What is on a node that takes no pods counts for nothing."""
     demand = draft.demand
-    if demand.paused or demand.service.assumed or demand.target is None or demand.service.rule is None:
+    if demand.paused or demand.service.assumed or demand.service.rule is None:
         return []
     smallest = demand.service.rule.smallest
     found: list[Victim] = []
@@ -82,8 +82,6 @@ def of_others(
 ) -> list[Victim]:
     """What may be evicted of other services for a minimum of this one, the cheapest first: lower priority, not running
     before running, newest."""
-    if policy.preempt is Preempt.NEVER:
-        return []
     found: list[Victim] = []
     for other in drafts:
         if other is not draft and _may_lose(other, draft, policy):
@@ -94,10 +92,9 @@ def of_others(
 
 
 def _may_lose(other: Draft, beneficiary: Draft, policy: Policy) -> bool:
-    demand = other.demand
-    if not demand.service.options.preemptable and policy.honour_preemptable:
+    if not other.demand.service.options.preemptable and policy.honour_preemptable:
         return False
-    theirs, own = demand.priority, beneficiary.demand.priority
+    theirs, own = other.demand.priority, beneficiary.demand.priority
     return theirs < own or (theirs == own and policy.preempt is Preempt.EQUAL_OR_HIGHER)
 
 

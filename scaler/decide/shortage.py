@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import msgspec
 
-from scaler.decide.nodes import PODS, PodRequest, Requirement, Where
-
-_BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
-_BYTES = ("memory", "ephemeral-storage", "storage")
+from scaler.decide.explain import amount_in_words, where_in_words
+from scaler.decide.nodes import PODS, PodRequest
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -43,32 +39,3 @@ class Shortage(msgspec.Struct, frozen=True):
         if self.shared:
             return f"room for {self.wanted} times {what}"
         return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
-
-
-@lru_cache(maxsize=1 << 12)
-def in_words(shortage: Shortage) -> str:
-    """The same as `str`; many services lack the same."""
-    return str(shortage)
-
-
-def amount_in_words(resource: str, amount: int) -> str:
-    """`8 free huawei.com/Ascend910`, `0.5 free cpu`, `128Gi free memory`."""
-    if resource == "cpu":
-        return f"{amount / 1000:g} free cpu"
-    if resource in _BYTES or resource.startswith("hugepages-"):
-        suffix, size = next(((s, n) for s, n in _BINARY if amount and amount % n == 0), ("", 1))
-        return f"{amount // size}{suffix} free {resource}"
-    return f"{amount} free {resource}"
-
-
-def where_in_words(where: Where) -> str:
-    """The selector and required affinity in parentheses, after a space; "" where any node would do."""
-    parts = [f"{key}={value}" for key, value in where.selector]
-    if where.affinity:
-        parts.append(" or ".join(" and ".join(map(_requirement, term)) or "no node" for term in where.affinity))
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _requirement(requirement: Requirement) -> str:
-    values = f" {', '.join(requirement.values)}" if requirement.values else ""
-    return f"{requirement.key} {requirement.operator}{values}"

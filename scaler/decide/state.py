@@ -1,10 +1,23 @@
-"""The state of an instance and whether it occupies a slot: section 2 of the contract, as pure functions."""
+"""The state of an instance, whether it occupies a slot, and what is remembered of it: section 2 of the contract, as
+pure functions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from scaler.decide.world import Instance, InstanceMemory, Memory, Policy, ServiceKey, ServiceMemory, State, Turns
+from scaler.decide.world import (
+    Instance,
+    InstanceMemory,
+    Memory,
+    Policy,
+    Service,
+    ServiceKey,
+    ServiceMemory,
+    State,
+    Turns,
+)
 from scaler.rules.rule import CountsFrom
 
 NEVER_SEEN = InstanceMemory()
@@ -155,3 +168,36 @@ def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float,
     )  # fmt: skip
     changed = msgspec.structs.replace(service, instances={**service.instances, uid: after})
     return msgspec.structs.replace(memory, services={**memory.services, name: changed})
+
+
+def remembered_of(seen: ServiceMemory, after: dict[str, InstanceMemory], now: float) -> ServiceMemory:
+    """What is to be remembered of a service whose instances are remembered so; the same object when nothing changed, so
+    that a decision at rest allocates nothing lasting."""
+    if len(after) != len(seen.instances) or after.keys() != seen.instances.keys():
+        new = sum(uid not in seen.instances for uid in after)
+        left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]
+        after |= {uid: seen.instances[uid] for uid in left[new : new + _MOST_LEFT]}
+    return seen if after == seen.instances else msgspec.structs.replace(seen, instances=after)
+
+
+_MOST_LEFT = 64
+"""Instances that are gone and still remembered, of one service."""
+
+
+def _counts_on(memory: InstanceMemory, now: float) -> bool:
+    """Whether what is remembered of an instance that is gone holds for the one that its owner makes in its place."""
+    return memory.turns is not Turns.NONE or memory.backoff_until > now
+
+
+def inherited(service: Service, before: Mapping[str, InstanceMemory], now: float) -> Mapping[str, InstanceMemory]:
+    """An owner that makes a pod again makes another instance: what is held against the old one holds for the new."""
+    uids = {instance.uid for instance in service.instances}
+    gone = [memory for uid, memory in before.items() if uid not in uids and _counts_on(memory, now)]
+    new = [i.uid for i in service.instances if i.uid not in before and not i.made_by_us and i.owner]
+    if not (gone and new):
+        return before
+    passed_on = (
+        InstanceMemory(turns=m.turns, failures=m.failures, counted=m.counted, backoff_until=m.backoff_until)
+        for m in gone
+    )
+    return {**before, **dict(zip(new, passed_on, strict=False))}

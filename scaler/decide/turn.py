@@ -14,6 +14,8 @@ import msgspec
 from scaler.decide.draft import Draft
 from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory, State, Turns
 
+Clock = ServiceMemory | InstanceMemory
+"""What is remembered of the turns of a minimum, or of an instance."""
 LONGEST_PATIENCE = 3600.0
 """Seconds: the longest time between two probes."""
 
@@ -28,10 +30,6 @@ class Moment(msgspec.Struct, frozen=True):
     """The same at the last decision."""
     policy: Policy
 
-    @property
-    def is_new_bind(self) -> bool:
-        return self.last_bind > self.bind_before
-
 
 # 1. What has happened since the last look
 
@@ -41,22 +39,26 @@ def observe(draft: Draft, moment: Moment, node_back_at: float) -> None:
 
     `node_back_at`: when a node that it may use last appeared or returned."""
     demand, memory = draft.demand, draft.memory
-    bound = demand.bound
-    if moment.is_new_bind and (demand.has_turns or memory.turn_since or memory.failures):
+    if moment.last_bind > moment.bind_before and heeds_binds(draft):
         _pardon(draft, moment)
         memory = draft.memory
-    if bound > memory.bound:
+    if demand.bound > memory.bound:
         draft.remember(turn_since=0.0, made=None, failures=0, counted=0, ended_at=0.0, backoff_until=0.0)
         for member in demand.members:
             if not member.instance.bound and draft.of(member.uid).turn_over:
                 draft.remember_of(member.uid, turn_over=False)
-    if bound != memory.bound:
-        draft.remember(bound=bound)
+    if demand.bound != memory.bound:
+        draft.remember(bound=demand.bound)
     if demand.jobs != memory.jobs:
         if memory.jobs:
             _forget_turns(draft)
         draft.remember(jobs=demand.jobs)
     _end_backoff(draft, moment, node_back_at)
+
+
+def heeds_binds(draft: Draft) -> bool:
+    """Whether a bind of anybody may end or pardon something of it."""
+    return bool(draft.demand.has_turns or draft.memory.turn_since or draft.memory.failures)
 
 
 def _end_backoff(draft: Draft, moment: Moment, node_back_at: float) -> None:
@@ -108,11 +110,9 @@ def _pardon_instance(draft: Draft, uid: str, moment: Moment) -> None:
         draft.remember_of(uid, counted=memory.failures)
 
 
-def _is_late(memory: ServiceMemory | InstanceMemory, moment: Moment) -> bool:
+def _is_late(memory: Clock, moment: Moment) -> bool:
     """Its turn is over by the clock, and nothing of anybody was bound in it before."""
-    since = memory.turn_since
-    timeout = moment.policy.minimum_timeout
-    return since > 0 and moment.now - since >= timeout and moment.bind_before <= since
+    return is_over(memory, moment) and moment.bind_before <= memory.turn_since
 
 
 def _forget_turns(draft: Draft) -> None:
@@ -127,20 +127,23 @@ def _forget_turns(draft: Draft) -> None:
 # 2. Whether a turn is over
 
 
-def is_over(memory: ServiceMemory | InstanceMemory, moment: Moment) -> bool:
+def is_over(memory: Clock, moment: Moment) -> bool:
     """By the clock: no progress within `minimum_timeout`."""
     return memory.turn_since > 0 and moment.now - memory.turn_since >= moment.policy.minimum_timeout
 
 
-def has_to_end(memory: ServiceMemory | InstanceMemory, moment: Moment, *, for_minimum: bool, for_anybody: bool) -> bool:
+Waiting = tuple[bool, bool]
+"""Whether a minimum of the same or a higher priority waits for the end of a turn; whether anybody does."""
+
+
+def has_to_end(memory: Clock, moment: Moment, waiting: Waiting) -> bool:
     """Whether a turn that is over by the clock ends: somebody waits. While the scheduler binds nothing anywhere it ends
     only for a minimum of the same or a higher priority, for anybody else after the longest backoff."""
-    if moment.last_bind > memory.turn_since:
-        return for_anybody
-    return for_minimum or (for_anybody and moment.now - memory.turn_since >= moment.policy.backoff_max)
+    for_minimum, for_anybody = waiting
+    return for_minimum or (for_anybody and begins_anew(memory, moment))
 
 
-def begins_anew(memory: ServiceMemory | InstanceMemory, moment: Moment) -> bool:
+def begins_anew(memory: Clock, moment: Moment) -> bool:
     """Nobody waits: whether the clock starts again. Without a bind of anybody only after the longest turn."""
     longest = moment.now - memory.turn_since >= moment.policy.backoff_max
     return moment.last_bind > memory.turn_since or longest
@@ -148,18 +151,18 @@ def begins_anew(memory: ServiceMemory | InstanceMemory, moment: Moment) -> bool:
 
 def end(draft: Draft, moment: Moment) -> None:
     """The turn of its minimum ends: backoff."""
-    failures = draft.memory.failures + 1
-    until = moment.now + _pause(failures, moment)
-    draft.remember(
-        turn_since=0.0, made=None, failures=failures, backoff_until=until, ended_at=moment.now, short_since=0.0
-    )
+    clock = _ended(draft.memory, moment)
+    draft.remember(made=None, ended_at=moment.now, short_since=0.0, **clock)
 
 
 def end_of(draft: Draft, uid: str, moment: Moment) -> None:
     """The turn of a scale-up ends: backoff of its own."""
-    failures = draft.of(uid).failures + 1
-    until = moment.now + _pause(failures, moment)
-    draft.remember_of(uid, turn_since=0.0, failures=failures, backoff_until=until)
+    draft.remember_of(uid, **_ended(draft.of(uid), moment))
+
+
+def _ended(memory: Clock, moment: Moment) -> dict[str, float]:
+    failures = memory.failures + 1
+    return {"turn_since": 0.0, "failures": failures, "backoff_until": moment.now + _pause(failures, moment)}
 
 
 def had_turn(draft: Draft, uids: Iterable[str]) -> None:
@@ -172,11 +175,11 @@ def _pause(failures: int, moment: Moment) -> float:
     return min(moment.policy.backoff * 2.0 ** min(max(0, failures - 1), 16), moment.policy.backoff_max)
 
 
-def in_backoff(memory: ServiceMemory | InstanceMemory, moment: Moment) -> bool:
+def in_backoff(memory: Clock, moment: Moment) -> bool:
     return moment.now < memory.backoff_until
 
 
-def not_scheduled(memory: ServiceMemory | InstanceMemory, reason: Reason) -> tuple[Reason, tuple[str, ...]]:
+def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...]]:
     """Why it is held after a turn: how often, until when."""
     until = datetime.fromtimestamp(memory.backoff_until, UTC).strftime("%H:%M:%S UTC")
     times = "once" if memory.failures == 1 else f"{memory.failures} times"
@@ -192,10 +195,8 @@ def settle(draft: Draft, moment: Moment) -> None:
     demand = draft.demand
     if demand.serves:
         memory = draft.memory
-        keeps = ServiceMemory(
-            memory.instances, memory.bound, memory.jobs, short_since=memory.short_since if draft.short else 0.0
-        )
-        draft.memory = keeps
+        short_since = memory.short_since if draft.short else 0.0
+        draft.memory = ServiceMemory(memory.instances, memory.bound, memory.jobs, short_since=short_since)
     elif not demand.lacks_minimum:
         draft.remember(turn_since=0.0, made=None, short_since=0.0, victims=(), held_since=0.0, probe_since=0.0)
     if not draft.memory.turn_since and draft.memory.made is not None:
@@ -228,22 +229,19 @@ def _forget_what_nothing_hangs_on(draft: Draft) -> None:
 def moments(draft: Draft, moment: Moment) -> Iterator[float]:
     """When time alone may change what is decided."""
     policy, memory = moment.policy, draft.memory
-    if memory.turn_since:
-        yield memory.turn_since + policy.minimum_timeout
-        yield memory.turn_since + policy.backoff_max
-    yield memory.backoff_until
+    uids = memory.instances if draft.demand.has_turns or draft.has_changes else ()
+    clocks: list[Clock] = [memory, *map(draft.of, uids)]
+    for clock in clocks:
+        if clock.turn_since:
+            yield clock.turn_since + policy.minimum_timeout
+            yield clock.turn_since + policy.backoff_max
+        yield clock.backoff_until
     if memory.short_since:
         yield memory.short_since + policy.trade_after
     if memory.probe_since:
         yield memory.probe_since + policy.minimum_timeout
     elif memory.held_since:
         yield memory.held_since + patience(memory, policy)
-    for uid in memory.instances if draft.demand.has_turns or draft.has_changes else ():
-        one = draft.of(uid)
-        if one.turn_since:
-            yield one.turn_since + policy.minimum_timeout
-            yield one.turn_since + policy.backoff_max
-        yield one.backoff_until
 
 
 def patience(memory: ServiceMemory, policy: Policy) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scaler.decide.draft import Draft
+from scaler.decide.draft import NOT_MADE, Draft
 from scaler.decide.groups import Group
 from scaler.decide.members import Member, is_made, may_be_revoked, newest_admission_first, why_not_admissible
 from scaler.decide.world import Policy, Reason, State
@@ -68,7 +68,7 @@ def _admit(draft: Draft, chosen: list[Member], alone: Member | None) -> None:
         if is_made(member):
             draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
         else:
-            draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, ("its pods do not exist yet",)
+            draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
 
 
 def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: bool) -> None:
@@ -81,4 +81,4 @@ def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: b
     for member in candidates[: max(0, beyond)]:
         if missing or above > 0 or member.uid in demand.half_made:
             above -= 1
-            draft.revoke(member, policy, (Reason.REVOKED, (draft.awaited,)))
+            draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))

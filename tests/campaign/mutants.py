@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant("nodes that change are not looked at", cache, "Cache._on_faults", "self.mark(uid)", "pass"),
     Mutant("what waits counts as running", members, "counts_as_running",
            "if state is State.RUNNING:", "if state in (State.RUNNING, State.ADMITTED):"),
-    Mutant("the newest ratio is aimed at first", demand, "choose_target", "Target(satisfied_from - 1,",
+    Mutant("the newest ratio is aimed at first", groups, "choose_target", "Target(satisfied_from - 1,",
            "Target(reachable_from,"),
     Mutant("writes after the deadline", writer, "Writer._until", "if now >= self._deadline():", "if False:"),
     Mutant("leads for ever", election, "Election.deadline", "return self._deadline", "return math.inf"),

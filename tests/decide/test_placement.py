@@ -19,12 +19,13 @@ from scaler.decide.nodes import (
     PodRequest,
     PodRequests,
     Requirement,
+    Room,
     Taint,
     Toleration,
     Where,
     joined,
 )
-from scaler.decide.placement import Placement, PlacementCache, Reservation, Room, emptied
+from scaler.decide.placement import Placement, PlacementCache, Reservation
 from scaler.decide.shortage import Shortage
 
 NPU = "huawei.com/Ascend910"
@@ -471,7 +472,7 @@ def test_breadth_is_that_of_the_most_restricted_pod_whatever_is_reserved() -> No
 
 
 def test_what_would_never_fit_is_known_from_empty_nodes() -> None:
-    of = emptied(nodes(node(A, -3, ready=False), node(A, -3, passing=(PRESSURE,))))
+    of = Placement(nodes(node(A, -3, ready=False), node(A, -3, passing=(PRESSURE,))).emptied())
     assert of.fits(((ask(8), 2),)) is None
     assert of.fits(((ask(8), 3),)) is not None
     assert of.fits(((ask(9), 1),)) is not None
