@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, cached_property
 
 import msgspec
 
@@ -126,11 +126,8 @@ class _Pass:
         known, part_of = self.demands.all, self.neighbours.part
         touched = {part_of[known[at].demand.requests] for at in self.changed if known[at].weighed}
         touched |= self.neighbours.parts_on(self.ground.changed or ())
-        by_part = defaultdict[int, list[int]](list)
-        for at in sorted(self.demands.active):
-            by_part[part_of[known[at].demand.requests]].append(at)
         parts = {}
-        for number, active in by_part.items():
+        for number, active in self._by_part(sorted(self.demands.active)).items():
             part = self.cache.parts.pop(number, None)
             if part is None or number in touched or not self._holds(part):
                 self.unsaid.update(part.drafts if part else ())
@@ -155,6 +152,16 @@ class _Pass:
             self.unsaid.update(at for part in self.cache.parts.values() for at in part.drafts)
         self.cache.parts = {}
 
+    @cached_property
+    def _positions(self) -> dict[int, list[int]]:
+        return self._by_part(at for at, one in enumerate(self.demands.all) if one.weighed)
+
+    def _by_part(self, positions: Iterable[int]) -> dict[int, list[int]]:
+        found = defaultdict[int, list[int]](list)
+        for at in positions:
+            found[self.neighbours.part[self.demands.all[at].demand.requests]].append(at)
+        return found
+
     def _holds(self, part: _Part) -> bool:
         """Whether the part is as it was, given that none of its services and nodes changed."""
         in_time = not part.until or self.world.now < part.until
@@ -171,8 +178,7 @@ class _Pass:
 
         @cache  # most decisions evict nobody and never ask
         def everybody(most: float) -> list[Draft]:
-            part_of = self.neighbours.part
-            positions = [at for at, one in enumerate(known) if one.weighed and part_of[one.demand.requests] == number]
+            positions = self._positions[number]
             if all(known[at].demand.priority > most for at in positions):
                 return []
             drafts.update({at: Draft(known[at].demand) for at in positions if at not in drafts})
