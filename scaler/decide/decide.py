@@ -146,10 +146,9 @@ class _Pass:
         return known if known and holds else Neighbours(makes, ground.classes, ground.classes_for)
 
     def _drop_parts(self) -> None:
-        if self.cache.parts and self.came_or_went:
-            self.unsaid.update(at for at, known in enumerate(self.demands.all) if known.ruling is not None)
-        else:
-            self.unsaid.update(at for part in self.cache.parts.values() for at in part.drafts)
+        gone = (at for part in self.cache.parts.values() for at in part.drafts)
+        said = (at for at, known in enumerate(self.demands.all) if known.ruling is not None)
+        self.unsaid.update(said if self.cache.parts and self.came_or_went else gone)
         self.cache.parts = {}
 
     @cached_property
@@ -205,8 +204,7 @@ class _Pass:
         if any(draft.again for draft in drafts.values()):
             moments.append(self.world.now + _AT_ONCE)
         overdue = list(self.ground.overdue_from(self.world.policy.due_back))
-        if any(draft.demand.lacks_minimum for draft in active):
-            moments += overdue
+        moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
         return _Part(
             drafts=drafts,
             tally=tally_of(drafts.values(), active, self.moment),
