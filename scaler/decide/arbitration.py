@@ -248,9 +248,9 @@ class Arbitration:
             else:
                 self._admit(draft, member)
         for draft, minimum in self.granted:
-            with_scheduler = any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
-            if minimum.room is Room.FREE and not draft.memory.turn_since and (with_scheduler or minimum.unmade):
-                draft.remember(turn_since=self.moment.now)
+            runs = minimum.unmade or any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
+            if minimum.room is Room.FREE and runs != bool(draft.memory.turn_since):
+                draft.remember(turn_since=self.moment.now if runs else 0.0)
 
     def _unmade_before(self, draft: Draft) -> list[Draft]:
         """More restricted services whose minimum has a reservation and not all of its pods yet. As long as their turn
@@ -266,9 +266,6 @@ class Arbitration:
         if not new or minimum.unmade or minimum.swaps or self._is_crowded(draft):
             why = Reason.WAITING_FOR_ROOM, (OTHERS_NOT_MADE if minimum.unmade else BEING_GIVEN_BACK,)
             draft.waits |= {m.uid: why if is_made(m) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)) for m in new}
-            with_scheduler = any(m.in_hands or m.in_part for m in minimum.members)
-            if new and not with_scheduler and not minimum.unmade:
-                draft.remember(turn_since=0.0)
             return []
         refused = [member for member in new if draft.of(member.uid).refused]
         alone = refused[:1] or new

@@ -23,8 +23,9 @@ SESSIONS = 16
 """So many are played; by then nothing moves any more."""
 LADDERS = (("2P1D > 1P1D", "ppd"), ("1P1D", "pd"), ("3P2D > 2P1D > 1P1D", "pppdd"), ("4P2D > 2P1D", "ppppdd"))
 CLASSES = (("a", "a"), ("a", "b", "ab"), ("a", "b", "ab", "ab"), ("a", "b", "c", "ab", "abc"))
-SEEDS = (1, 3, 47)
-"""With 3 and 47 who may use any node once took the nodes of who may not, whose pods were not made yet."""
+SEEDS = (1, 3, 13, 47)
+"""With 3 and 47 who may use any node once took the nodes of who may not, whose pods were not made yet. With 13 a turn
+that had begun before the pods were made once went on while the minimum waited for more restricted ones."""
 
 
 class Start(NamedTuple):
