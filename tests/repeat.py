@@ -1,6 +1,7 @@
 """What a failed test prints at its end: the command that repeats it, with its seeds.
 
 Histories that are drawn from a seed say which one is played: `played("tests.campaign --seed 7")`.
+Where `CI` is set hypothesis draws the same examples in every run: then `CI=true` repeats them, not a seed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import is_hypothesis_test, settings
 
 _last_played: list[str] = []
 
@@ -35,11 +37,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def commands(item: pytest.Item) -> list[str]:
-    """The test alone with hypothesis' seed, if it has one, and the history that it played last."""
+    """The test alone with what makes hypothesis draw the same, and the history that it played last."""
     words = [_python(), "-m", "pytest", item.nodeid]
     seed = _hypothesis_seed(item)
     words += [f"--hypothesis-seed={seed}"] if seed is not None else []
-    return [shlex.join(words), *(f"{_python()} -m {command}" for command in _last_played)]
+    same = (
+        "CI=true "
+        if is_hypothesis_test(getattr(item, "obj", None)) and getattr(settings.default, "derandomize", False)
+        else ""
+    )
+    return [same + shlex.join(words), *(f"{_python()} -m {command}" for command in _last_played)]
 
 
 def _hypothesis_seed(item: pytest.Item) -> int | None:

@@ -32,8 +32,11 @@ def test_on(plane, request):
 def test_drawn(number):
     assert number < 10
 """
-NOTE_VERSIONS = """
+CONFTEST = """
 import pytest
+from hypothesis import settings
+
+settings.load_profile("{profile}")
 
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -42,9 +45,9 @@ def pytest_collection_modifyitems(items):
 """
 
 
-def run_pytest(folder: Path, *words: str) -> str:
+def run_pytest(folder: Path, *words: str, ci: bool = False) -> str:
     (folder / "test_few.py").write_text(TESTS)
-    (folder / "conftest.py").write_text(NOTE_VERSIONS)
+    (folder / "conftest.py").write_text(CONFTEST.format(profile="ci" if ci else "default"))
     command = [
         sys.executable,
         "-m",
@@ -77,6 +80,11 @@ def test_the_two_parts_are_all_tests_and_share_none(tmp_path: Path) -> None:
 def test_a_failure_names_the_command_and_the_seed_that_repeat_it(tmp_path: Path) -> None:
     said = run_pytest(tmp_path, "-k", "drawn")
     assert re.search(r"-m pytest test_few\.py::test_drawn --hypothesis-seed=\d+$", said, re.MULTILINE)
+
+
+def test_a_failure_in_ci_is_repeated_as_in_ci(tmp_path: Path) -> None:
+    said = run_pytest(tmp_path, "-k", "drawn", ci=True)
+    assert re.search(r"^CI=true \S+ -m pytest test_few\.py::test_drawn$", said, re.MULTILINE)
 
 
 def test_a_failure_names_the_history_that_was_played_last(tmp_path: Path) -> None:
