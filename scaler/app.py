@@ -135,7 +135,7 @@ class App:
             state=self.state,
             queue=self.queue,
             expectations=expectations,
-            actuator=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
+            executor=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
             reporter=reporter,
             metrics=metrics,
             clock=self.clock,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide.ground import Ground
+from scaler.decide.node_index import NodeIndex
 from scaler.decide.nodes import (
     Amounts,
     Node,
@@ -53,8 +53,8 @@ def placement(*some: Node, now: float = 0.0, due_back: float = 0.0) -> Placement
     return Placement(nodes(*some), now=now, due_back=due_back)
 
 
-def ground(*some: Node) -> Ground:
-    return Ground(nodes(*some))
+def node_index(*some: Node) -> NodeIndex:
+    return NodeIndex(nodes(*some))
 
 
 def fits(of: Placement, *requests: PodRequest, room: Room = Room.FREE) -> bool:
@@ -453,11 +453,11 @@ def test_a_passing_taint_repels_who_does_not_tolerate_it() -> None:
     of = placement(node(A, 8, passing=(PRESSURE,)))
     assert not fits(of, ask(8))
     assert fits(of, ask(8, PATIENT))
-    assert ground(node(A, 8, passing=(PRESSURE,))).classes_for(((ask(8), 1),)) == {A}
+    assert node_index(node(A, 8, passing=(PRESSURE,))).classes_for(((ask(8), 1),)) == {A}
 
 
 def test_node_classes_are_a_static_fact() -> None:
-    of = ground(node(A, 0), node(B, 8, ready=False))
+    of = node_index(node(A, 0), node(B, 8, ready=False))
     assert of.classes_for(((ask(1), 1),)) == {A, B}
     assert of.classes_for(((ask(1, ON_A), 1), (ask(1, ON_B), 1))) == {A, B}
     assert of.classes_for(((ask(1, ON_A), 1),)) == {A}
