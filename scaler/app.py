@@ -102,7 +102,7 @@ class App:
         self.health = HealthState(clock)
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = Changes()
-        self.cache = Cache(self.changes, clock.now)
+        self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
         self.state = ClusterState(self.cache, self.changes, clock.now)
         self.informers = informers(api, self.cache, settings.namespaces, rng)
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
@@ -205,6 +205,9 @@ class App:
         await self._nodes()
         await self._fault_data()
         self._on_synced()
+        if elsewhere := self.cache.ascend_operators_elsewhere():
+            setting = f"it is looked for in {self.settings.ascend_operator_namespace} (ascend_operator_namespace)"
+            _log.warning("not taken for Ascend Operator", deployments=elsewhere[:10], why=setting)
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
     async def _nodes(self) -> None:

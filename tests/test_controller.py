@@ -291,6 +291,18 @@ def test_in_mode_create_it_does_nothing_at_all_until_the_ascend_operator_is_gone
     run(story())
 
 
+@pytest.mark.parametrize("mode", ["create", "auto"])
+def test_a_tenant_who_names_a_deployment_as_the_operators_stops_nobody(mode: str) -> None:
+    theirs = OPERATOR | {"metadata": OPERATOR["metadata"] | {"namespace": "stranger"}}
+
+    async def story() -> None:
+        async with rig(theirs, *SERVICE, mode=mode) as on:
+            await on.settle()
+            assert on.with_pods() == {"p0", "d0"}
+
+    run(story())
+
+
 def test_in_mode_auto_it_only_tells_beside_an_ascend_operator_and_makes_no_pods_when_that_is_gone() -> None:
     async def story() -> None:
         async with rig(OPERATOR, *SERVICE, mode="auto") as on:
