@@ -67,7 +67,7 @@ class CertificateSource(ABC):
             self._note("reading", await self._read())
             await asyncio.sleep(REREAD if self._shown.pair else SOON)
 
-    async def run_as_leader(self) -> None:
+    async def run_as_leader(self) -> None:  # noqa: B027 - nothing is what files need
         """Make and renew the certificate and have it trusted, until cancelled; nothing where somebody else does."""
 
     @abstractmethod
@@ -122,11 +122,13 @@ class CertificateKeeper(CertificateSource):
 
     async def run_as_leader(self) -> None:
         while True:
+            pause = PERIOD
             try:
                 self._note("keeping", await self._keep())
             except KubeError as error:
                 self._note("keeping", str(error))
-            await asyncio.sleep(PERIOD)
+                pause = max(pause, error.retry_after or 0.0)
+            await asyncio.sleep(pause)
 
     async def _read(self) -> str:
         try:
