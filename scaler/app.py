@@ -40,6 +40,7 @@ from scaler.informers.resources import informers, listed, report_informers
 from scaler.informers.rights import Rights
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
+from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
@@ -76,15 +77,16 @@ def _nothing() -> None:
 
 async def run_controller(
     api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None,
-    on_synced: Callable[[], None] = _nothing,
+    on_synced: Callable[[], None] = _nothing, apart: Connect | None = None,
 ) -> None:  # fmt: skip
     """Run the scaler until cancelled; raises when a task dies or leadership is lost.
 
     `observer` sees every decision. `seed` makes jitter reproducible; None takes it from the system.
-    `on_synced` is called once, when everything has been listed.
+    `on_synced` is called once, when everything has been listed. With `apart` the Lease is renewed by a thread over the
+    connection that this makes; without, in this loop and over `api`.
     """
     rng = random.Random(seed)  # noqa: S311 - jitter, no secret
-    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced)
+    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, apart=apart)
     async with _serving(app):
         await app.run()
 
@@ -94,7 +96,7 @@ class App:
 
     def __init__(
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random,
-        on_synced: Callable[[], None],
+        on_synced: Callable[[], None], apart: Connect | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.clock = clock
@@ -107,7 +109,7 @@ class App:
         self.informers = informers(api, self.cache, settings.namespaces, rng)
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.rights = Rights(self.informers, self.cache, self.changes)
-        self.election = _election(api, settings, clock, rng) if settings.leader_election else None
+        self.election = _leadership(api, settings, clock, rng, apart) if settings.leader_election else None
         self.api = api
         self.gate_setup = GateSetup(api, self.metrics)
         self.policy = settings.policy
@@ -311,16 +313,23 @@ def _follow(
         metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
 
 
-def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:
-    return Election(
-        api,
-        clock,
-        namespace=settings.lease_namespace,
-        name=settings.lease_name,
-        identity=settings.identity,
-        rng=rng,
-        timing=LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period),
-    )
+def _leadership(
+    api: KubeApi, settings: Settings, clock: Clock, rng: random.Random, apart: Connect | None
+) -> Election | LeaseThread:
+    timing = LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period)
+
+    def election(api: KubeApi) -> Election:
+        return Election(
+            api,
+            clock,
+            namespace=settings.lease_namespace,
+            name=settings.lease_name,
+            identity=settings.identity,
+            rng=rng,
+            timing=timing,
+        )
+
+    return election(api) if apart is None else LeaseThread(apart, election, timing)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.informers.informer import Informer
+from scaler.informers.informer import JITTER, Informer
 from scaler.informers.store import Store
 from scaler.kube.api import PODS, EventType, KubeApi, Page, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
@@ -230,7 +230,13 @@ def test_that_a_resource_type_is_not_installed_is_logged_once() -> None:
 def test_retry_after_is_honoured() -> None:
     busy = status_error(429, "TooManyRequests", "slow down", retry_after=17.0)
     _, api = play([busy, page(3)], [[HANG]])
-    assert api.times()[1] == 17.0
+    assert 17.0 <= api.times()[1] <= 17.0 * JITTER
+
+
+def test_a_watch_that_is_answered_with_a_pause_of_a_minute_is_asked_for_once_a_minute() -> None:
+    busy = status_error(429, "TooManyRequests", "slow down", retry_after=60.0)
+    _, api = play([page(3)], [[busy]] * 20, seconds=600.0)
+    assert api.verbs() == ["list", *["watch 3"] * 10]
 
 
 TROUBLE = [
