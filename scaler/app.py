@@ -49,6 +49,7 @@ from scaler.serve.health import HealthState
 from scaler.settings import Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
+from scaler.state.own_config_maps import Home
 from scaler.state.queue import WorkQueue
 from scaler.state.rule_groups import RuleGroups
 
@@ -105,8 +106,9 @@ class App:
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = Changes()
         self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
-        self.state = ClusterState(self.cache, self.changes, clock.now)
-        self.informers = informers(api, self.cache, settings.namespaces, rng)
+        self.home = Home(settings.lease_namespace, settings.status_beside_rule)
+        self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
+        self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace)
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.rights = Rights(self.informers, self.cache, self.changes)
         self.election = _leadership(api, settings, clock, rng, apart) if settings.leader_election else None
@@ -132,7 +134,7 @@ class App:
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.informers, expectations)
-        reporter = Reporter(writer, self.clock, metrics)
+        reporter = Reporter(writer, self.clock, metrics, self.home)
         controller = Controller(
             state=self.state,
             queue=self.queue,

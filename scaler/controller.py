@@ -104,8 +104,11 @@ class Controller:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
         self._acting = self._mode()
         self._look_at_all()
-        for name in () if self._acting is ModeInForce.STANDS_BACK else self._state.orphaned_rules():
-            self._reporter.forget(RuleKey(*name))
+        if self._acting is not ModeInForce.STANDS_BACK:
+            for rule in self._state.orphaned_rules():
+                self._reporter.forget(rule)
+            for left_over in self._state.left_overs():
+                self._reporter.discard(left_over)
         async with asyncio.TaskGroup() as acting:
             self._loop = acting.create_task(self._decide_for_ever(acting))
 

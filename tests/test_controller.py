@@ -329,14 +329,14 @@ def test_at_rest_nothing_is_written() -> None:
 
 def test_what_was_kept_about_a_rule_goes_with_its_last_job() -> None:
     async def story() -> None:
-        async with rig(*SERVICE) as on:
+        async with rig(*SERVICE, lease_namespace=NAMESPACE) as on:
             await on.settle(3)
             assert on.config_map("rule-scaler-status") is not None
             for name in ("p0", "p1", "d0"):
                 await on.cluster.delete(ASCEND_JOBS, NAMESPACE, name)
             await on.settle(5)
             assert on.config_map("rule-scaler-status") is None
-            assert on.config_map("rule-scaler-last-valid") is None
+            assert on.config_map("mindie.rule-scaler-last-valid") is None
             assert on.config_map("rule") is not None
 
     run(story())

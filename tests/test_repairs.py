@@ -213,10 +213,10 @@ def test_a_foreign_gate_holds_the_pods_back_and_not_their_slot() -> None:
     run(story())
 
 
-@pytest.mark.parametrize("name", ["rule-scaler-status", "rule-scaler-last-valid"])
+@pytest.mark.parametrize("name", ["rule-scaler-status", "mindie.rule-scaler-last-valid"])
 def test_what_somebody_deletes_of_the_scalers_own_comes_back(name: str) -> None:
     async def story() -> None:
-        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+        async with rig(rule_config_map(), job("p0"), job("d0"), lease_namespace=NAMESPACE) as on:
             await on.settle(3)
             await on.cluster.delete(CONFIG_MAPS, NAMESPACE, name)
             await on.settle(3)
