@@ -267,11 +267,11 @@ def test_a_cache_changes_no_answer(
         same = {"name": old.name, "node_class": old.node_class, "passing": old.passing}
         now[at % len(now)] = msgspec.structs.replace(changed, **(same if at % 4 else {"name": old.name}))
     after = Nodes(RESOURCES, tuple(now))
-    old = played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps)
+    first = played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps)
     assert played(Placement(after, now=10.0, due_back=5.0, cache=cache), steps) == played(
         Placement(after, now=10.0, due_back=5.0), steps
     )
-    assert played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps) == old
+    assert played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps) == first
 
 
 def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> list[object]:
@@ -301,7 +301,7 @@ def test_what_is_said_to_spoil_nothing_spoils_nothing(
     of = placement(*some)
     hands, rest = list[PodRequests](), list[Pod]()
     for pod, count, in_hands in asked:
-        pods = ((pod, count),)
+        pods: PodRequests = ((pod, count),)
         if isinstance(of.reserve(pods), Reservation):
             if in_hands:
                 hands.append(pods)
