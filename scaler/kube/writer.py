@@ -20,6 +20,7 @@ from scaler.kube.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
+from scaler.kube.slots import Slots
 
 T = TypeVar("T")
 
@@ -30,8 +31,8 @@ FIRST_DELAY = 0.1
 JITTER = 1.1
 """A pause that the server asked for lasts up to so many times as long: not all come back at once."""
 
-MAX_IN_FLIGHT = 64
-"""Writes under way at once."""
+MAX_IN_FLIGHT, MAX_IN_FLIGHT_OF_ONE = 64, 16
+"""Requests under way at once, and those of one namespace: where all of them hang, the others go on."""
 
 
 class NotLeaderError(KubeError):
@@ -70,7 +71,7 @@ class Writer:
         self._deadline = deadline
         self._rng = rng
         self._timeout = timeout
-        self._slots = asyncio.Semaphore(max_in_flight)
+        self._slots = Slots(max_in_flight, most_of_one=min(max_in_flight, MAX_IN_FLIGHT_OF_ONE))
         self._on_write = on_write
         self._paused: dict[_Where, _Pause] = {}
 
@@ -207,10 +208,10 @@ class Writer:
         return seconds
 
     async def _send_once(self, where: _Where, call: Callable[[], Awaitable[T]], end: float) -> T:
-        verb, resource, _ = where
+        verb, resource, namespace = where
         outcome = "Cancelled"
         try:
-            async with self._slots:
+            async with self._slots.taken(namespace or ""):
                 until = self._until(end)
                 try:
                     async with asyncio.timeout_at(until):

@@ -30,6 +30,7 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.kube.outbox import Outbox
+from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import events
@@ -45,7 +46,8 @@ from scaler.workloads.run_policy import has_failed
 
 INTERVAL = 1.0
 """Least seconds between two writes of the same object."""
-PARALLEL_WRITES = 8
+PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 8, 2
+"""Under way at once, and those of one namespace."""
 MAX_EVENTS_WAITING = 10_000
 PASSING = frozenset(
     {
@@ -93,7 +95,12 @@ class Reporter:
         self._clock = clock
         self._metrics = metrics
         self._config_maps = OwnConfigMaps(writer, metrics)
-        self._outbox: Outbox[_Target] = Outbox(self._write, interval=INTERVAL, parallel=PARALLEL_WRITES)
+        self._outbox: Outbox[_Target] = Outbox(
+            self._write,
+            interval=INTERVAL,
+            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
+            namespace_of=lambda target: target.namespace,
+        )
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._jobs: dict[str, tuple[ServiceReport, Verdict]] = {}
         self._reasons: dict[str, tuple[str, str]] = {}
