@@ -52,6 +52,12 @@ class LabelledMetadata(Metadata):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class FullMetadata(LabelledMetadata):
+    """All that is read of anything; what is long and nobody reads (`managedFields`) is not decoded."""
+
+    generation: int = 0
+
+
 def version_of(resource_version: str) -> int:
     """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within one resource type."""
     return int(resource_version) if resource_version.isdecimal() else 0

@@ -14,7 +14,7 @@ from scaler.decide.world import Warning
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
-from scaler.ranktables.table import RankTable, mounts_rank_table
+from scaler.ranktables.table import RankTable
 from scaler.rules.values import as_list, at
 from scaler.workloads.ascendjob import Job
 from scaler.workloads.kind import number_in
@@ -30,11 +30,12 @@ class Obstacle(msgspec.Struct, frozen=True):
     message: str
 
 
-def obstacle(table_map: RankTableMap | None, job: Job, obj: Object, table: RankTable) -> Obstacle | None:
-    """The one thing to say about the rank table of `job`, None when all is well or nobody asked for a table."""
+def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: RankTable) -> Obstacle | None:
+    """The one thing to say about the rank table of `job`, None when all is well or nobody asked for a table. `mounted`:
+    its pods mount it."""
     name = RANK_TABLE_PREFIX + job.name
     if table_map is None:
-        if not mounts_rank_table(job, obj):
+        if not mounted:
             return None
         words = f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at once"
         return Obstacle(Warning.RANK_TABLE_MISSING, words)
