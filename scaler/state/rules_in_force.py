@@ -51,10 +51,15 @@ class RulesInForce:
         known = self._known.get((namespace, name))
         if known is not None and known[0] == version:
             return known[1]
-        last_valid = known[1].last_valid if known else self._stored(namespace, name)
+        last_valid = known[1].last_valid if known else self._left(namespace, name)
         current = _missing(namespace, name, last_valid) if record is None else _read(record, last_valid)
         self._known[namespace, name] = (version, current)
         return current
+
+    def _left(self, namespace: str, name: str) -> LastValid | None:
+        """What an earlier process left, unless it is beyond what is valid now."""
+        stored = self._stored(namespace, name)
+        return stored if stored is not None and _reread(stored).rule is not None else None
 
     def forget(self, namespace: str, name: str) -> None:
         """No job names the rule any more."""

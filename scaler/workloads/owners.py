@@ -12,8 +12,9 @@ from typing import Any
 
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
+from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import LARGEST, OwnerFacts, identity, number_in
+from scaler.workloads.kind import OwnerFacts, identity, number_in
 
 MAKERS = ("Deployment", "LeaderWorkerSet")
 """Kinds whose replicas are instances."""
@@ -38,8 +39,8 @@ def owner_facts(kind: str, obj: Object) -> OwnerFacts:
         maker=sys.intern(maker),
         revision=sys.intern(revision),
         rank=rank,
-        size=as_count(_size(kind, at(meta, "labels"), spec), LARGEST),
-        wanted=as_count(spec.get("replicas"), LARGEST) if kind in MAKERS else 0,
+        size=as_count(_size(kind, at(meta, "labels"), spec), MAX_PODS),
+        wanted=as_count(spec.get("replicas"), MAX_INSTANCES) if kind in MAKERS else 0,
         leader_first=kind == "LeaderWorkerSet" and spec.get("startupPolicy") == "LeaderReady",
     )
 
