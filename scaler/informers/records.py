@@ -7,7 +7,6 @@ need not look at them (`gc=False`): that is half the time of a large list. Pods 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,11 +15,11 @@ import msgspec
 from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
-from scaler.kube.metadata import FullMetadata, LabelledMetadata, Metadata
+from scaler.kube.metadata import FullMetadata, LabelledMetadata, Metadata, shared
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at
 from scaler.workloads.ascendjob import APP_LABEL, Job, is_foreign, read_job
-from scaler.workloads.kind import job_uid
+from scaler.workloads.kind import LONGEST_NAME, job_uid
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
 
@@ -66,7 +65,7 @@ def pod_group_record(group: PodGroupObject) -> OwnedRecord:
 def owned_record(obj: OwnedObject) -> OwnedRecord:
     meta = obj.metadata
     return OwnedRecord(
-        namespace=sys.intern(meta.namespace),
+        namespace=shared(meta.namespace),
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
@@ -127,7 +126,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
 def node_record(node: NodeObject) -> NodeRecord:
     meta, status = node.metadata, node.status
     ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions)
-    name = sys.intern(meta.name)
+    name = shared(meta.name)
     facts = NodeFacts(
         name=name,
         labels=meta.labels,
@@ -177,7 +176,7 @@ MOST_KEPT = 128 * 1024
 """Bytes of a job, without managedFields and the copy that kubectl keeps of it: twenty times what ordinary ones have.
 One that is larger is refused: its pods cannot be made without keeping all of it."""
 _MOST_STATUS = 16 * 1024
-_LONGEST_NAME = 253
+
 _ESSENTIAL = frozenset({RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL, APP_LABEL})
 _RULE_LABEL = RULE_LABEL.encode()
 
@@ -217,7 +216,7 @@ def job_record(obj: JobObject) -> JobRecord | None:
     meta = obj.metadata
     if not (meta.name and meta.uid):
         return None
-    namespace, version = sys.intern(meta.namespace), meta.resource_version
+    namespace, version = shared(meta.namespace), meta.resource_version
     if is_foreign(meta.labels, meta.annotations):
         return JobRecord(namespace, meta.name, meta.uid, version, _FOREIGN)
     size = _size(obj)
@@ -268,13 +267,13 @@ def _refused(obj: JobObject, size: int) -> JobRecord:
     """Of a job that is too large only its identity and, unless that is too large, its status are kept."""
     meta = obj.metadata
     labels = {key: value for key, value in meta.labels.items() if key in _ESSENTIAL}
-    moved = {key: value for key, value in meta.annotations.items() if key == MOVED_RULE and len(value) <= _LONGEST_NAME}
+    moved = {key: value for key, value in meta.annotations.items() if key == MOVED_RULE and len(value) <= LONGEST_NAME}
     small = msgspec.structs.replace(meta, labels=labels, annotations=moved)
     status = obj.status if memoryview(obj.status).nbytes <= _MOST_STATUS else msgspec.Raw(b"{}")
     text = _kept(JobObject(small, status=status))
     job = msgspec.structs.replace(read_job(msgspec.json.decode(text)), faults=(_too_large(size),))
     kept = text if status is obj.status else b""
-    return JobRecord(sys.intern(meta.namespace), meta.name, meta.uid, meta.resource_version, job, kept)
+    return JobRecord(shared(meta.namespace), meta.name, meta.uid, meta.resource_version, job, kept)
 
 
 def volcano_job_record(obj: JobObject) -> JobRecord | None:
@@ -292,7 +291,7 @@ def volcano_job_record(obj: JobObject) -> JobRecord | None:
         job = msgspec.structs.replace(job, pods=(), faults=(_too_large(size),))
     needs, priority_class = volcano_job_needs(found), as_text(at(found, "spec").get("priorityClassName"))
     return JobRecord(
-        sys.intern(meta.namespace), job.name, job.uid, meta.resource_version, job, kind="Job", needs=needs,
+        shared(meta.namespace), job.name, job.uid, meta.resource_version, job, kind="Job", needs=needs,
         priority_class=priority_class,
     )  # fmt: skip
 

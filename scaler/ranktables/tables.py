@@ -12,7 +12,7 @@ from scaler.informers.config_maps import RankTableMap
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.names import RANK_TABLE_PREFIX
-from scaler.ranktables.config_map import Obstacle, obstacle, servers_of
+from scaler.ranktables.config_map import Obstacle, obstacle
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import RankTable, mounts_rank_table, rank_table
 from scaler.workloads.devices import PodDevices
@@ -88,7 +88,7 @@ class Tables:
             return False
         table_map = table_map_of(self.cache, record.namespace, record.name)
         members = [member_of(pod) for pod in self.cache.pods_of(record.uid).values()]
-        listed = len(servers_of(table_map.text)) if table_map is not None else 0
+        listed = table_map.servers if table_map is not None else 0
         return len(members) >= listed > 0 and not any(member.lost for member in members)
 
 

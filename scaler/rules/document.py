@@ -47,16 +47,29 @@ def read_rule(data: Mapping[str, str], binary_keys: Collection[str], annotations
     return RuleReading(rule, options, errors, (*(one for one in found if one.level == "warning"), *warnings))
 
 
+def unread(size: int, annotations: Mapping[str, str]) -> RuleReading:
+    """Of a document of so many bytes, which are too many to be kept."""
+    options, warnings = read_options(annotations)
+    return RuleReading(None, options, findings((_too_large(size),), ""), warnings)
+
+
 def judge(text: str) -> tuple[Rule | None, tuple[Fault, ...]]:
     """What the bare JSON says: the rule, None when there is any error, and the faults in the order of the text."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     parts = sum(text.count(mark) for mark in "{,")
     if size <= MAX_BYTES and parts <= MAX_PARTS:
         return _judged(text)
-    message = f"the document has {size:,} bytes; the limit is {MAX_BYTES:,} ({MAX_BYTES // 1024} KiB)"
-    if size <= MAX_BYTES:
-        message = f"the document has {parts:,} objects and commas; the limit is {MAX_PARTS:,}"
-    return None, (Fault("DocumentTooLarge", (), message, "leave out what is not a rule", start=0),)
+    if size > MAX_BYTES:
+        return None, (_too_large(size),)
+    return None, (_too_much(f"{parts:,} objects and commas; the limit is {MAX_PARTS:,}"),)
+
+
+def _too_large(size: int) -> Fault:
+    return _too_much(f"{size:,} bytes; the limit is {MAX_BYTES:,} ({MAX_BYTES // 1024} KiB)")
+
+
+def _too_much(what: str) -> Fault:
+    return Fault("DocumentTooLarge", (), f"the document has {what}", "leave out what is not a rule", start=0)
 
 
 @lru_cache(maxsize=REMEMBERED)

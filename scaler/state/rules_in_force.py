@@ -13,7 +13,7 @@ import msgspec
 from scaler.decide.world import RuleProblem, Warning
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.names import RULE_KEY
-from scaler.rules.document import RuleReading, read_rule
+from scaler.rules.document import RuleReading, read_rule, unread
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.state.last_valid import LastValid
@@ -77,6 +77,8 @@ def _missing(namespace: str, name: str, last_valid: LastValid | None) -> RuleInF
 
 def _read(record: ConfigMapRecord, last_valid: LastValid | None) -> RuleInForce:
     annotations, inherited = _annotations(record, last_valid)
+    if record.oversize:
+        return _invalid(record, unread(record.oversize, annotations), last_valid)
     reading = read_rule(dict.fromkeys(record.keys, "") | record.data, record.binary_keys, annotations)
     if reading.rule is None:
         return _invalid(record, reading, last_valid)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import Owner
 from scaler.rules.limits import MAX_PODS
 
+LONGEST_NAME = 253
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 """Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
 
@@ -76,6 +79,13 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
 def identity(kind: str, namespace: str, *names: str) -> str:
     """What kinds and owners call an object, or an instance that has no object, within the cluster."""
     return "/".join((kind, namespace, *names))
+
+
+def shortened(name: str) -> str:
+    """A name that somebody chose freely: one that is longer than Kubernetes' longest is cut, and stays another."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 17]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def number_in(text: str, largest: int = MAX_PODS) -> int:
