@@ -7,9 +7,10 @@ import functools
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,15 @@ def rights(variant: str) -> Iterator[tuple[str, str, str]]:
         yield from ((*what, verb) for what, verbs in rights_of(role).items() for verb in verbs)
 
 
+def places(variant: str) -> dict[str, set[str]]:
+    """Role -> where it is bound."""
+    found: dict[str, set[str]] = {}
+    for binding in of_kind("ClusterRoleBinding", variant) + of_kind("RoleBinding", variant):
+        name = binding["roleRef"]["name"].removeprefix(PREFIX)
+        found.setdefault(name, set()).add(binding["metadata"].get("namespace", "everywhere"))
+    return found
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_role_holds_exactly_what_is_on_the_list(variant: str) -> None:
     found = {name: rights_of(role) for name, role in roles(variant).items() if name != "fault-data"}
@@ -200,16 +210,12 @@ def test_each_rule_says_why_above_itself(path: Path) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_roles_are_bound_where_the_variant_says(variant: str) -> None:
-    places: dict[str, set[str]] = {}
-    for binding in of_kind("ClusterRoleBinding", variant) + of_kind("RoleBinding", variant):
-        name = binding["roleRef"]["name"].removeprefix(PREFIX)
-        places.setdefault(name, set()).add(binding["metadata"].get("namespace", "everywhere"))
     services = "mindie" if variant == "single-namespace" else "everywhere"
     at_home = {"election": {NAMESPACE}, "records": {NAMESPACE}, "cluster": {"everywhere"}}
     expected = at_home | {name: {services} for name in HELD[variant] - at_home.keys()}
     if variant == "single-namespace":
         expected["fault-data"] = FAULT_NAMESPACES
-    assert places == expected
+    assert places(variant) == expected
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -327,7 +333,87 @@ def test_the_image_installs_only_what_the_lock_names() -> None:
     assert {"--require-hashes", "--only-binary", "--no-deps", "requirements.lock"} <= options
 
 
-def test_the_documentation_lists_exactly_these_rights() -> None:
-    rows = re.findall(r"^\| `(\S*)` \| `([a-z/]+)` \| ([a-z, ]+) \|", DEPLOY.read_text(), flags=re.MULTILINE)
-    listed = {(group.replace("core", ""), resource): set(verbs.split(", ")) for group, resource, verbs in rows}
-    assert listed == ALLOWED
+def with_admission(tmp_path: Path) -> tuple[Object, ...]:
+    manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{manifests}/single-namespace]\n"
+        f"components: [{manifests}/admission-webhook, {manifests}/admission-policy]\n"
+    )
+    return rendered(tmp_path)
+
+
+def test_the_documentation_lists_exactly_these_rights_line_by_line(tmp_path: Path) -> None:
+    row = r"^\| `([a-z-]+)` \| `(\S+)` \| `([a-z/]+)` \| (?:`(\S+)` )?\| ([a-z, ]+) \| .+ \| (.+) \|$"
+    rows = re.findall(row, DEPLOY.read_text(), flags=re.MULTILINE)
+    listed = {(role, group.replace("core", ""), *rest) for role, group, *rest in (row[:-1] for row in rows)}
+    held = {
+        (role["metadata"]["name"].removeprefix(PREFIX), *what, name, ", ".join(rule["verbs"]))
+        for role in with_admission(tmp_path)
+        if role["kind"] in ("Role", "ClusterRole")
+        for rule in role["rules"]
+        for what in itertools.product(rule["apiGroups"], rule["resources"])
+        for name in rule.get("resourceNames", [""])
+    }
+    assert listed == held
+    assert len(rows) == len(listed)
+
+
+def test_the_documentation_says_where_each_role_is_bound() -> None:
+    section = DEPLOY.read_text().split("## What each right is for")[1]
+    header, *rows = re.findall(r"^\| `?([a-z-]+)`? \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", section, flags=re.MULTILINE)
+    variants = [cell.strip("`") for cell in header[1:]]
+    assert sorted(variants) == sorted(VARIANTS)
+    for number, variant in enumerate(variants, start=1):
+        documented = {row[0]: set(row[number].replace("`", "").split(", ")) for row in rows if row[number] != "-"}
+        words = {NAMESPACE: "own namespace"}
+        assert documented == {
+            role: {words.get(place, place) for place in found} for role, found in places(variant).items()
+        }
+
+
+def names(objects: Iterable[Object]) -> set[tuple[str, str, str]]:
+    return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in objects}
+
+
+def second_install(folder: Path, suffix: str, *, webhook: bool = False) -> tuple[Object, ...]:
+    """manifests/second-install as somebody else would fill it in."""
+    shutil.copytree(MANIFESTS, folder / "manifests")
+    for path in (folder / "manifests" / "second-install").rglob("kustomization.yaml"):
+        text = path.read_text().replace("team-a", suffix)
+        if webhook:
+            text = text.replace("  - ../../create", "  - ../../admission-webhook\n  - ../../create")
+            text = re.sub(r"^# (- source|  targets|    - select|      fieldPaths)", r"  \1", text, flags=re.MULTILINE)
+        path.write_text(text)
+    return rendered(folder / "manifests" / "second-install")
+
+
+def test_an_install_of_another_name_shares_no_object_with_others(tmp_path: Path) -> None:
+    one, two = rendered(MANIFESTS / "second-install"), second_install(tmp_path, "team-b")
+    for other in (two, *(rendered(MANIFESTS / variant) for variant in VARIANTS)):
+        assert not names(one) & names(other)
+    for objects, team in ((one, "team-a"), (two, "team-b")):
+        account = (f"mind-cluster-scaler-{team}", f"{team}-scaler")
+        bindings = [obj for obj in objects if obj["kind"].endswith("RoleBinding")]
+        assert {(s["name"], s["namespace"]) for binding in bindings for s in binding["subjects"]} == {account}
+        bound = {(obj["metadata"].get("namespace"), obj["roleRef"]["name"]) for obj in bindings}
+        assert bound == {
+            (place, f"{PREFIX}{role}-{team}")
+            for role in ROLES
+            for place in [{"election": account[1], "records": account[1], "cluster": None}.get(role, team)]
+        }
+        (deployed,) = (obj for obj in objects if obj["kind"] == "Deployment")
+        given = settings.load(argparse.Namespace(), variables(deployed))
+        assert (given.install, given.lease_namespace, given.namespaces) == (*account, (team,))
+
+
+def test_its_webhooks_are_its_own(tmp_path: Path) -> None:
+    objects = second_install(tmp_path, "team-b", webhook=True)
+    (deployed,) = (obj for obj in objects if obj["kind"] == "Deployment")
+    given = settings.load(argparse.Namespace(), variables(deployed))
+    configurations = [obj for obj in objects if obj["kind"].endswith("WebhookConfiguration")]
+    assert {obj["metadata"]["name"] for obj in configurations} == {given.install}
+    called = [hook["clientConfig"]["service"] for obj in configurations for hook in obj["webhooks"]]
+    assert {f"{call['name']}.{call['namespace']}.svc" for call in called} == {given.webhook_name}
+    assert ("Service", given.lease_namespace, given.install) in names(objects)
+    (role,) = (obj for obj in objects if obj["kind"] == "ClusterRole" and "webhook" in obj["metadata"]["name"])
+    assert [rule["resourceNames"] for rule in role["rules"]] == [[given.install]]
