@@ -166,7 +166,7 @@ def test_an_install_that_only_releases_is_refused_nothing_and_may_make_no_pod(
 async def _release(plane: ControlPlane, kubeconfig: Path, folder: Path) -> None:
     """Somebody else's pods are released, and their status is told in the scaler's own namespace."""
     flags = (*LEASE, "--mode", "gates", "--no-status-beside-rule")
-    async with staged(plane, npu_nodes=2) as stage, scaler(folder, kubeconfig, flags=flags):
+    async with staged(plane) as stage, scaler(folder, kubeconfig, flags=flags):
         await stage.apply()
         for group in _OTHERS:
             await stage.api.create(PODS, "mindie", _others_pod(group))
