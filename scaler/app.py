@@ -38,6 +38,7 @@ from scaler.informers.informer import Informer
 from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import informers, listed, report_informers
 from scaler.informers.rights import Rights
+from scaler.installs import Installs, OverlapError, marks
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, LeaseThread
@@ -112,8 +113,11 @@ class App:
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.rights = Rights(self.informers, self.cache, self.changes)
         self.election = _leadership(api, settings, clock, rng, apart) if settings.leader_election else None
+        self.installs = Installs(
+            api, namespace=settings.lease_namespace, lease=settings.lease_name, namespaces=settings.namespaces
+        )
         self.api = api
-        self.gate_setup = GateSetup(api, self.metrics)
+        self.gate_setup = GateSetup(api, self.metrics, settings.install)
         self.policy = settings.policy
         self._rng = rng
         self._on_synced = on_synced
@@ -233,6 +237,8 @@ class App:
 
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
+        if self.election is not None:
+            await self._be_the_only_one()
         self.metrics.leader.set(1)
         self.rights.look()
         async with asyncio.TaskGroup() as tasks:
@@ -249,6 +255,14 @@ class App:
                 for task in background:
                     task.cancel()
                 self.metrics.leader.set(0)
+
+    async def _be_the_only_one(self) -> None:
+        """Nothing is written beside another install that looks after the same namespaces."""
+        try:
+            await self.installs.look()
+        except OverlapError as error:
+            self.health.wait_for("namespaces of its own", str(error))
+            raise
 
     async def _drained(self, deciding: asyncio.Task[None]) -> None:
         try:
@@ -329,6 +343,7 @@ def _leadership(
             identity=settings.identity,
             rng=rng,
             timing=timing,
+            marks=marks(settings.namespaces),
         )
 
     return election(api) if apart is None else LeaseThread(apart, election, timing)

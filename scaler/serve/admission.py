@@ -32,8 +32,10 @@ class Admission:
             key = settings.webhook_key_file or settings.webhook_cert_file
             self.certificate = CertificateFiles(shown, Path(settings.webhook_cert_file), Path(key))
         else:
-            home, names = settings.lease_namespace, (settings.webhook_service,)
-            self.certificate = CertificateKeeper(api, clock, shown, namespace=home, secret=WEBHOOK_SECRET, names=names)
+            home, names = settings.lease_namespace, (settings.webhook_name,)
+            self.certificate = CertificateKeeper(
+                api, clock, shown, namespace=home, secret=WEBHOOK_SECRET, configurations=settings.install, names=names
+            )
 
     def serving(self) -> AbstractAsyncContextManager[int]:
         """Raises OSError when the port is taken."""
