@@ -76,15 +76,15 @@ def _nothing() -> None:
 
 async def run_controller(
     api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None,
-    on_synced: Callable[[], None] = _nothing,
+    on_synced: Callable[[], None] = _nothing, metrics: Metrics | None = None,
 ) -> None:  # fmt: skip
     """Run the scaler until cancelled; raises when a task dies or leadership is lost.
 
     `observer` sees every decision. `seed` makes jitter reproducible; None takes it from the system.
-    `on_synced` is called once, when everything has been listed.
+    `on_synced` is called once, when everything has been listed. `metrics` are those that others write, too.
     """
     rng = random.Random(seed)  # noqa: S311 - jitter, no secret
-    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced)
+    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, metrics=metrics)
     async with _serving(app):
         await app.run()
 
@@ -94,11 +94,11 @@ class App:
 
     def __init__(
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random,
-        on_synced: Callable[[], None],
+        on_synced: Callable[[], None], metrics: Metrics | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.clock = clock
-        self.metrics = Metrics()
+        self.metrics = metrics or Metrics()
         self.health = HealthState(clock)
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = Changes()
@@ -197,13 +197,14 @@ class App:
     async def _synced(self) -> None:
         """No decision, and so no write, before everything has been listed once."""
         for resource in self.informers:
-            self.health.wait_for(_name(resource), "not listed yet")
+            self.health.wait_for(resource.full_name, "not listed yet")
         self.health.has("start")
         for resource, informer in self.informers.items():
             await listed(resource, informer).wait()
-            self.health.has(_name(resource))
+            self.health.has(resource.full_name)
         await self._nodes()
         await self._fault_data()
+        self._adjust()
         self._on_synced()
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
@@ -263,14 +264,25 @@ class App:
         while True:
             for resource, informer in self.informers.items():
                 ready = listed(resource, informer).is_set()
-                self._need(_name(resource), "" if ready else informer.problem or "not listed yet")
+                self._need(resource.full_name, "" if ready else informer.problem or "not listed yet")
             if self.admission is not None:
                 self._need("webhook", self.admission.certificate.problem)
             if self.controller.running:
                 self.rights.look()
             if len(self.queue) == 0 or not self.controller.running:
                 self.health.beat("decision loop")
+            self._adjust()
             await asyncio.sleep(PULSE)
+
+    def _adjust(self) -> None:
+        """Follow the clocks of the API servers."""
+        if self.clock.adjust():
+            _log.info(
+                "clock of the API server", ahead=round(self.clock.skew.least, 1), most=round(self.clock.skew.most, 1)
+            )
+            self.state.adjust(self.clock.skew)
+            for key in self.cache.service_keys():
+                self.queue.add(key)
 
     def _need(self, what: str, problem: str) -> None:
         """Ready or not, for the readiness probe."""
@@ -303,9 +315,9 @@ def _follow(
     """Let the metrics read what others count."""
     metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
     for resource, informer in watched.items():
-        metrics.lists.follow(partial(getattr, informer, "lists"), _name(resource))
-        metrics.watches.follow(partial(getattr, informer, "watches"), _name(resource))
-        metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
+        metrics.lists.follow(partial(getattr, informer, "lists"), resource.full_name)
+        metrics.watches.follow(partial(getattr, informer, "watches"), resource.full_name)
+        metrics.watch_events.follow(partial(getattr, informer, "events"), resource.full_name)
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:
@@ -338,10 +350,6 @@ async def _http(app: App) -> AsyncIterator[None]:
     state = ServeState(app.health, app.metrics, lambda: app.controller.world)
     async with serve(state, app.settings.http_host, app.settings.http_port):
         yield
-
-
-def _name(resource: Resource) -> str:
-    return f"{resource.plural}.{resource.group}".rstrip(".")
 
 
 def _never() -> float:

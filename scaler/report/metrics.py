@@ -21,6 +21,7 @@ from scaler.informers.changes import PodArrivedUngated
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_REQUEST: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10)
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -57,6 +58,10 @@ class Metrics:
         )
         self._idle = gauge("scaler_idle", "Held to no use by services that do not serve.", ["resource"])
         # The API server
+        self._requests = histogram(
+            "scaler_request_duration_seconds", "Until an answer began, or none came.", ["verb", "resource"],
+            buckets=_REQUEST,
+        )  # fmt: skip
         self._writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
         self._reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
         self.watches = followed("scaler_watches", "Watches opened.", "resource")
@@ -116,6 +121,10 @@ class Metrics:
     def write(self, verb: str, resource: str, outcome: str) -> None:
         """`outcome`: `ok`, or the error's class name in short, e.g. `Conflict`."""
         self._writes.labels(verb, resource, outcome).inc()
+
+    def request(self, verb: str, resource: str, seconds: float) -> None:
+        """A request to the API server was answered, or given up, after `seconds`."""
+        self._requests.labels(verb, resource).observe(seconds)
 
     def webhook_answered(self, path: str, outcome: str, seconds: float) -> None:
         """`outcome`: allowed, patched, warned, refused, unreadable."""

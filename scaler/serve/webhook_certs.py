@@ -141,7 +141,7 @@ class CertificateKeeper(CertificateSource):
         problem = await self._trust(keys) if keys else ""
         if problem and keys and keys.coming:
             return problem  # the coming one would not be believed
-        better = certificates.advance(keys, self._names, self._clock.now()) or keys
+        better = certificates.advance(keys, self._names, self._clock.server()) or keys
         if better is None:
             return problem
         if better is not stored:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from scaler.clock import Skew
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged, RoomChanged
@@ -53,6 +54,11 @@ class ClusterState:
         """Rules of which we keep a status or the last valid document although no job names them any more."""
         kept = {(record.namespace, rule_of(record.own)) for record in self.cache.config_maps.values() if record.own}
         return sorted(name for name in kept if name[1] and not self.cache.rule_is_named(*name))
+
+    def adjust(self, skew: Skew) -> None:
+        """Times in objects mean other moments from now on: everything that was made of them is made anew."""
+        self.instances.forget_all(skew)
+        self.capacity.adjust(skew)
 
     # following changes
 
