@@ -40,6 +40,7 @@ from scaler.informers.resources import informers, listed, report_informers
 from scaler.informers.rights import Rights
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
+from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
@@ -48,6 +49,7 @@ from scaler.serve.health import HealthState
 from scaler.settings import Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
+from scaler.state.own_config_maps import Home
 from scaler.state.queue import WorkQueue
 from scaler.state.rule_groups import RuleGroups
 
@@ -74,17 +76,20 @@ def _nothing() -> None:
     return
 
 
-async def run_controller(
+async def run_controller(  # noqa: PLR0913 - wiring, done once in run.py
     api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None,
-    on_synced: Callable[[], None] = _nothing, metrics: Metrics | None = None,
+    on_synced: Callable[[], None] = _nothing, metrics: Metrics | None = None, apart: Connect | None = None,
 ) -> None:  # fmt: skip
     """Run the scaler until cancelled; raises when a task dies or leadership is lost.
 
     `observer` sees every decision. `seed` makes jitter reproducible; None takes it from the system.
-    `on_synced` is called once, when everything has been listed. `metrics` are those that others write, too.
+    `on_synced` is called once, when everything has been listed. `metrics` are those that others write, too. With
+    `apart` the Lease is renewed by a thread over the connection that this makes; without, in this loop and over `api`.
     """
     rng = random.Random(seed)  # noqa: S311 - jitter, no secret
-    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, metrics=metrics)
+    app = App(
+        api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, metrics=metrics, apart=apart
+    )  # fmt: skip
     async with _serving(app):
         await app.run()
 
@@ -92,9 +97,9 @@ async def run_controller(
 class App:
     """Everything of one process. Standby replicas keep their caches warm and decide nothing."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - wiring, done once above
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random,
-        on_synced: Callable[[], None], metrics: Metrics | None = None,
+        on_synced: Callable[[], None], metrics: Metrics | None = None, apart: Connect | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.clock = clock
@@ -102,12 +107,13 @@ class App:
         self.health = HealthState(clock)
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = Changes()
-        self.cache = Cache(self.changes, clock.now)
-        self.state = ClusterState(self.cache, self.changes, clock.now)
-        self.informers = informers(api, self.cache, settings.namespaces, rng)
+        self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
+        self.home = Home(settings.lease_namespace, settings.status_beside_rule)
+        self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
+        self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace)
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.rights = Rights(self.informers, self.cache, self.changes)
-        self.election = _election(api, settings, clock, rng) if settings.leader_election else None
+        self.election = _leadership(api, settings, clock, rng, apart) if settings.leader_election else None
         self.api = api
         self.gate_setup = GateSetup(api, self.metrics)
         self.policy = settings.policy
@@ -130,12 +136,12 @@ class App:
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.informers, expectations)
-        reporter = Reporter(writer, self.clock, metrics)
+        reporter = Reporter(writer, self.clock, metrics, self.home)
         controller = Controller(
             state=self.state,
             queue=self.queue,
             expectations=expectations,
-            actuator=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
+            executor=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
             reporter=reporter,
             metrics=metrics,
             clock=self.clock,
@@ -206,6 +212,9 @@ class App:
         await self._fault_data()
         self._adjust()
         self._on_synced()
+        if elsewhere := self.cache.ascend_operators_elsewhere():
+            setting = f"it is looked for in {self.settings.ascend_operator_namespace} (ascend_operator_namespace)"
+            _log.warning("not taken for Ascend Operator", deployments=elsewhere[:10], why=setting)
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
     async def _nodes(self) -> None:
@@ -320,16 +329,23 @@ def _follow(
         metrics.watch_events.follow(partial(getattr, informer, "events"), resource.full_name)
 
 
-def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:
-    return Election(
-        api,
-        clock,
-        namespace=settings.lease_namespace,
-        name=settings.lease_name,
-        identity=settings.identity,
-        rng=rng,
-        timing=LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period),
-    )
+def _leadership(
+    api: KubeApi, settings: Settings, clock: Clock, rng: random.Random, apart: Connect | None
+) -> Election | LeaseThread:
+    timing = LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period)
+
+    def election(api: KubeApi) -> Election:
+        return Election(
+            api,
+            clock,
+            namespace=settings.lease_namespace,
+            name=settings.lease_name,
+            identity=settings.identity,
+            rng=rng,
+            timing=timing,
+        )
+
+    return election(api) if apart is None else LeaseThread(apart, election, timing)
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scaler import settings as settings_module
@@ -79,9 +80,15 @@ async def run_against(settings: Settings, clock: Clock) -> None:
         if date is not None:
             clock.saw(date, seconds)
 
-    cluster = {"kubeconfig": settings.kubeconfig or None, "context": settings.context or None}
-    async with connect(**cluster, request_timeout=settings.request_timeout, answered=answered) as api:
-        await run_controller(api, settings, clock, on_synced=_keep_for_ever, metrics=metrics)
+    connected = partial(
+        connect,
+        kubeconfig=settings.kubeconfig or None,
+        context=settings.context or None,
+        request_timeout=settings.request_timeout,
+        answered=answered,
+    )
+    async with connected() as api:
+        await run_controller(api, settings, clock, on_synced=_keep_for_ever, metrics=metrics, apart=connected)
 
 
 def _keep_for_ever() -> None:

@@ -27,12 +27,13 @@ WATCH_SECONDS = (300, 600)
 """The server ends a watch after a random time within these bounds, so that reconnects do not come in herds."""
 FIRST_BACKOFF = 0.8
 LAST_BACKOFF = 30.0
+JITTER = 1.1
+"""As in kube.writer, of a pause that the server asked for."""
 HEALTHY_AFTER = 30.0
 """Seconds: a watch that lived this long is followed by the next without delay."""
 PROGRESS_AFTER = 1.0
 """Seconds: a watch that lived this long and brought something is followed by the next after the first backoff."""
 NOT_INSTALLED_DELAY = 5.0
-LONGEST_RETRY_AFTER = 300.0
 EVENTS_PER_TURN = 256
 """Buffered events are taken in without suspending; after so many the loop gets a turn."""
 
@@ -254,7 +255,7 @@ class _Feed(Generic[T, R]):
             if self._expirations == 1:
                 self._backoff = FIRST_BACKOFF
                 return 0.0
-        return max(backoff, min(error.retry_after or 0.0, LONGEST_RETRY_AFTER))
+        return max(backoff, (error.retry_after or 0.0) * self._rng.uniform(1.0, JITTER))
 
     def _next_backoff(self, lived: float) -> float:
         if self._progress and lived >= PROGRESS_AFTER:
