@@ -123,6 +123,8 @@ class App:
         self._subscribe()
         self._alone = self.why_alone()
         self.admission = _admission(self) if settings.webhook_port else None
+        if self.admission is not None:
+            self.metrics.certificate_expires.follow(partial(getattr, self.admission.certificate, "ends"))
 
     def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTableReconciler]:
         settings, metrics = self.settings, self.metrics
@@ -136,6 +138,9 @@ class App:
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.informers, expectations)
+        metrics.queue_depth.follow(lambda: len(self.queue))
+        if self.election is not None:
+            metrics.leader_changes.follow(partial(getattr, self.election, "transitions"))
         reporter = Reporter(writer, self.clock, metrics, self.home)
         controller = Controller(
             state=self.state,
@@ -323,10 +328,17 @@ def _follow(
 ) -> None:
     """Let the metrics read what others count."""
     metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
+    now = asyncio.get_running_loop().time
     for resource, informer in watched.items():
+        metrics.watch_silence.follow(partial(_silence, informer, now), resource.full_name)
         metrics.lists.follow(partial(getattr, informer, "lists"), resource.full_name)
         metrics.watches.follow(partial(getattr, informer, "watches"), resource.full_name)
         metrics.watch_events.follow(partial(getattr, informer, "events"), resource.full_name)
+
+
+def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | None:
+    """Seconds since it was heard of; None when it never was."""
+    return now() - informer.heard if informer.heard > -math.inf else None
 
 
 def _leadership(

@@ -48,6 +48,11 @@ class LeaseThread:
         """As Election.deadline; from any thread."""
         return self._election.deadline() if self._election is not None else -math.inf
 
+    @property
+    def transitions(self) -> int:
+        """As Election.transitions; from any thread."""
+        return self._election.transitions if self._election is not None else 0
+
     async def lead(self, work: Work) -> None:
         """As Election.lead; `work` runs in the loop that calls this."""
         main = asyncio.get_running_loop()

@@ -61,6 +61,14 @@ class CertificateSource(ABC):
         words = self._problems["reading"] or self._problems["keeping"]
         return "" if self._shown.pair else words or "no certificate yet"
 
+    @property
+    def ends(self) -> float | None:
+        """Until when what is shown is valid, in seconds since the epoch; None while that is nothing, or unreadable."""
+        try:
+            return certificates.ends(self._shown.pair) if self._shown.pair else None
+        except ValueError:
+            return None
+
     async def follow(self) -> None:
         """Show the newest certificate, in every replica, until cancelled."""
         while True:
