@@ -159,6 +159,7 @@ class Controller:
             if key not in acted_on:
                 self._queue.done(key)
         ended = asyncio.get_running_loop().time()
+        _log.debug("pass", services=len(keys), seconds=round(ended - started, 6))
         self._metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
         return ended - started
 

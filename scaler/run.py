@@ -45,7 +45,8 @@ async def _main(settings: Settings) -> int:
     import structlog  # noqa: PLC0415 - `scaler run --help` stays fast
 
     from scaler.kube.errors import KubeError  # noqa: PLC0415
-    from scaler.report.log import configure  # noqa: PLC0415
+    from scaler.report import stacks  # noqa: PLC0415
+    from scaler.report.log import Level, configure  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
     clock = Clock(time.time() - loop.time())
@@ -54,6 +55,8 @@ async def _main(settings: Settings) -> int:
     controller = loop.create_task(run_against(settings, clock))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, controller.cancel, number.name)
+    loop.add_signal_handler(signal.SIGUSR1, Level(settings.log_level).toggle)
+    stacks.write_on(signal.SIGUSR2)
     try:
         await controller
     except asyncio.CancelledError as stop:
@@ -69,14 +72,18 @@ async def _main(settings: Settings) -> int:
 
 async def run_against(settings: Settings, clock: Clock) -> None:
     """Run the controller against the cluster that the settings name, until cancelled. KubeError when there is none."""
+    import structlog  # noqa: PLC0415
+
     from scaler.app import run_controller  # noqa: PLC0415
     from scaler.kube.client import connect  # noqa: PLC0415
+    from scaler.report import stacks  # noqa: PLC0415
     from scaler.report.metrics import Metrics  # noqa: PLC0415
 
-    metrics = Metrics()
+    metrics, log = Metrics(), structlog.get_logger("client")
 
     def answered(verb: str, resource: Resource, seconds: float, date: float | None) -> None:
         metrics.request(verb, resource.full_name, seconds)
+        log.debug("request", verb=verb, resource=resource.full_name, seconds=round(seconds, 6))
         if date is not None:
             clock.saw(date, seconds)
 
@@ -87,7 +94,8 @@ async def run_against(settings: Settings, clock: Clock) -> None:
         request_timeout=settings.request_timeout,
         answered=answered,
     )
-    async with connected() as api:
+    async with connected() as api, asyncio.TaskGroup() as beside:
+        beside.create_task(stacks.watch())
         await run_controller(api, settings, clock, on_synced=_keep_for_ever, metrics=metrics, apart=connected)
 
 
