@@ -77,18 +77,20 @@ def _nothing() -> None:
     return
 
 
-async def run_controller(
+async def run_controller(  # noqa: PLR0913 - wiring, done once in run.py
     api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None,
-    on_synced: Callable[[], None] = _nothing, apart: Connect | None = None,
+    on_synced: Callable[[], None] = _nothing, metrics: Metrics | None = None, apart: Connect | None = None,
 ) -> None:  # fmt: skip
     """Run the scaler until cancelled; raises when a task dies or leadership is lost.
 
     `observer` sees every decision. `seed` makes jitter reproducible; None takes it from the system.
-    `on_synced` is called once, when everything has been listed. With `apart` the Lease is renewed by a thread over the
-    connection that this makes; without, in this loop and over `api`.
+    `on_synced` is called once, when everything has been listed. `metrics` are those that others write, too. With
+    `apart` the Lease is renewed by a thread over the connection that this makes; without, in this loop and over `api`.
     """
     rng = random.Random(seed)  # noqa: S311 - jitter, no secret
-    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, apart=apart)
+    app = App(
+        api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, metrics=metrics, apart=apart
+    )  # fmt: skip
     async with _serving(app):
         await app.run()
 
@@ -96,13 +98,13 @@ async def run_controller(
 class App:
     """Everything of one process. Standby replicas keep their caches warm and decide nothing."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - wiring, done once above
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random,
-        on_synced: Callable[[], None], apart: Connect | None = None,
+        on_synced: Callable[[], None], metrics: Metrics | None = None, apart: Connect | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.clock = clock
-        self.metrics = Metrics()
+        self.metrics = metrics or Metrics()
         self.health = HealthState(clock)
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = Changes()
@@ -125,6 +127,8 @@ class App:
         self._subscribe()
         self._alone = self.why_alone()
         self.admission = _admission(self) if settings.webhook_port else None
+        if self.admission is not None:
+            self.metrics.certificate_expires.follow(partial(getattr, self.admission.certificate, "ends"))
 
     def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTableReconciler]:
         settings, metrics = self.settings, self.metrics
@@ -138,6 +142,9 @@ class App:
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.informers, expectations)
+        metrics.queue_depth.follow(lambda: len(self.queue))
+        if self.election is not None:
+            metrics.leader_changes.follow(partial(getattr, self.election, "transitions"))
         reporter = Reporter(writer, self.clock, metrics, self.home)
         controller = Controller(
             state=self.state,
@@ -205,13 +212,14 @@ class App:
     async def _synced(self) -> None:
         """No decision, and so no write, before everything has been listed once."""
         for resource in self.informers:
-            self.health.wait_for(_name(resource), "not listed yet")
+            self.health.wait_for(resource.full_name, "not listed yet")
         self.health.has("start")
         for resource, informer in self.informers.items():
             await listed(resource, informer).wait()
-            self.health.has(_name(resource))
+            self.health.has(resource.full_name)
         await self._nodes()
         await self._fault_data()
+        self._adjust()
         self._on_synced()
         if elsewhere := self.cache.ascend_operators_elsewhere():
             setting = f"it is looked for in {self.settings.ascend_operator_namespace} (ascend_operator_namespace)"
@@ -284,14 +292,25 @@ class App:
         while True:
             for resource, informer in self.informers.items():
                 ready = listed(resource, informer).is_set()
-                self._need(_name(resource), "" if ready else informer.problem or "not listed yet")
+                self._need(resource.full_name, "" if ready else informer.problem or "not listed yet")
             if self.admission is not None:
                 self._need("webhook", self.admission.certificate.problem)
             if self.controller.running:
                 self.rights.look()
             if len(self.queue) == 0 or not self.controller.running:
                 self.health.beat("decision loop")
+            self._adjust()
             await asyncio.sleep(PULSE)
+
+    def _adjust(self) -> None:
+        """Follow the clocks of the API servers."""
+        if self.clock.adjust():
+            _log.info(
+                "clock of the API server", ahead=round(self.clock.skew.least, 1), most=round(self.clock.skew.most, 1)
+            )
+            self.state.adjust(self.clock.skew)
+            for key in self.cache.service_keys():
+                self.queue.add(key)
 
     def _need(self, what: str, problem: str) -> None:
         """Ready or not, for the readiness probe."""
@@ -323,10 +342,17 @@ def _follow(
 ) -> None:
     """Let the metrics read what others count."""
     metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
+    now = asyncio.get_running_loop().time
     for resource, informer in watched.items():
-        metrics.lists.follow(partial(getattr, informer, "lists"), _name(resource))
-        metrics.watches.follow(partial(getattr, informer, "watches"), _name(resource))
-        metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
+        metrics.watch_silence.follow(partial(_silence, informer, now), resource.full_name)
+        metrics.lists.follow(partial(getattr, informer, "lists"), resource.full_name)
+        metrics.watches.follow(partial(getattr, informer, "watches"), resource.full_name)
+        metrics.watch_events.follow(partial(getattr, informer, "events"), resource.full_name)
+
+
+def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | None:
+    """Seconds since it was heard of; None when it never was."""
+    return now() - informer.heard if informer.heard > -math.inf else None
 
 
 def _leadership(
@@ -367,10 +393,6 @@ async def _http(app: App) -> AsyncIterator[None]:
     state = ServeState(app.health, app.metrics, lambda: app.controller.world)
     async with serve(state, app.settings.http_host, app.settings.http_port):
         yield
-
-
-def _name(resource: Resource) -> str:
-    return f"{resource.plural}.{resource.group}".rstrip(".")
 
 
 def _never() -> float:

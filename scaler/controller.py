@@ -159,6 +159,7 @@ class Controller:
             if key not in acted_on:
                 self._queue.done(key)
         ended = asyncio.get_running_loop().time()
+        _log.debug("pass", services=len(keys), seconds=round(ended - started, 6))
         self._metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
         return ended - started
 
@@ -215,6 +216,7 @@ class Controller:
         except Exception:
             delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
             self._failures += 1
+            self._metrics.decisions_failed.inc()
             self._known = Known()
             nodes = len(world.nodes.nodes) if world.nodes is not None else 0
             # Not as an exception: with the locals of every frame a world of thousands would take seconds to print.

@@ -48,6 +48,11 @@ class LeaseThread:
         """As Election.deadline; from any thread."""
         return self._election.deadline() if self._election is not None else -math.inf
 
+    @property
+    def transitions(self) -> int:
+        """As Election.transitions; from any thread."""
+        return self._election.transitions if self._election is not None else 0
+
     async def lead(self, work: Work) -> None:
         """As Election.lead; `work` runs in the loop that calls this."""
         main = asyncio.get_running_loop()
@@ -96,7 +101,7 @@ class _WhileBeating:
 
 @contextmanager
 def _loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
+    loop = type(asyncio.get_running_loop())()  # of the same kind, so that both have one clock
     thread = threading.Thread(target=loop.run_forever, name=name, daemon=True)
     thread.start()
     try:

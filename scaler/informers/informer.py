@@ -80,6 +80,12 @@ class Informer(Generic[T, R]):
         return max(0.0, asyncio.get_running_loop().time() - min(feed.failing_since for feed in self._feeds))
 
     @property
+    def heard(self) -> float:
+        """Loop time at which the server was last heard of, by a list, an event or a bookmark; -inf = never. Of several
+        namespaces, that of the one longest ago. May be read from other threads."""
+        return min(feed.heard for feed in self._feeds)
+
+    @property
     def lists(self) -> int:
         """How often everything had to be listed, the first time included."""
         return sum(feed.lists for feed in self._feeds)
@@ -126,6 +132,7 @@ class _Feed(Generic[T, R]):
         self.problem = "not listed yet"
         self.failing_since = math.inf
         """Loop time of the first failure since anything arrived."""
+        self.heard = -math.inf
         self.lists = 0
         self.watches = 0
         self.events = 0
@@ -205,6 +212,7 @@ class _Feed(Generic[T, R]):
         """The server has told something, if only that there is nothing new."""
         self.problem = ""
         self.failing_since = math.inf
+        self.heard = asyncio.get_running_loop().time()
         self._progress = True
 
     async def _watch(self) -> None:

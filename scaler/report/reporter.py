@@ -275,7 +275,8 @@ class Reporter:
             return
         report, verdict = self._jobs[uid]
         instance = next(found for found in report.service.instances if found.uid == uid)
-        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid))
+        started = self._clock.server(instance.admitted_at) if instance.admitted_at > 0 else 0.0
+        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid), started)
         patch = status_patch(job, reported, self._clock.timestamp())
         if patch is not None:
             await self._writer.patch(
@@ -303,7 +304,7 @@ class Reporter:
         return None if objection else happening
 
     async def _create_or_count(self, happening: Happening) -> None:
-        namespace, name, now = happening.subject.namespace, happening.event_name, self._clock.now()
+        namespace, name, now = happening.subject.namespace, happening.event_name, self._clock.server()
         try:
             await self._writer.create(EVENTS, namespace, events.event(happening, now))
         except AlreadyExistsError:

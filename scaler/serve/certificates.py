@@ -58,7 +58,7 @@ def advance(keys: Keys | None, names: Sequence[str], now: float) -> Keys | None:
         return Keys(coming, None, keys.shown.certificate)
     if keys is None or not believed(keys.shown, names, now):
         return Keys(_made(names, now))
-    if coming is None and now >= _parsed(keys.shown).not_valid_after_utc.timestamp() - RENEWED:
+    if coming is None and now >= ends(keys.shown) - RENEWED:
         return Keys(keys.shown, _made(names, now), keys.replaced)
     return None
 
@@ -138,6 +138,11 @@ def _parsed(pair: KeyPair) -> x509.Certificate:
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def ends(pair: KeyPair) -> float:
+    """Until when the certificate is valid, in seconds since the epoch. ValueError when there is none to be read."""
+    return _parsed(pair).not_valid_after_utc.timestamp()
 
 
 def _begins(pair: KeyPair) -> float:

@@ -60,6 +60,14 @@ class CertificateSource(ABC):
         words = self._problems["reading"] or self._problems["keeping"]
         return "" if self._shown.pair else words or "no certificate yet"
 
+    @property
+    def ends(self) -> float | None:
+        """Until when what is shown is valid, in seconds since the epoch; None while that is nothing, or unreadable."""
+        try:
+            return certificates.ends(self._shown.pair) if self._shown.pair else None
+        except ValueError:
+            return None
+
     async def follow(self) -> None:
         """Show the newest certificate, in every replica, until cancelled."""
         while True:
@@ -145,7 +153,7 @@ class CertificateKeeper(CertificateSource):
         stored = _keys_of(secret)
         keys = stored or self._keys
         problem = await self._trust(keys) if keys else ""
-        now = self._clock.now()
+        now = self._clock.server()
         if problem and keys and keys.coming and certificates.believed(keys.shown, self._names, now):
             return problem  # the coming one would not be believed yet
         better = certificates.advance(keys, self._names, now) or keys
