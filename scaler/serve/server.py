@@ -8,13 +8,12 @@ does what it is there for: handshake, first header, each request, and the pause 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 import msgspec
 import structlog
@@ -24,10 +23,12 @@ from scaler.serve.shares import Shares
 from scaler.serve.tls import ServerCertificate
 
 MAX_HEADER = 8190
-MAX_WAITING = 128
-"""Connections that wait to be accepted."""
+MAX_WAITING = 1024
+"""Connections that wait to be accepted: a probe must not be lost among those of a flood, and waits a second at most."""
 OPENING = 3.0
 """Seconds for a TLS handshake, and then for the first header."""
+CLOSING = 1.0
+"""Seconds for the end of TLS, and for a refusal to get through to somebody who still sends."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler"}
 _SILENT = logging.Logger("aiohttp", logging.CRITICAL + 1)
 """aiohttp would log a traceback for every request that is no HTTP."""
@@ -51,13 +52,21 @@ class Limits(msgspec.Struct, frozen=True):
 class Connection(asyncio.Protocol):
     """One connection that has a place. What it brings goes to aiohttp's protocol; this knows how long it lasts."""
 
-    def __init__(self, server: Server, address: str, http: asyncio.Protocol) -> None:
+    def __init__(
+        self, server: Server, address: str, http: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
+    ) -> None:
         self.address = address
-        self.opening: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None
-        self._http = http
+        """What aiohttp's protocol talks to; None before the handshake is done."""
         self._server = server
+        self._make_http = http
+        self._http: asyncio.Protocol | None = None
+        self._tls = tls
+        self._carrier: asyncio.Transport | None = None
+        self._handshake: asyncio.Task[None] | None = None
+        self._early: list[bytes] = []
         self._end: asyncio.TimerHandle | None = None
+        self._aborted = False
 
     def last(self, seconds: float) -> None:
         """It ends so many seconds from now, unless this is called again."""
@@ -66,34 +75,66 @@ class Connection(asyncio.Protocol):
         self._end = asyncio.get_running_loop().call_later(seconds, self.abort)
 
     def abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
-        elif self.opening is not None:
-            self.opening.cancel()
+        self._aborted = True
+        if self._carrier is not None:
+            self._carrier.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
+        self._carrier = cast("asyncio.Transport", transport)
+        if self._aborted:
+            self._carrier.abort()
+        elif self._tls is None:
+            self._begin(self._carrier)
+        else:
+            self._carrier.pause_reading()
+            self._handshake = asyncio.create_task(self._shake_hands(self._carrier, self._tls))
+
+    async def _shake_hands(self, carrier: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        transport = None
+        try:
+            transport = await asyncio.get_running_loop().start_tls(
+                carrier, self, tls, server_side=True, ssl_handshake_timeout=OPENING, ssl_shutdown_timeout=CLOSING
+            )
+        except OSError:  # of TLS, too
+            self.abort()
+        if transport is None or self._aborted:
+            self._server.left(self)
+        else:
+            self._begin(transport)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
         self._server.came(self)
         self.last(OPENING)
+        self._http = self._make_http()
         self._http.connection_made(transport)
+        for data in self._early:
+            self._http.data_received(data)
+        self._early.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._end is not None:
             self._end.cancel()
         self._server.left(self)
-        self._http.connection_lost(exc)
+        if self._http is not None:
+            self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._http.data_received(data)
+        if self._http is None:
+            self._early.append(data)  # came with the end of the handshake
+        else:
+            self._http.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._http.eof_received()
+        return self._http.eof_received() if self._http is not None else None
 
     def pause_writing(self) -> None:
-        self._http.pause_writing()
+        if self._http is not None:
+            self._http.pause_writing()
 
     def resume_writing(self) -> None:
-        self._http.resume_writing()
+        if self._http is not None:
+            self._http.resume_writing()
 
 
 class Server:
@@ -111,7 +152,6 @@ class Server:
         self._connections: dict[asyncio.Transport | None, Connection] = {}
         self._unproven: dict[Connection, None] = {}
         """Those that have brought no whole request yet, oldest first."""
-        self._opening: set[asyncio.Task[None]] = set()
 
     def lend(self, request: web.Request, size: int) -> None:
         """Room for a body of so many bytes until the answer is ready, or the end of a connection that ends with it.
@@ -141,22 +181,22 @@ class Server:
         try:
             yield int(listeners[0].getsockname()[1])
         finally:
-            for task in (*accepting, *self._opening):
+            for task in accepting:
                 task.cancel()
-            await asyncio.wait([*accepting, *self._opening])
+            await asyncio.wait(accepting)
             for each in listeners:
                 each.close()
+            for connection in list(self._unproven):
+                connection.abort()
             await runner.cleanup()
 
     async def _accept(
         self, listener: socket.socket, http: Callable[[], asyncio.Protocol], certificate: ServerCertificate | None
     ) -> None:
-        """Let in who has a place. So few at a time that who was let in gets some turns before he is displaced."""
+        """Let in who has a place."""
         loop = asyncio.get_running_loop()
         tls = None
-        for number in itertools.count():
-            if number % (self._limits.connections // 8) == 0:
-                await asyncio.sleep(0)
+        while True:
             try:
                 accepted, peer = await loop.sock_accept(listener)
             except OSError:  # no more files, or the peer has gone
@@ -165,11 +205,9 @@ class Server:
             if certificate is not None and (tls := certificate.context) is None:
                 accepted.close()
                 continue
-            connection = Connection(self, str(peer[0]), http())
+            connection = Connection(self, str(peer[0]), http, tls)
             if self._has_place(connection):
-                connection.opening = loop.create_task(self._open(connection, accepted, tls))
-                self._opening.add(connection.opening)
-                connection.opening.add_done_callback(self._opening.discard)
+                await loop.connect_accepted_socket(lambda made=connection: made, accepted)  # type: ignore[misc]
             else:
                 self._turned_away()
                 accepted.close()
@@ -184,17 +222,6 @@ class Server:
             self._evicted(oldest)
         self._unproven[connection] = None
         return True
-
-    async def _open(self, connection: Connection, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
-        loop = asyncio.get_running_loop()
-        limit: Any = {"ssl": tls, "ssl_handshake_timeout": OPENING} if tls is not None else {}
-        try:
-            await loop.connect_accepted_socket(lambda: connection, accepted, **limit)
-        except OSError:  # of TLS, too
-            self.left(connection)
-        except asyncio.CancelledError:
-            self.left(connection)
-            raise
 
     def came(self, connection: Connection) -> None:
         """Its handshake is done."""
@@ -221,7 +248,7 @@ class Server:
         response = await self._answer(request, handler)
         response.headers.update(self._headers)
         if connection is not None:
-            connection.last(self._limits.idle)
+            connection.last(self._limits.idle if request.content.at_eof() else CLOSING)
             if response.keep_alive is not False:
                 self._bodies.give_back(connection.address, connection)
         return response

@@ -156,6 +156,8 @@ class Watched:
 
     async def decisions(self) -> None:
         """How long it takes from a held pod to its release."""
+        for left in (await self.api.list(PODS, PLACE)).items:
+            await self.api.delete(PODS, PLACE, left["metadata"]["name"], grace_period_seconds=0)
         number = 0
         while True:
             number += 1
