@@ -10,7 +10,7 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,7 @@ from scaler.state.expectations import Expectations
 from scaler.state.own_config_maps import Home
 from scaler.state.queue import WorkQueue
 from scaler.state.rule_groups import RuleGroups
+from scaler.threads import entered_in_thread
 
 if TYPE_CHECKING:
     from scaler.serve.admission import Admission
@@ -334,7 +335,7 @@ def _admission(app: App) -> Admission:
     from scaler.serve.admission import Admission  # noqa: PLC0415
 
     groups_of = RuleGroups(app.cache.config_maps.get).of
-    return Admission(app.api, app.clock, app.settings, groups_of=groups_of, answered=app.metrics.webhook_answered)
+    return Admission(app.api, app.clock, app.settings, groups_of=groups_of, metrics=app.metrics)
 
 
 def _follow(
@@ -377,22 +378,22 @@ def _leadership(
 
 @asynccontextmanager
 async def _serving(app: App) -> AsyncIterator[None]:
-    """The admission webhook; health, metrics and the last world: unless switched off."""
+    """The admission webhook; health, metrics and the last world: unless switched off. Each in a thread of its own, so
+    that whoever floods it takes nothing of the main loop."""
     async with AsyncExitStack() as stack:
         if app.admission is not None:
-            await stack.enter_async_context(app.admission.serving())
+            await stack.enter_async_context(entered_in_thread("webhook", app.admission.serving()))
         if app.settings.http_port:
-            await stack.enter_async_context(_http(app))
+            await stack.enter_async_context(entered_in_thread("http", _http(app)))
         yield
 
 
-@asynccontextmanager
-async def _http(app: App) -> AsyncIterator[None]:
+def _http(app: App) -> AbstractAsyncContextManager[int]:
     from scaler.serve.http import ServeState, serve  # noqa: PLC0415 - the simulation does without a server
 
-    state = ServeState(app.health, app.metrics, lambda: app.controller.world)
-    async with serve(state, app.settings.http_host, app.settings.http_port):
-        yield
+    turned_away = partial(app.metrics.turned_away, "http")
+    state = ServeState(app.health, app.metrics, lambda: app.controller.world, turned_away)
+    return serve(state, app.settings.http_host, app.settings.http_port)
 
 
 def _never() -> float:
