@@ -26,6 +26,7 @@ from scaler.informers.changes import (
     Changes,
     InstanceChanged,
     NodeChanged,
+    ObjectRefused,
     OwnConfigMapGone,
     PodArrivedUngated,
     PodChanged,
@@ -169,6 +170,7 @@ class App:
         subscribe(RuleChanged, self.controller.on_service)
         subscribe(RightsChanged, self._on_rights)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
+        subscribe(ObjectRefused, self.reporter.on_refused)
         subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
 
     def _on_rights(self, _change: RightsChanged) -> None:
@@ -306,6 +308,7 @@ def _follow(
         metrics.lists.follow(partial(getattr, informer, "lists"), _name(resource))
         metrics.watches.follow(partial(getattr, informer, "watches"), _name(resource))
         metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
+        metrics.objects_refused.follow(partial(getattr, informer, "refused"), _name(resource))
 
 
 def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:

@@ -17,7 +17,8 @@ from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
 from scaler.kube.metadata import LabelledMetadata, Metadata
-from scaler.rules.values import as_text, at
+from scaler.kube.shallow import DEEPEST
+from scaler.rules.values import as_text, at, is_deeper
 from scaler.workloads.ascendjob import Job, read_job
 from scaler.workloads.kind import job_uid
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
@@ -179,12 +180,20 @@ class JobRecord(msgspec.Struct, frozen=True):
     priority_class: str = ""
 
 
+def _refuse_deep(obj: dict[str, Any]) -> None:
+    """Objects that are kept whole are copied, compared and encoded later, which recurses."""
+    if is_deeper(obj, DEEPEST):
+        raise ValueError(f"nested more than {DEEPEST} deep")
+
+
 def job_record(obj: dict[str, Any]) -> JobRecord | None:
     """None for an object without identity. Any other shape gives a record; what is wrong with it is in `job`."""
     job = read_job(obj)
     if not (job.name and job.uid):
         return None
     version = str(obj["metadata"].get("resourceVersion") or "")
+    if job.label_problem is not Reason.NOT_SERVED:
+        _refuse_deep(obj)
     needs = ascend_job_needs(obj) if job.key.rule else ()
     priority_class = ascend_job_priority(obj) if job.key.rule else ""
     return JobRecord(job.namespace, job.name, job.uid, version, job, obj, needs=needs, priority_class=priority_class)
@@ -195,6 +204,7 @@ def volcano_job_record(obj: dict[str, Any]) -> JobRecord | None:
     job = read_volcano_job(obj)
     if not (job.name and job.uid) or job.label_problem is Reason.NOT_SERVED:
         return None
+    _refuse_deep(obj)
     version = str(obj["metadata"].get("resourceVersion") or "")
     needs, priority_class = volcano_job_needs(obj), as_text(at(obj, "spec").get("priorityClassName"))
     return JobRecord(

@@ -62,6 +62,9 @@ class Metrics:
         self.watches = followed("scaler_watches", "Watches opened.", "resource")
         self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
         self.watch_events = followed("scaler_watch_events", "Watch events handled.", "resource")
+        self.objects_refused = followed(
+            "scaler_objects_refused", "Objects that could not be read, each version counted by itself.", "resource"
+        )
         self.expectation_timeouts = followed("scaler_expectation_timeouts", "Own writes that no watch showed in time.")
         self.resync_corrections = counter(
             "scaler_resync_corrections", "Changes that only a full pass found. Stays 0 unless an event was lost."

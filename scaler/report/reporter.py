@@ -19,7 +19,7 @@ import structlog
 from scaler.clock import Clock
 from scaler.decide.explain import words
 from scaler.decide.world import Plan, Reason, ServiceKey, State, Verdict, Warning
-from scaler.informers.changes import OwnConfigMapGone
+from scaler.informers.changes import ObjectRefused, OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, EVENTS, Object, PatchType
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -98,6 +98,7 @@ class Reporter:
         self._events: dict[str, QueuedEvent | Happening] = {}
         """Events that wait; one that is being written is in words, and the filter is not asked again."""
         self._numbers = itertools.count()
+        self._running = False
         self._filter = events.Filter()
 
     def note(self, reports: Sequence[ServiceReport]) -> None:
@@ -142,9 +143,22 @@ class Reporter:
             self._config_maps.forget(rule.namespace, last_valid_name(rule.name))
             self._mark_rule(rule)
 
+    def on_refused(self, change: ObjectRefused) -> None:
+        """An event about an object that cannot be read, should its service have no status that says so."""
+        refused, resource = change.refused, change.resource
+        if self._running and refused is not None:
+            subject = Subject(resource.api_version, resource.kind, refused.namespace, refused.name, refused.uid)
+            words = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
+            happening = Happening(subject, Warning.OBJECT_UNREADABLE.value, words, warning=True)
+            self._queue_event(lambda: happening, refused.name)
+
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
-        await self._outbox.run()
+        self._running = True
+        try:
+            await self._outbox.run()
+        finally:
+            self._running = False
 
     @property
     def idle(self) -> bool:

@@ -23,6 +23,9 @@ from scaler.state.last_valid import LastValid, decode
 from scaler.state.own_config_maps import last_valid_name, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 
+MOST_SHOWN = 10
+"""Objects of one service that cannot be read, in its status."""
+
 
 class ClusterState:
     """The domain's view of one cache. `now` gives seconds since the epoch."""
@@ -39,7 +42,8 @@ class ClusterState:
     def service(self, key: ServiceKey) -> Service:
         """One service as of the cache's present contents."""
         rule = self.rule(key)
-        return Service(key, self.instances.of_service(key), rule.rule, rule.options, rule.problem)
+        unread = self.cache.refusals.of_rule(key.namespace, key.rule)
+        return Service(key, self.instances.of_service(key), rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN])
 
     def rule(self, key: ServiceKey) -> RuleInForce:
         """The rule that this service is decided by; an empty one where it names none."""
