@@ -258,7 +258,7 @@ class App:
         while True:
             await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
-            self.controller.resync()
+            await self.controller.resync()
 
     async def _pulse(self) -> None:
         """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
