@@ -22,7 +22,7 @@ from scaler.informers.store import Name, R, Store
 from scaler.kube.api import EventType, KubeApi, Refused, Resource, WatchEvent
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import version_of
-from scaler.kube.wire import LONGEST_WHY
+from scaler.kube.wire import in_words
 from scaler.rules.values import as_text, at
 
 T = TypeVar("T")
@@ -282,8 +282,7 @@ class _Feed(Generic[T, R]):
             self._store.apply(record)
             self._parent.readable(namespace, name)
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"[:LONGEST_WHY]
-            refused = Refused(why, namespace, name, uid, labels=_labels(item))
+            refused = Refused(in_words(error), namespace, name, uid, labels=_labels(item))
             self._parent.refuse(refused, traceback.format_exc(-3))
             return (namespace, name), False
         return (namespace, name), True

@@ -17,7 +17,7 @@ from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
 from scaler.kube.metadata import LabelledMetadata, Metadata
-from scaler.kube.shallow import DEEPEST
+from scaler.kube.shallow import DEEPEST, TOO_DEEP
 from scaler.rules.values import as_text, at, is_deeper
 from scaler.workloads.ascendjob import Job, read_job
 from scaler.workloads.kind import job_uid
@@ -183,7 +183,7 @@ class JobRecord(msgspec.Struct, frozen=True):
 def _refuse_deep(obj: dict[str, Any]) -> None:
     """Objects that are kept whole are copied, compared and encoded later, which recurses."""
     if is_deeper(obj, DEEPEST):
-        raise ValueError(f"nested more than {DEEPEST} deep")
+        raise ValueError(TOO_DEEP)
 
 
 def job_record(obj: dict[str, Any]) -> JobRecord | None:

@@ -12,6 +12,7 @@ from scaler.clock import Slices
 
 DEEPEST = 128
 """Levels of a list of objects; those of Kubernetes have some 15."""
+TOO_DEEP = f"nested more than {DEEPEST} deep"
 CUT = b'"cut off: nested too deep"'
 """Stands where something was cut off."""
 _TOKENS = 4096

@@ -15,7 +15,7 @@ import msgspec
 from scaler.clock import Slices
 from scaler.kube.api import EventType, Object, Page, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError, UnknownOutcomeError, status_error
-from scaler.kube.shallow import CUT, DEEPEST, cut_off
+from scaler.kube.shallow import CUT, TOO_DEEP, cut_off
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ async def _raw_list(data: bytes) -> _List[msgspec.Raw]:
 
 def _refuse_cut(raw: Any) -> None:
     if CUT in bytes(raw):
-        raise ValueError(f"nested more than {DEEPEST} deep")
+        raise ValueError(TOO_DEEP)
 
 
 def decode_object(data: bytes) -> Object:
@@ -172,7 +172,7 @@ class EventDecoder(Generic[T]):
             if type_ is not None:
                 return WatchEvent(type_, event.object, _version_of(event.object) or _peek_event(line))
         except RecursionError:
-            return _decode_other(await cut_off(line), f"nested more than {DEEPEST} deep")
+            return _decode_other(await cut_off(line), TOO_DEEP)
         except (msgspec.ValidationError, ValueError, OverflowError) as error:
             if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
                 raise _no_event(line, error) from None
@@ -212,8 +212,13 @@ def identified(raw: Any, why: object) -> Refused:
     try:
         found: _Identified = _decoder(_Identified).decode(raw)
     except _UNREADABLE:
-        return Refused(str(why))
+        return Refused(in_words(why))
     return refused_of(found.metadata, why)
+
+
+def in_words(why: object) -> str:
+    """Why an object cannot be read, as people see it."""
+    return TOO_DEEP if isinstance(why, RecursionError) else f"{why}"[:LONGEST_WHY]
 
 
 def refused_of(metadata: Mapping[str, Any], why: object) -> Refused:
@@ -222,7 +227,7 @@ def refused_of(metadata: Mapping[str, Any], why: object) -> Refused:
     names = ("namespace", "name", "uid", "resourceVersion")
     namespace, name, uid, version = (text if isinstance(text := metadata.get(one), str) else "" for one in names)
     known = {key: text for key, text in labels.items() if isinstance(text, str)} if isinstance(labels, dict) else {}
-    return Refused(f"{why}"[:LONGEST_WHY], namespace, name, uid, version, known)
+    return Refused(in_words(why), namespace, name, uid, version, known)
 
 
 def _peek_event(line: bytes) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.decide import decide as decide_module
-from scaler.decide import demands
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.decide import Cache, decide
+from scaler.decide.demand import Demand
+from scaler.decide.plan import plan_of
 from scaler.decide.undecided import PAUSE, fault_in
+from scaler.decide.unweighed import decide_alone
 from scaler.decide.world import Decision, ServiceKey, World
 from tests.builders import doings, on_nodes, service, world
 
@@ -33,12 +34,11 @@ def fails_at(call: Callable[..., Any], key_of: Callable[..., ServiceKey]) -> Cal
 
 
 def in_a_look(patch: pytest.MonkeyPatch) -> None:
-    made = demands.Demand
-    patch.setattr(demands, "Demand", fails_at(made, lambda service, *_: service.key))
+    patch.setattr("scaler.decide.demands.Demand", fails_at(Demand, lambda service, *_: service.key))
 
 
 def in_the_plan(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide_module, "plan_of", fails_at(decide_module.plan_of, lambda draft, *_: draft.demand.service.key))
+    patch.setattr("scaler.decide.decide.plan_of", fails_at(plan_of, lambda draft, *_: draft.demand.service.key))
 
 
 def in_the_weighing(patch: pytest.MonkeyPatch) -> None:
@@ -89,8 +89,8 @@ def test_it_is_tried_again_after_a_pause(monkeypatch: pytest.MonkeyPatch, fault:
 
 
 def test_services_that_decide_alone_are_apart_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = decide_module.decide_alone
-    monkeypatch.setattr(decide_module, "decide_alone", fails_at(alone, lambda draft, *_: draft.demand.service.key))
+    failing = fails_at(decide_alone, lambda draft, *_: draft.demand.service.key)
+    monkeypatch.setattr("scaler.decide.decide.decide_alone", failing)
     two = [msgspec.structs.replace(service("1P", "p0"), key=ServiceKey("ns", "r", name)) for name in ("bad", "good")]
     made = decide(world(*two))
     assert undecided(made) == {"bad"}
