@@ -69,6 +69,7 @@ class Controller:
         policy: Policy,
         mode: CurrentMode,
         alone: Callable[[], str],
+        unseen: Callable[[], str],
         observer: Observer | None = None,
     ) -> None:
         self._state = state
@@ -80,6 +81,8 @@ class Controller:
         self._metrics = metrics
         self._clock = clock
         self._mode = mode
+        self._alone = alone
+        self._unseen = unseen
         self._observer = observer
         self._services = WorldBuilder(state, policy, alone=alone)
         self._memory = Memory()
@@ -96,6 +99,9 @@ class Controller:
         """Whether some service waits for room, as of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
         self._acting: ModeInForce | None = None
+        """None while something that is decided on is not seen: nothing is decided then."""
+        self.turns = 0
+        """How often the loop has turned."""
         self._loop: asyncio.Task[None] | None = None
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
@@ -124,9 +130,13 @@ class Controller:
     async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
         while True:
             keys = await self._queue.take()
-            before, self._acting = self._acting, self._mode()
+            self.turns += 1
+            unseen = self._unseen()
+            before, self._acting = self._acting, None if unseen else self._mode()
             if self._acting is not before:
                 self._look_at_all()  # who makes the pods has changed, and with it what jobs and pods mean
+            elif self._acting is None:
+                self._say_unseen(keys, unseen)
             elif self._acting is not ModeInForce.STANDS_BACK:
                 took = self._pass(keys, acting)
                 if took:
@@ -328,10 +338,17 @@ class Controller:
         self._metrics.arbitrated(decision.tally)
         self._reporter.note([report_of(self._state, service, plan, alone=world.alone) for service, plan in due])
 
+    def _say_unseen(self, keys: Sequence[ServiceKey], words: str) -> None:
+        """What was decided last about these services, and why no more is decided."""
+        pairs = [(self._services.get(key), self._plans.get(key)) for key in keys]
+        found = [(service, plan) for service, plan in pairs if service is not None and plan is not None]
+        alone = self._alone()
+        self._reporter.note([report_of(self._state, *pair, alone=alone, out_of_touch=words) for pair in found])
+
     def resync(self) -> None:
         """Read every service that is at rest anew, from the records alone; what is found was a missed event."""
         self._state.instances.forget_all()
-        if self._mode() is ModeInForce.STANDS_BACK:
+        if self._acting in (None, ModeInForce.STANDS_BACK):
             return
         for key in sorted({*self._cache.service_keys(), *self._services.keys()} - self._leaving.keys()):
             if not (self._queue.is_idle(key) and self._expectations.settled(key)):

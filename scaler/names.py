@@ -57,6 +57,11 @@ ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
 RELEASED_BY = "mind-cluster/released-by"
 """Annotation of a vacant Lease: this holder had stopped its work before it gave the Lease up, nobody has to wait."""
 
+BLIND_SINCE = "mind-cluster/blind-since"
+"""Annotation of a Lease: its holder has been out of touch with what it decides on since then."""
+SEEN_BY = "mind-cluster/seen-by"
+"""Annotation of such a Lease: this other replica is not, the holder may give the Lease up."""
+
 # Volcano and MindCluster
 
 POD_GROUP = "scheduling.k8s.io/group-name"

@@ -47,6 +47,7 @@ class Metrics:
             "scaler_preemptions", "Instances evicted so that a missing one can start.", ["beneficiary"]
         )
         self.leader = gauge("scaler_leader", "1 while this process holds the Lease.")
+        self.out_of_touch = gauge("scaler_out_of_touch", "1 while nothing is admitted because the cluster is not seen.")
         # Services
         self._services = gauge("scaler_services", "Services by whether they run their largest ratio.", ["complete"])
         self._rules_invalid = gauge("scaler_services_with_rule_problem", "Services whose rule is missing or invalid.")
