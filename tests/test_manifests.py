@@ -34,6 +34,7 @@ ALLOWED = {
     ("", "nodes"): {"list", "watch"},
     ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},
     ("", "services"): {"get", "list", "watch", "create", "delete"},
+    ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"},
     ("apps", "deployments"): {"list", "watch"},
     ("apps", "replicasets"): {"list", "watch"},
     ("apps", "statefulsets"): {"list", "watch"},
