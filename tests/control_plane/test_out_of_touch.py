@@ -104,16 +104,18 @@ async def test_replicas_find_their_way_back_within_a_minute_after_a_restore_of_e
     plane = fresh_plane(PlaneOptions(crds=definitions()))
     kubeconfig = install(plane)
     flags = LEASE if leader == "dies" else (*LEASE, *PATIENT)
+    async with staged(plane, npu_nodes=3) as stage, scaler(tmp_path, kubeconfig, name="before"):
+        await stage.apply()
+        await stage.runs(group0=2, group1=1)
+        before = await _uids(stage)
+    copy = await asyncio.to_thread(plane.back_up)
     async with (
+        plane.client() as api,
         scaler(tmp_path, kubeconfig, name="first", flags=flags) as first,
         scaler(tmp_path, kubeconfig, name="second", flags=flags) as second,
     ):
-        async with staged(plane, npu_nodes=3) as stage:
-            await stage.apply()
-            await stage.runs(group0=2, group1=1)
-            before = await _uids(stage)
-            copy = await asyncio.to_thread(plane.back_up)
-            await until(lambda: _changes_much(plane, stage), "much has changed since")
+        await until(lambda: _leads(Stage(api), "first"), "the first replica leads")
+        await until(lambda: _changes_much(plane, Stage(api)), "much has changed since")
         await asyncio.to_thread(plane.restore, copy)
         restored = time.monotonic()
         async with staged(plane) as stage:
