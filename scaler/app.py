@@ -41,6 +41,7 @@ from scaler.informers.rights import Rights
 from scaler.informers.sight import Sight
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
+from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
@@ -49,6 +50,7 @@ from scaler.serve.health import HealthState
 from scaler.settings import Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
+from scaler.state.own_config_maps import Home
 from scaler.state.queue import WorkQueue
 from scaler.state.rule_groups import RuleGroups
 
@@ -77,15 +79,16 @@ def _nothing() -> None:
 
 async def run_controller(
     api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None,
-    on_synced: Callable[[], None] = _nothing,
+    on_synced: Callable[[], None] = _nothing, apart: Connect | None = None,
 ) -> None:  # fmt: skip
     """Run the scaler until cancelled; raises when a task dies or leadership is lost.
 
     `observer` sees every decision. `seed` makes jitter reproducible; None takes it from the system.
-    `on_synced` is called once, when everything has been listed.
+    `on_synced` is called once, when everything has been listed. With `apart` the Lease is renewed by a thread over the
+    connection that this makes; without, in this loop and over `api`.
     """
     rng = random.Random(seed)  # noqa: S311 - jitter, no secret
-    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced)
+    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, apart=apart)
     async with _serving(app):
         await app.run()
 
@@ -95,7 +98,7 @@ class App:
 
     def __init__(
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random,
-        on_synced: Callable[[], None],
+        on_synced: Callable[[], None], apart: Connect | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.api = api
@@ -105,14 +108,15 @@ class App:
         self.health = HealthState()
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = Changes()
-        self.cache = Cache(self.changes, clock.now)
-        self.state = ClusterState(self.cache, self.changes, clock.now)
+        self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
+        self.home = Home(settings.lease_namespace, settings.status_beside_rule)
+        self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
-        self.informers = informers(api, self.cache, settings.namespaces, rng, silence=silence)
+        self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.rights = Rights(self.informers, self.cache, self.changes, settings.out_of_touch)
         self.sight = Sight(self.informers, settings.out_of_touch)
-        self.election = _election(self, rng) if settings.leader_election else None
+        self.election = _leadership(self, rng, apart) if settings.leader_election else None
         self.gate_setup = GateSetup(api, self.metrics)
         self.policy = settings.policy
         self._on_synced = on_synced
@@ -133,12 +137,12 @@ class App:
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.informers, expectations)
-        reporter = Reporter(writer, self.clock, metrics)
+        reporter = Reporter(writer, self.clock, metrics, self.home)
         controller = Controller(
             state=self.state,
             queue=self.queue,
             expectations=expectations,
-            actuator=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
+            executor=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
             reporter=reporter,
             metrics=metrics,
             clock=self.clock,
@@ -209,6 +213,9 @@ class App:
         await self._nodes()
         await self._fault_data()
         self._on_synced()
+        if elsewhere := self.cache.ascend_operators_elsewhere():
+            setting = f"it is looked for in {self.settings.ascend_operator_namespace} (ascend_operator_namespace)"
+            _log.warning("not taken for Ascend Operator", deployments=elsewhere[:10], why=setting)
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
     async def _nodes(self) -> None:
@@ -326,20 +333,23 @@ def _follow(
         metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
 
 
-def _election(app: App, rng: random.Random) -> Election:
+def _leadership(app: App, rng: random.Random, apart: Connect | None) -> Election | LeaseThread:
     settings = app.settings
-    return Election(
-        app.api,
-        app.clock,
-        namespace=settings.lease_namespace,
-        name=settings.lease_name,
-        identity=settings.identity,
-        rng=rng,
-        timing=LeaseTiming(
-            settings.lease_duration, settings.renew_deadline, settings.retry_period, settings.out_of_touch
-        ),
-        heard=app.sight.heard,
-    )
+    timing = LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period, settings.out_of_touch)
+
+    def election(api: KubeApi) -> Election:
+        return Election(
+            api,
+            app.clock,
+            namespace=settings.lease_namespace,
+            name=settings.lease_name,
+            identity=settings.identity,
+            rng=rng,
+            timing=timing,
+            heard=app.sight.heard,
+        )
+
+    return election(app.api) if apart is None else LeaseThread(apart, election, timing)
 
 
 @asynccontextmanager

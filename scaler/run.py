@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scaler import settings as settings_module
@@ -69,9 +70,14 @@ async def _controller(settings: Settings, clock: Clock) -> None:
     from scaler.app import run_controller  # noqa: PLC0415
     from scaler.kube.client import connect  # noqa: PLC0415
 
-    cluster = {"kubeconfig": settings.kubeconfig or None, "context": settings.context or None}
-    async with connect(**cluster, request_timeout=settings.request_timeout) as api:
-        await run_controller(api, settings, clock, on_synced=_keep_for_ever)
+    connected = partial(
+        connect,
+        kubeconfig=settings.kubeconfig or None,
+        context=settings.context or None,
+        request_timeout=settings.request_timeout,
+    )
+    async with connected() as api:
+        await run_controller(api, settings, clock, on_synced=_keep_for_ever, apart=connected)
 
 
 def _keep_for_ever() -> None:

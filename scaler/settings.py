@@ -85,13 +85,20 @@ class Settings(BaseModel):
         description="Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the scaler "
         "releases them; `auto` = gates beside an Ascend Operator, else create.",
     )
+    ascend_operator_namespace: _Name = Field(
+        "mindx-dl",
+        max_length=63,
+        description="Where Ascend Operator's Deployment is looked for; one of that name elsewhere is somebody else's.",
+    )
     kubeconfig: str = Field(
         "", max_length=4096, description="Path; empty means the pod's service account, else the default kubeconfig."
     )
     context: str = Field("", max_length=253, description="Context in the kubeconfig; empty means the current one.")
 
     leader_election: bool = Field(True, description="Act only while holding the Lease. Off only for a single process.")
-    lease_namespace: _Name = Field("default", max_length=63, description="Namespace of the Lease.")
+    lease_namespace: _Name = Field(
+        "default", max_length=63, description="Own namespace of the install: its Lease, the last valid rules."
+    )
     lease_name: _Name = Field("mind-cluster-scaler", description="Name of the Lease.")
     identity: str = Field(
         "", max_length=253, description="Name in the Lease; empty means host name and a random suffix."
@@ -156,6 +163,9 @@ class Settings(BaseModel):
     )
     webhook_key_file: str = Field(
         "", max_length=4096, description="File with its private key; empty means in the same file."
+    )
+    status_beside_rule: bool = Field(
+        True, description="Keep the status of a rule in the rule's namespace; off: in lease_namespace."
     )
     log_level: LogLevel = Field("info", description="Least severe level that is logged.")
     log_format: LogFormat = Field("json", description="`json`: one object per line; `text`: for people.")

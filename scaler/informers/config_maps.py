@@ -10,8 +10,19 @@ import msgspec
 from scaler.informers.faults import FaultReport, read_report
 from scaler.kube.api import Object
 from scaler.kube.metadata import LabelledMetadata
-from scaler.names import PREFIX, RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY, RULE_KEY
+from scaler.names import (
+    KEPT_FOR_ANNOTATION,
+    KEPT_FOR_LABEL,
+    PREFIX,
+    RANK_TABLE_KEY,
+    RANK_TABLE_PREFIX,
+    RANK_TABLE_VERSION_KEY,
+    RULE_KEY,
+)
 from scaler.workloads import retries
+
+_MAX_RULE_NAME = 63
+"""A rule is named by a label."""
 
 
 class ConfigMapObject(msgspec.Struct, rename="camel"):
@@ -44,8 +55,8 @@ class RankTableMap(msgspec.Struct, frozen=True):
 
 
 class ConfigMapRecord(msgspec.Struct, frozen=True):
-    """A ConfigMap that may be a rule (its key names, and the value of the rule key only), one of our own (whole), or
-    that of a rank table."""
+    """A ConfigMap that may be a rule (its key names, and the value of the rule key only), one of our own (whole where
+    only we write), or that of a rank table."""
 
     namespace: str
     name: str
@@ -56,7 +67,7 @@ class ConfigMapRecord(msgspec.Struct, frozen=True):
     data: dict[str, str]
     annotations: dict[str, str]
     own: Object | None
-    """The object itself, with labels and annotations as its metadata, when it is one that the scaler wrote."""
+    """The object itself when it is one of the scaler's; outside of its own namespace only whose it says that it is."""
     table_map: RankTableMap | None = None
     """What matters for a rank table, when its name says that it is for one."""
     retries: dict[str, int] | None = None
@@ -65,13 +76,10 @@ class ConfigMapRecord(msgspec.Struct, frozen=True):
     """What it reports, when it is one of MindCluster's fault reports."""
 
 
-def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
+def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
+    """`home` is the install's own namespace."""
     meta = cm.metadata
-    own = None
     table_map = _table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None
-    if table_map is None and any(label.startswith(PREFIX) for label in meta.labels):
-        named = {"labels": meta.labels, "annotations": meta.annotations}
-        own = {"metadata": named, "data": cm.data, "binaryData": cm.binary_data}
     return ConfigMapRecord(
         namespace=sys.intern(meta.namespace),
         name=meta.name,
@@ -81,11 +89,21 @@ def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
         binary_keys=tuple(sorted(map(sys.intern, cm.binary_data))),
         data={key: value for key, value in cm.data.items() if key == RULE_KEY},
         annotations={k: v for k, v in meta.annotations.items() if k.startswith(PREFIX)},
-        own=own,
+        own=_own(cm, home) if KEPT_FOR_LABEL in meta.labels and table_map is None else None,
         table_map=table_map,
         retries=_retries(cm),
         faults=read_report(meta.namespace, meta.name, cm.data),
     )
+
+
+def _own(cm: ConfigMapObject, home: str) -> Object:
+    """Whoever may write elsewhere could write anything into it: that is never read."""
+    meta = cm.metadata
+    if meta.namespace == home:
+        named = {"namespace": home, "labels": meta.labels, "annotations": meta.annotations}
+        return {"metadata": named, "data": cm.data, "binaryData": cm.binary_data}
+    rule = meta.annotations.get(KEPT_FOR_ANNOTATION, "")[:_MAX_RULE_NAME]
+    return {"metadata": {"namespace": meta.namespace, "annotations": {KEPT_FOR_ANNOTATION: rule}}}
 
 
 def _retries(cm: ConfigMapObject) -> dict[str, int] | None:

@@ -28,11 +28,12 @@ WATCH_SECONDS = (300, 600)
 """The server ends a watch after a random time within these bounds, so that reconnects do not come in herds."""
 FIRST_BACKOFF = 0.8
 LAST_BACKOFF = 30.0
+JITTER = 1.1
+"""As in kube.writer, of a pause that the server asked for."""
 HEALTHY_AFTER = 30.0
 """Seconds: a watch that lived this long is followed by the next without delay."""
 PROGRESS_AFTER = 1.0
 """Seconds: a watch that lived this long and brought something is followed by the next after the first backoff."""
-LONGEST_RETRY_AFTER = 300.0
 SILENCE = 90.0
 """Seconds without a sign of life after which everything is listed anew: bookmarks come every 60 s."""
 RESTORED_AFTER = 10.0
@@ -321,7 +322,7 @@ class _Feed(Generic[T, R]):
             if self._expirations == 1:
                 self._backoff = FIRST_BACKOFF
                 return 0.0
-        return max(backoff, min(error.retry_after or 0.0, LONGEST_RETRY_AFTER))
+        return max(backoff, (error.retry_after or 0.0) * self._rng.uniform(1.0, JITTER))
 
     def _next_backoff(self, lived: float) -> float:
         if self._progress and lived >= PROGRESS_AFTER:

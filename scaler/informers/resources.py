@@ -55,9 +55,10 @@ OPTIONAL = frozenset({NODES, PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS,
 
 
 def informers(
-    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random, *, silence: float = SILENCE
+    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random, home: str, *, silence: float = SILENCE
 ) -> Mapping[Resource, Informer[Any, Any]]:
-    """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any."""
+    """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any. `home` is the
+    install's own namespace: ConfigMaps are read there, too."""
 
     def watch(
         resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
@@ -74,7 +75,13 @@ def informers(
         PODS: watch(PODS, cache.pods, PodObject, pod_record),
         POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, PodGroupObject, pod_group_record),
         SERVICES: watch(SERVICES, cache.services, OwnedObject, owned_record, label_selector=OURS),
-        CONFIG_MAPS: watch(CONFIG_MAPS, cache.config_maps, ConfigMapObject, config_map_record),
+        CONFIG_MAPS: watch(
+            CONFIG_MAPS,
+            cache.config_maps,
+            ConfigMapObject,
+            partial(config_map_record, home=home),
+            namespaces=tuple({**dict.fromkeys(namespaces), home: None}) if namespaces else None,
+        ),
         PRIORITY_CLASSES: watch(
             PRIORITY_CLASSES, cache.priorities, PriorityClassObject, priority_record, namespaces=None
         ),

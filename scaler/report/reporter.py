@@ -30,6 +30,7 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.kube.outbox import Outbox
+from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import events
@@ -39,13 +40,14 @@ from scaler.report.metrics import Metrics
 from scaler.report.service_reports import RuleKey, ServiceReport, Subject
 from scaler.report.status import status_config_map
 from scaler.state.last_valid import encode
-from scaler.state.own_config_maps import last_valid_name, rule_of, status_name
+from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.workloads.ascendjob_status import JobSummary, already_says, status_patch
 from scaler.workloads.run_policy import has_failed
 
 INTERVAL = 1.0
 """Least seconds between two writes of the same object."""
-PARALLEL_WRITES = 8
+PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 8, 2
+"""Under way at once, and those of one namespace."""
 MAX_EVENTS_WAITING = 10_000
 PASSING = frozenset(
     {
@@ -59,6 +61,7 @@ PASSING = frozenset(
 them, and deletes a job's ConfigMap before the job; or while chips are being given out."""
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
+_HOME = Home()
 _SERVING_LABELS = (RULE_LABEL, GROUP_LABEL)
 _log = structlog.get_logger("report")
 
@@ -66,6 +69,7 @@ _log = structlog.get_logger("report")
 class _ReportKind(StrEnum):
     STATUS = "status"
     LAST_VALID = "last-valid"
+    LEFT_OVER = "left-over"
     CONDITIONS = "conditions"
     EVENT = "event"
 
@@ -85,12 +89,18 @@ QueuedEvent = Callable[[], Happening | None]
 class Reporter:
     """`writer` refuses to write without leadership."""
 
-    def __init__(self, writer: Writer, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, writer: Writer, clock: Clock, metrics: Metrics, home: Home = _HOME) -> None:
         self._writer = writer
+        self._home = home
         self._clock = clock
         self._metrics = metrics
         self._config_maps = OwnConfigMaps(writer, metrics)
-        self._outbox: Outbox[_Target] = Outbox(self._write, interval=INTERVAL, parallel=PARALLEL_WRITES)
+        self._outbox: Outbox[_Target] = Outbox(
+            self._write,
+            interval=INTERVAL,
+            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
+            namespace_of=lambda target: target.namespace,
+        )
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._jobs: dict[str, tuple[ServiceReport, Verdict]] = {}
         self._reasons: dict[str, tuple[str, str]] = {}
@@ -136,11 +146,15 @@ class Reporter:
 
     def on_own_config_map(self, change: OwnConfigMapGone) -> None:
         """Somebody deleted what is kept about a rule: it is written again while some job names the rule."""
-        rule = RuleKey(change.namespace, rule_of(change.content))
+        rule = rule_of(change.content)
         if rule in self._services:
-            self._config_maps.forget(rule.namespace, status_name(rule.name))
-            self._config_maps.forget(rule.namespace, last_valid_name(rule.name))
+            self._config_maps.forget(*self._home.status(rule))
+            self._config_maps.forget(*self._home.last_valid(rule))
             self._mark_rule(rule)
+
+    def discard(self, left_over: Name) -> None:
+        """Nobody reads this ConfigMap of ours any more: it is deleted."""
+        self._outbox.mark(_Target(_ReportKind.LEFT_OVER, *left_over))
 
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
@@ -216,24 +230,26 @@ class Reporter:
     # Writing
 
     async def _write(self, target: _Target) -> None:
-        rule = RuleKey(target.namespace, target.name)
+        name = Name(target.namespace, target.name)
         match target.kind:
             case _ReportKind.STATUS:
-                await self._write_config_map(rule, status_name(rule.name), status_config_map)
+                await self._write_config_map(name, self._home.status(name), status_config_map)
             case _ReportKind.LAST_VALID:
-                await self._write_config_map(rule, last_valid_name(rule.name), _last_valid)
+                await self._write_config_map(name, self._home.last_valid(name), _last_valid)
+            case _ReportKind.LEFT_OVER:
+                await self._config_maps.remove(*name)
             case _ReportKind.CONDITIONS:
                 await self._write_conditions(target.name)
             case _ReportKind.EVENT:
                 await self._write_event(target.name)
 
     async def _write_config_map(
-        self, rule: RuleKey, name: str, wanted: Callable[[Sequence[ServiceReport]], Object | None]
+        self, rule: Name, place: Name, wanted: Callable[[Sequence[ServiceReport], Home], Object | None]
     ) -> None:
         services = self._services.get(rule)
         if services is None:
-            await self._config_maps.remove(rule.namespace, name)
-        elif services and (config_map := wanted(list(services.values()))) is not None:
+            await self._config_maps.remove(*place)
+        elif services and (config_map := wanted(list(services.values()), self._home)) is not None:
             await self._config_maps.put(config_map)
 
     async def _write_conditions(self, uid: str) -> None:
@@ -291,9 +307,9 @@ class Reporter:
             await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
 
 
-def _last_valid(services: Sequence[ServiceReport]) -> Object | None:
-    newest = services[-1]
-    return encode(*newest.rule, newest.last_valid) if newest.last_valid is not None else None
+def _last_valid(services: Sequence[ServiceReport], home: Home) -> Object | None:
+    newest, rule = services[-1], services[-1].rule
+    return encode(home.last_valid(rule), rule, newest.last_valid) if newest.last_valid is not None else None
 
 
 def _metadata(obj: Object, key: str) -> str:

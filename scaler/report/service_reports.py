@@ -19,15 +19,13 @@ from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Object
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid
+from scaler.state.own_config_maps import Name
 
 _COUNTED = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
 
 
-class RuleKey(NamedTuple):
-    """A rule ConfigMap, existing or not."""
-
-    namespace: str
-    name: str
+RuleKey = Name
+"""A rule ConfigMap, existing or not."""
 
 
 class Subject(NamedTuple):

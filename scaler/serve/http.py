@@ -7,11 +7,13 @@
     /snapshots/world                        all that the last decision depended on, for `scaler explain --world`
     /snapshots/{namespace}/{rule}/{jobID}   the same for a service that is in it: it depends on all others as well
 
+Snapshots have what every tenant asked for: they are served only over loopback, which `kubectl port-forward` uses.
 Must not change anything: whoever reaches the port can only read. An empty rule or jobID is written `-`.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -48,16 +50,29 @@ def serve(state: ServeState, host: str, port: int) -> AbstractAsyncContextManage
         ("/snapshots/world", _world),
         ("/snapshots/{namespace}/{rule}/{job_id}", _snapshot),
     ):
-        app.router.add_get(path, partial(_answer, handler, state))
+        app.router.add_get(path, partial(_answer, handler, state, local=path.startswith("/snapshots")))
     return server.served(app, host, port, keep_alive=_DEADLINE)
 
 
 async def _answer(
-    handler: Callable[[ServeState, web.Request], web.Response], state: ServeState, request: web.Request
+    handler: Callable[[ServeState, web.Request], web.Response], state: ServeState, request: web.Request, *, local: bool
 ) -> web.StreamResponse:
     if request.can_read_body:
         raise web.HTTPRequestEntityTooLarge(max_size=0, actual_size=1)
+    if local and not _is_local(request):
+        return text("403 snapshots are served over loopback only: use kubectl port-forward\n", 403)
     return handler(state, request)
+
+
+def _is_local(request: web.Request) -> bool:
+    """Both ends: what a proxy beside us passes on comes from loopback, but was sent to the pod's address."""
+    ends = (request.get_extra_info(name) for name in ("peername", "sockname"))
+    return all(end is not None and _is_loopback(str(end[0])) for end in ends)
+
+
+def _is_loopback(address: str) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 def _healthz(state: ServeState, _: web.Request) -> web.Response:

@@ -70,7 +70,7 @@ def test_the_api_server_accepts_all_of_it() -> None:
     async def story(cluster: SimCluster) -> None:
         await told(cluster, lambda to: to.note([report(cluster, HELD)]), lambda to: to.note([report(cluster, RUNS)]))
         assert [cm["metadata"]["name"] for cm in cluster.peek(CONFIG_MAPS)] == [
-            "rule-scaler-last-valid",
+            "mindie.rule-scaler-last-valid",
             "rule-scaler-status",
         ]
         last = {job["metadata"]["name"]: job["status"]["conditions"][-1]["type"] for job in cluster.peek(ASCEND_JOBS)}

@@ -26,7 +26,7 @@ from tests.report.fakes import FakeStore, job, report, report_of
 
 RULE = RuleKey("default", "rule")
 STATUS = "configmaps/rule-scaler-status"
-LAST_VALID = "configmaps/rule-scaler-last-valid"
+LAST_VALID = "configmaps/default.rule-scaler-last-valid"
 COLD = report("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held")
 LATER = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
 
@@ -233,7 +233,7 @@ def test_the_last_valid_rule_is_kept_and_follows_the_rule() -> None:
         store,
         notes(msgspec.structs.replace(COLD, last_valid=first), msgspec.structs.replace(COLD, last_valid=second)),
     )
-    assert decode(store[LAST_VALID], "rule") == second
+    assert decode(store[LAST_VALID], RULE) == second
 
 
 def test_without_a_valid_rule_none_is_kept() -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
 from structlog.testing import capture_logs
 
 from scaler.decide.world import ServiceKey, World
@@ -63,6 +64,32 @@ async def test_metrics_are_in_the_text_format(client: aiohttp.ClientSession, sta
     async with client.get("/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert "scaler_passes_total 1.0" in await answer.text()
+
+
+@pytest.mark.parametrize(
+    ("peer", "own", "served"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("::1", "::1", True),
+        ("::ffff:127.0.0.1", "::ffff:127.0.0.1", True),
+        ("10.0.0.7", "10.0.0.9", False),
+        ("::ffff:10.0.0.7", "::ffff:10.0.0.9", False),
+        ("fe80::1%eth0", "fe80::2%eth0", False),
+        ("127.0.0.6", "10.0.0.9", False),  # a proxy beside it that passes on what comes from outside
+    ],
+)
+async def test_snapshots_are_served_over_loopback_only_and_metrics_and_probes_to_all(
+    monkeypatch: pytest.MonkeyPatch, client: aiohttp.ClientSession, peer: str, own: str, served: bool
+) -> None:
+    ends = {"peername": (peer, 1), "sockname": (own, 2)}
+    monkeypatch.setattr(web.BaseRequest, "get_extra_info", lambda _, name: ends[name])
+    for path in ("/snapshots", "/snapshots/world", "/snapshots/default/rule/mindie"):
+        async with client.get(path) as answer:
+            assert answer.status == (200 if served else 403)
+            assert served or "mindie" not in await answer.text()
+    for path in ("/healthz", "/metrics"):
+        async with client.get(path) as answer:
+            assert answer.status == 200
 
 
 async def test_services_are_listed_and_all_that_was_decided_on_can_be_replayed(client: aiohttp.ClientSession) -> None:
