@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from scaler.informers.definitions import definition_changed
+from scaler.informers.history import History
 from scaler.informers.store import Name, R, Store
 from scaler.kube.api import EventType, KubeApi, Resource, WatchEvent, closing
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
@@ -65,12 +66,14 @@ class Informer(Generic[T, R]):
         rng: random.Random,
         may_be_forbidden: bool = False,
         silence: float = SILENCE,
+        history: History | None = None,
     ) -> None:
         self.synced = asyncio.Event()
         """Set once everything has been listed, for ever after."""
         self.synced_or_absent = asyncio.Event()
         """Set as well when the resource is not to be had (`absent`)."""
         self.silence = silence
+        self.history = history or History()
         self.may_be_forbidden = may_be_forbidden
         self._feeds = [
             _Feed(
@@ -165,11 +168,16 @@ class _Feed(Generic[T, R]):
         self._must_list = True
         self._must_check = False
         self._older_since = math.inf
-        """Loop time of the first list in a row that was older than what had been seen."""
+        """Loop time at which the cluster was first found older than what had been seen, since the last list."""
+        self._restores = 0
+        """Of the history, as of the last list."""
+        self._limit: asyncio.Timeout | None = None
+        """Of the watch that is open."""
         self._expirations = 0
         self._backoff = FIRST_BACKOFF
         self._progress = False
         store.add_scope(scope)
+        parent.history.listen(self._list_again)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -205,6 +213,13 @@ class _Feed(Generic[T, R]):
         self._must_list = self._is_older(page.resource_version)
         self._must_check = False
 
+    def _list_again(self) -> None:
+        """The cluster was restored: whatever is known and heard may be of another history."""
+        now = asyncio.get_running_loop().time()
+        self._must_list, self._older_since = True, min(self._older_since, now - RESTORED_AFTER)
+        if self._limit is not None:
+            self._limit.reschedule(now)
+
     async def _list(self) -> None:
         """Every page of one consistent list, then forget what was not in it.
 
@@ -212,7 +227,7 @@ class _Feed(Generic[T, R]):
         "exactly this one" and could have expired.
         """
         names: set[Name] = set()
-        token = ""
+        token, restores = "", 0
         while True:
             page = await self._api.list(
                 self._resource,
@@ -222,8 +237,9 @@ class _Feed(Generic[T, R]):
                 continue_token=token,
                 decode=self._decode,
             )
-            if self._is_older(page.resource_version):
-                self._store.rewind(self._scope)
+            if not token:
+                self._look_back(page.resource_version)
+                restores = self._parent.history.restores
             for item in page.items:
                 record = self._record(item)
                 if record is not None:
@@ -236,26 +252,33 @@ class _Feed(Generic[T, R]):
         self._store.retain(self._scope, names)
         self._store.advance(self._scope, version_of(page.resource_version))
         self._listed()
+        self._restores, self._must_list = restores, restores != self._parent.history.restores
 
     def _is_older(self, resource_version: str) -> bool:
-        """Whether the cluster has gone back to before what was seen. UnknownOutcomeError while it may be that only this
-        server is behind."""
-        seen, now = self._store.seen(self._scope), asyncio.get_running_loop().time()
-        if version_of(resource_version) >= seen:
-            self._older_since = math.inf
-            return False
-        if self._older_since == math.inf:
-            self._older_since, self._backoff = now, FIRST_BACKOFF
-        words = f"a list at version {resource_version} is older than {seen}, seen before"
-        if now - self._older_since < RESTORED_AFTER:
-            raise UnknownOutcomeError(words)
-        _log.warning("the cluster was restored", resource=self._what, namespace=self._scope, why=words)
-        return True
+        """Whether the cluster is, or was a moment ago, behind what has been seen of it."""
+        if version_of(resource_version) < self._store.seen(self._scope) and self._older_since == math.inf:
+            self._older_since, self._backoff = asyncio.get_running_loop().time(), FIRST_BACKOFF
+        return self._older_since < math.inf
+
+    def _look_back(self, resource_version: str) -> None:
+        """A list that is older than what was seen is refused while it may be that only this server is behind, and
+        believed when it stays so. What comes after one that was refused is right whatever is known."""
+        if not self._is_older(resource_version):
+            return
+        seen = self._store.seen(self._scope)
+        if version_of(resource_version) < seen:
+            words = f"a list at version {resource_version} is older than {seen}, seen before"
+            if asyncio.get_running_loop().time() - self._older_since < RESTORED_AFTER:
+                raise UnknownOutcomeError(words)
+            _log.warning("the cluster was restored", resource=self._what, namespace=self._scope, why=words)
+            if self._restores == self._parent.history.restores:
+                self._parent.history.restored()
+        self._store.rewind(self._scope)
 
     def _listed(self) -> None:
         self.lists += 1
         self._arrived()
-        self._must_list = self._must_check = False
+        self._must_check, self._older_since = False, math.inf
         self._parent.listed()
 
     def _arrived(self) -> None:
@@ -281,7 +304,7 @@ class _Feed(Generic[T, R]):
         )
         try:
             async with closing(stream), asyncio.timeout_at(opened + silence) as limit:
-                taken, due = 0, opened + silence
+                self._limit, taken, due = limit, 0, opened + silence
                 async for event in stream:
                     self._take(event)
                     if self.heard + silence > due + silence / 8:  # not at every event, of which there may be thousands
@@ -291,8 +314,11 @@ class _Feed(Generic[T, R]):
                     if taken % EVENTS_PER_TURN == 0:
                         await asyncio.sleep(0)
         except TimeoutError:
+            words = "says nothing" if self._older_since == math.inf else "is of another history"
             self._must_list = True
-            raise UnknownOutcomeError("the watch is open and says nothing") from None
+            raise UnknownOutcomeError(f"the watch is open and {words}") from None
+        finally:
+            self._limit = None
         self._must_check = asyncio.get_running_loop().time() - opened < seconds - 1
 
     def _take(self, event: WatchEvent[T]) -> None:

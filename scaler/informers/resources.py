@@ -14,6 +14,7 @@ from typing import Any
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
+from scaler.informers.history import History
 from scaler.informers.informer import SILENCE, Informer
 from scaler.informers.pods import PodObject, pod_record
 from scaler.informers.records import (
@@ -60,10 +61,17 @@ def informers(
     """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any. `home` is the
     install's own namespace: ConfigMaps are read there, too."""
 
+    history = History()
+
     def watch(
         resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
     ) -> Informer[Any, Any]:
-        scope = {"namespaces": namespaces or None, "may_be_forbidden": resource in OPTIONAL, **options}
+        scope = {
+            "namespaces": namespaces or None,
+            "history": history,
+            "may_be_forbidden": resource in OPTIONAL,
+            **options,
+        }
         return Informer(api, resource, store, decode=decode, record=record, rng=rng, silence=silence, **scope)
 
     def ask(resource: Resource, **options: Any) -> Informer[Any, Any]:

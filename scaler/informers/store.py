@@ -87,6 +87,8 @@ class Store(Generic[R]):
             return
         if name in self._rewound:
             self._rewound.discard(name)
+            if old == record:
+                return
         elif old is not None:
             if old.resource_version == record.resource_version:
                 return

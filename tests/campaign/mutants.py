@@ -39,7 +39,7 @@ MUTANTS = (
            "    self._store.advance(self._scope, version_of(page.resource_version))"),
     Mutant("deletions are not heard", watch, "_Feed._take", "self._store.remove(*_identity(event.object))", "pass"),
     Mutant("a new list forgets nothing", store, "Store.retain", "for name in gone:", "for name in ():"),
-    Mutant("a stale list is believed", watch, "_Feed._is_older", "if version_of(", "if True or version_of("),
+    Mutant("a stale list is believed", watch, "_Feed._look_back", "< RESTORED_AFTER", "< 0.0"),
     Mutant("repeated events are taken in again", watch, "_Feed._take", "if version <=", f"{NEVER}version <="),
     Mutant("an older record replaces a newer", store, "Store.apply", "if version and version <", f"{NEVER}version <"),
     Mutant("decides before everything is listed", app, "App._synced",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from scaler.informers.history import History
 from scaler.informers.informer import JITTER, Informer
 from scaler.informers.store import Store
 from scaler.kube.api import PODS, EventType, Page, WatchEvent
@@ -100,11 +101,18 @@ def bookmark(version: int) -> WatchEvent[Thing]:
 class Played:
     """A informer that ran against a script for a while."""
 
-    def __init__(self, api: Any, namespaces: tuple[str, ...] | None) -> None:
+    def __init__(self, api: Any, namespaces: tuple[str, ...] | None, history: History | None = None) -> None:
         self.changes: list[tuple[str, str]] = []
         self.store: Store[Record] = Store(self._on_change)
         self.informer = Informer(
-            api, PODS, self.store, record=record, decode=Thing, namespaces=namespaces, rng=random.Random(1)
+            api,
+            PODS,
+            self.store,
+            record=record,
+            decode=Thing,
+            namespaces=namespaces,
+            rng=random.Random(1),
+            history=history,
         )
 
     def _on_change(self, old: Record | None, new: Record | None) -> None:
