@@ -192,7 +192,7 @@ class _Feed(Generic[T, R]):
             delay = self._delay(error, loop.time() - started)
             if isinstance(error, NotFoundError):
                 seconds = self._rng.randint(*WATCH_SECONDS)
-                if await definition_changed(self._api, self._resource, seconds):
+                if await definition_changed(self._api, self._resource, seconds, self._lack):
                     delay = self._backoff = FIRST_BACKOFF  # it takes a moment until a new kind is served
             await asyncio.sleep(delay)
 
@@ -360,9 +360,8 @@ class _Feed(Generic[T, R]):
 
     def _complain(self, error: KubeError, lived: float) -> None:
         where = f" in {self._scope}" if self._scope else ""
-        if isinstance(error, NotFoundError | ForbiddenError) and self._is_not_to_be_had(error):
-            self.absent = True
-            self._parent.lacks()
+        if isinstance(error, ForbiddenError) and self._parent.may_be_forbidden:
+            self._lack()
         if isinstance(error, NotFoundError):
             self._must_list = True
             absent = f"{self._what} are not installed in the cluster"
@@ -375,9 +374,11 @@ class _Feed(Generic[T, R]):
             "watch interrupted", resource=self._what, namespace=self._scope, after=round(lived, 3), error=str(error)
         )
 
-    def _is_not_to_be_had(self, error: KubeError) -> bool:
-        allowed = isinstance(error, NotFoundError) or self._parent.may_be_forbidden
-        return allowed and not self._store.holds(self._scope)
+    def _lack(self) -> None:
+        """It is not to be had. Nobody misses what was never seen; what is known goes stale."""
+        if not self._store.holds(self._scope):
+            self.absent = True
+            self._parent.lacks()
 
     @property
     def _what(self) -> str:

@@ -13,7 +13,7 @@ from scaler.informers.history import History
 from scaler.informers.informer import RESTORED_AFTER, SILENCE, Informer
 from scaler.informers.store import Store
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, POD_GROUPS
-from scaler.kube.errors import ForbiddenError, UnknownOutcomeError, status_error
+from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError, status_error
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -170,3 +170,29 @@ def test_a_list_after_one_that_was_refused_is_right_whatever_is_known() -> None:
     played, api = play(lists, [[EXPIRED], [HANG]])
     assert api.verbs() == ["list", "watch 10", "list", "list", "watch 11"]
     assert played.names == ["a@6"]
+
+
+def test_a_kind_that_is_defined_and_not_served_for_a_moment_is_waited_for() -> None:
+    async def story() -> bool:
+        missing = status_error(404, "NotFound", "404 page not found")
+        api = SimCluster(Clock(1e9)).client("scaler", Unserved(missing))
+        store: Store[Record] = Store(lambda _old, _new: None)
+        informer = Informer(api, POD_GROUPS, store, record=record, decode=Thing, namespaces=None, rng=random.Random(1))
+        task = asyncio.create_task(informer.run())
+        await asyncio.sleep(300)
+        task.cancel()
+        await asyncio.wait({task})
+        return informer.synced_or_absent.is_set()
+
+    assert not run(story())
+
+
+class Unserved(Interceptor):
+    """PodGroups are not found."""
+
+    def __init__(self, error: KubeError) -> None:
+        self._error = error
+
+    async def before(self, request: Request) -> None:
+        if request.resource == POD_GROUPS:
+            raise self._error
