@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Sequence
-from itertools import compress
+from itertools import compress, count
 from operator import is_not, or_
 
 import structlog
@@ -62,7 +62,7 @@ class Controller:
         state: ClusterState,
         queue: WorkQueue[ServiceKey],
         expectations: Expectations[ServiceKey],
-        actuator: Executor,
+        executor: Executor,
         reporter: Reporter,
         metrics: Metrics,
         clock: Clock,
@@ -75,7 +75,7 @@ class Controller:
         self._cache = state.cache
         self._queue = queue
         self._expectations = expectations
-        self._actuator = actuator
+        self._executor = executor
         self._reporter = reporter
         self._metrics = metrics
         self._clock = clock
@@ -90,8 +90,6 @@ class Controller:
         """Services that something happened to since they were reported last."""
         self._reported = Reported()
         self._decided: tuple[tuple[Service, ...], tuple[Plan, ...]] = ((), ())
-        self._plans: dict[ServiceKey, Plan] = {}
-        """What was decided last."""
         self._waits_for_room = False
         """Whether some service waits for room, as of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
@@ -161,6 +159,7 @@ class Controller:
             if key not in acted_on:
                 self._queue.done(key)
         ended = asyncio.get_running_loop().time()
+        _log.debug("pass", services=len(keys), seconds=round(ended - started, 6))
         self._metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
         return ended - started
 
@@ -190,13 +189,13 @@ class Controller:
         from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
         self._services.leave(key)
+        self._reported.waits_no_more(key)
         if now < end:
             self._queue.add_at(key, end)
             return
         del self._leaving[key]
         self._fresh.discard(key)
         self._reported.forget(key)
-        self._plans.pop(key, None)
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
         self._queue.forget(key)
@@ -217,6 +216,7 @@ class Controller:
         except Exception:
             delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
             self._failures += 1
+            self._metrics.decisions_failed.inc()
             self._known = Known()
             nodes = len(world.nodes.nodes) if world.nodes is not None else 0
             # Not as an exception: with the locals of every frame a world of thousands would take seconds to print.
@@ -252,18 +252,12 @@ class Controller:
         """Services and their plans, where either is another object than after the last pass or something happened:
         ten thousand that are as they were cost nothing."""
         before, self._decided = self._decided, (world.services, decision.plans)
-        pairs = list(zip(world.services, decision.plans, strict=True))
-        if len(before[0]) == len(pairs):
-            others = map(or_, map(is_not, before[0], world.services), map(is_not, before[1], decision.plans))
-            pairs = list(compress(pairs, others))
-        for service, plan in pairs:
-            self._plans[service.key] = plan
-        known = {service.key for service, _ in pairs}
-        for key in sorted(self._fresh - known):
-            found, same = self._services.get(key), self._plans.get(key)
-            if found is not None and same is not None:
-                pairs.append((found, same))
-        return pairs
+        services, plans = world.services, decision.plans
+        if len(before[0]) != len(services):
+            return list(zip(services, plans, strict=True))
+        others = map(or_, map(is_not, before[0], services), map(is_not, before[1], plans))
+        fresh = {self._services.position(key) for key in self._fresh if self._services.get(key) is not None}
+        return [(services[at], plans[at]) for at in sorted(fresh.union(compress(count(), others)))]
 
     def _act_on(self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
         """Begin every plan; gives the services that are acted on from now on."""
@@ -285,7 +279,7 @@ class Controller:
     async def _act(self, world: World, plan: Plan, since: float) -> None:
         """Perform one plan, log plan and outcome in one line, and remember what was refused."""
         key = plan.key
-        outcomes = await self._actuator.perform(plan)
+        outcomes = await self._executor.perform(plan)
         seconds = asyncio.get_running_loop().time() - since
         self._metrics.reaction_seconds.observe(seconds)
         wrong = any(outcome.failed or outcome.refused for outcome in outcomes)

@@ -82,6 +82,12 @@ class Election:
         return self._deadline
 
     @property
+    def transitions(self) -> int:
+        """How often the Lease got another holder, as it says itself."""
+        spec = (self._lease or {}).get("spec") or {}
+        return int(spec.get("leaseTransitions") or 0)
+
+    @property
     def leading(self) -> bool:
         return _now() < self._deadline
 

@@ -1,9 +1,9 @@
 """No two installs decide about the same namespace: a second one ends with a sentence.
 
 Every install writes on its Lease what it governs, and a leader looks at the Leases of the others before it does
-anything. Both write before they look, so of two that start together at least one sees the other: the one whose Lease is younger
-gives way at once, the other waits for that as long as a Lease lives. A namespace with the label of an install is an
-administrator's: beside one, Leases elsewhere count for nothing, or any tenant could stop everybody.
+anything. Both write before they look, so of two that start together at least one sees the other: the one whose Lease
+is younger gives way at once, the other waits for that as long as a Lease lives. A namespace with the label of an
+install is an administrator's: beside one, Leases elsewhere count for nothing, or any tenant could stop everybody.
 """
 
 from __future__ import annotations

@@ -59,7 +59,10 @@ GOVERNS = "mind-cluster/governs"
 RELEASED_BY = "mind-cluster/released-by"
 """Annotation of a vacant Lease: this holder had stopped its work before it gave the Lease up, nobody has to wait."""
 
-# Volcano and MindCluster
+# Volcano, MindCluster and kubectl
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation: what was applied, whole. Nobody but kubectl reads it."""
 
 POD_GROUP = "scheduling.k8s.io/group-name"
 """Annotation of a pod: its PodGroup, for Volcano."""

@@ -89,6 +89,11 @@ class Settings(BaseModel):
         description="Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the scaler "
         "releases them; `auto` = gates beside an Ascend Operator, else create.",
     )
+    ascend_operator_namespace: _Name = Field(
+        "mindx-dl",
+        max_length=63,
+        description="Where Ascend Operator's Deployment is looked for; one of that name elsewhere is somebody else's.",
+    )
     kubeconfig: str = Field(
         "", max_length=4096, description="Path; empty means the pod's service account, else the default kubeconfig."
     )

@@ -17,9 +17,9 @@ from scaler.decide import turn
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.demands import Demands
 from scaler.decide.draft import Draft
-from scaler.decide.ground import Ground
 from scaler.decide.minimum import Minimums
 from scaler.decide.neighbours import Neighbours
+from scaler.decide.node_index import NodeIndex
 from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement, PlacementCache
 from scaler.decide.plan import plan_of, tally_of, total
@@ -38,7 +38,7 @@ class Cache:
     def __init__(self) -> None:
         self.demands: Demands | None = None
         self.placement = PlacementCache()
-        self.ground: Ground | None = None
+        self.node_index: NodeIndex | None = None
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
 
@@ -79,13 +79,13 @@ class _Pass:
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
         """Of those that are decided anew."""
-        self.unsaid: set[int] = set()
-        """Something was said of it that does not hold any more."""
+        self.replan: set[int] = set()
+        """Their plans say something that does not hold any more."""
         self.nodes = (world.nodes if demands.weighs else None) or Nodes()
-        self.ground = cache.ground = Ground.of(self.nodes, cache.ground)
+        self.node_index = cache.node_index = NodeIndex.of(self.nodes, cache.node_index)
         self.neighbours = cache.neighbours = self._neighbours(cache.neighbours)
-        tried = (demands.all[at].demand.memory for at in demands.tried)
-        self.probing = any(turn.is_probing(memory, self.moment) for memory in tried)
+        probed = (demands.all[at].demand.memory for at in demands.probed)
+        self.probing = any(turn.is_probing(memory, self.moment) for memory in probed)
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
         ending = [i for service in assumed for i in service.instances if i.terminating and not i.pods]
         self.evicted = [seat for instance in ending for seat in instance.seats]
@@ -106,7 +106,7 @@ class _Pass:
 
     def _plans(self) -> tuple[Plan, ...]:
         """The same objects as last time where nothing changed."""
-        for at in {*self.changed, *self.drafts, *self.unsaid}:
+        for at in {*self.changed, *self.drafts, *self.replan}:
             known, draft = self.demands.all[at], self.drafts.get(at)
             ruling = draft.ruling if draft is not None and any(draft.ruling) else None
             if known.plan is None or at in self.changed or known.ruling != ruling:
@@ -125,12 +125,12 @@ class _Pass:
         """All parts; one of which nothing changed is not arbitrated again."""
         known, part_of = self.demands.all, self.neighbours.part
         touched = {part_of[known[at].demand.requests] for at in self.changed if known[at].weighed}
-        touched |= self.neighbours.parts_on(self.ground.changed or ())
+        touched |= self.neighbours.parts_on(self.node_index.changed or ())
         parts = {}
         for number, active in self._by_part(sorted(self.demands.active)).items():
             part = self.cache.parts.pop(number, None)
             if part is None or number in touched or not self._holds(part):
-                self.unsaid.update(part.drafts if part else ())
+                self.replan.update(part.drafts if part else ())
                 part = self._arbitrate(number, active)
                 self.drafts |= part.drafts
             parts[number] = part
@@ -139,16 +139,16 @@ class _Pass:
 
     def _neighbours(self, known: Neighbours | None) -> Neighbours:
         """Those of the last decision as long as no service and no class of nodes came or went."""
-        makes, ground = self.demands.makes, self.ground
-        holds = known is not None and known.makes == makes and known.classes_of_nodes == ground.classes
-        if not holds or self.came_or_went or ground.changed is None:
+        makes, index = self.demands.makes, self.node_index
+        holds = known is not None and known.makes == makes and known.classes_of_nodes == index.classes
+        if not holds or self.came_or_went or index.changed is None:
             self._drop_parts()
-        return known if known and holds else Neighbours(makes, ground.classes, ground.classes_for)
+        return known if known and holds else Neighbours(makes, index.classes, index.classes_for)
 
     def _drop_parts(self) -> None:
         gone = (at for part in self.cache.parts.values() for at in part.drafts)
         said = (at for at, known in enumerate(self.demands.all) if known.ruling is not None)
-        self.unsaid.update(said if self.cache.parts and self.came_or_went else gone)
+        self.replan.update(said if self.cache.parts and self.came_or_went else gone)
         self.cache.parts = {}
 
     @cached_property
@@ -187,10 +187,12 @@ class _Pass:
         placement.grant(self.evicted)
         for draft in waiting:
             in_time = draft.memory.backoff_until or draft.demand.has_turns
-            turn.observe(draft, self.moment, self.ground.back_at(self.neighbours.classes(draft)) if in_time else 0.0)
+            turn.observe(
+                draft, self.moment, self.node_index.back_at(self.neighbours.classes(draft)) if in_time else 0.0
+            )
             draft.shares = not self.neighbours.is_alone(draft)
-        sources = Sources(placement, self.neighbours, self.ground, self.moment, everybody)
-        sources.room_to_come = bool(self.evicted) or self.ground.is_unusual(self.neighbours.classes_of(number))
+        sources = Sources(placement, self.neighbours, self.node_index, self.moment, everybody)
+        sources.room_to_come = bool(self.evicted) or self.node_index.is_unusual(self.neighbours.classes_of(number))
         minimums = Minimums(sources, probing=self.probing)
         seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         Arbitration(waiting, sources, minimums).run()
@@ -203,7 +205,7 @@ class _Pass:
         moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.moment)]
         if any(draft.again for draft in drafts.values()):
             moments.append(self.world.now + _AT_ONCE)
-        overdue = list(self.ground.overdue_from(self.world.policy.due_back))
+        overdue = list(self.node_index.overdue_from(self.world.policy.due_back))
         moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
         return _Part(
             drafts=drafts,

@@ -27,12 +27,13 @@ WATCH_SECONDS = (300, 600)
 """The server ends a watch after a random time within these bounds, so that reconnects do not come in herds."""
 FIRST_BACKOFF = 0.8
 LAST_BACKOFF = 30.0
+JITTER = 1.1
+"""As in kube.writer, of a pause that the server asked for."""
 HEALTHY_AFTER = 30.0
 """Seconds: a watch that lived this long is followed by the next without delay."""
 PROGRESS_AFTER = 1.0
 """Seconds: a watch that lived this long and brought something is followed by the next after the first backoff."""
 NOT_INSTALLED_DELAY = 5.0
-LONGEST_RETRY_AFTER = 300.0
 EVENTS_PER_TURN = 256
 """Buffered events are taken in without suspending; after so many the loop gets a turn."""
 
@@ -77,6 +78,12 @@ class Informer(Generic[T, R]):
     def failing_for(self) -> float:
         """Seconds for which nothing at all has arrived since some list or watch failed; 0.0 when none did."""
         return max(0.0, asyncio.get_running_loop().time() - min(feed.failing_since for feed in self._feeds))
+
+    @property
+    def heard(self) -> float:
+        """Loop time at which the server was last heard of, by a list, an event or a bookmark; -inf = never. Of several
+        namespaces, that of the one longest ago. May be read from other threads."""
+        return min(feed.heard for feed in self._feeds)
 
     @property
     def lists(self) -> int:
@@ -125,6 +132,7 @@ class _Feed(Generic[T, R]):
         self.problem = "not listed yet"
         self.failing_since = math.inf
         """Loop time of the first failure since anything arrived."""
+        self.heard = -math.inf
         self.lists = 0
         self.watches = 0
         self.events = 0
@@ -204,6 +212,7 @@ class _Feed(Generic[T, R]):
         """The server has told something, if only that there is nothing new."""
         self.problem = ""
         self.failing_since = math.inf
+        self.heard = asyncio.get_running_loop().time()
         self._progress = True
 
     async def _watch(self) -> None:
@@ -254,7 +263,7 @@ class _Feed(Generic[T, R]):
             if self._expirations == 1:
                 self._backoff = FIRST_BACKOFF
                 return 0.0
-        return max(backoff, min(error.retry_after or 0.0, LONGEST_RETRY_AFTER))
+        return max(backoff, (error.retry_after or 0.0) * self._rng.uniform(1.0, JITTER))
 
     def _next_backoff(self, lived: float) -> float:
         if self._progress and lived >= PROGRESS_AFTER:

@@ -34,6 +34,11 @@ class Resource(msgspec.Struct, frozen=True):
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def full_name(self) -> str:
+        """With its group, as in the names of CustomResourceDefinitions: pods, ascendjobs.mindxdl.gitee.com."""
+        return f"{self.plural}.{self.group}".rstrip(".")
+
 
 PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")

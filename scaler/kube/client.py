@@ -14,6 +14,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +47,14 @@ READ_BUFFER = 2**18
 """Bytes read ahead of a stream: fewer wake-ups when many events come at once."""
 
 T = TypeVar("T")
+
+Answered = Callable[[str, Resource, float, float | None], None]
+"""Called after each request with verb, resource, the seconds until an answer began or none came, and, if it was a
+success, the time that the API server said it was (seconds since the epoch)."""
+
+
+def _ignore(_verb: str, _resource: Resource, _seconds: float, _date: float | None) -> None:
+    return
 
 
 class Credentials:
@@ -95,12 +104,14 @@ class HttpKubeApi:
     """KubeApi over one aiohttp session. Made by `connect`."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, configuration: Configuration, credentials: Credentials, timeout: float
-    ) -> None:
+        self, session: aiohttp.ClientSession, configuration: Configuration, credentials: Credentials, timeout: float,
+        answered: Answered = _ignore,
+    ) -> None:  # fmt: skip
         self._session = session
         self._server = configuration.host.rstrip("/")
         self._credentials = credentials
         self._timeout = timeout
+        self._answered = answered
         self.watch_silence = WATCH_SILENCE
         wanted = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
         self._per_request: dict[str, Any] = {key: value for key, value in wanted.items() if value}
@@ -118,7 +129,7 @@ class HttpKubeApi:
                 "resourceVersion": resource_version,
             }
         )
-        data = await self._call("GET", path_of(resource, namespace) + query, timeouts=PAGE_TIMEOUTS)
+        data = await self._call("list", resource, path_of(resource, namespace) + query, timeouts=PAGE_TIMEOUTS)
         return decode_page(data, resource, decode)
 
     async def watch(
@@ -135,7 +146,7 @@ class HttpKubeApi:
                 "timeoutSeconds": timeout_seconds,
             }
         )
-        response = await self._open_watch(path_of(resource, namespace) + query)
+        response = await self._open_watch(resource, path_of(resource, namespace) + query)
         try:
             splitter, decode_event = LineSplitter(), EventDecoder(resource, decode)
             while chunk := await self._next_chunk(response):
@@ -149,22 +160,23 @@ class HttpKubeApi:
             response.close()
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        return decode_object(await self._call("GET", path_of(resource, namespace, name)))
+        return decode_object(await self._call("get", resource, path_of(resource, namespace, name)))
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        return decode_object(await self._call("POST", path_of(resource, namespace), body))
+        return decode_object(await self._call("create", resource, path_of(resource, namespace), body))
 
     async def replace(
         self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
     ) -> Object:
-        return decode_object(await self._call("PUT", path_of(resource, namespace, name, subresource), body))
+        path = path_of(resource, namespace, name, subresource)
+        return decode_object(await self._call("replace", resource, path, body))
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
         subresource: str = "",
     ) -> Object:  # fmt: skip
         path = path_of(resource, namespace, name, subresource)
-        return decode_object(await self._call("PATCH", path, patch, content_type=patch_type.value))
+        return decode_object(await self._call("patch", resource, path, patch, content_type=patch_type.value))
 
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
@@ -178,28 +190,30 @@ class HttpKubeApi:
         }
         given = {key: value for key, value in options.items() if value is not None}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **given}
-        await self._call("DELETE", path_of(resource, namespace, name), body)
+        await self._call("delete", resource, path_of(resource, namespace, name), body)
 
     async def _call(
-        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", timeouts: int = 1
-    ) -> bytes:
+        self, verb: str, resource: Resource, path: str, body: Any = None, *, content_type: str = "application/json",
+        timeouts: int = 1,
+    ) -> bytes:  # fmt: skip
         """One answer of JSON, or an error."""
         data = None if body is None else msgspec.json.encode(body)
 
         async def exchange(authorization: str) -> bytes:
             async with asyncio.timeout(self._timeout * timeouts):
-                request = self._request(method, path, authorization, self._timeout, data, content_type)
-                async with await request as response:
+                request = self._request(_METHODS[verb], path, authorization, self._timeout, data, content_type)
+                async with await self._timed(verb, resource, request) as response:
                     return await _json_of(response)
 
-        return await self._authorized(method, exchange)
+        return await self._authorized(_METHODS[verb], exchange)
 
-    async def _open_watch(self, path: str) -> aiohttp.ClientResponse:
+    async def _open_watch(self, resource: Resource, path: str) -> aiohttp.ClientResponse:
         """The answer to a watch whose events are yet to be read."""
 
         async def exchange(authorization: str) -> aiohttp.ClientResponse:
             async with asyncio.timeout(self._timeout):
-                response = await self._request("GET", path, authorization, self.watch_silence)
+                request = self._request("GET", path, authorization, self.watch_silence)
+                response = await self._timed("watch", resource, request)
                 if response.status == 200 and response.content_type == "application/json":
                     return response
                 async with response:
@@ -228,6 +242,19 @@ class HttpKubeApi:
         except _TRANSPORT_ERRORS as error:
             raise _untrusted("watch", error) from None
 
+    async def _timed(
+        self, verb: str, resource: Resource, request: Awaitable[aiohttp.ClientResponse]
+    ) -> aiohttp.ClientResponse:
+        """Tell how long it took, also when nothing was answered."""
+        loop = asyncio.get_running_loop()
+        began, date = loop.time(), None
+        try:
+            response = await request
+            date = _date_of(response)
+        finally:
+            self._answered(verb, resource, loop.time() - began, date)
+        return response
+
     async def _request(
         self, method: str, path: str, authorization: str, silence: float, data: bytes | None = None,
         content_type: str = "application/json",
@@ -247,6 +274,8 @@ class HttpKubeApi:
         )
 
 
+_METHODS = {"list": "GET", "get": "GET", "create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"}
+
 _TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 """ValueError: aiohttp's words for a chunk or a line that is too long."""
 
@@ -256,6 +285,16 @@ def _untrusted(what: str, error: BaseException) -> KubeError:
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return NotSentError(words)
     return UnknownOutcomeError(words)
+
+
+def _date_of(response: aiohttp.ClientResponse) -> float | None:
+    """When the API server began its answer; None for a refusal, which may be of a proxy, and for what is no date."""
+    if not 200 <= response.status < 300:
+        return None
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+    except (ValueError, OverflowError, TypeError):
+        return None
 
 
 async def _json_of(response: aiohttp.ClientResponse) -> bytes:
@@ -270,8 +309,9 @@ async def _json_of(response: aiohttp.ClientResponse) -> bytes:
 
 @asynccontextmanager
 async def connect(
-    *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT
-) -> AsyncIterator[HttpKubeApi]:
+    *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT,
+    answered: Answered = _ignore,
+) -> AsyncIterator[HttpKubeApi]:  # fmt: skip
     """The cluster that `kubeconfig` (and its `context`) names.
 
     Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
@@ -295,7 +335,7 @@ async def connect(
     async with aiohttp.ClientSession(
         connector=connector, headers=headers, trust_env=False, read_bufsize=READ_BUFFER
     ) as session:
-        yield HttpKubeApi(session, configuration, Credentials(configuration, loader, tls), request_timeout)
+        yield HttpKubeApi(session, configuration, Credentials(configuration, loader, tls), request_timeout, answered)
 
 
 async def _fill(configuration: Configuration, loader: Any) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from scaler.kube.api import EventType, Object, Page, Resource, WatchEvent
-from scaler.kube.errors import KubeError, UnknownOutcomeError, status_error
+from scaler.kube.errors import LONGEST_RETRY_AFTER, KubeError, UnknownOutcomeError, status_error
 
 T = TypeVar("T")
 
@@ -216,6 +216,7 @@ def refusal(code: int, words: str, data: bytes, retry_after: str | None) -> Kube
 
 
 def _error(code: int, reason: str, status: _Status, retry_after: float | None = None) -> KubeError:
-    if retry_after is None and status.details is not None and status.details.retry_after_seconds:
-        retry_after = float(status.details.retry_after_seconds)
-    return status_error(code, reason, status.message or "", retry_after=retry_after)
+    if retry_after is None and status.details is not None:
+        retry_after = status.details.retry_after_seconds
+    believed = None if retry_after is None else float(min(max(retry_after, 0), LONGEST_RETRY_AFTER))
+    return status_error(code, reason, status.message or "", retry_after=believed)

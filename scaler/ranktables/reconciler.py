@@ -27,13 +27,15 @@ from scaler.kube.errors import (
 )
 from scaler.kube.metadata import version_of
 from scaler.kube.outbox import Outbox
+from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL
 from scaler.ranktables.config_map import blocked_by, merge_patch, says
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
 from scaler.ranktables.tables import Tables, table_map_of
 
-PARALLEL_WRITES = 16
+PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 16, 8
+"""Under way at once, and those of one namespace."""
 TRIES = 3
 """Attempts against other writers of the ConfigMap, and against lost answers, before a pause is made."""
 NOT_URGENT = 0.001
@@ -55,8 +57,13 @@ class RankTableReconciler:
         self._cache = tables.cache
         self._clock = clock
         self._elsewhere = elsewhere
-        self._outbox: Outbox[Name] = Outbox(self._write, interval=0.0, parallel=PARALLEL_WRITES)
-        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, parallel=1)
+        self._outbox: Outbox[Name] = Outbox(
+            self._write,
+            interval=0.0,
+            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
+            namespace_of=lambda name: name[0],
+        )
+        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, slots=Slots(1, most_of_one=1))
         self._running = False
         self._names: dict[str, Name] = {}
         """Owner uid -> namespace and name, also of owners that have just gone."""

@@ -30,6 +30,7 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.kube.outbox import Outbox
+from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import events
@@ -45,7 +46,8 @@ from scaler.workloads.run_policy import has_failed
 
 INTERVAL = 1.0
 """Least seconds between two writes of the same object."""
-PARALLEL_WRITES = 8
+PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 8, 2
+"""Under way at once, and those of one namespace."""
 MAX_EVENTS_WAITING = 10_000
 PASSING = frozenset(
     {
@@ -93,7 +95,12 @@ class Reporter:
         self._clock = clock
         self._metrics = metrics
         self._config_maps = OwnConfigMaps(writer, metrics)
-        self._outbox: Outbox[_Target] = Outbox(self._write, interval=INTERVAL, parallel=PARALLEL_WRITES)
+        self._outbox: Outbox[_Target] = Outbox(
+            self._write,
+            interval=INTERVAL,
+            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
+            namespace_of=lambda target: target.namespace,
+        )
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._jobs: dict[str, tuple[ServiceReport, Verdict]] = {}
         self._reasons: dict[str, tuple[str, str]] = {}
@@ -162,15 +169,19 @@ class Reporter:
 
     def _note_reason(self, report: ServiceReport, verdict: Verdict) -> None:
         """An event when (state, reason) is news; after a failover the job's own status says what was reported."""
-        subject, job = report.subjects.get(verdict.uid), report.jobs.get(verdict.uid)
+        subject = report.subjects.get(verdict.uid)
         if subject is None:
             return
         now = (verdict.state.value, verdict.reason.value)
         before = self._reasons.get(verdict.uid)
         self._reasons[verdict.uid] = now
-        if before == now or (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
+        if before == now:
             return
-        self._queue_event(partial(_happening, subject, job, verdict, report.plan), verdict.name)
+        job = report.jobs.get(verdict.uid)
+        if (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
+            return
+        failed = job is not None and has_failed(job)
+        self._queue_event(partial(_happening, subject, verdict, report.plan, failed=failed), verdict.name)
 
     def _note_job(self, report: ServiceReport, verdict: Verdict, changed: bool) -> None:
         uid, known = verdict.uid, self._jobs.get(verdict.uid)
@@ -264,7 +275,8 @@ class Reporter:
             return
         report, verdict = self._jobs[uid]
         instance = next(found for found in report.service.instances if found.uid == uid)
-        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid))
+        started = self._clock.server(instance.admitted_at) if instance.admitted_at > 0 else 0.0
+        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid), started)
         patch = status_patch(job, reported, self._clock.timestamp())
         if patch is not None:
             await self._writer.patch(
@@ -292,7 +304,7 @@ class Reporter:
         return None if objection else happening
 
     async def _create_or_count(self, happening: Happening) -> None:
-        namespace, name, now = happening.subject.namespace, happening.event_name, self._clock.now()
+        namespace, name, now = happening.subject.namespace, happening.event_name, self._clock.server()
         try:
             await self._writer.create(EVENTS, namespace, events.event(happening, now))
         except AlreadyExistsError:
@@ -305,10 +317,6 @@ def _last_valid(services: Sequence[ServiceReport], home: Home) -> Object | None:
     return encode(home.last_valid(rule), rule, newest.last_valid) if newest.last_valid is not None else None
 
 
-def _metadata(obj: Object, key: str) -> str:
-    return str((obj.get("metadata") or {}).get(key) or "")
-
-
 def _stated(report: ServiceReport) -> tuple[object, ...]:
     """What the two ConfigMaps of a rule depend on."""
     plan, service = report.plan, report.service
@@ -318,9 +326,7 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
     """Whether the job itself or its counts changed; what was decided about it is compared apart."""
-    old, new = before.jobs.get(uid) or {}, after.jobs[uid]
-    version = "resourceVersion"
-    return _metadata(old, version) != _metadata(new, version) or before.replicas.get(uid) != after.replicas.get(uid)
+    return before.versions.get(uid) != after.versions.get(uid) or before.replicas.get(uid) != after.replicas.get(uid)
 
 
 def _was_reported(job: Object | None, verdict: Verdict) -> bool:
@@ -336,8 +342,8 @@ def _is_served(job: Object | None, verdict: Verdict) -> bool:
     return any(label in labels for label in _SERVING_LABELS)
 
 
-def _happening(subject: Subject, job: Object | None, verdict: Verdict, plan: Plan) -> Happening:
-    warning = verdict.reason in events.NEEDS_ATTENTION or (job is not None and has_failed(job))
+def _happening(subject: Subject, verdict: Verdict, plan: Plan, *, failed: bool) -> Happening:
+    warning = verdict.reason in events.NEEDS_ATTENTION or failed
     return Happening(subject, verdict.reason.value, words(verdict, plan), warning)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +47,7 @@ _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
 _log = structlog.get_logger("webhook")
 
 
-class CertificateSource:
+class CertificateSource(ABC):
     """Where the certificate that `shown` shows comes from."""
 
     def __init__(self, shown: ServerCertificate) -> None:
@@ -59,17 +60,26 @@ class CertificateSource:
         words = self._problems["reading"] or self._problems["keeping"]
         return "" if self._shown.pair else words or "no certificate yet"
 
+    @property
+    def ends(self) -> float | None:
+        """Until when what is shown is valid, in seconds since the epoch; None while that is nothing, or unreadable."""
+        try:
+            return certificates.ends(self._shown.pair) if self._shown.pair else None
+        except ValueError:
+            return None
+
     async def follow(self) -> None:
         """Show the newest certificate, in every replica, until cancelled."""
         while True:
             self._note("reading", await self._read())
             await asyncio.sleep(REREAD if self._shown.pair else SOON)
 
-    async def run_as_leader(self) -> None:
+    async def run_as_leader(self) -> None:  # noqa: B027 - nothing is what files need
         """Make and renew the certificate and have it trusted, until cancelled; nothing where somebody else does."""
 
+    @abstractmethod
     async def _read(self) -> str:
-        raise NotImplementedError
+        """Look for the newest certificate and show it; why that is not possible, or ""."""
 
     def _note(self, doing: str, problem: str) -> None:
         """What keeps the certificate from being what it should; logged when it changes, not every time."""
@@ -122,11 +132,13 @@ class CertificateKeeper(CertificateSource):
 
     async def run_as_leader(self) -> None:
         while True:
+            pause = PERIOD
             try:
                 self._note("keeping", await self._keep())
             except KubeError as error:
                 self._note("keeping", str(error))
-            await asyncio.sleep(PERIOD)
+                pause = max(pause, error.retry_after or 0.0)
+            await asyncio.sleep(pause)
 
     async def _read(self) -> str:
         try:
@@ -141,9 +153,10 @@ class CertificateKeeper(CertificateSource):
         stored = _keys_of(secret)
         keys = stored or self._keys
         problem = await self._trust(keys) if keys else ""
-        if problem and keys and keys.coming:
-            return problem  # the coming one would not be believed
-        better = certificates.advance(keys, self._names, self._clock.now()) or keys
+        now = self._clock.server()
+        if problem and keys and keys.coming and certificates.believed(keys.shown, self._names, now):
+            return problem  # the coming one would not be believed yet
+        better = certificates.advance(keys, self._names, now) or keys
         if better is None:
             return problem
         if better is not stored:

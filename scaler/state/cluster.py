@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from scaler.clock import Skew
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged, RoomChanged
@@ -61,6 +62,11 @@ class ClusterState:
         owned = [record for record in self.cache.config_maps.values() if record.own]
         found = ((Name(record.namespace, record.name), rule_of(record.own)) for record in owned if record.own)
         return sorted(place for place, rule in found if self._home.is_left_over(place, rule))
+
+    def adjust(self, skew: Skew) -> None:
+        """Times in objects mean other moments from now on: everything that was made of them is made anew."""
+        self.instances.forget_all(skew)
+        self.capacity.adjust(skew)
 
     # following changes
 

@@ -61,6 +61,10 @@ class WorldBuilder:
         """The service as it was in the last world, or will be in the next one."""
         return self._services.get(key)
 
+    def position(self, key: ServiceKey) -> int:
+        """Where it stands in the last world. Raises KeyError for a service that is not there."""
+        return (self._places or {})[key]
+
     def keys(self) -> list[ServiceKey]:
         return sorted(self._services)
 

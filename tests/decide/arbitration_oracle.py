@@ -307,7 +307,7 @@ class _Judge:
         more: Needs = []
         for g, n in self.lacks(team).items():
             queue = [one for one in self.candidates(team, g) if self.state[one] != "ending"]
-            good = []
+            good: list[int] = []
             for one in queue:
                 if len(good) < n and self.fit(more + self.needs(one, self.free)):
                     good.append(one)
@@ -419,8 +419,8 @@ class _Judge:
         """Whether the scheduler can put some of these so that what is reserved for the others fits no more."""
         return _can_spoil(
             frozenset(self.free),
-            tuple((nodes & self.free, job) for nodes, job in movers),
-            tuple(self.reserved),
+            [(nodes & self.free, job) for nodes, job in movers],
+            self.reserved,
             self.free,
         )
 
@@ -440,7 +440,7 @@ def _state(s: State, number: int) -> str:
     return "starting" if inst.count("s") else "running"
 
 
-def _can_spoil(free: frozenset[int], movers: Needs | tuple, reserved: tuple, base: frozenset[int]) -> bool:  # type: ignore[type-arg]
+def _can_spoil(free: frozenset[int], movers: Needs, reserved: Needs, base: frozenset[int]) -> bool:
     rooms = dict.fromkeys(free | frozenset().union(*(nodes - base for nodes, _ in reserved)), 1)
     if not packs(rooms, [(1, (nodes & free) | (nodes - base)) for nodes, _ in reserved]):
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NODES, PODS, Object, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NODES, PODS, Object, PatchType, Resource
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -89,6 +90,41 @@ async def events_of(api: HttpKubeApi, decode: Any = Object) -> tuple[list[tuple[
     except KubeError as error:
         return seen, error
     return seen, None
+
+
+# What is told about each request
+
+
+async def test_each_request_tells_how_long_it_took_and_what_time_the_server_says_it_is(tmp_path: Path) -> None:
+    now = "Sun, 22 Nov 2026 11:00:00 GMT"
+    answers = [
+        reply(200, {"items": [], "metadata": {}}, Date=now), reply(200, POD, Date="soon"), reply(409, {}, Date=now),
+        stream(line("ADDED", "a", 9)), silence,
+    ]  # fmt: skip
+    told: list[tuple[str, str, float | None]] = []
+
+    def answered(verb: str, resource: Resource, seconds: float, date: float | None) -> None:
+        assert 0 <= seconds < 5
+        told.append((verb, resource.full_name, date))
+
+    async with (
+        serving(*answers) as server,
+        connect(kubeconfig=kubeconfig(tmp_path, server.url), request_timeout=0.5, answered=answered) as api,
+    ):
+        await api.list(PODS, "ns")
+        await api.get(LEASES, "ns", "l")
+        with pytest.raises(ConflictError):
+            await api.create(PODS, "ns", POD)
+        await events_of(api)
+        with pytest.raises(UnknownOutcomeError):
+            await api.delete(PODS, "ns", "p")
+    assert told == [
+        ("list", "pods", datetime(2026, 11, 22, 11, tzinfo=UTC).timestamp()),
+        ("get", "leases.coordination.k8s.io", None),
+        ("create", "pods", None),
+        ("watch", "pods", None),
+        ("delete", "pods", None),
+    ]
 
 
 # What is sent

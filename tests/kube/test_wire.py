@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, Resource
-from scaler.kube.errors import KubeError, UnknownOutcomeError
+from scaler.kube.errors import LONGEST_RETRY_AFTER, KubeError, UnknownOutcomeError
 from scaler.kube.wire import EventDecoder, LineSplitter, decode_object, decode_page, path_of, query_of, refusal
 
 
@@ -73,3 +73,12 @@ def test_any_answer_that_is_no_success_becomes_an_error(code: int, body: object,
     error = refusal(code, "Words", msgspec.json.encode(body), retry_after)
     assert isinstance(error, KubeError)
     assert isinstance(error, UnknownOutcomeError) == (code >= 500 or code < 400)
+    assert error.retry_after is None or 0.0 <= error.retry_after <= LONGEST_RETRY_AFTER
+
+
+@pytest.mark.parametrize("header", [None, "9" * 5_000])
+@pytest.mark.parametrize("seconds", ["-1", "9" * 18, "9" * 30, "9" * 400, "1e308"])
+def test_nobody_can_ask_for_a_pause_longer_than_some_minutes(header: str | None, seconds: str) -> None:
+    body = b'{"code": 429, "details": {"retryAfterSeconds": %s}}' % seconds.encode()
+    error = refusal(429, "Too Many Requests", body, header)
+    assert error.retry_after is None or 0.0 <= error.retry_after <= LONGEST_RETRY_AFTER

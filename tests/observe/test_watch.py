@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.informers.informer import Informer
+from scaler.informers.informer import JITTER, Informer
 from scaler.informers.store import Store
-from scaler.kube.api import PODS, EventType, KubeApi, Page, WatchEvent
+from scaler.kube.api import PODS, EventType, Page, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
 from scaler.sim.loop import run
 from tests.observe.records import Record, Thing, record, thing
@@ -38,12 +38,13 @@ class ScriptedApi:
         self._note("list", options["continue_token"], namespace)
         assert options["limit"] == 500
         assert not options.get("resource_version")
-        answer = self.lists.pop(0) if self.lists else HANG
-        if answer == HANG:
-            await asyncio.Event().wait()
+        answer: Page[Thing] | KubeError | str = self.lists.pop(0) if self.lists else HANG
         if isinstance(answer, KubeError):
             raise answer
-        return answer  # type: ignore[no-any-return]
+        if isinstance(answer, str):
+            await asyncio.Event().wait()
+        assert isinstance(answer, Page)
+        return answer
 
     async def watch(self, resource: Any, namespace: str | None = None, **options: Any) -> AsyncIterator[Any]:
         self._note("watch", options["resource_version"], namespace)
@@ -62,10 +63,10 @@ class ScriptedApi:
         finally:
             self.open_watches -= 1
 
-    def verbs(self) -> list[str]:
+    def verbs(self) -> Sequence[str]:
         return [f"{verb} {detail}".rstrip() for _, verb, detail, _ in self.calls]
 
-    def times(self) -> list[float]:
+    def times(self) -> Sequence[float]:
         return [when for when, *_ in self.calls]
 
 
@@ -84,7 +85,7 @@ def bookmark(version: int) -> WatchEvent[Thing]:
 class Played:
     """A informer that ran against a script for a while."""
 
-    def __init__(self, api: KubeApi, namespaces: tuple[str, ...] | None) -> None:
+    def __init__(self, api: Any, namespaces: tuple[str, ...] | None) -> None:
         self.changes: list[tuple[str, str]] = []
         self.store: Store[Record] = Store(self._on_change)
         self.informer = Informer(
@@ -230,7 +231,13 @@ def test_that_a_resource_type_is_not_installed_is_logged_once() -> None:
 def test_retry_after_is_honoured() -> None:
     busy = status_error(429, "TooManyRequests", "slow down", retry_after=17.0)
     _, api = play([busy, page(3)], [[HANG]])
-    assert api.times()[1] == 17.0
+    assert 17.0 <= api.times()[1] <= 17.0 * JITTER
+
+
+def test_a_watch_that_is_answered_with_a_pause_of_a_minute_is_asked_for_once_a_minute() -> None:
+    busy = status_error(429, "TooManyRequests", "slow down", retry_after=60.0)
+    _, api = play([page(3)], [[busy]] * 20, seconds=600.0)
+    assert api.verbs() == ["list", *["watch 3"] * 10]
 
 
 TROUBLE = [
@@ -246,7 +253,7 @@ TROUBLE = [
 @pytest.mark.parametrize("error", TROUBLE, ids=lambda e: type(e).__name__ + str(getattr(e, "status", "")))
 def test_no_error_of_the_cluster_ends_it_and_afterwards_all_is_well(error: KubeError) -> None:
     lists = [error, page(10, thing("a", 1))]
-    watches = [[error], [event("ADDED", "b", 11), error], [event("MODIFIED", "b", 12), HANG]]
+    watches: list[list[Scripted]] = [[error], [event("ADDED", "b", 11), error], [event("MODIFIED", "b", 12), HANG]]
     played, api = play(lists, watches)
     assert played.names == ["a@1", "b@12"]
     assert api.verbs().count("list") == 2
@@ -266,8 +273,8 @@ def test_every_namespace_is_watched_on_its_own_and_synced_means_all_of_them() ->
 
 def test_a_bug_in_our_own_code_is_not_swallowed() -> None:
     async def main() -> None:
-        store: Store[Record] = Store(lambda *_: 1 / 0)  # type: ignore[arg-type,return-value]
-        api = ScriptedApi([page(1, thing("a", 1))], [])
+        store: Store[Record] = Store(lambda *_: 1 / 0)  # type: ignore[arg-type]
+        api: Any = ScriptedApi([page(1, thing("a", 1))], [])
         await Informer(api, PODS, store, record=record, decode=Thing, namespaces=None, rng=random.Random(1)).run()
 
     with pytest.raises(ExceptionGroup) as caught:

@@ -29,7 +29,8 @@ NOW, LATER = "2026-11-21T07:00:00Z", "2026-11-21T08:00:00Z"
 
 def told(state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]) -> JobSummary:  # noqa: B008 - a value
     verdict = Verdict("uid-p0", "p0", "group0", state, reason)
-    return JobSummary(instance("p0", state, life=life), verdict, "words", replicas or None)
+    shown = instance("p0", state, life=life)
+    return JobSummary(shown, verdict, "words", replicas or None, shown.admitted_at)
 
 
 HELD = told(State.HELD, Reason.WAITING_FOR_RATIO)
