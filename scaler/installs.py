@@ -42,7 +42,8 @@ def marks(namespaces: Sequence[str]) -> Object:
 
 
 class Installs:
-    """One look per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`."""
+    """One look per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`; one
+    that holds none gives way to whoever holds one."""
 
     def __init__(self, api: KubeApi, *, namespace: str, lease: str, namespaces: Sequence[str]) -> None:
         self._api = api

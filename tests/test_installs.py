@@ -22,7 +22,8 @@ from scaler.sim.loop import run
 from tests.jobs import job, rule_config_map
 from tests.rig import START, Rig
 
-MOMENT = 3.0
+MOMENT = 20.0
+"""Seconds in which one that is alone leads: whoever finds no Lease waits for one."""
 LONG = 60.0
 
 
@@ -102,6 +103,38 @@ def test_a_second_install_over_the_same_namespaces_ends_with_a_sentence_and_the_
         assert words.startswith("another install governs ")
         assert "Lease zone/mind-cluster-scaler, held by zone-0; give each install namespaces of its own" in words
         assert not [w for w in cluster.audit if w.client == "alpha" and w.resource != LEASES]
+        assert await one.ended() == ""
+        await one.stop()
+
+    run(story())
+
+
+def test_one_that_comes_back_gives_way_although_its_lease_is_older() -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        for name in ("old", "new"):
+            last = start(cluster, name)
+            await asyncio.sleep(MOMENT)
+            if name == "old":
+                await last.stop()
+        back = start(cluster, "old", seed=1)
+        await asyncio.sleep(LONG)
+        assert "Lease new/mind-cluster-scaler, held by new-0" in await back.ended()
+        assert await last.ended() == ""
+        await last.stop()
+
+    run(story())
+
+
+def test_one_without_a_lease_gives_way_to_whoever_holds_one() -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        one = start(cluster, "home")
+        await asyncio.sleep(MOMENT)
+        alone = Settings(leader_election=False, lease_namespace="laptop", http_port=0)
+        two = Install(asyncio.create_task(run_controller(cluster.client("two"), alone, Clock(START), seed=1)))
+        await asyncio.sleep(LONG)
+        assert "held by home-0" in await two.ended()
         assert await one.ended() == ""
         await one.stop()
 
