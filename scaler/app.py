@@ -26,6 +26,7 @@ from scaler.informers.changes import (
     Changes,
     InstanceChanged,
     NodeChanged,
+    ObjectRefused,
     OwnConfigMapGone,
     PodArrivedUngated,
     PodChanged,
@@ -185,6 +186,7 @@ class App:
         subscribe(RuleChanged, self.controller.on_service)
         subscribe(RightsChanged, self._on_rights)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
+        subscribe(ObjectRefused, self.reporter.on_refused)
         subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
 
     def _on_rights(self, _change: RightsChanged) -> None:
@@ -285,7 +287,7 @@ class App:
         while True:
             await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
-            self.controller.resync()
+            await self.controller.resync()
 
     async def _pulse(self) -> None:
         """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
@@ -348,6 +350,7 @@ def _follow(
         metrics.lists.follow(partial(getattr, informer, "lists"), resource.full_name)
         metrics.watches.follow(partial(getattr, informer, "watches"), resource.full_name)
         metrics.watch_events.follow(partial(getattr, informer, "events"), resource.full_name)
+        metrics.objects_refused.follow(partial(getattr, informer, "refused"), resource.full_name)
 
 
 def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | None:

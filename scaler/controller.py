@@ -16,10 +16,11 @@ from operator import is_not, or_
 
 import structlog
 
-from scaler.clock import Clock
+from scaler.clock import Clock, Slices
 from scaler.decide.decide import Cache as Known
 from scaler.decide.decide import decide
 from scaler.decide.state import refuse
+from scaler.decide.undecided import fault_in
 from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
 from scaler.execute.executor import ActionResult, Executor
 from scaler.execute.log_fields import outcome_line, plan_line
@@ -28,7 +29,7 @@ from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reported import Reported
 from scaler.report.reporter import Reporter
-from scaler.report.service_reports import RuleKey, report_of
+from scaler.report.service_reports import RuleKey, ServiceReport, report_of
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
@@ -45,6 +46,8 @@ times a second, and every waiting service says how much there is."""
 PAUSE, LONGEST_PAUSE = 3.0, 0.03
 """The pause after a pass, in times of what it took, and the longest in seconds: under a storm of events passes take
 a quarter of a core, as long as they are short, and what could go is never much later."""
+FRAMES = 5
+"""Of a traceback in the log, the innermost ones: one of endless recursion has a thousand."""
 SOONEST = 0.001
 """Seconds until the decision is made again at the earliest, however soon time may change it."""
 
@@ -129,18 +132,18 @@ class Controller:
             if self._acting is not before:
                 self._look_at_all()  # who makes the pods has changed, and with it what jobs and pods mean
             elif self._acting is not ModeInForce.STANDS_BACK:
-                took = self._pass(keys, acting)
+                took = await self._pass(keys, acting)
                 if took:
                     await asyncio.sleep(min(PAUSE * took, LONGEST_PAUSE))
                 continue
             for key in keys:
                 self._queue.done(key)
 
-    def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
-        """Decide about all services; gives the seconds that it took."""
+    async def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
+        """Decide about all services; gives the seconds that it took. Reading and reporting let the loop turn."""
         started = asyncio.get_running_loop().time()
         # 1. what has happened, in one value
-        self._take_in(keys)
+        await self._take_in(keys)
         world = self.world = self._services.world(self._clock.now(), self._memory)
         # 2. what is to be done about all services
         decision = self._decide(world)
@@ -153,8 +156,8 @@ class Controller:
             # 3. act, then report: people can wait for a millisecond, instances should not
             pairs = self._other_than_before(world, decision)
             acted_on = self._act_on(world, pairs, acting, started)
-            self._report(world, decision, pairs)
             self._recheck(decision.recheck_at)
+            await self._report(world, decision, pairs)
         for key in keys:
             if key not in acted_on:
                 self._queue.done(key)
@@ -165,9 +168,11 @@ class Controller:
 
     # 1. what has happened
 
-    def _take_in(self, keys: Sequence[ServiceKey]) -> None:
+    async def _take_in(self, keys: Sequence[ServiceKey]) -> None:
         """Look at every service whose own writes have come back. A fault of ours about one must not stop the others."""
+        slices = Slices()
         for key in keys:
+            await slices.end()
             if not self._expectations.settled(key):
                 continue
             if not self._cache.has_instances(key):
@@ -177,10 +182,14 @@ class Controller:
             try:
                 self._services.look_at(key)
             except Exception:
-                _log.error("service cannot be read", service=str(key), traceback=traceback.format_exc())
-                self._queue.add_after_backoff(key)
+                self._failed("service cannot be read", key)
                 continue
             self._fresh.add(key)
+
+    def _failed(self, what: str, key: ServiceKey) -> None:
+        """A fault of ours about one service, while it is handled: tried again with growing pauses."""
+        _log.error(what, service=str(key), traceback=traceback.format_exc(-FRAMES))
+        self._queue.add_after_backoff(key)
 
     def _leave(self, key: ServiceKey) -> None:
         """A service without jobs is gone. One known from its pods alone may have lost them all for a moment."""
@@ -265,19 +274,34 @@ class Controller:
         for service, plan in pairs:
             if service.assumed:
                 continue
-            if plan.actions:
+            if plan.actions and self._begins(world, plan):
                 since = self._queue.dirty_since(plan.key) if plan.key in self._fresh else started
                 self._queue.hold(plan.key)
                 begun.add(plan.key)
-                self._services.assume(plan, world.now)
                 self._metrics.acted_on(plan)
                 acting.create_task(self._act(world, plan, since))
             elif plan.key in self._fresh:
                 self._queue.forget(plan.key)
         return begun
 
+    def _begins(self, world: World, plan: Plan) -> bool:
+        try:
+            self._services.assume(plan, world.now)
+        except Exception:
+            self._failed("service cannot be read", plan.key)
+            return False
+        return True
+
     async def _act(self, world: World, plan: Plan, since: float) -> None:
-        """Perform one plan, log plan and outcome in one line, and remember what was refused."""
+        """Perform one plan. A fault of ours about it must not stop the others."""
+        try:
+            await self._perform(world, plan, since)
+        except Exception:
+            self._failed("plan failed", plan.key)
+            self._queue.done(plan.key)
+
+    async def _perform(self, world: World, plan: Plan, since: float) -> None:
+        """Log plan and outcome in one line, and remember what was refused."""
         key = plan.key
         outcomes = await self._executor.perform(plan)
         seconds = asyncio.get_running_loop().time() - since
@@ -305,7 +329,7 @@ class Controller:
 
     # 4. report
 
-    def _report(self, world: World, decision: Decision, pairs: Pairs) -> None:
+    async def _report(self, world: World, decision: Decision, pairs: Pairs) -> None:
         """Services that something happened to, and those of which something else is said now."""
         due: list[tuple[Service, Plan]] = []
         later = asyncio.get_running_loop().time() + WORDS_PATIENCE
@@ -318,22 +342,37 @@ class Controller:
             elif self._reported.differs_in_words(plan):
                 self._queue.add_at(plan.key, later)
         self._fresh.clear()
+        self._waits_for_room = not world.alone and self._reported.waits_for_room(decision.tally)
+        self._metrics.arbitrated(decision.tally)
+        reports, slices = list[ServiceReport](), Slices()
         for service, plan in due:
             self._reported.note(plan)
             self._metrics.planned(plan, rule_problem=service.problem is not None)
-        self._waits_for_room = not world.alone and self._reported.waits_for_room(decision.tally)
-        self._metrics.arbitrated(decision.tally)
-        self._reporter.note([report_of(self._state, service, plan, alone=world.alone) for service, plan in due])
+            fault = fault_in(plan)
+            if fault:
+                _log.error("service cannot be decided", service=str(plan.key), why=fault)
+            try:
+                reports.append(report_of(self._state, service, plan, alone=world.alone))
+            except Exception:
+                self._failed("service cannot be reported", plan.key)
+            await slices.end()
+        await self._reporter.note(reports)
 
-    def resync(self) -> None:
+    async def resync(self) -> None:
         """Read every service that is at rest anew, from the records alone; what is found was a missed event."""
         self._state.instances.forget_all()
         if self._mode() is ModeInForce.STANDS_BACK:
             return
+        slices = Slices()
         for key in sorted({*self._cache.service_keys(), *self._services.keys()} - self._leaving.keys()):
+            await slices.end()
             if not (self._queue.is_idle(key) and self._expectations.settled(key)):
                 continue
-            found = self._state.service(key) if self._cache.has_instances(key) else None
+            try:
+                found = self._state.service(key) if self._cache.has_instances(key) else None
+            except Exception:
+                self._failed("service cannot be read", key)
+                continue
             known = self._services.get(key)
             if found != known:
                 self._queue.add(key)

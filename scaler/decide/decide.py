@@ -8,8 +8,8 @@ The same world gives the same decision, byte for byte. A `Cache` saves time only
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from functools import cache, cached_property
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property, partial
 
 import msgspec
 
@@ -25,8 +25,9 @@ from scaler.decide.placement import Placement, PlacementCache
 from scaler.decide.plan import plan_of, tally_of, total
 from scaler.decide.sources import Sources
 from scaler.decide.turn import Moment
+from scaler.decide.undecided import MOST_AT_FAULT, Fault, at_fault, fault_of, left_alone
 from scaler.decide.unweighed import decide_alone
-from scaler.decide.world import Decision, Plan, Tally, World
+from scaler.decide.world import Decision, Plan, ServiceKey, Tally, World
 
 _AT_ONCE = 0.001
 """Seconds until the next decision where this one has made more possible."""
@@ -41,6 +42,8 @@ class Cache:
         self.node_index: NodeIndex | None = None
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
+        self.faults: dict[ServiceKey, Fault] = {}
+        """Services that are not weighed for a while, because that failed."""
 
 
 def decide(world: World, cache: Cache | None = None) -> Decision:
@@ -74,11 +77,14 @@ class _Pass:
 
     def __init__(self, world: World, cache: Cache, demands: Demands) -> None:
         self.world, self.cache, self.demands = world, cache, demands
+        cache.faults = {key: fault for key, fault in cache.faults.items() if world.now < fault.until}
         self.moment = Moment(world.now, world.last_bind, world.memory.last_bind, world.policy)
         changed, self.came_or_went = demands.follow(world)
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
         """Of those that are decided anew."""
+        self.faults: dict[int, Fault] = {at: fault for at in changed if (fault := demands.all[at].fault)}
+        """Those that are not decided about, because that failed."""
         self.replan: set[int] = set()
         """Their plans say something that does not hold any more."""
         self.nodes = (world.nodes if demands.weighs else None) or Nodes()
@@ -96,25 +102,43 @@ class _Pass:
         parts = self.cache.parts = self._arbitrated()
         for at in self.changed:
             if not demands.all[at].weighed:
-                draft = self.drafts[at] = Draft(demands.all[at].demand)
-                decide_alone(draft, world.now, world.policy)
+                self._decide_alone(at)
         plans = self._plans()
         memory = demands.remember(world, {at: draft.outcome() for at, draft in self.drafts.items()})
         recheck_at = self._first([demands.until(), *(part.recheck_at for part in parts.values())])
         tally = total([part.tally for part in parts.values()], demands.serving) if demands.weighs else None
         return Decision(plans, memory, recheck_at, tally)
 
+    def _decide_alone(self, at: int) -> None:
+        draft = Draft(self.demands.all[at].demand)
+        try:
+            decide_alone(draft, self.world.now, self.world.policy)
+        except Exception as error:
+            self.faults[at] = fault_of(error, self.world.now)
+        else:
+            self.drafts[at] = draft
+
     def _plans(self) -> tuple[Plan, ...]:
         """The same objects as last time where nothing changed."""
-        for at in {*self.changed, *self.drafts, *self.replan}:
+        for at in {*self.changed, *self.drafts, *self.replan, *self.faults}:
             known, draft = self.demands.all[at], self.drafts.get(at)
-            ruling = draft.ruling if draft is not None and any(draft.ruling) else None
+            ruling: object = draft.ruling if draft is not None and any(draft.ruling) else None
+            ruling = self.faults.get(at, ruling)
             if known.plan is None or at in self.changed or known.ruling != ruling:
-                made = plan_of(draft or Draft(known.demand), self.world.now, self.world.policy)
+                made = self._plan(at, draft or Draft(known.demand))
                 known.plan = known.plan if known.plan == made else made
                 known.ruling = ruling
                 self.demands.plans[at] = known.plan
         return tuple(self.demands.plans)
+
+    def _plan(self, at: int, draft: Draft) -> Plan:
+        fault = self.faults.get(at)
+        try:
+            if fault is None:
+                return plan_of(draft, self.world.now, self.world.policy)
+        except Exception as error:
+            fault = fault_of(error, self.world.now)
+        return left_alone(draft.demand.service.key, fault)
 
     def _first(self, moments: Iterable[float]) -> float:
         return min((moment for moment in moments if moment > self.world.now), default=0.0)
@@ -131,7 +155,7 @@ class _Pass:
             part = self.cache.parts.pop(number, None)
             if part is None or number in touched or not self._holds(part):
                 self.replan.update(part.drafts if part else ())
-                part = self._arbitrate(number, active)
+                part = self._arbitrate_most(number, active)
                 self.drafts |= part.drafts
             parts[number] = part
         self._drop_parts()
@@ -170,14 +194,37 @@ class _Pass:
         binds = (self.moment.last_bind, self.moment.bind_before) if heeds_binds else None
         return self.evicted, self.probing, binds
 
-    def _arbitrate(self, number: int, active: list[int]) -> _Part:
+    def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
+        """All but those at which it fails; where they are many, none."""
+        known, faults, found = self.demands.all, self.cache.faults, dict[int, Fault]()
+        for at in self._positions[number] if faults else ():
+            fault = faults.get(known[at].demand.service.key)
+            found |= {at: fault} if fault is not None else {}
+        self.faults |= found
+        left = [at for at in active if at not in found]
+        while True:
+            try:
+                part = self._arbitrate(number, left)
+                break
+            except Exception as error:
+                many = len(found) >= MOST_AT_FAULT
+                culprits = left if many else [at_fault(left, partial(self._arbitrate, number))]
+                found |= dict.fromkeys(culprits, fault_of(error, self.world.now))
+                self.faults |= found
+                left = [at for at in left if at not in found]
+        faults |= {known[at].demand.service.key: fault for at, fault in found.items()}
+        again = [fault.until for fault in found.values()]
+        part.recheck_at, part.until = self._first([part.recheck_at, *again]), self._first([part.until, *again])
+        return part
+
+    def _arbitrate(self, number: int, active: Sequence[int]) -> _Part:
         world, known = self.world, self.demands.all
         drafts = {at: Draft(known[at].demand) for at in active}
         waiting = list(drafts.values())
 
         @cache  # most decisions evict nobody and never ask
         def everybody(most: float) -> list[Draft]:
-            positions = self._positions[number]
+            positions = [at for at in self._positions[number] if at not in self.faults]
             if all(known[at].demand.priority > most for at in positions):
                 return []
             drafts.update({at: Draft(known[at].demand) for at in positions if at not in drafts})

@@ -12,6 +12,7 @@ import msgspec
 
 from scaler.decide.demand import Demand
 from scaler.decide.neighbours import Requests
+from scaler.decide.undecided import Fault, fault_of, nothing_of
 from scaler.decide.world import Memory, Plan, Service, ServiceMemory, World
 
 _EMPTY = ServiceMemory()
@@ -26,6 +27,8 @@ class _Known(msgspec.Struct, eq=False):
     plan: Plan | None = None
     ruling: object = None
     """What the plan depends on beside the demand; None where nothing was said."""
+    fault: Fault | None = None
+    """Why it could not be looked at."""
 
 
 class Demands:
@@ -136,9 +139,14 @@ class Demands:
             settled = demand.memory is seen  # else it holds what was seen first at that very moment
             if demand.service is service and demand.seen is seen and settled and in_time:
                 return before
-        demand = Demand(service, seen, world.now, world.policy)
+        fault = None
+        try:
+            demand = Demand(service, seen, world.now, world.policy)
+        except Exception as error:
+            fault = fault_of(error, world.now)
+            demand = nothing_of(service, seen, fault, world.policy)
         weighed = self.weighs and demand.target is not None and service.options.arbitration
-        return _Known(demand, weighed, before.plan if before else None)
+        return _Known(demand, weighed, before.plan if before else None, fault=fault)
 
     def _count(self, at: int, sign: int) -> None:
         known = self.all[at]

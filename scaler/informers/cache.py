@@ -19,6 +19,7 @@ from scaler.informers.changes import (
     Changes,
     InstanceChanged,
     NodeChanged,
+    ObjectRefused,
     OwnConfigMapGone,
     PodArrivedUngated,
     PodChanged,
@@ -30,6 +31,7 @@ from scaler.informers.owners import OwnerName, Owners
 from scaler.informers.pod_instances import PodInstances, instance_of
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
+from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads import retries
@@ -63,6 +65,8 @@ class Cache:
         self.owners = Owners(self._on_owner)
         self.pod_instances = PodInstances()
         """The instances that pods tell of themselves."""
+        self.refusals = Refusals(self._on_refused, now)
+        """What cannot be read."""
         self.makes_pods = True
         """Whether the pods of AscendJobs are made here; see `set_maker`."""
         self.sees_nodes = True
@@ -324,6 +328,11 @@ class Cache:
         job = self.jobs.get(record.namespace, job_name) if job_name else None
         if job is not None:
             self.mark(job.uid)
+
+    def _on_refused(self, change: ObjectRefused) -> None:
+        self._publish(change)
+        for key in sorted(self._services_by_rule.get((change.namespace, change.rule), ())):
+            self._publish(RuleChanged(key))
 
     def _on_retries(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
         """Volcano counted a retry of some job, or all of them anew after a restart."""

@@ -9,16 +9,21 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any, Generic, TypeVar
 
 import structlog
 
+from scaler.clock import Slices
+from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, R, Store
-from scaler.kube.api import EventType, KubeApi, Resource, WatchEvent
+from scaler.kube.api import EventType, KubeApi, Refused, Resource, WatchEvent
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import version_of
+from scaler.kube.wire import in_words
+from scaler.rules.values import as_text, at
 
 T = TypeVar("T")
 
@@ -58,7 +63,12 @@ class Informer(Generic[T, R]):
         namespaces: tuple[str, ...] | None,
         label_selector: str = "",
         rng: random.Random,
+        refusals: Refusals | None = None,
     ) -> None:
+        self.refused = 0
+        """How many objects could not be read, each version counted by itself."""
+        self._resource = resource
+        self._refusals = refusals
         self.synced = asyncio.Event()
         """Set once everything has been listed, for ever after."""
         self.synced_or_absent = asyncio.Event()
@@ -105,6 +115,22 @@ class Informer(Generic[T, R]):
         async with asyncio.TaskGroup() as tasks:
             for feed in self._feeds:
                 tasks.create_task(feed.run())
+
+    def refuse(self, refused: Refused, traceback: str = "") -> None:
+        """An object could not be read: that is all about it, and everything else goes on."""
+        self.refused += 1
+        if self._refusals is not None:
+            self._refusals.note(self._resource, refused, traceback)
+
+    def refused_only(self, scope: str | None, names: set[Name]) -> None:
+        """A complete list of `scope` showed just these that cannot be read."""
+        if self._refusals:
+            self._refusals.retain(self._resource, scope, names)
+
+    def readable(self, namespace: str, name: str) -> None:
+        """It can be read, or is gone."""
+        if self._refusals:
+            self._refusals.clear(self._resource, namespace, name)
 
     def listed(self) -> None:
         """One of the feeds has listed everything of its scope."""
@@ -172,8 +198,8 @@ class _Feed(Generic[T, R]):
         "exactly this one" and could have expired. A list that is older than what has been seen comes from a stale
         server and is refused.
         """
-        names: set[Name] = set()
-        token = ""
+        names, unread = set[Name](), set[Name]()
+        token, slices = "", Slices()
         while True:
             page = await self._api.list(
                 self._resource,
@@ -185,15 +211,19 @@ class _Feed(Generic[T, R]):
             )
             self._refuse_stale(page.resource_version)
             for item in page.items:
-                record = self._record(item)
-                if record is not None:
-                    names.add((record.namespace, record.name))
-                    self._store.apply(record)
+                name, readable = self._take_in(item)
+                names.update((name,) if readable is not None else ())
+                unread.update((name,) if readable is False else ())
+                await slices.end()
+            for refused in page.refused:
+                unread.add((refused.namespace, refused.name))
+                self._parent.refuse(refused)
             token = page.continue_token
             if not token:
                 break
             await asyncio.sleep(0)
-        self._store.retain(self._scope, names)
+        self._store.retain(self._scope, names | unread)
+        self._parent.refused_only(self._scope, unread)
         self._store.advance(self._scope, version_of(page.resource_version))
         self._listed()
 
@@ -241,13 +271,34 @@ class _Feed(Generic[T, R]):
         if version <= self._store.seen(self._scope):
             return
         self.events += 1
-        if event.object is not None:
-            record = None if event.type is EventType.DELETED else self._record(event.object)
-            if record is None:
-                self._store.remove(*_identity(event.object))
-            else:
-                self._store.apply(record)
+        if event.type is EventType.DELETED:
+            self._drop(*_identity(event.refused or event.object))
+        elif event.refused is not None:
+            self._parent.refuse(event.refused)
+        elif event.object is not None:
+            self._take_in(event.object)
         self._store.advance(self._scope, version)
+
+    def _take_in(self, item: T) -> tuple[Name, bool | None]:
+        """Keep what is read of it: its name, and whether it could be read, None for one that is left out. Whatever
+        goes wrong costs this object only, of which the last readable record stays."""
+        namespace, name, uid = _identity(item)
+        try:
+            record = self._record(item)
+            if record is None:
+                self._drop(namespace, name, uid)
+                return (namespace, name), None
+            self._store.apply(record)
+            self._parent.readable(namespace, name)
+        except Exception as error:
+            refused = Refused(in_words(error), namespace, name, uid, labels=_labels(item))
+            self._parent.refuse(refused, traceback.format_exc(-3))
+            return (namespace, name), False
+        return (namespace, name), True
+
+    def _drop(self, namespace: str, name: str, uid: str) -> None:
+        self._store.remove(namespace, name, uid)
+        self._parent.readable(namespace, name)
 
     def _delay(self, error: KubeError | None, lived: float) -> float:
         """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list again."""
@@ -290,11 +341,17 @@ class _Feed(Generic[T, R]):
 
 
 def _identity(item: Any) -> tuple[str, str, str]:
-    """Namespace, name and uid of an object, which is a dict or has `metadata`."""
+    """Namespace, name and uid of an object, which is a dict, has `metadata` or could not be read."""
     if isinstance(item, dict):
-        metadata = item["metadata"]
-        return metadata.get("namespace", ""), metadata["name"], metadata.get("uid", "")
-    return item.metadata.namespace, item.metadata.name, item.metadata.uid
+        metadata = at(item, "metadata")
+        return tuple(as_text(metadata.get(one)) for one in ("namespace", "name", "uid"))  # type: ignore[return-value]
+    found = item if isinstance(item, Refused) else item.metadata
+    return found.namespace, found.name, found.uid
+
+
+def _labels(item: Any) -> dict[str, str]:
+    """Of an object that is a dict, or whose type has labels."""
+    return dict(at(item, "metadata", "labels") if isinstance(item, dict) else getattr(item.metadata, "labels", {}))
 
 
 def _closing(stream: AsyncIterator[Any]) -> AsyncExitStack:

@@ -16,8 +16,9 @@ from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
 from scaler.kube.metadata import FullMetadata, LabelledMetadata, Metadata, shared
+from scaler.kube.shallow import DEEPEST, TOO_DEEP
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
-from scaler.rules.values import as_text, at
+from scaler.rules.values import as_text, at, is_deeper
 from scaler.workloads.ascendjob import APP_LABEL, Job, is_foreign, read_job
 from scaler.workloads.kind import LONGEST_NAME, job_uid
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
@@ -211,6 +212,12 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
 _FOREIGN = read_job({})
 
 
+def _refuse_deep(obj: dict[str, Any]) -> None:
+    """Objects that are kept whole are copied, compared and encoded later, which recurses."""
+    if is_deeper(obj, DEEPEST):
+        raise ValueError(TOO_DEEP)
+
+
 def job_record(obj: JobObject) -> JobRecord | None:
     """None for an object without identity. Any other shape gives a record; what is wrong with it is in `job`."""
     meta = obj.metadata
@@ -224,6 +231,7 @@ def job_record(obj: JobObject) -> JobRecord | None:
         return _refused(obj, size)
     text = _kept(obj)
     found = msgspec.json.decode(text)
+    _refuse_deep(found)
     job = read_job(found)
     needs = ascend_job_needs(found) if job.key.rule else ()
     priority_class = ascend_job_priority(found) if job.key.rule else ""
@@ -284,6 +292,7 @@ def volcano_job_record(obj: JobObject) -> JobRecord | None:
     size = _size(obj)
     large = size > MOST_KEPT
     found = msgspec.json.decode(_kept(obj) if not large else msgspec.json.encode(_outline(obj)))
+    _refuse_deep(found)
     job = read_volcano_job(found)
     if job.label_problem is Reason.NOT_SERVED:
         return None

@@ -66,7 +66,7 @@ def informers(
         resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
     ) -> Informer[Any, Any]:
         scope = {"namespaces": namespaces or None, **options}
-        return Informer(api, resource, store, decode=decode, record=record, rng=rng, **scope)
+        return Informer(api, resource, store, decode=decode, record=record, rng=rng, refusals=cache.refusals, **scope)
 
     def ask(resource: Resource, **options: Any) -> Informer[Any, Any]:
         kind = resource.kind
@@ -117,6 +117,7 @@ def report_informers(
             record=config_map_record,
             namespaces=(namespace,),
             rng=rng,
+            refusals=cache.refusals,
         )
         for namespace in (DEVICE_NAMESPACE, CLUSTER_NAMESPACE)
     )

@@ -93,12 +93,25 @@ class EventType(StrEnum):
     BOOKMARK = "BOOKMARK"
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """An object that could not be read, as far as it can be told which one it is."""
+
+    why: str
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+
+
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One event of a watch. For BOOKMARK only `resource_version` means anything and `object` is None."""
 
     type: EventType
     object: T | None
     resource_version: str
+    refused: Refused | None = None
+    """In place of an object that could not be read."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -107,6 +120,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     items: list[T]
     resource_version: str
     continue_token: str = ""
+    refused: list[Refused] = []
+    """What else is on the page and could not be read."""
 
 
 class KubeApi(Protocol):

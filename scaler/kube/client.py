@@ -130,7 +130,7 @@ class HttpKubeApi:
             }
         )
         data = await self._call("list", resource, path_of(resource, namespace) + query, timeouts=PAGE_TIMEOUTS)
-        return decode_page(data, resource, decode)
+        return await decode_page(data, resource, decode)
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
@@ -148,12 +148,10 @@ class HttpKubeApi:
         )
         response = await self._open_watch(resource, path_of(resource, namespace) + query)
         try:
-            splitter, decode_event = LineSplitter(), EventDecoder(resource, decode)
+            splitter, decode_event = LineSplitter(), EventDecoder(decode)
             while chunk := await self._next_chunk(response):
                 for line in splitter.feed(chunk):
-                    event = decode_event(line)
-                    if event is not None:
-                        yield event
+                    yield await decode_event(line)
             if splitter.rest:
                 raise UnknownOutcomeError("the watch ended within an event")
         finally:

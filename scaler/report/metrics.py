@@ -80,6 +80,9 @@ class Metrics:
         self.watch_silence = shown(
             "scaler_watch_silence_seconds", "Since a list, an event or a bookmark arrived last.", "resource"
         )
+        self.objects_refused = followed(
+            "scaler_objects_refused", "Objects that could not be read, each version counted by itself.", "resource"
+        )
         self.expectation_timeouts = followed("scaler_expectation_timeouts", "Own writes that no watch showed in time.")
         self.resync_corrections = counter(
             "scaler_resync_corrections", "Changes that only a full pass found. Stays 0 unless an event was lost."

@@ -8,6 +8,7 @@ One Reporter per term of leadership: what the last leader wrote is read back, no
 from __future__ import annotations
 
 import itertools
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
@@ -16,10 +17,10 @@ from typing import NamedTuple
 
 import structlog
 
-from scaler.clock import Clock
+from scaler.clock import Clock, Slices
 from scaler.decide.explain import words
 from scaler.decide.world import Plan, Reason, ServiceKey, State, Verdict, Warning
-from scaler.informers.changes import OwnConfigMapGone
+from scaler.informers.changes import ObjectRefused, OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, EVENTS, Object, PatchType
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -108,25 +109,34 @@ class Reporter:
         self._events: dict[str, QueuedEvent | Happening] = {}
         """Events that wait; one that is being written is in words, and the filter is not asked again."""
         self._numbers = itertools.count()
+        self._running = False
         self._filter = events.Filter()
 
-    def note(self, reports: Sequence[ServiceReport]) -> None:
-        """Take the outcome of a pass. Returns at once and never waits."""
+    async def note(self, reports: Sequence[ServiceReport]) -> None:
+        """Take the outcome of a pass. Waits for nothing; of thousands it lets the loop turn in between."""
         # First what is gone, in all of them: a job whose labels moved it leaves one service and joins another.
+        slices = Slices()
         for report in reports:
             self._forget_instances(self._noted(report), report)
         for report in reports:
-            before = self._noted(report)
-            changed = before is None or _stated(before) != _stated(report)
-            for verdict in report.plan.verdicts:
-                self._note_reason(report, verdict)
-                self._note_job(report, verdict, changed)
-            services = self._services.setdefault(report.rule, {})
-            services.pop(report.plan.key, None)
-            services[report.plan.key] = report  # the newest comes last
-            if changed:
-                self._note_warnings(report)
-                self._mark_rule(report.rule)
+            await slices.end()
+            try:
+                self._note(report)
+            except Exception:
+                _log.error("report failed", what=str(report.plan.key), traceback=traceback.format_exc(-5))
+
+    def _note(self, report: ServiceReport) -> None:
+        before = self._noted(report)
+        changed = before is None or _stated(before) != _stated(report)
+        for verdict in report.plan.verdicts:
+            self._note_reason(report, verdict)
+            self._note_job(report, verdict, changed)
+        services = self._services.setdefault(report.rule, {})
+        services.pop(report.plan.key, None)
+        services[report.plan.key] = report  # the newest comes last
+        if changed:
+            self._note_warnings(report)
+            self._mark_rule(report.rule)
 
     def service_gone(self, key: ServiceKey) -> None:
         """The service has no jobs any more; other services of its rule may have some."""
@@ -156,9 +166,22 @@ class Reporter:
         """Nobody reads this ConfigMap of ours any more: it is deleted."""
         self._outbox.mark(_Target(_ReportKind.LEFT_OVER, *left_over))
 
+    def on_refused(self, change: ObjectRefused) -> None:
+        """An event about an object that cannot be read, should its service have no status that says so."""
+        refused, resource = change.refused, change.resource
+        if self._running and refused is not None:
+            subject = Subject(resource.api_version, resource.kind, refused.namespace, refused.name, refused.uid)
+            words = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
+            happening = Happening(subject, Warning.OBJECT_UNREADABLE.value, words, warning=True)
+            self._queue_event(lambda: happening, refused.name)
+
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
-        await self._outbox.run()
+        self._running = True
+        try:
+            await self._outbox.run()
+        finally:
+            self._running = False
 
     @property
     def idle(self) -> bool:

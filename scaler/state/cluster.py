@@ -24,6 +24,8 @@ from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 
 _HOME = Home()
+MOST_SHOWN = 10
+"""Objects of one service that cannot be read, in its status."""
 
 
 class ClusterState:
@@ -42,7 +44,8 @@ class ClusterState:
     def service(self, key: ServiceKey) -> Service:
         """One service as of the cache's present contents."""
         rule = self.rule(key)
-        return Service(key, self.instances.of_service(key), rule.rule, rule.options, rule.problem)
+        unread = self.cache.refusals.of_rule(key.namespace, key.rule)
+        return Service(key, self.instances.of_service(key), rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN])
 
     def rule(self, key: ServiceKey) -> RuleInForce:
         """The rule that this service is decided by; an empty one where it names none."""

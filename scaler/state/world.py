@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -96,7 +97,8 @@ class WorldBuilder:
     def world(self, now: float, memory: Memory) -> World:
         """Everything as it is now. What has not changed is the same object as in the last world."""
         for assumed in self._assumed.values():
-            self._look_again(assumed)
+            with suppress(Exception):  # a fault of ours about one service: it stays as it was foreseen
+                self._look_again(assumed)
         alone = self._alone()
         if self._places is None:
             self._sorted = [self._services[key] for key in sorted(self._services)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from scaler.decide.world import Reason, ServiceKey
@@ -79,13 +77,6 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
 def identity(kind: str, namespace: str, *names: str) -> str:
     """What kinds and owners call an object, or an instance that has no object, within the cluster."""
     return "/".join((kind, namespace, *names))
-
-
-def shortened(name: str) -> str:
-    """A name that somebody chose freely: one that is longer than Kubernetes' longest is cut, and stays another."""
-    if len(name) <= LONGEST_NAME:
-        return name
-    return f"{name[: LONGEST_NAME - 17]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def number_in(text: str, largest: int = MAX_PODS) -> int:

@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.informers.informer import JITTER, Informer
+from scaler.informers.refusals import Refusals
 from scaler.informers.store import Store
-from scaler.kube.api import PODS, EventType, Page, WatchEvent
+from scaler.kube.api import PODS, EventType, Page, Refused, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
 from scaler.sim.loop import run
 from tests.observe.records import Record, Thing, record, thing
@@ -271,12 +272,51 @@ def test_every_namespace_is_watched_on_its_own_and_synced_means_all_of_them() ->
     assert (played.names, played.store.version) == (["a@1", "b@1"], 10)
 
 
-def test_a_bug_in_our_own_code_is_not_swallowed() -> None:
-    async def main() -> None:
-        store: Store[Record] = Store(lambda *_: 1 / 0)  # type: ignore[arg-type]
-        api: Any = ScriptedApi([page(1, thing("a", 1))], [])
-        await Informer(api, PODS, store, record=record, decode=Thing, namespaces=None, rng=random.Random(1)).run()
+def odd_record(thing: Thing) -> Record:
+    """As our own code would with a fault in it."""
+    return record(thing) if thing.metadata.name != "odd" else 1 / 0  # type: ignore[return-value]
 
-    with pytest.raises(ExceptionGroup) as caught:
-        run(main())
-    assert caught.value.subgroup(ZeroDivisionError) is not None
+
+def test_an_object_that_our_own_code_fails_at_is_one_finding_and_all_others_are_kept() -> None:
+    published: list[object] = []
+
+    async def main() -> None:
+        refusals = Refusals(published.append, lambda: 0.0)
+        store: Store[Record] = Store(lambda *_: None)
+        api: Any = ScriptedApi(
+            [page(3, thing("a", 1), thing("odd", 2), thing("z", 3))], [[event("MODIFIED", "a", 4), HANG]]
+        )
+        informer = Informer(
+            api, PODS, store, record=odd_record, decode=Thing, namespaces=None, rng=random.Random(1), refusals=refusals
+        )
+        task = asyncio.create_task(informer.run())
+        await informer.synced.wait()
+        await asyncio.sleep(0.5)
+        task.cancel()
+        assert sorted(record.name for record in store.values()) == ["a", "z"]
+        assert (informer.refused, len(refusals), informer.lists, informer.watches) == (1, 1, 1, 1)
+
+    run(main())
+    assert published == []  # it names no rule
+
+
+def test_an_object_that_cannot_be_read_any_more_stays_as_it_was_until_it_is_gone() -> None:
+    async def main() -> None:
+        refusals = Refusals(lambda _: None, lambda: 0.0)
+        store: Store[Record] = Store(lambda *_: None)
+        odd: Any = WatchEvent(EventType.MODIFIED, None, "2", Refused("odd", "ns", "a", "uid-a", "2"))
+        gone: Any = WatchEvent(EventType.DELETED, None, "3", Refused("odd", "ns", "a", "uid-a", "3"))
+        api: Any = ScriptedApi([page(1, thing("a", 1))], [[odd, 30, gone, HANG]])
+        informer = Informer(
+            api, PODS, store, record=record, decode=Thing, namespaces=None, rng=random.Random(1), refusals=refusals
+        )
+        task = asyncio.create_task(informer.run())
+        await informer.synced.wait()
+        await asyncio.sleep(0.5)
+        assert [record.resource_version for record in store.values()] == ["1"]
+        assert len(refusals) == 1
+        await asyncio.sleep(60)
+        task.cancel()
+        assert (len(store), len(refusals)) == (0, 0)
+
+    run(main())
