@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -67,13 +68,18 @@ class Installs:
         now = asyncio.get_running_loop().time
         end = now() + min(longest, LONGEST) + MARGIN
         _log.warning("another install governs the same", **self._words(first[0]), waits=round(end - now()))
-        while found := await self._others(scopes):
-            alive = [other for other in found if known.get(_uid(other)) != _renewed(other)]
-            if any(other["older"] for other in alive) or (alive and now() >= end):
-                raise OverlapError(self._sentence(alive[0]))
-            if now() >= end:
-                break  # nobody renews it
+        alive: list[dict[str, Any]] | None = None  # not known yet
+        while now() < end:
             await asyncio.sleep(POLL)
+            with suppress(KubeError):
+                found = await self._others(scopes)
+                if not found:
+                    return
+                alive = [other for other in found if known.get(_uid(other)) != _renewed(other)]
+            if any(other["older"] for other in alive or ()):
+                break
+        if alive or alive is None:  # otherwise nobody renews any of them
+            raise OverlapError(self._sentence((alive or first)[0]))
 
     async def _scopes(self) -> list[str]:
         """Where the Leases of installs are."""

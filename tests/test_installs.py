@@ -68,10 +68,15 @@ def installed(name: str) -> Object:
 
 
 class Poor(Interceptor):
-    """May read nothing."""
+    """May read nothing, but for so many requests."""
+
+    def __init__(self, after: int = 0) -> None:
+        self._left = after
 
     async def before(self, request: Request) -> None:
-        raise ForbiddenError(403, "Forbidden", f"may not {request.verb}")
+        self._left -= 1
+        if self._left < 0:
+            raise ForbiddenError(403, "Forbidden", f"may not {request.verb}")
 
 
 async def renew(cluster: SimCluster, home: str, count: int = 40) -> None:
@@ -232,6 +237,17 @@ def test_without_the_right_to_look_it_says_so_and_goes_on() -> None:
         with capture_logs() as lines:
             await Installs(api, namespace="home", lease="x", namespaces=()).look()
         assert [line["event"] for line in lines] == ["other installs are not looked for"]
+
+    run(story())
+
+
+def test_one_that_has_seen_another_and_sees_nothing_any_more_gives_way() -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        cluster.apply([installed("home"), installed("zone"), lease("zone", ())])
+        api = cluster.client("poor", Poor(after=3))
+        with pytest.raises(OverlapError, match="Lease zone/mind-cluster-scaler, held by somebody"):
+            await Installs(api, namespace="home", lease="x", namespaces=()).look()
 
     run(story())
 
