@@ -252,8 +252,7 @@ class App:
 
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
-        if self.election is not None:
-            await self._be_the_only_one()
+        await self._be_the_only_one()
         self.metrics.leader.set(1)
         self.rights.look()
         async with asyncio.TaskGroup() as tasks:

@@ -3,13 +3,14 @@
 Every install writes on its Lease what it governs, and a leader looks at the Leases of the others before it does
 anything. Both write before they look, so of two that start together at least one sees the other: the one whose Lease
 is younger gives way at once, the other waits for that as long as a Lease lives. A namespace with the label of an
-install is an administrator's: beside one, Leases elsewhere count for nothing, or any tenant could stop everybody.
+install is an administrator's: Leases elsewhere count for nothing, or any tenant could stop everybody.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -26,7 +27,7 @@ POLL = 1.0
 DEADLINE = 10.0
 """Seconds for one request."""
 _MOST = 500
-"""Leases that are looked at in one namespace, or in all where this one is not an install's."""
+"""Namespaces, and Leases in each, that are looked at."""
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 _log = structlog.get_logger("installs")
 
@@ -42,7 +43,8 @@ def marks(namespaces: Sequence[str]) -> Object:
 
 
 class Installs:
-    """One look per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`."""
+    """One look per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`; one
+    that holds none gives way to whoever holds one."""
 
     def __init__(self, api: KubeApi, *, namespace: str, lease: str, namespaces: Sequence[str]) -> None:
         self._api = api
@@ -66,21 +68,29 @@ class Installs:
         now = asyncio.get_running_loop().time
         end = now() + min(longest, LONGEST) + MARGIN
         _log.warning("another install governs the same", **self._words(first[0]), waits=round(end - now()))
-        while found := await self._others(scopes):
-            alive = [other for other in found if known.get(_uid(other)) != _renewed(other)]
-            if any(other["older"] for other in alive) or (alive and now() >= end):
-                raise OverlapError(self._sentence(alive[0]))
-            if now() >= end:
-                break  # nobody renews it
+        alive: list[dict[str, Any]] | None = None  # not known yet
+        while now() < end:
             await asyncio.sleep(POLL)
+            with suppress(KubeError):
+                found = await self._others(scopes)
+                if not found:
+                    return
+                alive = [other for other in found if known.get(_uid(other)) != _renewed(other)]
+            if any(other["older"] for other in alive or ()):
+                break
+        if alive or alive is None:  # otherwise nobody renews any of them
+            raise OverlapError(self._sentence((alive or first)[0]))
 
-    async def _scopes(self) -> list[str | None]:
+    async def _scopes(self) -> list[str]:
         """Where the Leases of installs are."""
         page = await within(DEADLINE, self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST))
         named = [str(item["metadata"]["name"]) for item in page.items]
-        return [*named] if self._own[0] in named else [None]
+        if self._own[0] not in named:
+            why = f"namespace {self._own[0]} has no label {INSTALL_LABEL}: an install that comes later will not see us"
+            _log.warning("not known as an install", why=why)
+        return named
 
-    async def _others(self, scopes: Sequence[str | None]) -> list[dict[str, Any]]:
+    async def _others(self, scopes: Sequence[str]) -> list[dict[str, Any]]:
         """The Leases, held, of installs that govern some of the same; the oldest first."""
         found: list[dict[str, Any]] = []
         for scope in scopes:

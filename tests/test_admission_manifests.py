@@ -182,6 +182,8 @@ def test_with_cert_manager_no_right_is_added_and_the_certificate_comes_from_its_
     given = settings.load(argparse.Namespace(), variables(deployment))
     assert certificate["spec"]["dnsNames"] == [given.webhook_name]
     assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
+    assert volume["secret"]["defaultMode"] == 0o440
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
     files = (given.webhook_cert_file, given.webhook_key_file)
     assert files == (f"{mount['mountPath']}/tls.crt", f"{mount['mountPath']}/tls.key")
     source = f"{NAMESPACE}/{certificate['metadata']['name']}"

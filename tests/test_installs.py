@@ -22,7 +22,8 @@ from scaler.sim.loop import run
 from tests.jobs import job, rule_config_map
 from tests.rig import START, Rig
 
-MOMENT = 3.0
+MOMENT = 20.0
+"""Seconds in which one that is alone leads: whoever finds no Lease waits for one."""
 LONG = 60.0
 
 
@@ -67,10 +68,15 @@ def installed(name: str) -> Object:
 
 
 class Poor(Interceptor):
-    """May read nothing."""
+    """May read nothing, but for so many requests."""
+
+    def __init__(self, after: int = 0) -> None:
+        self._left = after
 
     async def before(self, request: Request) -> None:
-        raise ForbiddenError(403, "Forbidden", f"may not {request.verb}")
+        self._left -= 1
+        if self._left < 0:
+            raise ForbiddenError(403, "Forbidden", f"may not {request.verb}")
 
 
 async def renew(cluster: SimCluster, home: str, count: int = 40) -> None:
@@ -85,14 +91,14 @@ async def renew(cluster: SimCluster, home: str, count: int = 40) -> None:
 OVERLAPS = [((), ()), ((), ("mindie",)), (("mindie",), ()), (("mindie", "other"), ("mindie",))]
 
 
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("labelled", [("zone", "alpha"), ("zone",)])
 @pytest.mark.parametrize(("first", "second"), OVERLAPS)
 def test_a_second_install_over_the_same_namespaces_ends_with_a_sentence_and_the_first_goes_on(
-    first: tuple[str, ...], second: tuple[str, ...], *, labelled: bool
+    first: tuple[str, ...], second: tuple[str, ...], labelled: tuple[str, ...]
 ) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
-        cluster.apply([installed("zone"), installed("alpha")] if labelled else [])
+        cluster.apply(map(installed, labelled))
         one = start(cluster, "zone", *first)
         await asyncio.sleep(MOMENT)
         Rig(cluster).apply(rule_config_map(), job("p0"), job("d0"))
@@ -108,9 +114,44 @@ def test_a_second_install_over_the_same_namespaces_ends_with_a_sentence_and_the_
     run(story())
 
 
+def test_one_that_comes_back_gives_way_although_its_lease_is_older() -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        cluster.apply([installed("old"), installed("new")])
+        for name in ("old", "new"):
+            last = start(cluster, name)
+            await asyncio.sleep(MOMENT)
+            if name == "old":
+                await last.stop()
+        back = start(cluster, "old", seed=1)
+        await asyncio.sleep(LONG)
+        assert "Lease new/mind-cluster-scaler, held by new-0" in await back.ended()
+        assert await last.ended() == ""
+        await last.stop()
+
+    run(story())
+
+
+def test_one_without_a_lease_gives_way_to_whoever_holds_one() -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        cluster.apply([installed("home")])
+        one = start(cluster, "home")
+        await asyncio.sleep(MOMENT)
+        alone = Settings(leader_election=False, lease_namespace="laptop", http_port=0)
+        two = Install(asyncio.create_task(run_controller(cluster.client("two"), alone, Clock(START), seed=1)))
+        await asyncio.sleep(LONG)
+        assert "held by home-0" in await two.ended()
+        assert await one.ended() == ""
+        await one.stop()
+
+    run(story())
+
+
 def test_installs_over_disjoint_namespaces_run_side_by_side() -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
+        cluster.apply([installed("home-a"), installed("home-b")])
         installs = [start(cluster, "home-a", "mindie"), start(cluster, "home-b", "other", "third")]
         await asyncio.sleep(LONG)
         assert [await install.ended() for install in installs] == ["", ""]
@@ -120,12 +161,11 @@ def test_installs_over_disjoint_namespaces_run_side_by_side() -> None:
     run(story())
 
 
-@pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize("delay", [0.0, 0.001, 0.01, 0.05, 0.3, 1.0])
-def test_of_two_that_start_together_at_most_one_ever_writes_and_one_stays(delay: float, *, labelled: bool) -> None:
+def test_of_two_that_start_together_at_most_one_ever_writes_and_one_stays(delay: float) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
-        cluster.apply([installed("home-a"), installed("home-b")] if labelled else [])
+        cluster.apply([installed("home-a"), installed("home-b")])
         Rig(cluster).apply(rule_config_map(), job("p0"), job("d0"))
         one = start(cluster, "home-b")
         await asyncio.sleep(delay)
@@ -143,6 +183,7 @@ def test_of_two_that_start_together_at_most_one_ever_writes_and_one_stays(delay:
 def test_an_install_that_is_not_there_any_more_is_in_nobodys_way(how: str) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
+        cluster.apply([installed("old-home"), installed("home")])
         if how == "died":
             cluster.apply([lease("old-home", (), renewed="2026-01-01T00:00:00.000000Z")])
         else:
@@ -157,13 +198,17 @@ def test_an_install_that_is_not_there_any_more_is_in_nobodys_way(how: str) -> No
     run(story())
 
 
-def test_a_tenant_cannot_play_an_install_beside_one_whose_namespace_is_labelled() -> None:
+@pytest.mark.parametrize("labelled", [("home",), ()])
+def test_a_tenant_cannot_play_an_install(labelled: tuple[str, ...]) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
-        cluster.apply([installed("home"), lease("tenant", ())])
+        cluster.apply([*map(installed, labelled), lease("tenant", ())])
         playing = asyncio.create_task(renew(cluster, "tenant", 70))
-        one = start(cluster, "home")
-        await asyncio.sleep(LONG)
+        with capture_logs() as lines:
+            one = start(cluster, "home")
+            await asyncio.sleep(LONG)
+        unknown = [line["why"] for line in lines if line["event"] == "not known as an install"]
+        assert [why[:37] for why in unknown] == ([] if labelled else ["namespace home has no label mind-clus"])
         assert await one.ended() == ""
         await one.stop()
         playing.cancel()
@@ -192,6 +237,17 @@ def test_without_the_right_to_look_it_says_so_and_goes_on() -> None:
         with capture_logs() as lines:
             await Installs(api, namespace="home", lease="x", namespaces=()).look()
         assert [line["event"] for line in lines] == ["other installs are not looked for"]
+
+    run(story())
+
+
+def test_one_that_has_seen_another_and_sees_nothing_any_more_gives_way() -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        cluster.apply([installed("home"), installed("zone"), lease("zone", ())])
+        api = cluster.client("poor", Poor(after=3))
+        with pytest.raises(OverlapError, match="Lease zone/mind-cluster-scaler, held by somebody"):
+            await Installs(api, namespace="home", lease="x", namespaces=()).look()
 
     run(story())
 

@@ -25,7 +25,8 @@ def _second(plane: ControlPlane, folder: Path, team: str) -> tuple[Path, tuple[s
     """Apply manifests/second-install under this name; the kubeconfig of its account, and its flags."""
     shutil.copytree(_MANIFESTS, folder / team)
     for path in (folder / team / "second-install").rglob("kustomization.yaml"):
-        path.write_text(path.read_text().replace("team-a", team))
+        more = "  - ../../gate-guard\n  - ../../admission-webhook\n  - ../../create"
+        path.write_text(path.read_text().replace("team-a", team).replace("  - ../../create", more))
     plane.kubectl("create", "namespace", team)
     plane.kubectl("apply", "-k", str(folder / team / "second-install"))
     account, home = f"mind-cluster-scaler-{team}", f"{team}-scaler"
