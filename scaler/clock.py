@@ -50,6 +50,10 @@ class Skew(msgspec.Struct, frozen=True):
         """The earliest moment that `stamp` may mean."""
         return stamp - self.most if stamp > 0 else stamp
 
+    def stamp(self, moment: float) -> float:
+        """The time in an object of which `moment` is the earliest."""
+        return moment + self.most if moment > 0 else moment
+
 
 class Clock:
     """`offset` is wall time minus loop time, in seconds; the only place that a wall clock enters the process."""
@@ -91,10 +95,10 @@ class Clock:
         self.skew = Skew(least, most, before)
         return True
 
-    def server(self, moment: float | None = None) -> float:
-        """A moment of ours, now unless given, as the API servers count, the one that is furthest ahead if they differ:
-        for what is written into objects."""
-        return (self.now() if moment is None else moment) + self.skew.most
+    def server(self) -> float:
+        """Now as the API servers count, for what is written into objects. Where they differ, the middle one of the one
+        furthest behind, the one furthest ahead and this machine's own: no single wrong clock gets anywhere."""
+        return self.now() + sorted((self.skew.least, 0.0, self.skew.most))[1]
 
     def timestamp(self) -> str:
         """Now as Kubernetes writes it into an object, whole seconds: 2026-11-21T07:36:00Z."""

@@ -50,16 +50,21 @@ def test_of_two_that_differ_the_one_behind_ends_things_and_the_one_ahead_ends_wa
     assert clock.skew.earliest(START) == START - HOUR
 
 
-def test_what_is_written_into_objects_is_never_older_than_any_api_server_would_write_it() -> None:
-    async def story() -> None:
-        clock = Clock(START)
-        clock.saw(START + HOUR, 0.01)
-        clock.saw(START - HOUR, 0.01)
-        clock.adjust()
-        assert seconds_of(clock.timestamp()) == START + HOUR
-        assert clock.server(clock.skew.earliest(START + 5)) == START + 5
+@pytest.mark.parametrize("seen", [(0.0, HOUR), (-HOUR, 0.0), (-HOUR, HOUR), (0.0, 0.0)])
+def test_no_single_wrong_clock_gets_into_what_is_written_into_objects(seen: tuple[float, float]) -> None:
+    """Neither that of an API server nor the machine's own."""
 
-    run(story())
+    async def story(wall: float, seen: tuple[float, ...]) -> float:
+        clock = Clock(START + wall)
+        for ahead in seen:
+            clock.saw(START + ahead, 0.01)
+        clock.adjust()
+        stamp = START + 7
+        assert clock.skew.stamp(clock.skew.earliest(stamp)) == stamp
+        return seconds_of(clock.timestamp())
+
+    assert run(story(0.0, seen)) == START
+    assert run(story(HOUR, (0.0,))) == run(story(-HOUR, (0.0,))) == START
 
 
 def test_differences_within_the_precision_of_an_answer_change_nothing() -> None:
