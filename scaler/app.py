@@ -10,7 +10,7 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from scaler.informers.informer import Informer
 from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import informers, listed, report_informers
 from scaler.informers.rights import Rights
+from scaler.installs import Installs, OverlapError, marks
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, LeaseThread
@@ -52,6 +53,7 @@ from scaler.state.expectations import Expectations
 from scaler.state.own_config_maps import Home
 from scaler.state.queue import WorkQueue
 from scaler.state.rule_groups import RuleGroups
+from scaler.threads import entered_in_thread
 
 if TYPE_CHECKING:
     from scaler.serve.admission import Admission
@@ -114,8 +116,11 @@ class App:
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.rights = Rights(self.informers, self.cache, self.changes)
         self.election = _leadership(api, settings, clock, rng, apart) if settings.leader_election else None
+        self.installs = Installs(
+            api, namespace=settings.lease_namespace, lease=settings.lease_name, namespaces=settings.namespaces
+        )
         self.api = api
-        self.gate_setup = GateSetup(api, self.metrics)
+        self.gate_setup = GateSetup(api, self.metrics, settings.install)
         self.policy = settings.policy
         self._rng = rng
         self._on_synced = on_synced
@@ -241,6 +246,8 @@ class App:
 
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
+        if self.election is not None:
+            await self._be_the_only_one()
         self.metrics.leader.set(1)
         self.rights.look()
         async with asyncio.TaskGroup() as tasks:
@@ -257,6 +264,14 @@ class App:
                 for task in background:
                     task.cancel()
                 self.metrics.leader.set(0)
+
+    async def _be_the_only_one(self) -> None:
+        """Nothing is written beside another install that looks after the same namespaces."""
+        try:
+            await self.installs.look()
+        except OverlapError as error:
+            self.health.wait_for("namespaces of its own", str(error))
+            raise
 
     async def _drained(self, deciding: asyncio.Task[None]) -> None:
         try:
@@ -320,7 +335,7 @@ def _admission(app: App) -> Admission:
     from scaler.serve.admission import Admission  # noqa: PLC0415
 
     groups_of = RuleGroups(app.cache.config_maps.get).of
-    return Admission(app.api, app.clock, app.settings, groups_of=groups_of, answered=app.metrics.webhook_answered)
+    return Admission(app.api, app.clock, app.settings, groups_of=groups_of, metrics=app.metrics)
 
 
 def _follow(
@@ -355,6 +370,7 @@ def _leadership(
             identity=settings.identity,
             rng=rng,
             timing=timing,
+            marks=marks(settings.namespaces),
         )
 
     return election(api) if apart is None else LeaseThread(apart, election, timing)
@@ -362,22 +378,22 @@ def _leadership(
 
 @asynccontextmanager
 async def _serving(app: App) -> AsyncIterator[None]:
-    """The admission webhook; health, metrics and the last world: unless switched off."""
+    """The admission webhook; health, metrics and the last world: unless switched off. Each in a thread of its own, so
+    that whoever floods it takes nothing of the main loop."""
     async with AsyncExitStack() as stack:
         if app.admission is not None:
-            await stack.enter_async_context(app.admission.serving())
+            await stack.enter_async_context(entered_in_thread("webhook", app.admission.serving()))
         if app.settings.http_port:
-            await stack.enter_async_context(_http(app))
+            await stack.enter_async_context(entered_in_thread("http", _http(app)))
         yield
 
 
-@asynccontextmanager
-async def _http(app: App) -> AsyncIterator[None]:
+def _http(app: App) -> AbstractAsyncContextManager[int]:
     from scaler.serve.http import ServeState, serve  # noqa: PLC0415 - the simulation does without a server
 
-    state = ServeState(app.health, app.metrics, lambda: app.controller.world)
-    async with serve(state, app.settings.http_host, app.settings.http_port):
-        yield
+    turned_away = partial(app.metrics.turned_away, "http")
+    state = ServeState(app.health, app.metrics, lambda: app.controller.world, turned_away)
+    return serve(state, app.settings.http_host, app.settings.http_port)
 
 
 def _never() -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -48,14 +48,16 @@ class LeaseTiming(msgspec.Struct, frozen=True):
 
 
 DEFAULT_TIMING = LeaseTiming()
+NO_MARKS: Mapping[str, Mapping[str, str]] = {}
 
 
 class Election:
-    """One candidate for the Lease `name`. `identity` must be unique to the life of this process."""
+    """One candidate for the Lease `name`. `identity` must be unique to the life of this process; `marks` are labels
+    and annotations that the Lease gets."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - wiring, done once in app.py
         self, api: KubeApi, clock: Clock, *, namespace: str, name: str, identity: str, rng: random.Random,
-        timing: LeaseTiming = DEFAULT_TIMING,
+        timing: LeaseTiming = DEFAULT_TIMING, marks: Mapping[str, Mapping[str, str]] = NO_MARKS,
     ) -> None:  # fmt: skip
         self.identity = identity
         self._api = api
@@ -64,6 +66,7 @@ class Election:
         self._name = name
         self._rng = rng
         self._timing = timing
+        self._marks = marks
         self._deadline = -math.inf
         self._acquired = ""
         self._transitions = 0
@@ -302,13 +305,20 @@ class Election:
     def _body(self, spec: Object, *notes: str) -> Object:
         """`notes`: our annotations, with ourselves as their value."""
         old = self._lease["metadata"] if self._lease is not None else {}
-        kept = {k: old[k] for k in ("uid", "resourceVersion", "labels") if k in old}
+        kept = {k: old[k] for k in ("uid", "resourceVersion") if k in old}
+        labels = {**(old.get("labels") or {}), **self._marks.get("labels", {})}
         others = {k: v for k, v in (old.get("annotations") or {}).items() if k != RELEASED_BY}
-        annotations = others | dict.fromkeys(notes, self.identity)
+        annotations = {**others, **self._marks.get("annotations", {}), **dict.fromkeys(notes, self.identity)}
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace, **kept, "annotations": annotations},
+            "metadata": {
+                "name": self._name,
+                "namespace": self._namespace,
+                **kept,
+                "labels": labels,
+                "annotations": annotations,
+            },
             "spec": spec,
         }
 

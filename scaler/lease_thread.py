@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
 from scaler.election import Election, LeaseTiming
 from scaler.kube.api import KubeApi, Object, Resource
 from scaler.kube.errors import NotSentError
+from scaler.threads import loop_in_thread, run_in
 
 Connect = Callable[[], AbstractAsyncContextManager[KubeApi]]
 """A connection to the cluster for the loop that calls it."""
@@ -59,15 +59,15 @@ class LeaseThread:
         self._beat = main.time()
         beating = main.create_task(self._beat_for_ever())
         try:
-            with _loop_in_thread("lease") as there:
-                await _run_in(there, lambda: self._lead_there(main, work))
+            with loop_in_thread("lease") as there:
+                await run_in(there, lambda: self._lead_there(main, work))
         finally:
             beating.cancel()
 
     async def _lead_there(self, main: asyncio.AbstractEventLoop, work: Work) -> None:
         async with self._connect() as api:
             self._election = self._build(cast("KubeApi", _WhileBeating(api, self._refuse_when_still)))
-            await self._election.lead(lambda: _run_in(main, work))
+            await self._election.lead(lambda: run_in(main, work))
 
     async def _beat_for_ever(self) -> None:
         while True:
@@ -97,49 +97,3 @@ class _WhileBeating:
     async def replace(self, resource: Resource, namespace: str | None, name: str, body: Object) -> Object:
         self._check()
         return await self._api.replace(resource, namespace, name, body)
-
-
-@contextmanager
-def _loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
-    loop = type(asyncio.get_running_loop())()  # of the same kind, so that both have one clock
-    thread = threading.Thread(target=loop.run_forever, name=name, daemon=True)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-async def _run_in(there: asyncio.AbstractEventLoop, work: Work) -> None:
-    """`work` in the loop of another thread, with its outcome. On cancellation it is cancelled and awaited first."""
-    here = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = here.create_future()
-    begun: list[asyncio.Task[None]] = []
-
-    def begin() -> None:
-        task = there.create_task(work())
-        task.add_done_callback(lambda task: here.call_soon_threadsafe(_settle, ended, task))
-        begun.append(task)
-
-    def end() -> None:
-        begun[0].cancel()
-
-    there.call_soon_threadsafe(begin)
-    try:
-        await asyncio.shield(ended)
-    except asyncio.CancelledError:
-        there.call_soon_threadsafe(end)
-        await asyncio.wait({ended})
-        raise
-
-
-def _settle(ended: asyncio.Future[None], task: asyncio.Task[None]) -> None:
-    if task.cancelled():
-        ended.cancel()
-    elif (error := task.exception()) is not None:
-        ended.set_exception(error)
-        ended.exception()  # who was cancelled does not ask for it
-    else:
-        ended.set_result(None)

@@ -34,12 +34,8 @@ BESIDE_LABEL = "mind-cluster/beside-ascend-operator"
 """A namespace with this label too, value `true`, lets admission move the labels of AscendJobs into their templates."""
 MOVED_RULE = "mind-cluster/moved-scaling-rule"
 """Annotation of such an AscendJob: the value that its label mind-cluster/scaling-rule had."""
-WEBHOOK = "mind-cluster-scaler"
-"""Name of our webhook configurations (manifests/admission-webhook)."""
 WEBHOOK_SECRET = "mind-cluster-scaler-webhook"  # noqa: S105 - its name
 """Secret, beside the Lease, that holds the webhook's own certificate."""
-POLICY = "mind-cluster-scaler-pods"
-"""Name of the policy and binding that put the gate onto pods (manifests/admission-policy)."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 HELD_COST = "-1000000000"
 """The deletion cost of a held pod: whoever lowers replicas takes held pods first."""
@@ -56,10 +52,17 @@ KEPT_FOR_NAMESPACE = "mind-cluster/scaler-rule-namespace"
 """Annotation beside it: the namespace of that rule, where it is not the ConfigMap's own."""
 ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
 """On the AscendJob: `<rounds>.<uid>`. The uid makes a number that was copied to another job mean nothing."""
+INSTALL_LABEL = "mind-cluster/install"
+"""A namespace with this label is an install's own: no tenant may write there."""
+GOVERNS = "mind-cluster/governs"
+"""Annotation of the Lease: the namespaces that its install looks after, separated by commas; `*` = all."""
 RELEASED_BY = "mind-cluster/released-by"
 """Annotation of a vacant Lease: this holder had stopped its work before it gave the Lease up, nobody has to wait."""
 
-# Volcano and MindCluster
+# Volcano, MindCluster and kubectl
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation: what was applied, whole. Nobody but kubectl reads it."""
 
 POD_GROUP = "scheduling.k8s.io/group-name"
 """Annotation of a pod: its PodGroup, for Volcano."""

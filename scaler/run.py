@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for settings that are wrong."""
+    """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for settings that are wrong, be it only
+    beside another install."""
     try:
         settings = settings_module.load(args, os.environ)
     except SettingsError as error:
@@ -44,6 +45,7 @@ async def _main(settings: Settings) -> int:
     """Run until a signal comes or something dies; the exit code."""
     import structlog  # noqa: PLC0415 - `scaler run --help` stays fast
 
+    from scaler.installs import OverlapError  # noqa: PLC0415
     from scaler.kube.errors import KubeError  # noqa: PLC0415
     from scaler.report import stacks  # noqa: PLC0415
     from scaler.report.log import Level, configure  # noqa: PLC0415
@@ -63,10 +65,13 @@ async def _main(settings: Settings) -> int:
         log.info("stopped", signal=str(stop))
         return 0
     except Exception as error:
-        for cause in _leaves(error):
+        causes = _leaves(error)
+        for cause in causes:
             # What clusters and their configuration do is said in words; a traceback stands for a fault of ours.
-            trace = None if isinstance(cause, KubeError) else cause
+            trace = None if isinstance(cause, KubeError | OverlapError) else cause
             log.error("ended", error=f"{type(cause).__name__}: {cause}", exc_info=trace)
+        if any(isinstance(cause, OverlapError) for cause in causes):
+            return EXIT_USAGE
     return EXIT_FAILED
 
 

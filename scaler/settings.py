@@ -69,6 +69,10 @@ def _named(name: str) -> str:
     return name
 
 
+def _named_or_empty(name: str) -> str:
+    return name and _named(name)
+
+
 _Name = Annotated[str, pydantic.AfterValidator(_named)]
 
 
@@ -98,6 +102,10 @@ class Settings(BaseModel):
     leader_election: bool = Field(True, description="Act only while holding the Lease. Off only for a single process.")
     lease_namespace: _Name = Field(
         "default", max_length=63, description="Own namespace of the install: its Lease, the last valid rules."
+    )
+    install: _Name = Field(
+        "mind-cluster-scaler",
+        description="Name of the install: of its webhook configurations, its policy that holds pods, and its Service.",
     )
     lease_name: _Name = Field("mind-cluster-scaler", description="Name of the Lease.")
     identity: str = Field(
@@ -147,9 +155,10 @@ class Settings(BaseModel):
     http_host: str = Field("0.0.0.0", max_length=253, description="Address that both servers listen on.")  # noqa: S104 - probes and API servers come from outside the pod
     http_port: int = _number(8080, "port", "Port of health, metrics and snapshots; 0 switches them off.", 0, 65_535)
     webhook_port: int = _number(0, "port", "Port of the admission webhook; 0 switches it off.", 0, 65_535)
-    webhook_service: _Name = Field(
-        "mind-cluster-scaler-webhook.mind-cluster-scaler-system.svc",
-        description="What API servers call the webhook: its Service, or a name or address of its URL.",
+    webhook_service: Annotated[str, pydantic.AfterValidator(_named_or_empty)] = Field(
+        "",
+        description="What API servers call the webhook: a name or address of its URL; empty: the Service named as the "
+        "install.",
     )
     webhook_cert_file: str = Field(
         "", max_length=4096, description="File with its certificate, renewed by others; empty: the leader makes one."
@@ -181,6 +190,11 @@ class Settings(BaseModel):
         if wrong:
             raise ValueError("; ".join(wrong))
         return self
+
+    @property
+    def webhook_name(self) -> str:
+        """What the webhook's certificate is for."""
+        return self.webhook_service or f"{self.install}.{self.lease_namespace}.svc"
 
     @property
     def policy(self) -> Policy:

@@ -261,7 +261,7 @@ def test_jobs_without_a_rule_are_created_and_training_jobs_left_alone() -> None:
     async def story() -> None:
         async with rig(job("mindie-controller", rule=None), training, forgotten) as on:
             assert on.with_pods() == {"mindie-controller"}
-            assert on.reason("train") == "NotServed"
+            assert on.reason("train") == ""
             assert ("forgotten", "NotServed") in on.events()
             assert not any("ascendjobs train" in w or "ascendjobs forgotten" in w for w in on.writes())
 

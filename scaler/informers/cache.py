@@ -143,18 +143,20 @@ class Cache:
                 self.mark(uid)
 
     def mark(self, uid: str) -> None:
-        """Something about this instance changed: whatever was made of it is made anew, and its service is looked at."""
+        """Something about this instance changed: whatever was made of it is made anew, and its service is looked at.
+        Nothing for what is no instance of ours: a training job, whose pods come and go."""
         job, membership = self._jobs_by_uid.get(uid), self.pod_instances.membership_of(uid)
-        key = job.job.key if job is not None else membership.key if membership is not None else None
-        self._publish(InstanceChanged(uid, key))
+        if job is not None or membership is not None:
+            key = job.job.key if job is not None else membership.key if membership is not None else None
+            self._publish(InstanceChanged(uid, key))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
-        if old is not None:
+        if old is not None and not old.is_foreign:
             self._forget_job(old)
-        if new is not None:
+        if new is not None and not new.is_foreign:
             self._remember_job(new)
         for record in (old, new):
-            if record is not None:
+            if record is not None and not record.is_foreign:
                 self._publish(InstanceChanged(record.uid, record.job.key))
 
     def _remember_job(self, record: JobRecord) -> None:

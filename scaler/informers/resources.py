@@ -18,6 +18,7 @@ from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.informer import Informer
 from scaler.informers.pods import PodObject, pod_record
 from scaler.informers.records import (
+    JobObject,
     NodeObject,
     OwnedObject,
     PodGroupObject,
@@ -72,7 +73,7 @@ def informers(
         return watch(resource, cache.owners.stores[kind], dict, partial(owner_facts, kind), **options)
 
     return {
-        ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, dict, job_record),
+        ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, JobObject, job_record),
         PODS: watch(PODS, cache.pods, PodObject, pod_record),
         POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, PodGroupObject, pod_group_record),
         SERVICES: watch(SERVICES, cache.services, OwnedObject, owned_record, label_selector=OURS),
@@ -92,7 +93,7 @@ def informers(
         STATEFUL_SETS: ask(STATEFUL_SETS),
         LEADER_WORKER_SETS: ask(LEADER_WORKER_SETS),
         POD_SETS: ask(POD_SETS),
-        VOLCANO_JOBS: watch(VOLCANO_JOBS, cache.volcano_jobs, dict, volcano_job_record),
+        VOLCANO_JOBS: watch(VOLCANO_JOBS, cache.volcano_jobs, JobObject, volcano_job_record),
     }
 
 

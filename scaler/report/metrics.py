@@ -98,6 +98,9 @@ class Metrics:
         self._arrived_ungated = counter(
             "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate."
         )
+        self._turned_away = counter(
+            "scaler_turned_away", "Connections and requests that there was no room or time for.", ["server"]
+        )
         self._idle_resources: set[str] = set()
         self._shares: dict[ServiceKey, Mapping[Gauge, int]] = {}
         """What each service adds to the gauges."""
@@ -146,6 +149,10 @@ class Metrics:
         """`outcome`: allowed, patched, warned, refused, unreadable."""
         self._webhook_answers.labels(path, outcome).inc()
         self._webhook_seconds.observe(seconds)
+
+    def turned_away(self, server: str) -> None:
+        """`server`: webhook, http. From any thread."""
+        self._turned_away.labels(server).inc()
 
     def gate_way(self, way: str, *, set_up: bool) -> None:
         """`way`: policy, webhook."""

@@ -169,15 +169,19 @@ class Reporter:
 
     def _note_reason(self, report: ServiceReport, verdict: Verdict) -> None:
         """An event when (state, reason) is news; after a failover the job's own status says what was reported."""
-        subject, job = report.subjects.get(verdict.uid), report.jobs.get(verdict.uid)
+        subject = report.subjects.get(verdict.uid)
         if subject is None:
             return
         now = (verdict.state.value, verdict.reason.value)
         before = self._reasons.get(verdict.uid)
         self._reasons[verdict.uid] = now
-        if before == now or (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
+        if before == now:
             return
-        self._queue_event(partial(_happening, subject, job, verdict, report.plan), verdict.name)
+        job = report.jobs.get(verdict.uid)
+        if (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
+            return
+        failed = job is not None and has_failed(job)
+        self._queue_event(partial(_happening, subject, verdict, report.plan, failed=failed), verdict.name)
 
     def _note_job(self, report: ServiceReport, verdict: Verdict, changed: bool) -> None:
         uid, known = verdict.uid, self._jobs.get(verdict.uid)
@@ -313,10 +317,6 @@ def _last_valid(services: Sequence[ServiceReport], home: Home) -> Object | None:
     return encode(home.last_valid(rule), rule, newest.last_valid) if newest.last_valid is not None else None
 
 
-def _metadata(obj: Object, key: str) -> str:
-    return str((obj.get("metadata") or {}).get(key) or "")
-
-
 def _stated(report: ServiceReport) -> tuple[object, ...]:
     """What the two ConfigMaps of a rule depend on."""
     plan, service = report.plan, report.service
@@ -326,9 +326,7 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
     """Whether the job itself or its counts changed; what was decided about it is compared apart."""
-    old, new = before.jobs.get(uid) or {}, after.jobs[uid]
-    version = "resourceVersion"
-    return _metadata(old, version) != _metadata(new, version) or before.replicas.get(uid) != after.replicas.get(uid)
+    return before.versions.get(uid) != after.versions.get(uid) or before.replicas.get(uid) != after.replicas.get(uid)
 
 
 def _was_reported(job: Object | None, verdict: Verdict) -> bool:
@@ -344,8 +342,8 @@ def _is_served(job: Object | None, verdict: Verdict) -> bool:
     return any(label in labels for label in _SERVING_LABELS)
 
 
-def _happening(subject: Subject, job: Object | None, verdict: Verdict, plan: Plan) -> Happening:
-    warning = verdict.reason in events.NEEDS_ATTENTION or (job is not None and has_failed(job))
+def _happening(subject: Subject, verdict: Verdict, plan: Plan, *, failed: bool) -> Happening:
+    warning = verdict.reason in events.NEEDS_ATTENTION or failed
     return Happening(subject, verdict.reason.value, words(verdict, plan), warning)
 
 

@@ -6,7 +6,7 @@ This module decides nothing, and must not know how anything is written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -38,13 +38,34 @@ class Subject(NamedTuple):
     uid: str = ""
 
 
+class _Jobs(Mapping[str, Object]):
+    """The objects of jobs, each decoded when somebody asks for it: what a report keeps is their text."""
+
+    def __init__(self, records: Mapping[str, JobRecord]) -> None:
+        self._records = records
+
+    def __getitem__(self, uid: str) -> Object:
+        return self._records[uid].object
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._records
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
 class ServiceReport(msgspec.Struct, frozen=True):
     """One service after one pass. Objects are read, never changed."""
 
     service: Service
     plan: Plan
     jobs: Mapping[str, Object] = {}
-    """Owner uid -> AscendJob as the cache has it, where its status is ours to write."""
+    """Owner uid -> AscendJob as the cache has it, where its status is ours to write. Each look decodes it."""
+    versions: Mapping[str, str] = {}
+    """Owner uid -> its resourceVersion."""
     subjects: Mapping[str, Subject] = {}
     """Instance uid -> whom events about it are about; there are none about any other."""
     replicas: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
@@ -71,7 +92,8 @@ def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str =
     return ServiceReport(
         service=service,
         plan=plan,
-        jobs={job.uid: job.object for job in jobs if job.uid in ours},
+        jobs=_Jobs({job.uid: job for job in jobs if job.uid in ours and job.text}),
+        versions={job.uid: job.resource_version for job in jobs},
         subjects={
             instance.uid: subject
             for instance in service.instances

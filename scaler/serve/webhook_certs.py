@@ -31,7 +31,6 @@ from scaler.kube.api import (
     within,
 )
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.names import WEBHOOK
 from scaler.serve import certificates
 from scaler.serve.certificates import Keys
 from scaler.serve.tls import KeyPair, ServerCertificate
@@ -115,16 +114,19 @@ class CertificateFiles(CertificateSource):
 
 
 class CertificateKeeper(CertificateSource):
-    """The certificate in a Secret. `names` are those that the API server reaches the webhook by."""
+    """The certificate in a Secret. `names` are those that the API server reaches the webhook by; `configurations` is
+    the name of both webhook configurations."""
 
     def __init__(
-        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str, names: Sequence[str]
-    ) -> None:
+        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str,
+        configurations: str, names: Sequence[str],
+    ) -> None:  # fmt: skip
         super().__init__(shown)
         self._api = api
         self._clock = clock
         self._namespace = namespace
         self._secret = secret
+        self._configurations = configurations
         self._names = tuple(names)
         self._keys: Keys | None = None
 
@@ -195,7 +197,7 @@ class CertificateKeeper(CertificateSource):
         return "; ".join(problems)
 
     async def _inject(self, resource: Resource, bundle: str) -> None:
-        found = await within(DEADLINE, self._api.get(resource, None, WEBHOOK))
+        found = await within(DEADLINE, self._api.get(resource, None, self._configurations))
         patch: list[Object] = [
             {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
             for number, webhook in enumerate(found.get("webhooks") or [])
@@ -205,7 +207,8 @@ class CertificateKeeper(CertificateSource):
             version = found["metadata"]["resourceVersion"]
             patch.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
             _log.info("certificate trusted", kind=resource.kind, webhooks=len(patch) - 1)
-            await within(DEADLINE, self._api.patch(resource, None, WEBHOOK, patch, patch_type=PatchType.JSON))
+            name = self._configurations
+            await within(DEADLINE, self._api.patch(resource, None, name, patch, patch_type=PatchType.JSON))
 
 
 def _keys_of(secret: Object | None) -> Keys | None:

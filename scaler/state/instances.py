@@ -18,11 +18,9 @@ from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
-from scaler.rules.values import at
 from scaler.state.lifecycle import in_our_time, life_of
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
-from scaler.workloads.run_policy import refusal
 
 VOLCANOS_OWN = "podgroup-"
 """How the names of PodGroups begin that Volcano makes for pods without one."""
@@ -131,15 +129,14 @@ def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> dict[
 
 def _faults_with_operator(record: JobRecord, pods: Sequence[PodRecord]) -> tuple[str, ...]:
     """The operator's own words when it has refused the job; as long as there are no pods, what it will refuse."""
-    refused = refusal(record.object) if record.kind == "AscendJob" else ""
+    refused = record.job.refused
     if refused:
         return (f"Ascend Operator has refused it ({refused}); delete the job and create it again",)
     return record.job.faults if record.kind != "AscendJob" or not pods else ()
 
 
 def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
-    labels = at(record.object, "metadata", "labels")
-    if record.kind == "AscendJob" and RULE_LABEL in labels:
+    if record.job.names_rule:
         yield (
             Warning.HOLD_NOT_POSSIBLE,
             (

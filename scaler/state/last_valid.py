@@ -18,6 +18,7 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.names import PREFIX
+from scaler.rules.limits import MAX_BYTES
 from scaler.state.own_config_maps import Name, config_map, is_ours, rule_of
 
 DOCUMENT = "elastic_scaling.json.gz"
@@ -25,7 +26,6 @@ ANNOTATIONS = "annotations.json"
 SHA256 = "sha256"
 RULE_UID = "rule-uid"
 INHERITED = "annotations-inherited"
-_MAX_DOCUMENT = 1 << 20
 
 
 class LastValid(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ def decode(existing: Object, rule: Name) -> LastValid | None:
 def _inflate(packed: bytes) -> bytes:
     """Bounded: a small ConfigMap cannot unfold into gigabytes."""
     inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    raw = inflater.decompress(packed, _MAX_DOCUMENT)
+    raw = inflater.decompress(packed, MAX_BYTES)
     if not inflater.eof:
-        raise ValueError("truncated, or larger than 1 MiB")
+        raise ValueError("truncated, or larger than a rule may be")
     return raw

@@ -14,7 +14,7 @@ import msgspec
 from scaler.decide.world import ServiceKey
 from scaler.kube.metadata import LabelledMetadata
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
-from scaler.workloads.kind import Ask, Membership, Place, identity, label_problem_of, number_in
+from scaler.workloads.kind import Ask, Membership, Place, identity, label_problem_of, number_in, shortened
 from scaler.workloads.owners import LWS, ROLE, ROLE_HASH, STORM, TEMPLATE_HASH
 
 APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
@@ -212,7 +212,7 @@ def _as_annotated(pod: LabelledMetadata, place: Place) -> Place:
     A size alone concerns instances that the kind knows to consist of several pods: a pod that is an instance by itself
     gets no companions by saying how many it would like.
     """
-    size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), pod.annotations.get(INSTANCE, "")
+    size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), shortened(pod.annotations.get(INSTANCE, ""))
     if named:
         service = pod.labels.get(JOB_ID_LABEL, ""), pod.labels.get(GROUP_LABEL, "")
         instance = identity("pods", pod.namespace, *service, named)

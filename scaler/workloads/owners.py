@@ -6,14 +6,15 @@ Pure, never raises.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
+from scaler.kube.metadata import shared
+from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import LARGEST, OwnerFacts, identity, number_in
+from scaler.workloads.kind import OwnerFacts, identity, number_in
 
 MAKERS = ("Deployment", "LeaderWorkerSet")
 """Kinds whose replicas are instances."""
@@ -30,16 +31,16 @@ def owner_facts(kind: str, obj: Object) -> OwnerFacts:
     maker, revision, rank = _revision(kind, namespace, name, meta, created)
     return OwnerFacts(
         kind=kind,
-        namespace=sys.intern(namespace),
+        namespace=shared(namespace),
         name=name,
         uid=as_text(meta.get("uid")),
         resource_version=as_text(meta.get("resourceVersion")),
         created=created,
-        maker=sys.intern(maker),
-        revision=sys.intern(revision),
+        maker=shared(maker),
+        revision=shared(revision),
         rank=rank,
-        size=as_count(_size(kind, at(meta, "labels"), spec), LARGEST),
-        wanted=as_count(spec.get("replicas"), LARGEST) if kind in MAKERS else 0,
+        size=as_count(_size(kind, at(meta, "labels"), spec), MAX_PODS),
+        wanted=as_count(spec.get("replicas"), MAX_INSTANCES) if kind in MAKERS else 0,
         leader_first=kind == "LeaderWorkerSet" and spec.get("startupPolicy") == "LeaderReady",
     )
 

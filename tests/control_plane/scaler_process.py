@@ -26,12 +26,12 @@ ALONE = ("--no-leader-election",)
 _ROOT = Path(__file__).parents[2]
 
 
-def install(plane: ControlPlane) -> Path:
-    """Apply manifests/cluster-wide as a user would; the kubeconfig of the scaler's service account.
+def install(plane: ControlPlane, variant: str = "cluster-wide") -> Path:
+    """Apply a variant of the manifests as a user would; the kubeconfig of the scaler's service account.
 
     The Deployment is accepted and scaled to nothing: the tests run the replicas themselves.
     """
-    plane.kubectl("apply", "-k", str(_ROOT / "manifests" / "cluster-wide"))
+    plane.kubectl("apply", "-k", str(_ROOT / "manifests" / variant))
     plane.kubectl("scale", "deployment", ACCOUNT, "--replicas=0", "--namespace", NAMESPACE)
     return plane.grant(NAMESPACE, ACCOUNT)
 

@@ -46,7 +46,7 @@ class Seen:
     def job(self, name: str, *, status: dict[str, Any] | None = None, **options: Any) -> None:
         made = job(name, uid=f"uid-{name}", resourceVersion=self.version(), **options)
         made |= {"status": status} if status else {}
-        record = objects.job_record(made)
+        record = objects.read_job_record(made)
         assert record is not None
         self.cache.jobs.apply(record)
 
