@@ -21,7 +21,7 @@ PRECISION = 2.0
 BELIEVED_FOR = 3600.0
 """Seconds for which what an API server said counts at least; it counts twice as long at most."""
 REMEMBERED = 8
-"""Steps of the API servers' clocks that are remembered."""
+"""Steps forwards of the API servers' clocks that are remembered."""
 _FIRST, _LAST = 1e9, 2.0**33
 """Seconds since the epoch, 2001 and 2242: what lies outside is of a clock that was never set."""
 
@@ -91,7 +91,8 @@ class Clock:
         old, first, self._adjusted = self.skew, not self._adjusted, True
         if abs(least - old.least) <= PRECISION and abs(most - old.most) <= PRECISION:
             return False
-        before = () if first else ((self.now(), old.least), *old.before)[:REMEMBERED]
+        stepped = () if first or least <= old.least else ((self.now(), old.least),)
+        before = (*stepped, *old.before)[:REMEMBERED]
         self.skew = Skew(least, most, before)
         return True
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from scaler.sim.loop import run
 
 START = 1_800_000_000.0
 HOUR = 3600.0
+SCALER = Path(__file__).parents[1] / "scaler"
 
 
 def at_once(story: Callable[[Clock], object]) -> Clock:
@@ -165,3 +168,16 @@ def test_the_loop_of_the_controller_counts_the_time_of_a_suspended_machine(monke
 
     with asyncio.Runner(loop_factory=SteadyLoop) as runner:
         assert HOUR <= runner.run(story()) < HOUR + 60
+
+
+def test_nothing_reads_a_clock_but_the_start_of_a_process_and_the_loop_that_it_runs_in() -> None:
+    """Whoever wants to know the time asks the loop or a Clock, so that no step of a wall clock gets anywhere."""
+    asked = re.compile(
+        r"\btime\.(?:time|monotonic|perf_counter|clock_gettime|localtime)\b|\.(?:utc)?now\(UTC|\btoday\("
+    )
+    found = {
+        path.relative_to(SCALER).as_posix()
+        for path in SCALER.rglob("*.py")
+        if asked.search(path.read_text("utf-8")) and "tools" not in path.parts
+    }
+    assert found == {"clock.py", "run.py"}
