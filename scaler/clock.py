@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import msgspec
 
 PRECISION = 2.0
-"""Seconds: a smaller difference is none. An answer tells whole seconds, and tells nothing when it took another one."""
+"""Seconds: a smaller difference is none. An answer tells whole seconds, and little when it took another one."""
 BELIEVED_FOR = 3600.0
 """Seconds for which what an API server said counts at least; it counts twice as long at most."""
 REMEMBERED = 8
@@ -71,8 +71,9 @@ class Clock:
         return self._offset + asyncio.get_running_loop().time()
 
     def saw(self, date: float, took: float) -> None:
-        """An API server has just answered that it is `date`, `took` seconds after it was asked."""
-        if took > PRECISION / 2 or not _FIRST < date < _LAST:
+        """An API server has just answered that it is `date`, `took` seconds after it was asked. A slow answer is better
+        than none, and is off by that much at most."""
+        if (took > PRECISION / 2 and self._spans) or not _FIRST < date < _LAST:
             return
         now = self.now()
         ahead = date - now
