@@ -286,6 +286,27 @@ def test_two_replicas_outlive_a_drain_and_the_service_and_budget_select_them(var
     assert service["spec"]["selector"] == labels
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_has_two_minutes_to_answer_before_it_must_be_alive(variant: str) -> None:
+    spec = container(variant)
+    startup, liveness = spec["startupProbe"], spec["livenessProbe"]
+    assert startup["httpGet"] == liveness["httpGet"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 120
+    assert "initialDelaySeconds" not in liveness
+
+
+def test_the_image_can_be_named_by_digest(tmp_path: Path) -> None:
+    manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())
+    digest = "sha256:" + "0" * 64
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{manifests}/cluster-wide]\n"
+        f"images: [{{name: mind-cluster-scaler, newName: r.example/scaler, digest: '{digest}'}}]\n"
+    )
+    (deployed,) = (obj for obj in rendered(tmp_path) if obj["kind"] == "Deployment")
+    (only,) = deployed["spec"]["template"]["spec"]["containers"]
+    assert only["image"] == f"r.example/scaler@{digest}"
+
+
 def test_the_network_policy_can_be_included(tmp_path: Path) -> None:
     manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())  # kustomize takes relative paths only
     (tmp_path / "kustomization.yaml").write_text(
