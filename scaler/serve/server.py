@@ -28,7 +28,9 @@ MAX_WAITING = 1024
 OPENING = 3.0
 """Seconds for a TLS handshake, and then for the first header."""
 CLOSING = 1.0
-"""Seconds for the end of TLS, and for a refusal to get through to somebody who still sends."""
+"""Seconds for the end of TLS."""
+REFUSED = 0.1
+"""Seconds for a refusal to get through to somebody who still sends: until then all of it has to be deciphered."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler"}
 _SILENT = logging.Logger("aiohttp", logging.CRITICAL + 1)
 """aiohttp would log a traceback for every request that is no HTTP."""
@@ -248,7 +250,7 @@ class Server:
         response = await self._answer(request, handler)
         response.headers.update(self._headers)
         if connection is not None:
-            connection.last(self._limits.idle if request.content.at_eof() else CLOSING)
+            connection.last(self._limits.idle if request.content.is_eof() else REFUSED)
             if response.keep_alive is not False:
                 self._bodies.give_back(connection.address, connection)
         return response

@@ -55,6 +55,11 @@ class WebhookState(NamedTuple):
 
 def serve_webhook(state: WebhookState, host: str, port: int) -> AbstractAsyncContextManager[int]:
     """As serve.server.Server.served."""
+    return server_of(state).served(host, port, state.certificate)
+
+
+def server_of(state: WebhookState) -> Server:
+    """Not serving yet."""
     server = Server(LIMITS, state.turned_away)
     aside = _Aside(server)
 
@@ -75,7 +80,7 @@ def serve_webhook(state: WebhookState, host: str, port: int) -> AbstractAsyncCon
     add("/validate/rules", review_rule, _SHORT)
     add("/validate/labels", partial(review_labels, groups_of=state.groups_of), _SHORT)
     server.app.on_cleanup.append(aside.end)
-    return server.served(host, port, state.certificate)
+    return server
 
 
 def _length(request: web.Request) -> int:
