@@ -316,6 +316,12 @@ def test_the_network_policy_can_be_included(tmp_path: Path) -> None:
     selector = deployment("cluster-wide")["spec"]["selector"]
     assert policy["spec"]["podSelector"] == selector
     assert policy["metadata"]["namespace"] == NAMESPACE
+    (port,) = [
+        entry["containerPort"]
+        for entry in deployment("cluster-wide")["spec"]["template"]["spec"]["containers"][0]["ports"]
+    ]
+    (metrics,) = [rule for rule in policy["spec"]["ingress"] if {"port": port} in rule["ports"]]
+    assert [list(peer) for peer in metrics["from"]] == [["namespaceSelector"]]
 
 
 def dockerfile() -> str:
