@@ -11,6 +11,7 @@ import asyncio
 import json
 import random
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -28,7 +29,7 @@ from scaler.kube.api import (
     PatchType,
     Resource,
 )
-from scaler.kube.errors import ForbiddenError
+from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
 from scaler.settings import Settings
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.apiserver.interceptor import Interceptor, Request
@@ -109,14 +110,17 @@ class Soak(Rig):
         for pod in self.cluster.peek(PODS, NAMESPACE):
             if pod["spec"].get("schedulingGates") or pod.get("status", {}).get("phase") == "Running":
                 continue
-            if not pod["spec"].get("nodeName"):
-                await self.bind(pod, self.dice.choice([f"node-{number}" for number in self.alive]))
-            name = pod["metadata"]["name"]
-            chips = {"server_id": "10.0.0.1", "devices": [{"device_id": "0", "device_ip": "10.0.0.2"}]}
-            told = {"ascend.kubectl.kubernetes.io/ascend-910-configuration": json.dumps(chips)}
-            patch = {"metadata": {"annotations": told}}
-            await self.cluster.patch(PODS, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
-            await self.status(pod, phase="Running", podIP="10.0.0.3", conditions=[{"type": "Ready", "status": "True"}])
+            with suppress(NotFoundError, ConflictError):  # it is being revoked at this moment
+                await self.run_pod(pod)
+
+    async def run_pod(self, pod: Object) -> None:
+        if not pod["spec"].get("nodeName"):
+            await self.bind(pod, self.dice.choice([f"node-{number}" for number in self.alive]))
+        chips = {"server_id": "10.0.0.1", "devices": [{"device_id": "0", "device_ip": "10.0.0.2"}]}
+        told = {"ascend.kubectl.kubernetes.io/ascend-910-configuration": json.dumps(chips)}
+        name, patch = pod["metadata"]["name"], {"metadata": {"annotations": told}}
+        await self.cluster.patch(PODS, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
+        await self.status(pod, phase="Running", podIP="10.0.0.3", conditions=[{"type": "Ready", "status": "True"}])
 
     async def happen(self) -> None:
         """One or two of the things that happen."""
