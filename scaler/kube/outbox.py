@@ -17,7 +17,7 @@ from scaler.kube.slots import Slots
 
 K = TypeVar("K", bound=Hashable)
 
-_PRUNE_AT = 10_000
+_PRUNE_AT = 64
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 300.0
 _log = structlog.get_logger("report")
@@ -40,6 +40,7 @@ class Outbox(Generic[K]):
         self._under_way: set[K] = set()
         self._marked_again: set[K] = set()
         self._not_before: dict[K, float] = {}
+        self._prune_at = _PRUNE_AT
         self._failures: dict[K, int] = {}
 
     def mark(self, key: K, *, delay: float = 0.0) -> None:
@@ -71,8 +72,9 @@ class Outbox(Generic[K]):
         again = key in self._marked_again
         self._marked_again.discard(key)
         due = self._not_before[key] = _now() + max(pause, self._interval)
-        if len(self._not_before) > _PRUNE_AT:
+        if len(self._not_before) > self._prune_at:
             self._not_before = {key: at for key, at in self._not_before.items() if at > _now()}
+            self._prune_at = max(_PRUNE_AT, 2 * len(self._not_before))
         if pause or again:
             self._enqueue(key, due)
 
