@@ -248,9 +248,10 @@ class _Feed(Generic[T, R]):
             decode=self._decode,
         )
         async with _closing(stream):
-            taken = 0
+            taken, slices = 0, Slices()
             async for event in stream:
                 self._take(event)
+                await slices.end()
                 taken += 1
                 if taken % EVENTS_PER_TURN == 0:
                     await asyncio.sleep(0)

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from scaler.clock import Slices
 from scaler.kube.errors import KubeError
 
 K = TypeVar("K", bound=Hashable)
@@ -55,8 +56,10 @@ class Outbox(Generic[K]):
                 group.create_task(self._work())
 
     async def _work(self) -> None:
+        slices = Slices()
         while True:
             key = await self._due.get()
+            await slices.end()  # what has nothing to write waits for nothing
             self._waiting.discard(key)
             self._under_way.add(key)
             try:
