@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from scaler.clock import Slices
 from scaler.kube.errors import KubeError
 from scaler.kube.slots import Slots
 
@@ -57,9 +58,11 @@ class Outbox(Generic[K]):
 
     async def run(self) -> None:
         """Perform what is marked until cancelled. Errors of `perform` are logged and retried, never raised."""
+        slices = Slices()
         async with asyncio.TaskGroup() as group:
             while True:
                 group.create_task(self._work(await self._due.get()))
+                await slices.end()  # what has nothing to write waits for nothing
 
     async def _work(self, key: K) -> None:
         async with self._slots.taken(self._namespace_of(key)):
