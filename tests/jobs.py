@@ -6,9 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from scaler.kube.api import Object
+from scaler.kube.api import QUEUES, Object
 
 NAMESPACE = "mindie"
+QUEUE: Object = {
+    "apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1},
+}  # fmt: skip
+"""Volcano's, for gangs that name none."""
 
 
 def job(

@@ -23,6 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
 from tests.control_plane.build import Binaries
@@ -335,8 +338,7 @@ def kubectl_path() -> str:
 
 
 def _private_key() -> str:
-    """A key that signs service account tokens: P-256 in SEC 1 form, whose public half a reader computes."""
-    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-    secret = (secrets.randbelow(order - 1) + 1).to_bytes(32, "big")
-    der = bytes.fromhex("30310201010420") + secret + bytes.fromhex("a00a06082a8648ce3d030107")
-    return f"-----BEGIN EC PRIVATE KEY-----\n{base64.encodebytes(der).decode()}-----END EC PRIVATE KEY-----\n"
+    """A key that signs service account tokens."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()

@@ -42,6 +42,7 @@ from tests.campaign.outside import Instance
 from tests.campaign.releases import held
 from tests.campaign.witness import Witness
 from tests.deployed_operator import DeployedOperator, deployment
+from tests.jobs import QUEUE
 from tests.simulation.applying import apply
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
 
@@ -51,8 +52,6 @@ LOOK, MOMENT = 0.5, 3.0
 """Seconds between two looks, and how long an instance may be half released, or held without a reason."""
 LONG = 180.0
 """Seconds within which everything ends that only waits for machines."""
-QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
-         "spec": {"weight": 1}}  # fmt: skip
 
 
 def makers(api: KubeApi, clock: Clock) -> list[Actor]:
