@@ -27,12 +27,8 @@ def deployment(name: str = "web", replicas: int = 3, *, pod: Object | None = Non
     return workload("apps/v1", "Deployment", name, whole)
 
 
-def stateful_set(name: str = "db", replicas: int = 3, *, pod: Object | None = None, **spec: Any) -> Object:
-    made = pod or template()
-    made["metadata"]["labels"] = {"app": name, **made["metadata"]["labels"]}
-    selector = {"matchLabels": {"app": name}}
-    whole = {"replicas": replicas, "serviceName": name, "selector": selector, "template": made, **spec}
-    return workload("apps/v1", "StatefulSet", name, whole)
+def stateful_set(name: str = "db", replicas: int = 3, **spec: Any) -> Object:
+    return {**deployment(name, replicas, serviceName=name, **spec), "kind": "StatefulSet"}
 
 
 def leader_worker_set(name: str = "vllm", replicas: int = 2, size: int = 2, **parts: Any) -> Object:
