@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from scaler.kube import api
 from scaler.kube.api import Object
 from scaler.names import INSTANCE, INSTANCE_SIZE
 from tests import jobs
-from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, volcano_job, workload
+from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, volcano_job
 
 GROUPS = ("prefill", "decode")
 Ratio = tuple[int, int]
@@ -105,7 +106,7 @@ def _ascend_job(spot: Spot, group: str, name: str) -> list[Object]:
     if group == "decode":
         replicas["Worker"] = {"replicas": 1, "template": pod}
     spec = {"schedulerName": "volcano", "replicaSpecs": replicas}
-    return [workload("mindxdl.gitee.com/v1", "AscendJob", name, spec, labels=labels)]
+    return [jobs.manifest(api.ASCEND_JOBS, name, labels=labels, spec=spec)]
 
 
 def _volcano_job(spot: Spot, group: str, name: str) -> list[Object]:
@@ -127,10 +128,9 @@ def _bare(spot: Spot, group: str, name: str) -> list[Object]:
     notes = {INSTANCE: name, INSTANCE_SIZE: "2"} if group == "decode" else {}
     made = _pod(spot, group)
     return [
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {**made["metadata"], "name": one, "annotations": notes},
-         "spec": made["spec"]}
+        jobs.manifest(api.PODS, one, labels=made["metadata"]["labels"], annotations=notes, spec=made["spec"])
         for one in names
-    ]  # fmt: skip
+    ]
 
 
 # kinds whose instances are groups of pods
