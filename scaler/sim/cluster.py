@@ -79,6 +79,11 @@ class SimCluster(SimClient):
         """Forgets the history, as etcd's compaction does: older watches and continue tokens expire."""
         self.server.store.compact(version)
 
+    def restore(self, moment: float) -> None:
+        """Goes back to an earlier moment, as a restore of etcd does, and ends all watches of `client`s."""
+        self.server.store.restore(moment)
+        self.cut_all_watches()
+
     def cut_all_watches(self, resource: Resource | None = None) -> int:
         """Ends the watches (of one resource) of all clients, as a restart of the API server would; returns how many."""
         return sum(client.cut_watches(resource) for client in self._clients.values())

@@ -41,10 +41,10 @@ SERVICES = (
     things.Service("b", "ns-b", "b", ((2, 2), (1, 1)), jobs=(2, 2), pods=(2, 1), mindie=False),
     things.Service("c", "ns-c", "c", ((3, 1), (2, 1), (1, 1)), jobs=(3, 1), pods=(1, 2), mindie=False),
 )
-QUICK = (*LEASE, "--lease-duration", "2", "--renew-deadline", "1.2", "--retry-period", "0.2")
+QUICK = (*LEASE, "--lease-duration", "4", "--renew-deadline", "3", "--retry-period", "0.3")
 CHECK_EVERY = 25
 """Kills between two looks at whether all is as it should be once nobody is killed."""
-LIFE = 3.0
+LIFE = 5.0
 """Seconds that a life lasts at most: starting takes about one of them."""
 REST = 180.0
 """Seconds in which every service must run whole once nobody is killed: a second or two on a machine at leisure."""
@@ -137,13 +137,12 @@ class Killing:
 
     async def kill_one(self) -> None:
         """Some moment of a replica's life, from its first on, is its last."""
-        while len(self._running) < self._replicas:
-            self._start()
+        self._fill_up()
         await self._shake()
         await asyncio.sleep(self._die.uniform(0.0, LIFE))
+        self._fill_up()
         victim = self._running.pop(self._die.randrange(len(self._running)))
         self.counts["killed before it was synced" if not victim.lines("caches synced") else "killed at work"] += 1
-        assert victim.exit_code is None, victim.tail()
         victim.stop()
         victim.log.unlink()
         self.counts["kills"] += 1
@@ -152,13 +151,13 @@ class Killing:
         """Nobody is killed, all nodes are back: every service runs whole, and nobody logged an error."""
         for node in self._nodes():
             await self._stage.node(node, NodeFate.READY)
-        while len(self._running) < self._replicas:
-            self._start()
+        self._fill_up()
         for service in SERVICES:
             key = f"{service.namespace}/{service.name}/mindie"
             wanted = dict(zip(things.GROUPS, service.ladder[0], strict=True))
             show = partial(self._stage.views, key)
             await until(partial(self._runs, key, wanted), f"{key} runs {wanted}", show, REST)
+        self._fill_up()
         errors = [error for process in self._running for error in process.errors()]
         assert errors == [], errors
         self.counts["times at rest"] += 1
@@ -169,6 +168,15 @@ class Killing:
     async def stop(self) -> None:
         for process in self._running:
             await asyncio.to_thread(process.stop, SIGTERM)
+
+    def _fill_up(self) -> None:
+        """Start what is missing. Only one that lost its leadership may have ended itself."""
+        for process in [process for process in self._running if process.exit_code is not None]:
+            assert "LeadershipLost" in process.tail(), process.tail()
+            self.counts["leadership lost"] += 1
+            self._running.remove(process)
+        while len(self._running) < self._replicas:
+            self._start()
 
     def _start(self) -> None:
         self._born += 1

@@ -145,6 +145,17 @@ class Store:
         for table in self._tables.values():
             table.forget(self.version if version is None else version)
 
+    def restore(self, moment: float) -> None:
+        """Everything as it was at a moment (wall time), as from a backup of etcd: the versions that were given since
+        then are given again, and nobody is told what changed. Not before the last compaction."""
+        oldest = max(table.oldest for table in self._tables.values())
+        kept = [change for table in self._tables.values() for change in table.changes if change.moment <= moment]
+        self.version = max([oldest, *(change.version for change in kept)])
+        for table in self._tables.values():
+            table.records = table.at(self.version)
+            table.keys = sorted(table.records)
+            table.changes, table.oldest = [], self.version
+
     def _commit(
         self, kind: EventType, resource: Resource, key: Key, before: Record | None, obj: Object, moment: float
     ) -> Record:  # fmt: skip
