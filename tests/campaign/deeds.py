@@ -57,6 +57,7 @@ class Deeds:
         self._world = world
         self._replicas = replicas
         self._taken: list[tuple[str, str]] = []
+        self._furnished = clock.now() + 1.0
         self.onlooker: Onlooker | None = None
         """Of the healthy service, where there is one."""
 
@@ -121,7 +122,7 @@ class Deeds:
 
     def _restore(self, seconds: float) -> None:
         """What was bound in these seconds is not there any more, or not bound."""
-        self._cluster.restore(self._clock.now() - seconds)
+        self._cluster.restore(max(self._clock.now() - seconds, self._furnished))
         self._cut_watches()
         if self.onlooker is not None:
             self.onlooker.expect(RESTORED, hurt=RESTORED)

@@ -53,7 +53,7 @@ async def start() -> list[str]:
         return _unless(on.with_pods() == {"p0", "d0"}, f"at the start {on.with_pods()} have pods")
 
 
-async def climb() -> list[str]:
+async def one_ratio_up() -> list[str]:
     """The smallest ratio of three runs: the next one is aimed at, and not yet the largest."""
     ladder = [{"group0": number, "group1": 1} for number in (3, 2, 1)]
     async with rig(*SERVICE, job("p2"), rule_config_map(rule_document(*ladder))) as on:
@@ -302,7 +302,7 @@ async def _unseen_and_compacted() -> list[str]:
 
 
 HISTORIES: dict[str, History] = {
-    "start": start, "climb": climb, "pods killed": pods_killed, "pods killed unseen": _unseen,
+    "start": start, "one ratio up": one_ratio_up, "pods killed": pods_killed, "pods killed unseen": _unseen,
     "pods killed unseen, history gone": _unseen_and_compacted, "node lost": node_lost, "too much waits": too_much_waits,
     "broken for good": broken_for_good, "watch behind": watch_behind, "stale list": stale_list,
     "events repeated": events_repeated, "pods never shown": pods_never_shown, "refused in part": refused_in_part,

@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant("what waits counts as running", members, "counts_as_running",
            "if state is State.RUNNING:", "if state in (State.RUNNING, State.ADMITTED):", "start"),
     Mutant("the newest ratio is aimed at first", groups, "choose_target", "Target(satisfied_from - 1,",
-           "Target(reachable_from,", "climb"),
+           "Target(reachable_from,", "one ratio up"),
     Mutant("writes after the deadline", writer, "Writer._until", "if now >= self._deadline():", "if False:",
            "stopped process"),
     Mutant("leads for ever", election, "Election.deadline", "return self._deadline", "return math.inf",

@@ -155,7 +155,7 @@ class Killing:
         for service in SERVICES:
             key = f"{service.namespace}/{service.name}/mindie"
             wanted = dict(zip(things.GROUPS, service.ladder[0], strict=True))
-            show = partial(self._stage.views, key)
+            show = partial(self._show, key)
             await until(partial(self._runs, key, wanted), f"{key} runs {wanted}", show, REST)
         self._fill_up()
         errors = [error for process in self._running for error in process.errors()]
@@ -163,7 +163,11 @@ class Killing:
         self.counts["times at rest"] += 1
 
     async def _runs(self, key: str, wanted: dict[str, int]) -> bool:
+        self._fill_up()  # as Kubernetes would
         return await self._stage.running(key) == wanted
+
+    async def _show(self, key: str) -> tuple[Any, ...]:
+        return await self._stage.views(key), *(process.tail() for process in self._running)
 
     async def stop(self) -> None:
         for process in self._running:
