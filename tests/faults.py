@@ -39,11 +39,13 @@ class Fault(StrEnum):
     """The watch ends with UnknownOutcomeError instead of delivering an event."""
     LAG = "lag"
     """Events arrive `seconds` after they happened."""
+    SILENT = "silent"
+    """Nothing arrives on the watch until the rule ends, no bookmark either: a connection that is half open."""
 
 
 _BEFORE = frozenset({Fault.DELAY, Fault.NOT_SENT, Fault.LOST_REQUEST, Fault.REFUSED})
 _AFTER = frozenset({Fault.SLOW_ANSWER, Fault.LOST_ANSWER})
-_STREAM = frozenset({Fault.CUT, Fault.RESET, Fault.LAG})
+_STREAM = frozenset({Fault.CUT, Fault.RESET, Fault.LAG, Fault.SILENT})
 _WAITING = frozenset({Fault.DELAY, Fault.SLOW_ANSWER, Fault.LAG})
 _REASONS = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 
@@ -60,6 +62,7 @@ class Rule(msgspec.Struct, kw_only=True):
     kinds: frozenset[str] = frozenset()
     name: str = ""
     """A regular expression that the whole name must match."""
+    namespaces: frozenset[str] = frozenset()
     probability: float = 1.0
     skip: int = 0
     times: int | None = None
@@ -75,6 +78,7 @@ class Rule(msgspec.Struct, kw_only=True):
             self.start <= now < self.end
             and (not self.verbs or request.verb in self.verbs)
             and (not self.kinds or request.resource.kind in self.kinds)
+            and (not self.namespaces or request.namespace in self.namespaces)
             and (not self.name or re.fullmatch(self.name, request.name) is not None)
         )
 
@@ -85,11 +89,22 @@ class Faults(Interceptor):
     def __init__(self, clock: Clock, *rules: Rule, seed: int = 0) -> None:
         self.rules = list(rules)
         self.counts: Counter[Fault] = Counter()
+        self.impatient: Counter[str] = Counter()
+        """Writes (verb and kind) that came again before the Retry-After of their refusal had passed."""
+        self._not_before: dict[tuple[str, ...], float] = {}
         self._clock = clock
         self._random = random.Random(f"faults-{seed}")
 
     async def before(self, request: Request) -> None:
-        await self._harm(request, _BEFORE)
+        key = (request.verb, request.resource.kind, request.namespace, request.name, request.subresource)
+        if self._clock.now() < self._not_before.get(key, 0.0):
+            self.impatient[f"{request.verb} {request.resource.kind}"] += 1
+        try:
+            await self._harm(request, _BEFORE)
+        except KubeError as error:
+            if error.retry_after and request.verb not in ("list", "watch"):
+                self._not_before[key] = self._clock.now() + error.retry_after
+            raise
 
     async def after(self, request: Request) -> None:
         await self._harm(request, _AFTER)
@@ -105,6 +120,9 @@ class Faults(Interceptor):
         for rule in chosen:
             if rule.fault is Fault.CUT:
                 return False
+            if rule.fault is Fault.SILENT:
+                await asyncio.sleep(max(0.0, rule.end - self._clock.now()))
+                continue
             if rule.fault not in _WAITING:
                 raise _error(rule)
             now = self._clock.now()

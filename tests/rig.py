@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,18 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    EVENTS,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    KubeApi,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.settings import Settings
 from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.cluster import SimCluster
@@ -21,6 +32,7 @@ START = 1_700_000_000.0
 MOMENT = 0.2
 """Seconds in which everything that only needs round trips has happened."""
 NODE = "node-0"
+Through = Callable[[KubeApi], KubeApi]
 
 
 class Rig:
@@ -29,6 +41,7 @@ class Rig:
 
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
+        self.clock = cluster.server.clock
         self.decisions: list[tuple[Service, Plan]] = []
         self._last: dict[ServiceKey, Plan] = {}
         self.passes = 0
@@ -129,24 +142,27 @@ class Rig:
 
 @asynccontextmanager
 async def rig(
-    *objects: Object, interceptor: Interceptor | None = None, cluster: SimCluster | None = None, **settings: Any
-) -> AsyncIterator[Rig]:
-    """A running controller; `objects` exist before it starts. It must still be alive at the end."""
+    *objects: Object, interceptor: Interceptor | None = None, cluster: SimCluster | None = None,
+    through: Through = lambda api: api, **settings: Any,
+) -> AsyncIterator[Rig]:  # fmt: skip
+    """A running controller; `objects` exist before it starts. It must still be alive at the end. `through`: what
+    stands between it and its client, where an interceptor does not do."""
     clock = Clock(START)
     made = Rig(cluster or SimCluster(clock))
     made.apply(*objects)
-    async with controller(made, clock, interceptor=interceptor, **settings):
+    async with controller(made, clock, interceptor=interceptor, through=through, **settings):
         await made.settle()
         yield made
 
 
 @asynccontextmanager
 async def controller(
-    on: Rig, clock: Clock, *, interceptor: Interceptor | None = None, **settings: Any
-) -> AsyncIterator[None]:
+    on: Rig, clock: Clock, *, interceptor: Interceptor | None = None, through: Through = lambda api: api,
+    name: str = "scaler", **settings: Any,
+) -> AsyncIterator[None]:  # fmt: skip
     """One life of the controller."""
     chosen = Settings(**{"leader_election": False, "http_port": 0, **settings})
-    api = on.cluster.client("scaler", interceptor)
+    api = through(on.cluster.client(name, interceptor))
     task = asyncio.create_task(run_controller(api, chosen, clock, observer=on.observe, seed=0))
     try:
         yield

@@ -6,7 +6,9 @@ A deed whose object is not there is no deed.
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, LEASES, PODS, Object, PatchType
@@ -16,11 +18,12 @@ from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.nodes import NodeFate, befall
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
-from tests.campaign import things
+from tests.campaign import hostile, things
 from tests.campaign.lives import Replica
+from tests.campaign.onlooker import HEALTHY, Onlooker
 from tests.campaign.schedule import Event
 from tests.campaign.things import Ratio, Service, World
-from tests.campaign.witness import LEASE
+from tests.campaign.witness import LEASE, OWN_SUFFIXES
 
 BROKEN = ("{", "", "[]", '{"elastic_scaling_list": [{}]}')
 FATES = {
@@ -29,6 +32,8 @@ FATES = {
     "node cordoned": NodeFate.CORDONED,
     "node back": NodeFate.READY,
 }
+RESTORED = 120.0
+"""Seconds in which everything has found its way back after a restore of etcd."""
 UNDER = "node under it lost"
 _AT_ONCE = DeleteOptions(grace_period_seconds=0)
 OPERATOR: Object = {
@@ -52,6 +57,9 @@ class Deeds:
         self._world = world
         self._replicas = replicas
         self._taken: list[tuple[str, str]] = []
+        self._furnished = clock.now() + 1.0
+        self.onlooker: Onlooker | None = None
+        """Of the healthy service, where there is one."""
 
     async def do(self, event: Event) -> bool:
         """Whether there was anything to do it to."""
@@ -66,6 +74,12 @@ class Deeds:
             await self.fate(event.subject, FATES[event.what])
         elif event.what in ("crash", "stop", "freeze"):
             getattr(self._replicas[int(event.subject)], event.what)(event.amount)
+        elif event.what.startswith("hostile "):
+            await self._hostile(event)
+        elif event.what == "healthy hurt":
+            await self._hurt(event)
+        elif event.what == "clock stepped":
+            self._replicas[int(event.subject)].clock.step(event.amount)
         elif event.what.startswith(("pod ", "instance ")):
             await self._to_pods(event)
         elif event.what.startswith(("job ", "group label", "rule label", "name taken")):
@@ -76,20 +90,20 @@ class Deeds:
             service = next(s for s in self._world.services if s.name == event.subject)
             await self._to_rule(event, service.namespace, service.name, self._writer(service))
         else:
-            await self._to_cluster(event.what)
+            await self._to_cluster(event)
 
     async def fate(self, node: str, fate: NodeFate) -> None:
         spec = next(spec for spec in self._world.nodes if spec.name == node)
         await befall(self._cluster, spec, fate)
 
-    async def _to_cluster(self, what: str) -> None:
+    async def _to_cluster(self, event: Event) -> None:
+        what = event.what
         if what == "compaction":
             self._cluster.compact()
         elif what == "watches cut":
-            self._cluster.cut_all_watches()
-            for replica in self._replicas:
-                if replica.life is not None:
-                    replica.life.cut_watches()
+            self._cut_watches()
+        elif what == "etcd restored":
+            self._restore(event.amount)
         elif what == "lease deleted":
             await self._cluster.delete(LEASES, "default", LEASE)
         elif what == "lease emptied":
@@ -99,6 +113,47 @@ class Deeds:
             self._cluster.apply([OPERATOR], "mindx-dl")
         else:
             await self._cluster.delete(DEPLOYMENTS, "mindx-dl", "ascend-operator-manager")
+
+    def _cut_watches(self) -> None:
+        self._cluster.cut_all_watches()
+        for replica in self._replicas:
+            if replica.life is not None:
+                replica.life.cut_watches()
+
+    def _restore(self, seconds: float) -> None:
+        """What was bound in these seconds is not there any more, or not bound."""
+        then = max(self._clock.now() - seconds, self._furnished)
+        self._cluster.restore(self._cluster.server.store.back_up(then))
+        self._cut_watches()
+        if self.onlooker is not None:
+            self.onlooker.expect(RESTORED, hurt=RESTORED)
+
+    async def _hostile(self, event: Event) -> None:
+        """What is refused has been tried."""
+        die = random.Random(f"{event.what}-{event.at}")
+        if event.what in hostile.WRITES:
+            for obj in hostile.WRITES[event.what](die, int(event.amount)):
+                with contextlib.suppress(KubeError):
+                    self._cluster.apply([obj])
+            return
+        found = [(kind, obj) for kind in (ASCEND_JOBS, CONFIG_MAPS, PODS)
+                 for obj in self._cluster.peek(kind, hostile.NAMESPACE)]  # fmt: skip
+        if not found:
+            raise NotFoundError(404, "NotFound", "it has written nothing")
+        for number in range(int(event.amount)):
+            kind, obj = die.choice(found)
+            made = {"annotations": {"touched": str(number)}} if event.what == "hostile flood" else _relabelled(die)
+            with contextlib.suppress(KubeError):
+                await self._cluster.patch(
+                    kind, hostile.NAMESPACE, objects.name(obj), {"metadata": made}, patch_type=PatchType.MERGE
+                )
+
+    async def _hurt(self, event: Event) -> None:
+        """One instance of the healthy service is killed, and must be back in `amount` seconds."""
+        pods = self._cluster.peek(PODS, HEALTHY.namespace)
+        assert self.onlooker is not None
+        self.onlooker.expect(event.amount)
+        await self._end(event, HEALTHY.namespace, pods[:1])
 
     async def _to_pods(self, event: Event) -> None:
         namespace, pods = self._world.service_of(event.subject).namespace, self._pods_of(event.subject)
@@ -191,7 +246,10 @@ class Deeds:
         self.free_names()
         await self._heal_nodes(lost_nodes)
         with contextlib.suppress(NotFoundError):
-            await self._to_cluster("operator goes")
+            await self._to_cluster(Event(0.0, "operator goes"))
+        self._throw_out()
+        for replica in self._replicas:
+            replica.clock.step(self._clock.now() - replica.clock.now())
         for service in self._world.services:
             # A rule that is created again inherits its annotations, so it has to be said that it goes on.
             self._writer(service)(None, {"paused": "false"})
@@ -201,11 +259,23 @@ class Deeds:
                     labels = things.server_job(service, name)["metadata"]["labels"]
                     await self._relabel(service, name, dict(labels))
 
+    def _throw_out(self) -> None:
+        """The hostile tenant has to go, and all that it wrote."""
+        for kind in (ASCEND_JOBS, PODS, CONFIG_MAPS):
+            for obj in self._cluster.peek(kind, hostile.NAMESPACE):
+                ours = objects.name(obj).endswith(OWN_SUFFIXES)
+                if not ours and (kind == ASCEND_JOBS or not objects.owner_uid(obj)):
+                    self._cluster.server.delete(kind, hostile.NAMESPACE, objects.name(obj), _AT_ONCE)
+
     def free_names(self) -> None:
         for namespace, name in self._taken:
             pods = {objects.name(pod): pod for pod in self._cluster.peek(PODS, namespace)}
             if name in pods and not objects.owner_uid(pods[name]):
                 self._cluster.server.delete(PODS, namespace, name, _AT_ONCE)
+
+
+def _relabelled(die: random.Random) -> dict[str, Any]:
+    return {"labels": hostile.some_labels(die), "annotations": hostile.some_annotations(die)}
 
 
 def edited(ladder: tuple[Ratio, ...], number: int) -> tuple[Ratio, ...]:

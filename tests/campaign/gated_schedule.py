@@ -70,7 +70,7 @@ class GatedService(msgspec.Struct, frozen=True):
         return f"{self.spot.namespace}/{self.name}/qwen"
 
 
-class GatedSchedule(Schedule, frozen=True):
+class GatedSchedule(Schedule, frozen=True, kw_only=True):
     """Its world has the nodes; the services are here."""
 
     services: tuple[GatedService, ...]

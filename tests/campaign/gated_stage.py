@@ -5,6 +5,7 @@ The scaler runs in mode auto. Must not: judge.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -34,9 +35,10 @@ def play_gated(made: GatedSchedule, *, keep_trace: bool = False, option: str = "
 
 def play_any(made: Schedule, *, keep_trace: bool = False, family: str = "") -> Result:
     """Whoever makes the pods in it; `family` of tests.campaign.aimed that it is of, if any."""
+    aimed = f"--aimed {shlex.quote(family)}" if family else ""
     if isinstance(made, GatedSchedule):
-        return play_gated(made, keep_trace=keep_trace, option=f"--aimed {family}" if family else "--gated")
-    return play(made, keep_trace=keep_trace, option=f"--aimed {family}" if family else "")
+        return play_gated(made, keep_trace=keep_trace, option=aimed or "--gated")
+    return play(made, keep_trace=keep_trace, option=aimed)
 
 
 class GatedStage(Stage):

@@ -24,6 +24,13 @@ RESTART = 3.0
 """Seconds until Kubernetes starts a process again that ended by itself."""
 
 
+class SteppingClock(Clock):
+    """The clock of one machine, which somebody sets."""
+
+    def step(self, seconds: float) -> None:
+        self._offset += seconds
+
+
 class Replica:
     """One pod of the controller's Deployment."""
 
@@ -32,9 +39,9 @@ class Replica:
         mode: str = "create",
     ) -> None:  # fmt: skip
         self.life: Life | None = None
+        self.clock = SteppingClock(clock.now() - asyncio.get_running_loop().time())
         self._slot = slot
         self._born = born
-        self._clock = clock
         self._witness = witness
         self._election = election
         self._seed = seed
@@ -59,7 +66,7 @@ class Replica:
         self._witness.note(f"{name} starts")
         observer = self._observer(name)
         self._task = asyncio.create_task(
-            run_controller(life, settings, self._clock, observer=observer, seed=self._seed + self._number)
+            run_controller(life, settings, self.clock, observer=observer, seed=self._seed + self._number)
         )
         self._tasks.append(self._task)
         self._task.add_done_callback(lambda task: self._ended(task, name))

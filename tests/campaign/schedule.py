@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from scaler.sim.actors.nodes import NodeSpec
+from tests.campaign.not_yet import NOT_YET
+from tests.campaign.onlooker import HEALTHY
+from tests.campaign.onlooker import NODES as HEALTHY_NODES
 from tests.campaign.things import CPU_NODE, Ratio, Service, World
 from tests.faults import Fault, Rule
 
@@ -43,12 +46,13 @@ class Weather(msgspec.Struct, frozen=True):
     retry_after: float | None = None
     replica: int = -1
     """Whose clients it befalls; -1: everybody's."""
+    namespaces: tuple[str, ...] = ()
 
     def rule(self, origin: float) -> Rule:
         return Rule(
             fault=self.fault, verbs=frozenset(self.verbs), kinds=frozenset(self.kinds), probability=self.probability,
             start=origin + self.start, end=origin + self.start + self.lasting, seconds=self.seconds,
-            status=self.status, retry_after=self.retry_after,
+            status=self.status, retry_after=self.retry_after, namespaces=frozenset(self.namespaces),
         )  # fmt: skip
 
 
@@ -69,9 +73,16 @@ class Schedule(msgspec.Struct, frozen=True):
     """Nodes that never come back."""
     gangs: bool
     """Whether the scheduler binds gangs whole; otherwise each pod for itself."""
+    attacked: bool = False
+    """Whether it is about one attack, and nothing else hinders the scaler."""
 
 
 def schedule(seed: int) -> Schedule:
+    """What happens of itself, and in every second one attacks as well."""
+    return _attacked(_schedule(seed), random.Random(f"attacks-{seed}"))
+
+
+def _schedule(seed: int) -> Schedule:
     rng = random.Random(f"campaign-{seed}")
     world = _world(rng)
     storm = rng.choice([60.0, 120.0, 240.0])
@@ -182,6 +193,10 @@ def _plain(what: str) -> Maker:
     return lambda _rng, at, _scene: Event(at, what)
 
 
+def _number_of(what: str, least: int, most: int) -> Maker:
+    return lambda rng, at, _scene: Event(at, what, "", rng.randint(least, most))
+
+
 Catalogue = tuple[tuple[Maker, int], ...]
 TO_THE_SCALER: Catalogue = (
     (_on_replica("crash", 0.0, 10.0), 4),
@@ -223,6 +238,21 @@ EVENTS: Catalogue = (
     (_plain("operator goes"), 1),
 )
 
+ATTACKS: Catalogue = tuple(
+    (maker, weight) for maker, weight in (
+        (_number_of("hostile rules", 1, 2), 1),
+        (_number_of("hostile numbers", 1, 6), 2),
+        (_number_of("hostile depth", 1, 4), 2),
+        (_number_of("hostile crowd", 3, 12), 2),
+        (_number_of("hostile labels", 1, 12), 3),
+        (_number_of("hostile flood", 10, 60), 2),
+        (_number_of("etcd restored", 5, 60), 1),
+        (_on_replica("clock stepped", 3600, 3600), 1),
+        (_on_replica("clock stepped", -3600, -3600), 1),
+    )
+    if maker(random.Random(0), 0.0, Scene((), (), 1)).what not in NOT_YET
+)  # fmt: skip
+
 _Kind = tuple[str, Fault, tuple[str, ...], tuple[str, ...]]
 WRITES = ("create", "delete", "patch", "replace")
 _WEATHER: tuple[tuple[_Kind, dict[str, float]], ...] = (
@@ -263,6 +293,64 @@ def weather_of(rng: random.Random, storm: float, replica: int, watched: tuple[st
         seconds=float(more.get("seconds", 0)), status=int(more.get("status", 409)),
         retry_after=more.get("retry_after"), replica=replica,
     )  # fmt: skip
+
+
+def blind(kind: str, how: str, start: float, lasting: float, replica: int = -1) -> tuple[Weather, ...]:
+    """The watch of one kind ends and is not to be had again (403, hang), or says nothing any more (silent)."""
+    if how == "silent":
+        return (Weather(f"silent: {kind}", start, lasting, 1.0, Fault.SILENT, ("watch",), (kind,), replica=replica),)
+    fault = Fault.REFUSED if how == "403" else Fault.DELAY
+    return (
+        Weather(f"{how}: {kind}", start, lasting, 1.0, fault, ("list", "watch"), (kind,), 30.0, 403, replica=replica),
+        Weather(f"watch of {kind} cut", start, lasting, 1.0, Fault.CUT, ("watch",), (kind,), replica=replica),
+    )
+
+
+def slow_webhook(namespace: str, start: float, lasting: float) -> Weather:
+    """Creating pods in one namespace takes longer than anybody waits: somebody else's webhook does not answer."""
+    return Weather(
+        f"pods of {namespace} hang", start, lasting, 1.0, Fault.DELAY, ("create",), ("Pod",), 30.0,
+        namespaces=(namespace,),
+    )  # fmt: skip
+
+
+def told_to_wait(start: float, lasting: float, verbs: tuple[str, ...] = ()) -> Weather:
+    """Everything (or these verbs) is refused, and is to come again in a minute."""
+    kinds = ("Pod", "PodGroup", "Service", "AscendJob", "ConfigMap")
+    return Weather(
+        "429 with Retry-After 60", start, lasting, 1.0, Fault.REFUSED, verbs, kinds, status=429, retry_after=60.0
+    )  # fmt: skip
+
+
+def _attacked(made: Schedule, rng: random.Random) -> Schedule:
+    """In every second one a hostile tenant, a blind spell or the like, and a healthy service that nobody touches."""
+    if rng.random() < 0.5:
+        return made
+    world, storm = made.world, made.storm
+    world = msgspec.structs.replace(world, services=(*world.services, HEALTHY), nodes=(*world.nodes, *HEALTHY_NODES))
+    makers = [maker for maker, weight in ATTACKS for _ in range(weight)]
+    scene = Scene(made.world.services, made.world.nodes, made.replicas)
+    events = [rng.choice(makers)(rng, round(rng.uniform(0, storm), 1), scene) for _ in range(rng.choice([0, 1, 3, 6]))]
+    weather = [
+        one
+        for _ in range(rng.choice([0, 1, 2]))
+        for one in _hardship(rng, scene, round(rng.uniform(0, storm * 0.6), 1), round(rng.uniform(5, storm * 0.4), 1))
+    ]
+    events += made.events
+    return msgspec.structs.replace(
+        made, world=world, events=tuple(sorted(events, key=lambda event: event.at)), weather=(*made.weather, *weather)
+    )
+
+
+def _hardship(rng: random.Random, scene: Scene, start: float, lasting: float) -> tuple[Weather, ...]:
+    match rng.choice(["blind", "blind", "slow", "wait"]):
+        case "slow":
+            return (slow_webhook(rng.choice(scene.services).namespace, start, lasting),)
+        case "wait":
+            return (told_to_wait(start, min(lasting, 20.0), rng.choice([(), WRITES, ("list", "watch")])),)
+        case _:
+            replica = rng.choice([-1, rng.randrange(scene.replicas)])
+            return blind(rng.choice(WATCHED[:-1]), rng.choice(["403", "silent", "hang"]), start, lasting, replica)
 
 
 def describe(made: Schedule) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from tests.campaign.client import LATENCY, Life
 from tests.campaign.deeds import Deeds
 from tests.campaign.judge import Judge
 from tests.campaign.lives import Replica
+from tests.campaign.onlooker import HEALTHY, Onlooker
 from tests.campaign.schedule import Schedule
 from tests.campaign.surgeon import Surgeon
 from tests.campaign.witness import Witness
@@ -42,6 +44,10 @@ PATIENCE = 3600.0
 """Seconds after the storm within which that must happen."""
 FRESH = 20.0
 """Seconds in which a fresh life has looked at everything."""
+SERVED_BY = 60.0
+"""Seconds from the start, or from the end of a random storm, in which the healthy service has started."""
+LONGEST_TURN = 0.8
+"""Seconds of CPU. What is promised is an eighth of it; a busy machine is slower, and the stand-ins take their share."""
 STORM_WRITES = (100, 45)
 """Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance. Where all
 pods are refused, each instance is tried six times in a minute, with about seven writes."""
@@ -62,6 +68,8 @@ class Result(msgspec.Struct):
     busiest: int
     rest_after: float
     """Seconds from the end of the storm to the last write."""
+    longest: float
+    """Seconds of CPU that one turn of the loop took at most."""
     said: dict[str, dict[str, str]]
     """Service -> instance -> reason, as the status says at rest."""
 
@@ -91,11 +99,13 @@ class Stage:
 
     async def play(self) -> Result:
         self._raise()
+        turns = Turns(self.witness.fail)
         with _errors_to(self.witness.fail):
             actors = [asyncio.create_task(run()) for run in self._actors()]
             await self._storm()
             await self._mend()
             rest_after = await self._rest()
+            self._ask_after_patience()
             gaps = self.judge.at_rest(self.deeds.ladders)
             self.judge.read_status()
             for replica in self.replicas:
@@ -104,7 +114,8 @@ class Stage:
             await _end(actors, self.witness)
         return Result(
             self._made.seed, self.witness.failures, gaps, self._counts(), self.witness.digest,
-            self.witness.trace or [], self.witness.busiest, rest_after, self.judge.said,
+            self.witness.trace or [], self.witness.busiest, rest_after, turns.longest,
+            self.judge.said,
         )  # fmt: skip
 
     def _raise(self) -> None:
@@ -134,6 +145,9 @@ class Stage:
         self.deeds = Deeds(self.cluster, self.clock, made.world, self.replicas)
         self.judge = Judge(self.cluster, made.world, self.witness)
         self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), things.training_job()])
+        if HEALTHY in made.world.services:
+            by = SERVED_BY if made.attacked else made.storm + SERVED_BY
+            self.deeds.onlooker = Onlooker(self.cluster, self.clock, self.witness, by=by)
         for service in made.world.services:
             jobs = [things.server_job(service, name) for name in service.job_names()]
             self.cluster.apply([things.foreign_config_map(service.namespace), things.rule(service), *jobs])
@@ -197,6 +211,13 @@ class Stage:
             self.witness.fail(f"L2: no rest within {PATIENCE:g} s")
         return max(0.0, self.witness.last_write - over)
 
+    def _ask_after_patience(self) -> None:
+        """What has been told to come again later does."""
+        for faults in self.weather:
+            self.witness.counts["asked before its Retry-After"] += faults.impatient.total()
+            if faults.impatient and self._made.attacked:
+                self.witness.fail(f"Retry-After: asked again before it had passed: {dict(faults.impatient)}")
+
     async def _fresh_life(self) -> None:
         """Path independence: whoever comes newly to these objects has nothing to do, and agrees with the status.
 
@@ -229,6 +250,28 @@ class Stage:
             for fault, number in faults.counts.items():
                 counts[f"weather: {fault.value}"] += number
         return counts
+
+
+class Turns:
+    """Measures every turn of the running loop, in CPU time: nothing else shows in virtual time that the loop stands."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        self.longest = 0.0
+        self._fail = fail
+        self._began = time.process_time()
+        loop: Any = asyncio.get_running_loop()
+        self._select = loop.select
+        loop.select = self._turn
+
+    def _turn(self, timeout: float | None) -> list[Any]:
+        took = time.process_time() - self._began
+        if took > self.longest:
+            self.longest = took
+            if took > LONGEST_TURN:
+                self._fail(f"stall: the loop stood for {took:.1f} s")
+        found: list[Any] = self._select(timeout)
+        self._began = time.process_time()
+        return found
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]], witness: Witness) -> None:

@@ -9,7 +9,6 @@ import pytest
 from tests.campaign import gated_schedule as catalogue
 from tests.campaign.gated_schedule import ROLLOUT, gated_schedule
 from tests.campaign.gated_stage import play_gated
-from tests.campaign.mutants import GATED, killed_by
 from tests.campaign.schedule import Scene
 from tests.parts import short_and_long
 
@@ -40,17 +39,3 @@ def test_a_seed_replays_to_the_same_trace() -> None:
     first, second = play_gated(gated_schedule(4), keep_trace=True), play_gated(gated_schedule(4))
     assert len(first.trace) > 100
     assert first.digest == second.digest
-
-
-@pytest.mark.parametrize(
-    "mistake",
-    short_and_long(
-        ("releases without a uid", "releases one pod of an instance only", "takes every gate off",
-         "late members are forgotten", "admits one too many beside a pair of revisions"),
-        short=2, why="several histories until it is noticed",
-    ),
-)  # fmt: skip
-def test_a_broken_controller_is_noticed(mistake: str) -> None:
-    (mutant,) = [mutant for mutant in GATED if mutant.mistake == mistake]
-    schedules, found = killed_by(mutant, most=10)
-    assert schedules, found

@@ -28,6 +28,8 @@ class Service(msgspec.Struct, frozen=True):
     pods: Ratio
     mindie: bool
     """Whether a MindIE Controller is among its jobs."""
+    deadline: int = 0
+    """Seconds that its jobs may take (activeDeadlineSeconds), 0 for ever."""
 
     def job_names(self) -> list[str]:
         return [
@@ -63,7 +65,10 @@ def server_job(service: Service, name: str) -> Object:
     group = group_of(name)
     pod = jobs.template(nodeSelector={"pool": service.pool})
     size = service.pods[GROUPS.index(group)]
-    return jobs.job(name, group, pods=size, rule=service.name, namespace=service.namespace, pod=pod)
+    job = jobs.job(name, group, pods=size, rule=service.name, namespace=service.namespace, pod=pod)
+    if service.deadline:
+        job["spec"]["runPolicy"] = {"activeDeadlineSeconds": service.deadline}
+    return job
 
 
 def mindie_job(service: Service) -> Object:

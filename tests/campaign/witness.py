@@ -26,6 +26,7 @@ from scaler.names import ROUNDS_ANNOTATION
 from scaler.sim.apiserver.interceptor import Request
 from scaler.sim.apiserver.store import Change
 from scaler.sim.stories.claims import claim_of
+from tests.campaign import hostile
 from tests.campaign.releases import RULE, held, wrong_group_patch, wrong_patch, wrong_volcano_group_patch
 
 MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
@@ -95,6 +96,9 @@ class Witness:
         if request.resource == LEASES:
             return
         now = self._clock.now()
+        if request.namespace == hostile.NAMESPACE:
+            self.counts["write for the hostile tenant"] += 1
+            return
         times = self._attempts.setdefault(life, deque())
         times.append(now)
         while times[0] < now - WINDOW:

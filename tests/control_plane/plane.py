@@ -289,11 +289,11 @@ class ControlPlane:
     def restore(self, copy: Path) -> None:
         """Put etcd back to what it was, as with `etcdutl snapshot restore`: versions are given a second time. All that
         remembers anything of it is started anew, as Kubernetes' manual asks for."""
-        for name in reversed(_PARTS):
+        for name in reversed(self.programs):
             self.kill(name)
         shutil.rmtree(self.folder / "etcd")
         shutil.copytree(copy, self.folder / "etcd")
-        for name in _PARTS:
+        for name in self.programs:
             self.revive(name)
 
     def _etcd(self, call: str, body: dict[str, Any]) -> dict[str, Any]:

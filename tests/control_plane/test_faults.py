@@ -19,7 +19,7 @@ from scaler.kube.api import ASCEND_JOBS, LEASES, POD_GROUPS, PODS
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions
-from tests.control_plane import stalling_scaler
+from tests.control_plane import kills, stalling_scaler
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError
@@ -29,7 +29,7 @@ from tests.control_plane.stage import Stage, staged, until
 from tests.control_plane.witness import witnessed
 from tests.parts import short_and_long
 
-KILLS = 50
+KILLS = 20
 LONG = pytest.mark.long("half a minute to two minutes in real time")
 
 
@@ -164,38 +164,19 @@ async def _whole(stage: Stage) -> bool:
 
 
 @LONG
-async def test_a_scaler_that_is_killed_at_any_moment_leaves_nothing_half_done(
-    plane: ControlPlane, tmp_path: Path
+async def test_a_scaler_that_is_killed_at_any_moment_makes_no_pod_twice_and_loses_none(
+    fresh_plane: FreshPlane, tmp_path: Path
 ) -> None:
-    kubeconfig = install(plane)
-    die = random.Random(4)
-    async with _stage(plane) as stage:
-        await stage.apply()
-        for number in range(KILLS):
-            process = ScalerProcess(f"victim-{number}", tmp_path, kubeconfig, ALONE)
-            process.start()
-            await until(lambda p=process: _synced(p), "it is synced")  # type: ignore[misc]
-            await asyncio.sleep(die.uniform(0.0, 0.5))
-            process.stop()
-            await _shake(stage, die)
-        async with scaler(tmp_path, kubeconfig, flags=ALONE) as survivor:
-            await stage.runs(group0=2, group1=1)
-            assert survivor.errors() == []
+    counts, broken = await kills.play(fresh_plane(kills.options(tmp_path)), tmp_path, kills=KILLS, seed=4, replicas=1)
+    assert (counts["kills"], broken) == (KILLS, [])
 
 
-async def _synced(process: ScalerProcess) -> bool:
-    assert process.exit_code is None, process.tail()
-    return bool(process.lines("caches synced"))
-
-
-async def _shake(stage: Stage, die: random.Random) -> None:
-    """Lose some instances, so that there always is something to climb back to."""
-    pods = [pod for pod in (await stage.api.list(PODS, "mindie")).items if "-server-" in pod["metadata"]["name"]]
-    for pod in die.sample(pods, k=min(len(pods), die.randint(0, 3))):
-        try:
-            await stage.api.delete(PODS, "mindie", pod["metadata"]["name"], grace_period_seconds=0)
-        except NotFoundError:
-            continue
+@LONG
+async def test_replicas_that_are_killed_at_any_moment_make_no_pod_twice_and_lose_none(
+    fresh_plane: FreshPlane, tmp_path: Path
+) -> None:
+    counts, broken = await kills.play(fresh_plane(kills.options(tmp_path)), tmp_path, kills=KILLS, seed=5, replicas=2)
+    assert (counts["kills"], broken) == (KILLS, [])
 
 
 Death = Callable[[ScalerProcess, Proxy], None]

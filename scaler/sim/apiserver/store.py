@@ -6,6 +6,7 @@ change takes a copy.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from functools import cache
@@ -156,9 +157,14 @@ class Store:
         for table in self._tables.values():
             table.forget(self.version if version is None else version)
 
-    def back_up(self) -> Backup:
-        """What there is now."""
-        return Backup(self.version, {resource: dict(table.records) for resource, table in self._tables.items()})
+    def back_up(self, moment: float = math.inf) -> Backup:
+        """Everything as it was at a moment (wall time), or as it is now. Not before the last compaction."""
+        version = self.version
+        if moment < math.inf:
+            oldest = max(table.oldest for table in self._tables.values())
+            kept = [change for table in self._tables.values() for change in table.changes if change.moment <= moment]
+            version = max([oldest, *(change.version for change in kept)])
+        return Backup(version, {resource: table.at(version) for resource, table in self._tables.items()})
 
     def restore(self, backup: Backup) -> None:
         """Everything becomes what it was, and versions are given a second time. Nobody is told."""

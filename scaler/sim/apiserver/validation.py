@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scaler.kube.api import Object, Resource
@@ -46,20 +47,25 @@ def name_problems(resource: Resource, name: str) -> Iterator[str]:
 def metadata_problems(metadata: Object) -> Iterator[str]:
     """What is wrong with labels, annotations, finalizers and owner references."""
     for key, value in (metadata.get("labels") or {}).items():
-        yield from _key_problems("metadata.labels", key)
-        yield from _VALUE.problems("metadata.labels", value)
+        yield from _label_problems(key, value)
     yield from _annotation_problems(metadata.get("annotations") or {})
     for finalizer in metadata.get("finalizers") or ():
         yield from _key_problems("metadata.finalizers", finalizer)
     yield from _owner_problems(metadata.get("ownerReferences") or ())
 
 
-def _key_problems(path: str, key: str) -> Iterator[str]:
+@lru_cache(4096)
+def _label_problems(key: str, value: str) -> tuple[str, ...]:
+    """A few labels come again with every write."""
+    return (*_key_problems("metadata.labels", key), *_VALUE.problems("metadata.labels", value))
+
+
+@lru_cache(4096)
+def _key_problems(path: str, key: str) -> tuple[str, ...]:
     """Of `name` or `prefix/name`."""
     prefix, slash, name = key.rpartition("/")
-    if slash:
-        yield from _SUBDOMAIN.problems(path, prefix)
-    yield from _QUALIFIED.problems(path, name)
+    found = tuple(_SUBDOMAIN.problems(path, prefix)) if slash else ()
+    return (*found, *_QUALIFIED.problems(path, name))
 
 
 def _annotation_problems(annotations: Mapping[str, Any]) -> Iterator[str]:

@@ -34,7 +34,8 @@ class Watch:
     """Between bookmarks; of the class, because tests in real time have no minute to spare."""
 
     def __init__(self, store: Store, kind: Kind, namespace: str | None, query: Query, timeout: float) -> None:
-        """Raises ExpiredError when the version is not kept any more, BadRequestError for a bad selector."""
+        """Raises ExpiredError when the version is not kept any more, UnknownOutcomeError (504) when there was none like
+        it yet, BadRequestError for a bad selector."""
         self.kind = kind
         self._store = store
         self._table = store.table(kind.resource)
@@ -58,6 +59,8 @@ class Watch:
         if self._position:
             if self._position < self._table.oldest:
                 raise refusals.expired(self._position, self._table.oldest)
+            if self._position > self._store.version:
+                raise refusals.too_new(self._position, self._store.version)
             return []
         page = list_page(self._store, self.kind, self._namespace, Query())
         self._position = page.version

@@ -1,0 +1,124 @@
+"""What a hostile tenant writes into a namespace of its own: an API server takes all of it, and none of it is sane.
+
+It is made to stop, blind or starve whoever reads it. Pure, but for the die.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from scaler.kube.api import Object
+from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, PREFIX, RULE_LABEL
+from tests import jobs
+
+NAMESPACE = "hostile"
+DIGITS = "9" * 5000
+"""More than `int` takes."""
+DEPTH = 900
+"""Objects in objects: as deep as the server of the simulation takes. Deeper ones are sent over the wire
+(tests/control_plane, the fuzzers)."""
+MOST_RATIOS = 9_999
+_TEXTS = ("", "0", "true", "a" * 63, "1e9", "group0", "group1", "rule-0", "x", "00")
+_LABELS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL, "app", "framework", "fault-scheduling", "fault-retry-times",
+           "group-id", "leaderworkerset.sigs.k8s.io/name", "pod-template-hash", "volcano.sh/job-name")  # fmt: skip
+_ANNOTATIONS = (
+    INSTANCE, INSTANCE_SIZE, POD_GROUP, "mind-cluster/scaler-rounds", "mind-cluster/moved-scaling-rule",
+    "mind-cluster/released-by", "mind-cluster/scaler-rule-name", "leaderworkerset.sigs.k8s.io/size",
+    "controller.kubernetes.io/pod-deletion-cost", "huawei.com/Ascend910",
+    *(PREFIX + name for name in ("paused", "counts-from", "trade", "arbitration", "service-priority", "preemptable")),
+)  # fmt: skip
+_VALUES = (*_TEXTS, "\u0000", "{" * 3000, "[" * 3000, "\ud7ff" * 100, "NaN", '{"a": 1e400}')
+
+
+def huge_rules(die: random.Random, number: int) -> list[Object]:
+    """Rules as large as an object may be, and a job for each."""
+    ratios = ",".join(
+        f'{{"group_list":[{{"group_name":"p","group_num":"{number}","server_num_per_group":"1"}}]}}'
+        for number in range(MOST_RATIOS - die.randrange(3), 0, -1)
+    )
+    text = f'{{"version":"1.0","elastic_scaling_list":[{ratios}]}}'
+    return [
+        one for index in range(number) for one in (_rule(f"huge-{index}", text), _job(f"p-{index}", f"huge-{index}"))
+    ]
+
+
+def bad_numbers(die: random.Random, number: int) -> list[Object]:
+    """Numbers where the scaler reads numbers, of lengths that no number has."""
+    made = [_rule("bad", _small(), **{key: die.choice([DIGITS, "-" + DIGITS]) for key in _ANNOTATIONS})]
+    for index in range(number):
+        job = _job(f"p-bad-{index}", "bad")
+        job["metadata"]["annotations"] = dict.fromkeys(die.sample(_ANNOTATIONS, 5), DIGITS)
+        made += [job, _pod(f"bad-{index}", "bad", dict.fromkeys(die.sample(_ANNOTATIONS, 5), DIGITS))]
+    return made
+
+
+def deep(die: random.Random, number: int) -> list[Object]:
+    """Objects in objects in objects, where nobody but the user says what may stand there."""
+    made: list[Object] = []
+    for index in range(number):
+        job = _job(f"p-deep-{index}", "deep")
+        nested: Any = {}
+        for _ in range(die.randint(DEPTH // 2, DEPTH)):
+            nested = die.choice([{"a": nested}, [nested]])
+        job["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["affinity"] = {"nodeAffinity": nested}
+        made.append(job)
+    return [_rule("deep", json.dumps(nested) if made else ""), *made]
+
+
+def crowd(die: random.Random, number: int) -> list[Object]:
+    """So many ConfigMaps, as many jobs and some pods, each with random labels and annotations of ours."""
+    made: list[Object] = []
+    for index in range(number):
+        text = die.choice([_small(), "{", json.dumps({"elastic_scaling_list": [die.choice(_TEXTS)] * 50}), _VALUES[-1]])
+        made += [_rule(f"rule-{index}", text), _job(f"{die.choice('pdx')}-{index}", f"rule-{die.randrange(number)}")]
+        if index % 4 == 0:
+            made.append(_pod(f"pod-{index}", f"rule-{die.randrange(number)}", {}))
+    for obj in made:
+        obj["metadata"]["labels"] = (obj["metadata"].get("labels") or {}) | some_labels(die)
+        obj["metadata"]["annotations"] = some_annotations(die)
+    return made
+
+
+def some_labels(die: random.Random) -> dict[str, str]:
+    """Some of the labels that mean something to us, with values that mean something or nothing."""
+    return {key: die.choice(_TEXTS) for key in die.sample(_LABELS, die.randint(0, 6))}
+
+
+def some_annotations(die: random.Random) -> dict[str, str]:
+    """The same of annotations."""
+    return {key: die.choice(_VALUES) for key in die.sample(_ANNOTATIONS, die.randint(0, 6))}
+
+
+WRITES: dict[str, Callable[[random.Random, int], list[Object]]] = {
+    "hostile rules": huge_rules, "hostile numbers": bad_numbers, "hostile depth": deep, "hostile crowd": crowd,
+}  # fmt: skip
+"""Events of that name -> what is written, from a die and a number of objects."""
+
+
+def _small() -> str:
+    return jobs.rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
+
+
+def _rule(name: str, text: str, **annotations: str) -> Object:
+    rule = jobs.rule_config_map(text, name, NAMESPACE)
+    if annotations:
+        rule["metadata"]["annotations"] = annotations
+    return rule
+
+
+def _job(name: str, rule: str) -> Object:
+    """It wants nodes that there are not, so that it takes room from nobody."""
+    return jobs.job(name, rule=rule, namespace=NAMESPACE, pod=jobs.template(nodeSelector={"pool": "none"}))
+
+
+def _pod(name: str, rule: str, annotations: dict[str, str]) -> Object:
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations,
+                     "labels": {RULE_LABEL: rule, GROUP_LABEL: "group0", JOB_ID_LABEL: "mindie"}},
+        "spec": {"schedulerName": "nobody", "schedulingGates": [{"name": "mind-cluster/hold"}],
+                 "containers": [{"name": "c", "image": "i"}]},
+    }  # fmt: skip

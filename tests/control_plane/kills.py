@@ -1,0 +1,284 @@
+"""kill -9 at random moments of a real control plane run: no pod twice, none lost, no bound pod deleted.
+
+    python -m tests.control_plane.kills --kills 500 [--replicas 2] [--seed 1]
+
+Replicas of `scaler run` are killed from the first moment of their lives on, while instances and nodes are lost and come
+back. What is asked is asked of the API server's own audit log and of a watch. Must not: read what the scaler says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+from scaler.kube.api import PODS, EventType, KubeApi, Object
+from scaler.kube.errors import KubeError, NotFoundError
+from scaler.sim.actors import objects
+from scaler.sim.actors.nodes import NodeFate, NodeSpec
+from scaler.sim.apiserver.crds import definitions
+from scaler.sim.stories.manifests import apply, ensure_namespace
+from tests.campaign import things
+from tests.control_plane.build import VERSIONS, binaries
+from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.scaler_process import ALONE, LEASE, USER, ScalerProcess, install
+from tests.control_plane.stage import Stage, staged, until
+from tests.control_plane.witness import witnessed
+
+SERVICES = (
+    things.Service("a", "ns-a", "a", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), mindie=False),
+    things.Service("b", "ns-b", "b", ((2, 2), (1, 1)), jobs=(2, 2), pods=(2, 1), mindie=False),
+    things.Service("c", "ns-c", "c", ((3, 1), (2, 1), (1, 1)), jobs=(3, 1), pods=(1, 2), mindie=False),
+)
+QUICK = (*LEASE, "--lease-duration", "4", "--renew-deadline", "3", "--retry-period", "0.3")
+CHECK_EVERY = 25
+"""Kills between two looks at whether all is as it should be once nobody is killed."""
+LIFE = 5.0
+"""Seconds that a life lasts at most: starting takes about one of them."""
+REST = 180.0
+"""Seconds in which every service must run whole once nobody is killed: a second or two on a machine at leisure."""
+_POLICY = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - {level: Request, verbs: [delete, deletecollection], resources: [{group: "", resources: [pods]}]}
+  - {level: None}
+"""
+
+
+class Ledger:
+    """Every pod that ever was, by uid: its last words, and whether two stood in one place."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self.broken: list[str] = []
+        self.seen: dict[str, Object] = {}
+        self._api = api
+        self._there: dict[str, dict[str, Object]] = {}
+        """By uid of the owner, by uid."""
+
+    async def run(self) -> None:
+        """Watch until cancelled, from before anything is made."""
+        version = (await self._api.list(PODS)).resource_version
+        while True:
+            with suppress(KubeError):
+                async for event in self._api.watch(PODS, resource_version=version):
+                    version = event.resource_version
+                    if event.object is not None:
+                        self._take(event.type, event.object)
+
+    def _take(self, kind: EventType, pod: Object) -> None:
+        self.seen[objects.uid(pod)] = pod
+        own = self._there.setdefault(objects.owner_uid(pod), {})
+        if kind is EventType.DELETED:
+            own.pop(objects.uid(pod), None)
+            return
+        own[objects.uid(pod)] = pod
+        service = next((one for one in SERVICES if one.namespace == objects.namespace(pod)), None)
+        if service is None:
+            return
+        name = objects.labels_of(pod).get("mind-cluster/group-name") or things.group_of(_owner(pod))
+        size = service.pods[things.GROUPS.index(name)]
+        if len(own) > size:
+            self.broken.append(
+                f"twice: {_owner(pod)} has {sorted(map(objects.name, own.values()))}, its size is {size}"
+            )
+
+    def deletions(self, audit: Iterable[dict[str, Any]]) -> Counter[str]:
+        """What the scaler deleted, as the API server recorded it; one of a bound pod is a broken promise."""
+        found: Counter[str] = Counter()
+        for entry in audit:
+            if entry["user"]["username"] != USER or entry["responseStatus"]["code"] >= 300:
+                continue
+            uid = str((entry.get("requestObject") or {}).get("preconditions", {}).get("uid", ""))
+            pod = self.seen.get(uid)
+            found["pods taken back by the scaler"] += 1
+            if pod is None:
+                self.broken.append(f"S3: deleted {entry['objectRef']['name']} without naming a known uid ({uid!r})")
+            elif objects.node_of(pod):
+                self.broken.append(f"S3: deleted {objects.name(pod)}, bound to {objects.node_of(pod)}")
+        return found
+
+
+class Killing:
+    """One run. `counts` of what was done."""
+
+    def __init__(self, plane: ControlPlane, stage: Stage, folder: Path, die: random.Random, replicas: int) -> None:
+        self.counts: Counter[str] = Counter()
+        self._kubeconfig = install(plane)
+        self._stage = stage
+        self._folder = folder
+        self._die = die
+        self._flags = [*(QUICK if replicas > 1 else ALONE), "--broken-grace", "3"]
+        self._running: list[ScalerProcess] = []
+        self._replicas = replicas
+        self._born = 0
+
+    async def furnish(self) -> None:
+        """Services, and nodes for the largest ratio of each."""
+        for service in SERVICES:
+            await ensure_namespace(self._stage.api, service.namespace)
+            for number in range(service.nodes_for(service.ladder[0])):
+                await self._stage.add_node(NodeSpec(f"{service.pool}-{number}", labels={"pool": service.pool}))
+            jobs = [things.server_job(service, name) for name in service.job_names()]
+            for obj in (things.rule(service), *jobs):
+                await apply(self._stage.api, obj)
+
+    async def kill_one(self) -> None:
+        """Some moment of a replica's life, from its first on, is its last."""
+        self._fill_up()
+        await self._shake()
+        await asyncio.sleep(self._die.uniform(0.0, LIFE))
+        self._fill_up()
+        victim = self._running.pop(self._die.randrange(len(self._running)))
+        self.counts["killed before it was synced" if not victim.lines("caches synced") else "killed at work"] += 1
+        victim.stop()
+        victim.log.unlink()
+        self.counts["kills"] += 1
+
+    async def at_rest(self) -> None:
+        """Nobody is killed, all nodes are back: every service runs whole, and nobody logged an error."""
+        for node in self._nodes():
+            await self._stage.node(node, NodeFate.READY)
+        self._fill_up()
+        for service in SERVICES:
+            key = f"{service.namespace}/{service.name}/mindie"
+            wanted = dict(zip(things.GROUPS, service.ladder[0], strict=True))
+            show = partial(self._show, key)
+            await until(partial(self._runs, key, wanted), f"{key} runs {wanted}", show, REST)
+        self._fill_up()
+        errors = [error for process in self._running for error in process.errors()]
+        assert errors == [], errors
+        self.counts["times at rest"] += 1
+
+    async def _runs(self, key: str, wanted: dict[str, int]) -> bool:
+        self._fill_up()  # as Kubernetes would
+        return await self._stage.running(key) == wanted
+
+    async def _show(self, key: str) -> tuple[Any, ...]:
+        return await self._stage.views(key), *(process.tail() for process in self._running)
+
+    async def stop(self) -> None:
+        for process in self._running:
+            await asyncio.to_thread(process.stop, SIGTERM)
+
+    def _fill_up(self) -> None:
+        """Start what is missing. Only one that lost its leadership may have ended itself."""
+        for process in [process for process in self._running if process.exit_code is not None]:
+            assert "LeadershipLost" in process.tail(), process.tail()
+            self.counts["leadership lost"] += 1
+            self._running.remove(process)
+        while len(self._running) < self._replicas:
+            self._start()
+
+    def _start(self) -> None:
+        self._born += 1
+        process = ScalerProcess(f"victim-{self._born}", self._folder, self._kubeconfig, self._flags)
+        process.start()
+        self._running.append(process)
+
+    def _nodes(self) -> list[str]:
+        return [f"{one.pool}-{number}" for one in SERVICES for number in range(one.nodes_for(one.ladder[0]))]
+
+    async def _shake(self) -> None:
+        """Lose some pods, now and then a node, so that there always is something to climb back to."""
+        pods = [pod for pod in (await self._stage.api.list(PODS)).items if _is_ours(pod)]
+        for pod in self._die.sample(pods, k=min(len(pods), self._die.randint(0, 4))):
+            with suppress(NotFoundError):
+                await self._stage.api.delete(PODS, objects.namespace(pod), objects.name(pod), grace_period_seconds=0)
+                self.counts["pods lost"] += 1
+        if self._die.random() < 0.5:
+            fate = self._die.choice([NodeFate.NOT_READY, NodeFate.READY, NodeFate.READY])
+            await self._stage.node(self._die.choice(self._nodes()), fate)
+            self.counts[f"node {fate.value}"] += 1
+
+
+def _is_ours(pod: Object) -> bool:
+    return objects.namespace(pod) in {service.namespace for service in SERVICES}
+
+
+def _owner(pod: Object) -> str:
+    owners = pod["metadata"].get("ownerReferences") or [{}]
+    return str(owners[0].get("name", ""))
+
+
+def options(folder: Path) -> PlaneOptions:
+    """A plane that records every deletion of a pod, with its preconditions."""
+    policy = folder / "deletions.yaml"
+    policy.write_text(_POLICY)
+    flags = (f"--audit-policy-file={policy}", f"--audit-log-path={folder / 'deletions.log'}")
+    return PlaneOptions(crds=definitions(), apiserver_flags=flags)
+
+
+async def play(
+    plane: ControlPlane, folder: Path, *, kills: int, seed: int, replicas: int, tell: bool = False
+) -> tuple[Counter[str], list[str]]:
+    """So many kills; what was done, and which promises were broken. AssertionError where it does not come to rest.
+
+    `plane` was started with `options`.
+    """
+    async with AsyncExitStack() as around:
+        stage = await around.enter_async_context(staged(plane))
+        await around.enter_async_context(witnessed(stage.api))
+        ledger = Ledger(stage.api)
+        watching = asyncio.create_task(ledger.run())
+        killing = Killing(plane, stage, folder, random.Random(f"kills-{seed}"), replicas)
+        try:
+            await killing.furnish()
+            for number in range(1, kills + 1):
+                await killing.kill_one()
+                if number % CHECK_EVERY == 0 or number == kills:
+                    await killing.at_rest()
+                    _tell(killing.counts, ledger, on=tell)
+        finally:
+            await killing.stop()
+        await until(lambda: _caught_up(stage.api, ledger), "the watch has caught up")
+        watching.cancel()
+        audit = [json.loads(line) for line in (folder / "deletions.log").read_text().splitlines()]
+        killing.counts += ledger.deletions(audit)
+        killing.counts["pods that were there"] = len(ledger.seen)
+        lost = [f"dead: the watch ended: {watching}"] if watching.done() and not watching.cancelled() else []
+        return killing.counts, [*ledger.broken, *lost]
+
+
+async def _caught_up(api: KubeApi, ledger: Ledger) -> bool:
+    return all(objects.uid(pod) in ledger.seen for pod in (await api.list(PODS)).items)
+
+
+def _tell(counts: Counter[str], ledger: Ledger, *, on: bool) -> None:
+    if on:
+        print(f"{time.strftime('%H:%M:%S')} {dict(counts)}, broken: {ledger.broken}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.control_plane.kills", description="kill -9, many times.")
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--replicas", type=int, default=1, help="more than one: with leader election")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kubernetes", choices=VERSIONS, default=VERSIONS[0])
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kills-") as name:
+        folder = Path(name)
+        with ControlPlane(folder / "plane", binaries(args.kubernetes), options(folder)) as plane:
+            counts, broken = asyncio.run(
+                play(plane, folder, kills=args.kills, seed=args.seed, replicas=args.replicas, tell=True)
+            )
+    for what, number in sorted(counts.items()):
+        print(f"{number:8,} {what}")
+    print("\n".join(broken) or "no pod twice, none lost, no bound pod deleted")
+    return bool(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
