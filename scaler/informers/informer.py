@@ -142,7 +142,7 @@ class Informer(Generic[T, R]):
 
     def readable(self, namespace: str, name: str) -> None:
         """It can be read, or is gone."""
-        if self._refusals:
+        if self.refused and self._refusals:
             self._refusals.clear(self._resource, namespace, name)
 
     def listed(self) -> None:
