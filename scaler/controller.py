@@ -199,6 +199,7 @@ class Controller:
 
     def _failed(self, what: str, key: ServiceKey) -> None:
         """A fault of ours about one service, while it is handled: tried again with growing pauses."""
+        self._metrics.decisions_failed.inc()
         _log.error(what, service=str(key), traceback=traceback.format_exc(-FRAMES))
         self._queue.add_after_backoff(key)
 
@@ -367,6 +368,7 @@ class Controller:
             self._metrics.planned(plan, rule_problem=service.problem is not None)
             fault = fault_in(plan)
             if fault:
+                self._metrics.decisions_failed.inc()
                 _log.error("service cannot be decided", service=str(plan.key), why=fault)
             try:
                 reports.append(report_of(self._state, service, plan, alone=world.alone))

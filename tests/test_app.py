@@ -117,6 +117,26 @@ def test_what_an_operator_watches_is_in_the_metrics(monkeypatch: pytest.MonkeyPa
     assert (first["failed"] or 0) > 5
 
 
+def test_a_fault_of_ours_about_one_service_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(controller, "report_of", fails)
+
+    async def story() -> float | None:
+        clock, metrics = Clock(START), Metrics()
+        cluster = SimCluster(clock)
+        cluster.apply([job("p0")], NAMESPACE)
+        settings = Settings(leader_election=False, http_port=0)
+        running = asyncio.create_task(run_controller(cluster.client("scaler"), settings, clock, metrics=metrics))
+        await asyncio.sleep(30)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return metrics.registry.get_sample_value("scaler_decisions_failed_total")
+
+    assert (run(story()) or 0) > 2
+
+
 async def _refuse_watches(request: Request) -> None:
     if request.verb in ("watch", "list"):
         raise ForbiddenError(403, "Forbidden", "no")

@@ -50,7 +50,7 @@ class Metrics:
             buckets=_REACTION,
         )  # fmt: skip
         self.queue_depth = shown("scaler_queue_depth", "Services that wait to be looked at in the next pass.")
-        self.decisions_failed = counter("scaler_decisions_failed", "Decisions that ended in a fault of ours.")
+        self.decisions_failed = counter("scaler_decisions_failed", "Faults of ours about a service, or about all.")
         self._actions = counter("scaler_actions", "What was decided to be done, by kind of action.", ["action"])
         self._revocations = counter("scaler_revocations", "Admissions that were revoked, for whatever reason.")
         self._preemptions = counter(

@@ -1,4 +1,4 @@
-"""`scaler run` whose main thread stands still at a signal: SIGUSR1 for a while, SIGUSR2 for long.
+"""`scaler run` whose main thread stands still at a signal: SIGHUP for a while, SIGALRM for long.
 
 Must not: change anything else.
 """
@@ -15,6 +15,6 @@ SHORT, LONG = 4.0, 25.0
 """Seconds."""
 
 if __name__ == "__main__":
-    for number, seconds in ((signal.SIGUSR1, SHORT), (signal.SIGUSR2, LONG)):
+    for number, seconds in ((signal.SIGHUP, SHORT), (signal.SIGALRM, LONG)):
         signal.signal(number, lambda *_, seconds=seconds: time.sleep(seconds))
     sys.exit(main())

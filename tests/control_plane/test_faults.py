@@ -235,7 +235,7 @@ async def test_a_leader_whose_loop_stands_still_keeps_its_lease_for_a_while_and_
             await until(lambda: _leads(stage, "stalling"), "the first replica leads")
             await stage.apply()
             await stage.runs(group0=2, group1=1)
-            first.signal(signal.SIGUSR1)
+            first.signal(signal.SIGHUP)
             before = await _renewed(stage)
             await asyncio.sleep(stalling_scaler.SHORT - 0.5)
             assert await _renewed(stage) != before
@@ -243,7 +243,7 @@ async def test_a_leader_whose_loop_stands_still_keeps_its_lease_for_a_while_and_
             await _loses_and_regains_a_node(stage)
             assert await _leads(stage, "stalling")
 
-            first.signal(signal.SIGUSR2)
+            first.signal(signal.SIGALRM)
             await until(lambda: _leads(stage, "other"), "the second replica leads", seconds=stalling_scaler.LONG)
             await _loses_and_regains_a_node(stage)
             await until(lambda: _ended(first), "the first replica ends itself")
