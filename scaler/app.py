@@ -37,8 +37,9 @@ from scaler.informers.changes import (
 from scaler.informers.faults import Source
 from scaler.informers.informer import Informer
 from scaler.informers.mode import CurrentMode
-from scaler.informers.resources import informers, listed, report_informers
+from scaler.informers.resources import informers, report_informers
 from scaler.informers.rights import Rights
+from scaler.informers.sight import Sight
 from scaler.installs import Installs, OverlapError, marks
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
@@ -65,14 +66,14 @@ ALONE = "no arbitration: each service decides alone"
 
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
-SHUTDOWN_TIMEOUT = 5.0
-"""Seconds for writes under way to end after SIGTERM."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that writes under way have to end after SIGTERM."""
 PULSE = 5.0
-"""Seconds between two looks at whether the decision loop turns."""
+"""Seconds between two looks at whether the decision loop turns, and the cluster is seen."""
+SILENCE = 0.75
+"""What has not been heard of for this part of `out_of_touch` is listed anew, so that it stays in touch."""
 
 
 def _nothing() -> None:
@@ -105,25 +106,27 @@ class App:
         on_synced: Callable[[], None], metrics: Metrics | None = None, apart: Connect | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
+        self.api = api
         self.clock = clock
+        self._rng = rng
         self.metrics = metrics or Metrics()
-        self.health = HealthState(clock)
+        self.health = HealthState()
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = Changes()
         self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
         self.home = Home(settings.lease_namespace, settings.status_beside_rule)
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
-        self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace)
+        silence = SILENCE * settings.out_of_touch
+        self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
-        self.rights = Rights(self.informers, self.cache, self.changes)
-        self.election = _leadership(api, settings, clock, rng, apart) if settings.leader_election else None
+        self.rights = Rights(self.informers, self.cache, self.changes, settings.out_of_touch)
+        self.sight = Sight(self.informers, settings.out_of_touch)
+        self.election = _leadership(self, rng, apart) if settings.leader_election else None
         self.installs = Installs(
             api, namespace=settings.lease_namespace, lease=settings.lease_name, namespaces=settings.namespaces
         )
-        self.api = api
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
         self.policy = settings.policy
-        self._rng = rng
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
         self._subscribe()
@@ -159,6 +162,7 @@ class App:
             policy=self.policy,
             mode=self.mode,
             alone=self.why_alone,
+            unseen=self.sight.words,
             observer=observer,
         )
         tables = RankTableReconciler(
@@ -218,7 +222,7 @@ class App:
             self.health.wait_for(resource.full_name, "not listed yet")
         self.health.has("start")
         for resource, informer in self.informers.items():
-            await listed(resource, informer).wait()
+            await informer.synced_or_absent.wait()
             self.health.has(resource.full_name)
         await self._nodes()
         await self._fault_data()
@@ -290,18 +294,23 @@ class App:
             await self.controller.resync()
 
     async def _pulse(self) -> None:
-        """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
+        """Say what is waited for, that the decision loop turns, and when it may not decide any more."""
+        turns, seen = 0, True
         while True:
+            lost = self.sight.lost()
             for resource, informer in self.informers.items():
-                ready = listed(resource, informer).is_set()
-                self._need(resource.full_name, "" if ready else informer.problem or "not listed yet")
+                unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
+                self._need(resource.full_name, lost.get(resource, unlisted))
             if self.admission is not None:
                 self._need("webhook", self.admission.certificate.problem)
             if self.controller.running:
                 self.rights.look()
-            if len(self.queue) == 0 or not self.controller.running:
+            if all(informer.synced_or_absent.is_set() for informer in self.informers.values()):
+                seen = self._tell(before=seen)
+            if self.controller.turns != turns or not (self.queue.has_work and self.controller.running):
                 self.health.beat("decision loop")
             self._adjust()
+            turns = self.controller.turns
             await asyncio.sleep(PULSE)
 
     def _adjust(self) -> None:
@@ -313,6 +322,15 @@ class App:
             self.state.adjust(self.clock.skew)
             for key in self.cache.service_keys():
                 self.queue.add(key)
+
+    def _tell(self, *, before: bool) -> bool:
+        """Whether all that is decided on is seen. The log and the decision hear when that has changed."""
+        words = self.sight.words()
+        if bool(words) == before:
+            _log.warning("out of touch" if words else "in touch again", why=words)
+            self.queue.poke()
+        self.metrics.out_of_touch.set(bool(words))
+        return not words
 
     def _need(self, what: str, problem: str) -> None:
         """Ready or not, for the readiness probe."""
@@ -358,24 +376,24 @@ def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | 
     return now() - informer.heard if informer.heard > -math.inf else None
 
 
-def _leadership(
-    api: KubeApi, settings: Settings, clock: Clock, rng: random.Random, apart: Connect | None
-) -> Election | LeaseThread:
-    timing = LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period)
+def _leadership(app: App, rng: random.Random, apart: Connect | None) -> Election | LeaseThread:
+    settings = app.settings
+    timing = LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period, settings.out_of_touch)
 
     def election(api: KubeApi) -> Election:
         return Election(
             api,
-            clock,
+            app.clock,
             namespace=settings.lease_namespace,
             name=settings.lease_name,
             identity=settings.identity,
             rng=rng,
             timing=timing,
             marks=marks(settings.namespaces),
+            heard=app.sight.heard,
         )
 
-    return election(api) if apart is None else LeaseThread(apart, election, timing)
+    return election(app.api) if apart is None else LeaseThread(apart, election, timing)
 
 
 @asynccontextmanager

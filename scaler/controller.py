@@ -72,6 +72,7 @@ class Controller:
         policy: Policy,
         mode: CurrentMode,
         alone: Callable[[], str],
+        unseen: Callable[[], str],
         observer: Observer | None = None,
     ) -> None:
         self._state = state
@@ -83,6 +84,8 @@ class Controller:
         self._metrics = metrics
         self._clock = clock
         self._mode = mode
+        self._alone = alone
+        self._unseen = unseen
         self._observer = observer
         self._services = WorldBuilder(state, policy, alone=alone)
         self._memory = Memory()
@@ -97,6 +100,9 @@ class Controller:
         """Whether some service waits for room, as of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
         self._acting: ModeInForce | None = None
+        """None while something that is decided on is not seen: nothing is decided then."""
+        self.turns = 0
+        """How often the loop has turned."""
         self._loop: asyncio.Task[None] | None = None
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
@@ -128,9 +134,13 @@ class Controller:
     async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
         while True:
             keys = await self._queue.take()
-            before, self._acting = self._acting, self._mode()
+            self.turns += 1
+            unseen = self._unseen()
+            before, self._acting = self._acting, None if unseen else self._mode()
             if self._acting is not before:
                 self._look_at_all()  # who makes the pods has changed, and with it what jobs and pods mean
+            elif self._acting is None:
+                await self._say_unseen(keys, unseen)
             elif self._acting is not ModeInForce.STANDS_BACK:
                 took = await self._pass(keys, acting)
                 if took:
@@ -358,10 +368,20 @@ class Controller:
             await slices.end()
         await self._reporter.note(reports)
 
+    async def _say_unseen(self, keys: Sequence[ServiceKey], words: str) -> None:
+        """What was decided last about these services, and why no more is decided."""
+        alone, asked = self._alone(), set(keys)
+        reports, slices = list[ServiceReport](), Slices()
+        for service, plan in zip(*self._decided, strict=True):
+            if service.key in asked:
+                reports.append(report_of(self._state, service, plan, alone=alone, out_of_touch=words))
+                await slices.end()
+        await self._reporter.note(reports)
+
     async def resync(self) -> None:
         """Read every service that is at rest anew, from the records alone; what is found was a missed event."""
         self._state.instances.forget_all()
-        if self._mode() is ModeInForce.STANDS_BACK:
+        if self._acting in (None, ModeInForce.STANDS_BACK):
             return
         slices = Slices()
         for key in sorted({*self._cache.service_keys(), *self._services.keys()} - self._leaving.keys()):

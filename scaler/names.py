@@ -59,6 +59,11 @@ GOVERNS = "mind-cluster/governs"
 RELEASED_BY = "mind-cluster/released-by"
 """Annotation of a vacant Lease: this holder had stopped its work before it gave the Lease up, nobody has to wait."""
 
+BLIND_SINCE = "mind-cluster/blind-since"
+"""Annotation of a Lease: its holder has been out of touch with what it decides on since then."""
+SEEN_BY = "mind-cluster/seen-by"
+"""Annotation of such a Lease: this other replica is not, the holder may give the Lease up."""
+
 # Volcano, MindCluster and kubectl
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -116,6 +116,13 @@ class Settings(BaseModel):
     retry_period: float = _seconds(1, "Pause between two attempts to take or renew the Lease.", 0.1, 600)
 
     request_timeout: float = _seconds(10, "Deadline of one request to the API server.", 0.1, 600)
+    out_of_touch: float = _seconds(
+        120,
+        "A replica that has heard nothing of something it decides on for this long is not ready; a leader stops "
+        "admitting. After three quarters of it everything is listed anew. API servers give a sign of life every 60 s.",
+        1,
+        86_400,
+    )
     resync_period: float = _seconds(600, "Interval of the full pass that looks for anything missed.", 10)
 
     broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)

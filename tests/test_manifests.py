@@ -37,6 +37,7 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
     "cluster": {
         ("", "nodes"): {"list", "watch"},
         ("", "namespaces"): {"list"},
+        ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"},
         ("apps", "deployments"): {"list", "watch"},
         ("coordination.k8s.io", "leases"): {"list"},
         ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},

@@ -1,12 +1,11 @@
 """What is watched, and what the cache keeps of it. Wiring only; it decides nothing.
 
-Of the kinds in `OPTIONAL` every cluster lacks some, and the scaler does its work without those that are not installed
-or that it may not read.
+Every cluster lacks some of the kinds, and the scaler does its work without those that are not installed; also without
+those in `OPTIONAL` that it may not read.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,7 +14,8 @@ from typing import Any
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
-from scaler.informers.informer import Informer
+from scaler.informers.history import History
+from scaler.informers.informer import SILENCE, Informer
 from scaler.informers.pods import PodObject, pod_record
 from scaler.informers.records import (
     JobObject,
@@ -57,16 +57,24 @@ OPTIONAL = frozenset({NODES, PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS,
 
 
 def informers(
-    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random, home: str
+    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random, home: str, *, silence: float = SILENCE
 ) -> Mapping[Resource, Informer[Any, Any]]:
     """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any. `home` is the
     install's own namespace: ConfigMaps are read there, too."""
 
+    history = History()
+
     def watch(
         resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
     ) -> Informer[Any, Any]:
-        scope = {"namespaces": namespaces or None, **options}
-        return Informer(api, resource, store, decode=decode, record=record, rng=rng, refusals=cache.refusals, **scope)
+        scope = {
+            "namespaces": namespaces or None,
+            "history": history,
+            "may_be_forbidden": resource in OPTIONAL,
+            "refusals": cache.refusals,
+            **options,
+        }
+        return Informer(api, resource, store, decode=decode, record=record, rng=rng, silence=silence, **scope)
 
     def ask(resource: Resource, **options: Any) -> Informer[Any, Any]:
         kind = resource.kind
@@ -95,11 +103,6 @@ def informers(
         POD_SETS: ask(POD_SETS),
         VOLCANO_JOBS: watch(VOLCANO_JOBS, cache.volcano_jobs, JobObject, volcano_job_record),
     }
-
-
-def listed(resource: Resource, informer: Informer[Any, Any]) -> asyncio.Event:
-    """Set when everything of this resource was listed, or it is optional and not to be had."""
-    return informer.synced_or_absent if resource in OPTIONAL else informer.synced
 
 
 def report_informers(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -187,3 +188,12 @@ async def within(seconds: float, call: Awaitable[T]) -> T:
             return await call
     except TimeoutError:
         raise UnknownOutcomeError("no answer in time") from None
+
+
+def closing(stream: AsyncIterator[Any]) -> AsyncExitStack:
+    """Close a watch whatever ends the loop over it, so that no connection is left to the garbage collector."""
+    stack = AsyncExitStack()
+    aclose = getattr(stream, "aclose", None)
+    if aclose is not None:
+        stack.push_async_callback(aclose)
+    return stack

@@ -58,6 +58,7 @@ class Metrics:
         )
         self.leader = gauge("scaler_leader", "1 while this process holds the Lease.")
         self.leader_changes = followed("scaler_leader_changes", "Times that the Lease got a holder, as it says itself.")
+        self.out_of_touch = gauge("scaler_out_of_touch", "1 while nothing is admitted because the cluster is not seen.")
         # Services
         self._services = gauge("scaler_services", "Services by whether they run their largest ratio.", ["complete"])
         self._rules_invalid = gauge("scaler_services_with_rule_problem", "Services whose rule is missing or invalid.")

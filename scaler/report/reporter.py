@@ -344,7 +344,8 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
     """What the two ConfigMaps of a rule depend on."""
     plan, service = report.plan, report.service
     decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
-    return (*decided, service.rule, service.problem, service.options.paused, report.last_valid, report.alone)
+    said = (report.alone, report.out_of_touch)
+    return (*decided, service.rule, service.problem, service.options.paused, report.last_valid, *said)
 
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:

@@ -77,15 +77,19 @@ class ServiceReport(msgspec.Struct, frozen=True):
     """The document that the rule in force was read from; None when no valid one was ever seen."""
     alone: str = ""
     """Why the service is not weighed against others; "" when it is."""
+    out_of_touch: str = ""
+    """What is not seen now, so that nothing is decided; "" while everything is."""
 
     @property
     def rule(self) -> RuleKey:
         return RuleKey(self.plan.key.namespace, self.plan.key.rule)
 
 
-def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str = "") -> ServiceReport:
+def report_of(
+    state: ClusterState, service: Service, plan: Plan, *, alone: str = "", out_of_touch: str = ""
+) -> ServiceReport:
     """What was decided about one service, with the objects that it was decided about. `alone`: why no service is
-    weighed against others now."""
+    weighed against others now; `out_of_touch`: why nothing is decided now."""
     cache, rule = state.cache, state.rule(service.key)
     jobs = cache.jobs_of(service.key)
     ours = {instance.uid for instance in service.instances if instance.made_by_us}
@@ -103,6 +107,7 @@ def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str =
         rule_uid=rule.uid,
         last_valid=rule.last_valid,
         alone=alone or _why_alone(service),
+        out_of_touch=out_of_touch,
     )
 
 

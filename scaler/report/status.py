@@ -67,6 +67,7 @@ def _rule(report: ServiceReport) -> dict[str, Any]:
         "in_force": last_valid.sha256 if last_valid and report.service.rule else None,
         "problem": {"kind": problem.kind.value, "message": problem.message[:_MAX_WORDS]} if problem else None,
         "paused": report.service.options.paused,
+        "out_of_touch": report.out_of_touch,
         "ratios": len(report.service.rule.ratios) if report.service.rule else 0,
     }
 
@@ -165,6 +166,8 @@ def status_text(document: Mapping[str, Any]) -> str:
     lines = [f"rule {rule['namespace']}/{rule['name']}{_standing(rule)}"]
     if rule["problem"]:
         lines.append(f"! {rule['problem']['kind']}: {rule['problem']['message']}")
+    if rule["out_of_touch"]:
+        lines.append(f"! the scaler does not see what it decides on: {rule['out_of_touch']}")
     for service in document["services"]:
         lines += ["", *_service_text(service)]
     if any(document["left_out"].values()):

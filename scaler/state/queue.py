@@ -43,6 +43,11 @@ class WorkQueue(Generic[K]):
         """Keys that wait to be taken, those of the future left out."""
         return len(self._dirty)
 
+    @property
+    def has_work(self) -> bool:
+        """Whether `take` would give something at once: keys that are being processed wait for that to end."""
+        return self._poked or not self._dirty <= self._processing
+
     def is_idle(self, key: K) -> bool:
         """Whether nothing is known to be done for `key`, neither now nor once a backoff is over."""
         return key not in self._dirty and key not in self._processing and key not in self._failures

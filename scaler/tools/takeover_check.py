@@ -20,7 +20,7 @@ from scaler.clock import Clock
 from scaler.decide.decide import decide
 from scaler.decide.world import Action, Memory, Plan, Reason, State, Verdict
 from scaler.informers.records import JobRecord
-from scaler.informers.resources import OURS, listed
+from scaler.informers.resources import OURS
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.settings import Settings
 from scaler.state.cluster import ClusterState
@@ -82,15 +82,15 @@ async def _observe(app: App) -> None:
     tasks = [asyncio.create_task(informer.run()) for informer in (*app.informers.values(), *app.reports)]
     try:
         async with asyncio.timeout(PATIENCE):
-            for resource, informer in app.informers.items():
-                await listed(resource, informer).wait()
+            for informer in app.informers.values():
+                await informer.synced_or_absent.wait()
             app.rights.look()
         with suppress(TimeoutError):
             async with asyncio.timeout(REPORTS_PATIENCE):
                 for reports in app.reports:
                     await reports.synced.wait()
     except TimeoutError:
-        problems = sorted({one.problem for what, one in app.informers.items() if not listed(what, one).is_set()})
+        problems = sorted({one.problem for one in app.informers.values() if not one.synced_or_absent.is_set()})
         raise NotReadableError(f"the cluster could not be read within {PATIENCE:g} s: {'; '.join(problems)}") from None
     finally:
         for task in tasks:

@@ -300,6 +300,24 @@ class ControlPlane:
         self.kill("kube-apiserver")
         self.revive("kube-apiserver")
 
+    def back_up(self) -> Path:
+        """A copy of what etcd has; it is away for a moment."""
+        copy = self.folder / f"etcd.{secrets.token_hex(3)}"
+        self.kill("etcd", signal.SIGTERM)
+        shutil.copytree(self.folder / "etcd", copy)
+        self.revive("etcd")
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Put etcd back to what it was, as with `etcdutl snapshot restore`: versions are given a second time. All that
+        remembers anything of it is started anew, as Kubernetes' manual asks for."""
+        for name in reversed(_PARTS):
+            self.kill(name)
+        shutil.rmtree(self.folder / "etcd")
+        shutil.copytree(copy, self.folder / "etcd")
+        for name in _PARTS:
+            self.revive(name)
+
     def _etcd(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
         """One call of etcd's JSON gateway."""
         url = f"http://127.0.0.1:{self._ports['etcd']}/v3/{call}"

@@ -95,6 +95,8 @@ def test_every_right_is_needed(plane: ControlPlane, story: list[dict[str, Any]])
         Right("", "configmaps", "watch", at_home=True),
         Right("coordination.k8s.io", "leases", "list"),  # in the namespaces of installs: there is only our own
         Right("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
+        Right("apiextensions.k8s.io", "customresourcedefinitions", "list"),  # of kinds that are not installed
+        Right("apiextensions.k8s.io", "customresourcedefinitions", "watch"),
     }
     assert _granted(plane) - _used(story) == unseen
 

@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from scaler.clock import Clock
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import Metrics
 from scaler.serve.health import HealthState
@@ -23,7 +22,7 @@ WORLD = world(service("2P1D > 1P1D", "p0 Running, d0 Held"), ALONE)
 
 @pytest.fixture
 async def state() -> ServeState:
-    return ServeState(HealthState(Clock(0)), Metrics(), lambda: WORLD)
+    return ServeState(HealthState(), Metrics(), lambda: WORLD)
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ async def test_it_is_ready_once_it_waits_for_nothing(client: aiohttp.ClientSessi
 
 
 async def test_a_stalled_loop_is_unhealthy(state: ServeState) -> None:
-    stalled = HealthState(Clock(0), stalled_after=-1.0)
+    stalled = HealthState(stalled_after=-1.0)
     stalled.beat("decision loop")
     status, text = await fetched(state._replace(health=stalled), "/healthz")
     assert status == 500

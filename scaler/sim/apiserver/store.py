@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -97,6 +97,10 @@ class Table:
         del self.changes[: self.index_after(version)]
         self.oldest = max(self.oldest, version)
 
+    def become(self, records: dict[Key, Record], version: int) -> None:
+        """Other objects, without a history."""
+        self.records, self.keys, self.changes, self.oldest = dict(records), sorted(records), [], version
+
     def index_after(self, version: int) -> int:
         """Where in `changes` the first change after `version` is."""
         return bisect_right(self.changes, version, key=lambda change: change.version)
@@ -110,6 +114,13 @@ class Table:
             else:
                 records[change.key] = change.before
         return records
+
+
+class Backup(NamedTuple):
+    """All objects of one moment, for `Store.restore`."""
+
+    version: int
+    records: dict[Resource, dict[Key, Record]]
 
 
 class Store:
@@ -144,6 +155,16 @@ class Store:
         """Forgets the history up to `version` (everything by default), as etcd's compaction does."""
         for table in self._tables.values():
             table.forget(self.version if version is None else version)
+
+    def back_up(self) -> Backup:
+        """What there is now."""
+        return Backup(self.version, {resource: dict(table.records) for resource, table in self._tables.items()})
+
+    def restore(self, backup: Backup) -> None:
+        """Everything becomes what it was, and versions are given a second time. Nobody is told."""
+        self.version = backup.version
+        for resource, table in self._tables.items():
+            table.become(backup.records.get(resource, {}), backup.version)
 
     def _commit(
         self, kind: EventType, resource: Resource, key: Key, before: Record | None, obj: Object, moment: float
