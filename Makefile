@@ -29,8 +29,13 @@ test: say-test dev  ## Run the tests, against one version of Kubernetes; ARGS="-
 
 .PHONY: test-rest
 test-rest: say-rest dev  ## What `make test` leaves out: long tests, other versions of Kubernetes, other programs
+	@JOBS=$(JOBS) sh .ci/pythons
 	@$(PY) -m tests.control_plane.build
 	@$(PYTEST) -m long $(ARGS)
+
+.PHONY: pythons
+pythons: dev  ## Send anything through the controller on every supported Python that is here (part of test-rest)
+	@JOBS=$(JOBS) sh .ci/pythons
 
 .PHONY: test-all
 test-all: test test-rest  ## Run all tests (docs/reference/tests.md)

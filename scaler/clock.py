@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 import msgspec
 
 PRECISION = 2.0
-"""Seconds: a smaller difference is none. An answer tells whole seconds, and tells nothing when it took another one."""
+"""Seconds: a smaller difference is none. An answer tells whole seconds, and little when it took another one."""
 BELIEVED_FOR = 3600.0
 """Seconds for which what an API server said counts at least; it counts twice as long at most."""
 REMEMBERED = 8
-"""Steps of the API servers' clocks that are remembered."""
+"""Steps forwards of the API servers' clocks that are remembered."""
 _FIRST, _LAST = 1e9, 2.0**33
 """Seconds since the epoch, 2001 and 2242: what lies outside is of a clock that was never set."""
 
@@ -50,6 +50,10 @@ class Skew(msgspec.Struct, frozen=True):
         """The earliest moment that `stamp` may mean."""
         return stamp - self.most if stamp > 0 else stamp
 
+    def stamp(self, moment: float) -> float:
+        """The time in an object of which `moment` is the earliest."""
+        return moment + self.most if moment > 0 else moment
+
 
 class Clock:
     """`offset` is wall time minus loop time, in seconds; the only place that a wall clock enters the process."""
@@ -67,8 +71,9 @@ class Clock:
         return self._offset + asyncio.get_running_loop().time()
 
     def saw(self, date: float, took: float) -> None:
-        """An API server has just answered that it is `date`, `took` seconds after it was asked."""
-        if took > PRECISION / 2 or not _FIRST < date < _LAST:
+        """An API server has just answered that it is `date`, `took` seconds after it was asked. A slow answer is better
+        than none, and is off by that much at most."""
+        if (took > PRECISION / 2 and self._spans) or not _FIRST < date < _LAST:
             return
         now = self.now()
         ahead = date - now
@@ -87,14 +92,15 @@ class Clock:
         old, first, self._adjusted = self.skew, not self._adjusted, True
         if abs(least - old.least) <= PRECISION and abs(most - old.most) <= PRECISION:
             return False
-        before = () if first else ((self.now(), old.least), *old.before)[:REMEMBERED]
+        stepped = () if first or least <= old.least else ((self.now(), old.least),)
+        before = (*stepped, *old.before)[:REMEMBERED]
         self.skew = Skew(least, most, before)
         return True
 
-    def server(self, moment: float | None = None) -> float:
-        """A moment of ours, now unless given, as the API servers count, the one that is furthest ahead if they differ:
-        for what is written into objects."""
-        return (self.now() if moment is None else moment) + self.skew.most
+    def server(self) -> float:
+        """Now as the API servers count, for what is written into objects. Where they differ, the middle one of the one
+        furthest behind, the one furthest ahead and this machine's own: no single wrong clock gets anywhere."""
+        return self.now() + sorted((self.skew.least, 0.0, self.skew.most))[1]
 
     def timestamp(self) -> str:
         """Now as Kubernetes writes it into an object, whole seconds: 2026-11-21T07:36:00Z."""

@@ -29,7 +29,7 @@ from scaler.names import (
     WEBHOOK_SECRET,
 )
 from scaler.serve.tls import ServerCertificate
-from scaler.serve.webhook import WebhookState, webhook_server
+from scaler.serve.webhook import WebhookState, server_of
 from tests.test_manifests import MANIFESTS, NAMESPACE, VARIANTS, Object, rendered, rights, variables
 
 COMPONENTS = ("admission-webhook", "admission-policy", "gate-guard")
@@ -112,7 +112,7 @@ def test_every_webhook_fails_open_soon_and_has_no_side_effects() -> None:
 
 
 def test_webhooks_call_paths_that_are_served_by_the_service_on_the_port_of_the_deployment() -> None:
-    routes = webhook_server(WebhookState(ServerCertificate(), lambda _namespace, _rule: None)).app.router.resources()
+    routes = server_of(WebhookState(ServerCertificate(), lambda _namespace, _rule: None)).app.router.resources()
     served = {resource.canonical for resource in routes}
     (service,) = (obj for obj in of_kind("Service") if obj["spec"]["ports"][0]["name"] == "webhook")
     called = [hook["clientConfig"]["service"] for hook in hooks()]

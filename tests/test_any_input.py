@@ -363,7 +363,13 @@ def nothing_but_types(on: Hostile) -> None:
     "attack",
     [deep_job, deep_pod, digits, digits_of_a_service_that_is_ours, large_rules, many_pods, nothing_but_types],
 )
-def test_known_attacks_leave_the_others_served(attack: Callable[[Hostile], None]) -> None:
+@pytest.mark.parametrize("pause", [0.0, 0.02])
+def test_known_attacks_leave_the_others_served(
+    attack: Callable[[Hostile], None], pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pause` 0: whatever may let the loop turn does it every time."""
+    monkeypatch.setattr("scaler.clock.SLICE", pause)
+
     async def story() -> None:
         async with beside_a_healthy_service() as (on, attacker):
             attacker.put(CONFIG_MAPS, rule_config_map(name="odd"))

@@ -121,7 +121,7 @@ def test_a_machine_whose_wall_clock_is_an_hour_off_does_the_same_at_the_same_mom
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-@pytest.mark.parametrize("at", [0.5 * HOUR, 1.5 * HOUR, 2.9 * HOUR, 3.25 * HOUR])
+@pytest.mark.parametrize("at", [1.5 * HOUR, 2.9 * HOUR, 3.25 * HOUR])
 def test_no_step_of_the_api_servers_clock_ends_anything_early(step: float, at: float) -> None:
     _, right = undisturbed()
     _, ended = run(story(0.0, (at, step)))

@@ -209,6 +209,6 @@ def digest_of(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def read_rank_table_map(obj: Object) -> RankTableMap:
-    """The ConfigMap of a rank table as the API server answers it, with its text and all labels."""
-    return _table_map(msgspec.convert(obj, ConfigMapObject), whole=True)
+def read_rank_table_map(obj: Object, *, whole: bool = True) -> RankTableMap:
+    """The ConfigMap of a rank table as the API server answers it, `whole` with its text and all labels."""
+    return _table_map(msgspec.convert(obj, ConfigMapObject), whole=whole)

@@ -334,9 +334,10 @@ class _Feed(Generic[T, R]):
         )
         try:
             async with closing(stream), asyncio.timeout_at(opened + silence) as limit:
-                self._limit, taken, due = limit, 0, opened + silence
+                self._limit, taken, due, slices = limit, 0, opened + silence, Slices()
                 async for event in stream:
                     self._take(event)
+                    await slices.end()
                     if self.heard + silence > due + silence / 8:  # not at every event, of which there may be thousands
                         due = self.heard + silence
                         limit.reschedule(due)

@@ -7,6 +7,7 @@ need not look at them (`gc=False`): that is half the time of a large list. Pods 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -191,7 +192,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     job: Job
     text: bytes = b""
-    """An AscendJob of ours as JSON: its pods are made of it. Without what nobody reads."""
+    """An AscendJob of ours as JSON, compressed: its pods are made of it. Without what nobody reads."""
     kind: str = "AscendJob"
     needs: tuple[PodRequest, ...] = ()
     """What each of its expected pods asks of a node, in the order of `job.pods`."""
@@ -200,7 +201,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     @property
     def object(self) -> Object:
         """The job as its pods are made of it, decoded anew."""
-        found: Object = msgspec.json.decode(self.text or b"{}")
+        found: Object = msgspec.json.decode(zlib.decompress(self.text)) if self.text else {}
         return found
 
     @property
@@ -235,7 +236,8 @@ def job_record(obj: JobObject) -> JobRecord | None:
     job = read_job(found)
     needs = ascend_job_needs(found) if job.key.rule else ()
     priority_class = ascend_job_priority(found) if job.key.rule else ""
-    return JobRecord(namespace, job.name, job.uid, version, job, text, needs=needs, priority_class=priority_class)
+    packed = zlib.compress(text, 1)
+    return JobRecord(namespace, job.name, job.uid, version, job, packed, needs=needs, priority_class=priority_class)
 
 
 def read_job_record(obj: Object) -> JobRecord | None:
@@ -251,7 +253,7 @@ def _size(obj: JobObject) -> int:
 
 
 def _kept(obj: JobObject) -> bytes:
-    """As `JobRecord.text`."""
+    """As `JobRecord.text`, not compressed yet."""
     return msgspec.json.encode({"metadata": _metadata(obj), "spec": obj.spec, "status": obj.status})
 
 
@@ -280,7 +282,7 @@ def _refused(obj: JobObject, size: int) -> JobRecord:
     status = obj.status if memoryview(obj.status).nbytes <= _MOST_STATUS else msgspec.Raw(b"{}")
     text = _kept(JobObject(small, status=status))
     job = msgspec.structs.replace(read_job(msgspec.json.decode(text)), faults=(_too_large(size),))
-    kept = text if status is obj.status else b""
+    kept = zlib.compress(text, 1) if status is obj.status else b""
     return JobRecord(shared(meta.namespace), meta.name, meta.uid, meta.resource_version, job, kept)
 
 

@@ -50,7 +50,7 @@ from scaler.kube.api import (
 )
 from scaler.names import RULE_LABEL
 from scaler.workloads.ascendjob_objects import OPERATOR_NAME
-from scaler.workloads.owners import owner_facts
+from scaler.workloads.owners import OwnerObject, facts_of
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
 OPTIONAL = frozenset({NODES, PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, REPLICA_SETS, STATEFUL_SETS})
@@ -78,7 +78,7 @@ def informers(
 
     def ask(resource: Resource, **options: Any) -> Informer[Any, Any]:
         kind = resource.kind
-        return watch(resource, cache.owners.stores[kind], dict, partial(owner_facts, kind), **options)
+        return watch(resource, cache.owners.stores[kind], OwnerObject, partial(facts_of, kind), **options)
 
     return {
         ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, JobObject, job_record),

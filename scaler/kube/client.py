@@ -28,7 +28,16 @@ from kubernetes_asyncio.config import incluster_config
 from scaler import __version__
 from scaler.kube.api import Object, Page, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
-from scaler.kube.wire import EventDecoder, LineSplitter, decode_object, decode_page, path_of, query_of, refusal
+from scaler.kube.wire import (
+    LONGEST_LINE,
+    EventDecoder,
+    LineSplitter,
+    decode_object,
+    decode_page,
+    path_of,
+    query_of,
+    refusal,
+)
 
 USER_AGENT = f"scaler/{__version__}"
 REQUEST_TIMEOUT = 10.0
@@ -43,6 +52,8 @@ TOKEN_LIFE = 60.0
 """Seconds after which a mounted token is read again."""
 PLUGIN_TIMEOUT = 30.0
 """Seconds for an exec plugin or an identity provider to come up with a token."""
+MOST_PAGE = 2**24
+"""Bytes of a page of a list. Where objects are so large that it would have more, fewer are asked for at once."""
 READ_BUFFER = 2**18
 """Bytes read ahead of a stream: fewer wake-ups when many events come at once."""
 
@@ -55,6 +66,10 @@ success, the time that the API server said it was (seconds since the epoch)."""
 
 def _ignore(_verb: str, _resource: Resource, _seconds: float, _date: float | None) -> None:
     return
+
+
+class _PageTooLargeError(Exception):
+    """It is asked for again with fewer objects."""
 
 
 class Credentials:
@@ -114,23 +129,43 @@ class HttpKubeApi:
         self._answered = answered
         self.watch_silence = WATCH_SILENCE
         wanted = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
+        self._page_sizes: dict[Resource, int] = {}
+        """Objects in a page of those whose pages were too large."""
         self._per_request: dict[str, Any] = {key: value for key, value in wanted.items() if value}
 
     async def list(  # noqa: PLR0913 - as in KubeApi
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
         limit: int = 0, continue_token: str = "", resource_version: str = "", decode: Any = Object,
     ) -> Page[Any]:  # fmt: skip
-        query = query_of(
-            {
-                "labelSelector": label_selector,
-                "fieldSelector": field_selector,
-                "limit": limit,
-                "continue": continue_token,
-                "resourceVersion": resource_version,
-            }
-        )
-        data = await self._call("list", resource, path_of(resource, namespace) + query, timeouts=PAGE_TIMEOUTS)
+        parameters: dict[str, str | int] = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "limit": limit,
+            "continue": continue_token,
+            "resourceVersion": resource_version,
+        }
+        data = await self._page(resource, path_of(resource, namespace), parameters)
         return await decode_page(data, resource, decode)
+
+    async def _page(self, resource: Resource, path: str, parameters: dict[str, str | int]) -> bytes:
+        """A page that may hold fewer objects than its limit, so that few large ones do not take all memory."""
+        limit = int(parameters["limit"])
+        while True:
+            size = min(limit, self._page_sizes.get(resource, limit))
+            query = query_of({**parameters, "limit": size})
+            longest = MOST_PAGE if size > 1 else LONGEST_LINE
+            try:
+                data = await self._call(
+                    "list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest if size else 0
+                )
+            except _PageTooLargeError:
+                if size == 1:
+                    raise UnknownOutcomeError(f"one of the {resource.plural} has more than {longest} bytes") from None
+                self._page_sizes[resource] = max(1, size // 8)
+                continue
+            if size < limit and len(data) < MOST_PAGE // 4:
+                self._page_sizes[resource] = size * 2
+            return data
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
@@ -192,16 +227,16 @@ class HttpKubeApi:
 
     async def _call(
         self, verb: str, resource: Resource, path: str, body: Any = None, *, content_type: str = "application/json",
-        timeouts: int = 1,
+        timeouts: int = 1, longest: int = 0,
     ) -> bytes:  # fmt: skip
-        """One answer of JSON, or an error."""
+        """One answer of JSON, or an error; `longest` in bytes, 0 for any."""
         data = None if body is None else msgspec.json.encode(body)
 
         async def exchange(authorization: str) -> bytes:
             async with asyncio.timeout(self._timeout * timeouts):
                 request = self._request(_METHODS[verb], path, authorization, self._timeout, data, content_type)
                 async with await self._timed(verb, resource, request) as response:
-                    return await _json_of(response)
+                    return await _json_of(response, longest)
 
         return await self._authorized(_METHODS[verb], exchange)
 
@@ -295,14 +330,25 @@ def _date_of(response: aiohttp.ClientResponse) -> float | None:
         return None
 
 
-async def _json_of(response: aiohttp.ClientResponse) -> bytes:
+async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:
     """Refusals are raised as what they mean; a success must be JSON (a proxy's page of HTML is no answer)."""
-    answer = await response.read()
+    answer = await (_read(response, longest) if longest else response.read())
     if not 200 <= response.status < 300:
         raise refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
     if response.content_type != "application/json":
         raise UnknownOutcomeError(f"{response.status} with {response.content_type} instead of JSON")
     return answer
+
+
+async def _read(response: aiohttp.ClientResponse, longest: int) -> bytes:
+    parts, left = [], longest
+    async for chunk in response.content.iter_any():
+        left -= len(chunk)
+        if left < 0:
+            response.close()
+            raise _PageTooLargeError
+        parts.append(chunk)
+    return b"".join(parts)
 
 
 @asynccontextmanager

@@ -12,12 +12,13 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from scaler.clock import Slices
 from scaler.kube.errors import KubeError
 from scaler.kube.slots import Slots
 
 K = TypeVar("K", bound=Hashable)
 
-_PRUNE_AT = 10_000
+_PRUNE_AT = 64
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 300.0
 _log = structlog.get_logger("report")
@@ -40,6 +41,7 @@ class Outbox(Generic[K]):
         self._under_way: set[K] = set()
         self._marked_again: set[K] = set()
         self._not_before: dict[K, float] = {}
+        self._prune_at = _PRUNE_AT
         self._failures: dict[K, int] = {}
 
     def mark(self, key: K, *, delay: float = 0.0) -> None:
@@ -56,9 +58,11 @@ class Outbox(Generic[K]):
 
     async def run(self) -> None:
         """Perform what is marked until cancelled. Errors of `perform` are logged and retried, never raised."""
+        slices = Slices()
         async with asyncio.TaskGroup() as group:
             while True:
                 group.create_task(self._work(await self._due.get()))
+                await slices.end()  # what has nothing to write waits for nothing
 
     async def _work(self, key: K) -> None:
         async with self._slots.taken(self._namespace_of(key)):
@@ -71,8 +75,9 @@ class Outbox(Generic[K]):
         again = key in self._marked_again
         self._marked_again.discard(key)
         due = self._not_before[key] = _now() + max(pause, self._interval)
-        if len(self._not_before) > _PRUNE_AT:
+        if len(self._not_before) > self._prune_at:
             self._not_before = {key: at for key, at in self._not_before.items() if at > _now()}
+            self._prune_at = max(_PRUNE_AT, 2 * len(self._not_before))
         if pause or again:
             self._enqueue(key, due)
 

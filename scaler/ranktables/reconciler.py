@@ -40,6 +40,8 @@ TRIES = 3
 """Attempts against other writers of the ConfigMap, and against lost answers, before a pause is made."""
 NOT_URGENT = 0.001
 """Seconds that a completed table waits, so that withdrawals of the same moment are written first."""
+REMEMBERED = 60.0
+"""Seconds for which an answer of the API server counts; a cache that is further behind costs a refused write."""
 REFUSED_PAUSE = 60.0
 """Seconds between two attempts at what the API server refuses."""
 _log = structlog.get_logger(__name__)
@@ -67,8 +69,8 @@ class RankTableReconciler:
         self._running = False
         self._names: dict[str, Name] = {}
         """Owner uid -> namespace and name, also of owners that have just gone."""
-        self._written: dict[Name, RankTableMap] = {}
-        """As the API server answered last; the cache may be behind for a moment."""
+        self._written: dict[Name, tuple[float, RankTableMap]] = {}
+        """As the API server answered last, and when: the cache may be behind for a moment."""
 
     async def run(self) -> None:
         """Write until cancelled, beginning with a look at every job. Errors are logged and retried, never raised."""
@@ -129,7 +131,7 @@ class RankTableReconciler:
         return table_map, table
 
     def _newest(self, name: Name) -> RankTableMap | None:
-        cached, written = table_map_of(self._cache, *name), self._written.get(name)
+        cached, (_, written) = table_map_of(self._cache, *name), self._written.get(name, (0.0, None))
         if cached is None or written is None or cached.uid != written.uid:
             return cached
         behind = version_of(cached.resource_version) < version_of(written.resource_version)
@@ -174,7 +176,11 @@ class RankTableReconciler:
             return None
 
     def _note(self, name: Name, answer: Object) -> RankTableMap:
-        table_map = self._written[name] = read_rank_table_map(answer)
+        table_map, now = read_rank_table_map(answer, whole=False), asyncio.get_running_loop().time()
+        self._written.pop(name, None)
+        self._written[name] = now, table_map
+        while self._written[oldest := next(iter(self._written))][0] < now - REMEMBERED:
+            del self._written[oldest]
         return table_map
 
     def _refused(self, name: Name, words: str) -> None:

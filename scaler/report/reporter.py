@@ -298,7 +298,7 @@ class Reporter:
             return
         report, verdict = self._jobs[uid]
         instance = next(found for found in report.service.instances if found.uid == uid)
-        started = self._clock.server(instance.admitted_at) if instance.admitted_at > 0 else 0.0
+        started = self._clock.skew.stamp(instance.admitted_at)
         reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid), started)
         patch = status_patch(job, reported, self._clock.timestamp())
         if patch is not None:

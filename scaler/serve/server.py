@@ -25,10 +25,14 @@ from scaler.serve.tls import ServerCertificate
 MAX_HEADER = 8190
 MAX_WAITING = 1024
 """Connections that wait to be accepted: a probe must not be lost among those of a flood, and waits a second at most."""
+REFUSALS = 32
+"""Connections that are refused before anything else gets a turn."""
 OPENING = 3.0
 """Seconds for a TLS handshake, and then for the first header."""
 CLOSING = 1.0
-"""Seconds for the end of TLS, and for a refusal to get through to somebody who still sends."""
+"""Seconds for the end of TLS."""
+REFUSED = 0.1
+"""Seconds for a refusal to get through to somebody who still sends: until then all of it has to be deciphered."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler"}
 _SILENT = logging.Logger("aiohttp", logging.CRITICAL + 1)
 """aiohttp would log a traceback for every request that is no HTTP."""
@@ -66,22 +70,23 @@ class Connection(asyncio.Protocol):
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
         self._end: asyncio.TimerHandle | None = None
-        self._aborted = False
+        self._ended = False
 
     def last(self, seconds: float) -> None:
         """It ends so many seconds from now, unless this is called again."""
         if self._end is not None:
             self._end.cancel()
-        self._end = asyncio.get_running_loop().call_later(seconds, self.abort)
+        if not self._ended:
+            self._end = asyncio.get_running_loop().call_later(seconds, self.abort)
 
     def abort(self) -> None:
-        self._aborted = True
+        self._ended = True
         if self._carrier is not None:
             self._carrier.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._carrier = cast("asyncio.Transport", transport)
-        if self._aborted:
+        if self._ended:
             self._carrier.abort()
         elif self._tls is None:
             self._begin(self._carrier)
@@ -95,9 +100,9 @@ class Connection(asyncio.Protocol):
             transport = await asyncio.get_running_loop().start_tls(
                 carrier, self, tls, server_side=True, ssl_handshake_timeout=OPENING, ssl_shutdown_timeout=CLOSING
             )
-        except OSError:  # of TLS, too
+        except (OSError, RuntimeError):  # of TLS, too; or it is closed already
             self.abort()
-        if transport is None or self._aborted:
+        if transport is None or self._ended:
             self._server.left(self)
         else:
             self._begin(transport)
@@ -113,6 +118,7 @@ class Connection(asyncio.Protocol):
         self._early.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
         if self._end is not None:
             self._end.cancel()
         self._server.left(self)
@@ -195,22 +201,23 @@ class Server:
     ) -> None:
         """Let in who has a place."""
         loop = asyncio.get_running_loop()
-        tls = None
+        tls, refused = None, 0
         while True:
             try:
                 accepted, peer = await loop.sock_accept(listener)
             except OSError:  # no more files, or the peer has gone
                 await asyncio.sleep(0.1)
                 continue
-            if certificate is not None and (tls := certificate.context) is None:
-                accepted.close()
-                continue
+            shown = certificate is None or (tls := certificate.context) is not None
             connection = Connection(self, str(peer[0]), http, tls)
-            if self._has_place(connection):
+            if shown and self._has_place(connection):
                 await loop.connect_accepted_socket(lambda made=connection: made, accepted)  # type: ignore[misc]
-            else:
-                self._turned_away()
-                accepted.close()
+                continue
+            accepted.close()
+            self._turned_away()
+            refused += 1
+            if refused % REFUSALS == 0:
+                await asyncio.sleep(0)
 
     def _has_place(self, connection: Connection) -> bool:
         """Who has brought no whole request yet gives way to the next from the same address."""
@@ -248,7 +255,7 @@ class Server:
         response = await self._answer(request, handler)
         response.headers.update(self._headers)
         if connection is not None:
-            connection.last(self._limits.idle if request.content.at_eof() else CLOSING)
+            connection.last(self._limits.idle if request.content.is_eof() else REFUSED)
             if response.keep_alive is not False:
                 self._bodies.give_back(connection.address, connection)
         return response

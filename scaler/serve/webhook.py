@@ -25,7 +25,7 @@ from scaler.serve.reviews import MAX_BODY, Response, encode, review_ascend_job, 
 from scaler.serve.server import Limits, Server
 from scaler.serve.tls import ServerCertificate
 
-LIMITS = Limits(connections=256, bytes=32 * 2**20, answer=5.0, idle=150.0)
+LIMITS = Limits(connections=128, bytes=32 * 2**20, answer=5.0, idle=150.0)
 """API servers wait two seconds (manifests/admission-webhook). They close idle connections after 90, and must be the
 first, or they write into closed ones; each keeps 25 of them, and opens more while those are busy."""
 _SHORT, _SIMPLE = 16 * 2**10, 256 * 2**10
@@ -55,11 +55,11 @@ class WebhookState(NamedTuple):
 
 def serve_webhook(state: WebhookState, host: str, port: int) -> AbstractAsyncContextManager[int]:
     """As serve.server.Server.served."""
-    return webhook_server(state).served(host, port, state.certificate)
+    return server_of(state).served(host, port, state.certificate)
 
 
-def webhook_server(state: WebhookState) -> Server:
-    """It answers the four paths as soon as it is served."""
+def server_of(state: WebhookState) -> Server:
+    """Not serving yet."""
     server = Server(LIMITS, state.turned_away)
     aside = _Aside(server)
 

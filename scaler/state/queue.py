@@ -11,6 +11,8 @@ import heapq
 from collections.abc import Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
+SPARE = 64
+"""Times that do not count any more and may be kept, beside as many as there are keys."""
 FIRST_BACKOFF = 0.005
 LAST_BACKOFF = 30.0
 """Seconds: the delay after the first failure of a key, doubled with every further one up to the last."""
@@ -80,6 +82,8 @@ class WorkQueue(Generic[K]):
         if when < self._due.get(key, float("inf")):
             self._due[key] = when
             heapq.heappush(self._heap, (when, key))
+            if len(self._heap) > 2 * len(self._due) + SPARE:
+                self._heap = sorted((due, other) for other, due in self._due.items())
             self._arm()
 
     def add_after_backoff(self, key: K) -> float:

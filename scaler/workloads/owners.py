@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
-from scaler.kube.metadata import shared
+from scaler.kube.metadata import LabelledMetadata, shared
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.kind import OwnerFacts, identity, number_in
@@ -21,6 +23,29 @@ MAKERS = ("Deployment", "LeaderWorkerSet")
 LWS = "leaderworkerset.sigs.k8s.io/"
 STORM, ROLE, ROLE_HASH = "storm-service-name", "role-name", "role-template-hash"
 TEMPLATE_HASH = "pod-template-hash"
+
+
+class _WorkerTemplate(msgspec.Struct, gc=False):
+    size: Any = None
+
+
+class _OwnerSpec(msgspec.Struct, rename="camel", gc=False):
+    replicas: Any = None
+    pod_group_size: Any = None
+    startup_policy: Any = None
+    leader_worker_template: _WorkerTemplate | None = None
+
+
+class OwnerObject(msgspec.Struct, gc=False):
+    """The part of an object that makes pods that the scaler reads."""
+
+    metadata: LabelledMetadata
+    spec: _OwnerSpec | None = None
+
+
+def facts_of(kind: str, obj: OwnerObject) -> OwnerFacts:
+    """As `owner_facts`."""
+    return owner_facts(kind, msgspec.to_builtins(obj))
 
 
 def owner_facts(kind: str, obj: Object) -> OwnerFacts:

@@ -70,6 +70,7 @@ def our_job(number: int) -> dict[str, Any]:
     at, index = divmod(number, JOBS)
     made = job(f"s{at}-{'pd'[index % 2]}{index}", f"group{index % 2}", pods=PODS_PER_JOB, namespace=f"team-{at % 50}")
     made["metadata"]["labels"] |= {"jobID": f"s{at}", "mind-cluster/scaling-rule": f"rule-{at}"}
+    made["metadata"]["annotations"] = {"mind-cluster/scaler-rounds": f"1.job-{number}"}
     return filled(made, f"job-{number}")
 
 

@@ -17,8 +17,8 @@ import ssl
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from scaler.kube.api import CONFIG_MAPS, LEASES, NAMESPACES, PODS, KubeApi, Object
@@ -31,7 +31,7 @@ from tests.control_plane.bench_reaction import PLACE
 from tests.control_plane.build import VERSIONS, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.programs import free_ports
-from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, scaler
+from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
 from tests.control_plane.stage import until
 from tests.control_plane.test_admission import HELD, configurations, gates, kustomization, pod
 
@@ -211,7 +211,7 @@ def _row(seconds: list[float]) -> str:
     return f"{len(seconds)} (median {statistics.median(seconds) * 1e3:.0f} ms, worst {max(seconds) * 1e3:.0f} ms)"
 
 
-async def watched(api: KubeApi, url: str, seconds: float) -> str:
+async def watched(api: KubeApi, url: str, seconds: float) -> Watched:
     seen = Watched(api, url)
     works = [seen.lease(), seen.decisions(), seen.admissions(), seen.health()]
     tasks = [asyncio.create_task(work) for work in works]
@@ -219,7 +219,7 @@ async def watched(api: KubeApi, url: str, seconds: float) -> str:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    return seen.show()
+    return seen
 
 
 async def main() -> None:
@@ -232,10 +232,32 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with ControlPlane(folder / "plane", binaries(VERSIONS[0]), PlaneOptions(crds=definitions())) as plane:
-            await measure(plane, folder, chosen)
+            async with flooded(plane, folder) as (api, process, port):
+                print("before:", (await watched(api, process.url(""), 10)).show(), flush=True)
+                target = process.port if chosen.flood in ("metrics", "snapshots") else port
+                with flooding(chosen.flood, target, chosen.connections, chosen.addresses):
+                    await asyncio.sleep(3)
+                    print(f"{chosen}:", (await watched(api, process.url(""), chosen.seconds)).show(), flush=True)
+                print("ended:", process.lines("ended"), "memory:", _memory(process.pid), flush=True)
 
 
-async def measure(plane: ControlPlane, folder: Path, chosen: argparse.Namespace) -> None:
+@contextmanager
+def flooding(kind: str, port: int, connections: int, addresses: int) -> Iterator[None]:
+    """A flood for as long as the block lasts."""
+    process = multiprocessing.get_context("spawn").Process(
+        target=flood, args=(kind, port, connections, addresses), daemon=True
+    )
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+@asynccontextmanager
+async def flooded(plane: ControlPlane, folder: Path) -> AsyncIterator[tuple[KubeApi, ScalerProcess, int]]:
+    """A leader, the port of its webhook, which holds pods of the namespace `held`, and something to decide."""
     (port,) = free_ports(1)
     rendered = plane.kubectl("kustomize", kustomization(folder, "admission-webhook"))
     plane.kubectl("apply", "-f", "-", text=configurations(rendered, port))
@@ -243,48 +265,20 @@ async def measure(plane: ControlPlane, folder: Path, chosen: argparse.Namespace)
     flags = (*LEASE, "--webhook-service", "127.0.0.1", "--webhook-port", str(port))
     async with plane.client() as api, scaler(folder, account, flags=flags) as process:
         for place, labels in ((PLACE, {}), ("held", HELD)):
-            await api.create(
-                NAMESPACES,
-                None,
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place, "labels": labels}},
-            )
+            metadata = {"name": place, "labels": labels}
+            await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         group = {"group_name": "group0", "group_num": "1", "server_num_per_group": "1"}
         document = json.dumps({"version": "1.0", "elastic_scaling_list": [{"group_list": [group]}]})
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "flooded"}, "data": {RULE_KEY: document}}
         await api.create(CONFIG_MAPS, PLACE, body)
         await add_node(api, NodeSpec("npu-0", npu=8))
+        await until(lambda: _held(plane), "the webhook holds pods")
+        yield api, process, port
 
-        async def held() -> bool:
-            return GATE in gates(
-                json.loads(
-                    plane.kubectl(
-                        "create",
-                        "-f",
-                        "-",
-                        "-n",
-                        "held",
-                        "--dry-run=server",
-                        "-o",
-                        "json",
-                        text=json.dumps(pod("probe")),
-                    )
-                )
-            )
 
-        await until(held, "the webhook holds pods")
-        print("before:", await watched(api, process.url(""), 10), flush=True)
-        target = process.port if chosen.flood in ("metrics", "snapshots") else port
-        flooding = multiprocessing.get_context("spawn").Process(
-            target=flood, args=(chosen.flood, target, chosen.connections, chosen.addresses), daemon=True
-        )
-        flooding.start()
-        try:
-            await asyncio.sleep(3)
-            print(f"{chosen}:", await watched(api, process.url(""), chosen.seconds), flush=True)
-        finally:
-            flooding.kill()
-        dead = process.lines("ended")
-        print("ended:", dead[:1], "memory:", _memory(process.pid), flush=True)
+async def _held(plane: ControlPlane) -> bool:
+    words = ("create", "-f", "-", "-n", "held", "--dry-run=server", "-o", "json")
+    return GATE in gates(json.loads(await asyncio.to_thread(plane.kubectl, *words, text=json.dumps(pod("probe")))))
 
 
 def _memory(pid: int) -> str:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import yaml
 
+from scaler.kube import client
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NODES, PODS, Object, PatchType, Resource
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.kube.errors import (
@@ -154,6 +155,29 @@ async def test_requests_are_what_the_api_server_expects(tmp_path: Path) -> None:
     assert headers["user-agent"].startswith("scaler/")
     assert server.requests[4].json["preconditions"] == {"uid": "u", "resourceVersion": "7"}
     assert server.requests[4].json["gracePeriodSeconds"] == 0
+
+
+async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MOST_PAGE", 2_000)
+    large, small = ({"metadata": {"resourceVersion": "9"}, "items": [POD] * number} for number in (100, 1))
+    async with talking(tmp_path, reply(200, large), reply(200, small), reply(200, small)) as (api, server):
+        for _ in range(2):
+            assert len((await api.list(PODS, limit=500)).items) == 1
+    assert [request.path.partition("limit=")[2] for request in server.requests] == ["500", "62", "124"]
+
+
+async def test_one_object_that_is_larger_than_a_page_may_be_is_no_endless_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MOST_PAGE", 2_000)
+    monkeypatch.setattr(client, "LONGEST_LINE", 2_000)
+    large = {"metadata": {"resourceVersion": "9"}, "items": [POD] * 100}
+    async with talking(tmp_path, *[reply(200, large)] * 5) as (api, server):
+        with pytest.raises(UnknownOutcomeError, match="more than 2000 bytes"):
+            await api.list(PODS, limit=500)
+    assert len(server.requests) == 4
 
 
 async def test_lists_and_watches_carry_their_parameters(tmp_path: Path) -> None:
