@@ -177,8 +177,8 @@ def test_with_cert_manager_no_right_is_added_and_the_certificate_comes_from_its_
     (certificate,) = (obj for obj in objects if obj["kind"] == "Certificate" and "dnsNames" in obj["spec"])
     (deployment,) = (obj for obj in objects if obj["kind"] == "Deployment")
     pod = deployment["spec"]["template"]["spec"]
-    (volume,) = pod["volumes"]
-    (mount,) = pod["containers"][0]["volumeMounts"]
+    _, volume = pod["volumes"]
+    _, mount = pod["containers"][0]["volumeMounts"]
     given = settings.load(argparse.Namespace(), variables(deployment))
     assert certificate["spec"]["dnsNames"] == [given.webhook_name]
     assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
