@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from scaler.kube.api import CONFIG_MAPS, LEASES, NAMESPACES, PODS, KubeApi, Object
-from scaler.kube.errors import KubeError
+from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.names import GATE, RULE_KEY
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
@@ -266,12 +266,15 @@ async def flooded(plane: ControlPlane, folder: Path) -> AsyncIterator[tuple[Kube
     async with plane.client() as api, scaler(folder, account, flags=flags) as process:
         for place, labels in ((PLACE, {}), ("held", HELD)):
             metadata = {"name": place, "labels": labels}
-            await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+            with suppress(AlreadyExistsError):
+                await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         group = {"group_name": "group0", "group_num": "1", "server_num_per_group": "1"}
         document = json.dumps({"version": "1.0", "elastic_scaling_list": [{"group_list": [group]}]})
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "flooded"}, "data": {RULE_KEY: document}}
-        await api.create(CONFIG_MAPS, PLACE, body)
-        await add_node(api, NodeSpec("npu-0", npu=8))
+        with suppress(AlreadyExistsError):
+            await api.create(CONFIG_MAPS, PLACE, body)
+        with suppress(AlreadyExistsError):
+            await add_node(api, NodeSpec("npu-0", npu=8))
         await until(lambda: _held(plane), "the webhook holds pods")
         yield api, process, port
 
