@@ -272,6 +272,9 @@ class Server:
             response = text(f"{refusal.status} {refusal.reason}\n", refusal.status)
             if "Retry-After" in refusal.headers:
                 response.headers["Retry-After"] = refusal.headers["Retry-After"]
+        except (ConnectionError, web.RequestPayloadError):  # the rest of a body never came
+            response = text("400 incomplete\n", 400)
+            response.force_close()
         except Exception:
             _log.exception("request failed", path=request.path)
             response = text("500 internal error\n", 500)

@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from scaler.kube.api import CONFIG_MAPS, LEASES, NAMESPACES, PODS, KubeApi, Object
-from scaler.kube.errors import KubeError
+from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.names import GATE, RULE_KEY
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
@@ -34,6 +34,8 @@ from tests.control_plane.programs import free_ports
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
 from tests.control_plane.stage import until
 from tests.control_plane.test_admission import HELD, configurations, gates, kustomization, pod
+from tests.jobs import rule_config_map
+from tests.serve.reviewing import request
 
 BODY = 8 * 2**20
 CHUNK = b'{"a":"' + b"x" * (2**16 - 6)
@@ -85,6 +87,16 @@ async def _small(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         await reader.read(2**16)
 
 
+async def _rules(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Rules of nearly 1 MiB that are wrong all over, one after the other."""
+    group = {"group_name": "g", "group_num": 1, "server_num_per_group": "x"}
+    text = json.dumps({"version": 1, "elastic_scaling_list": [{"group_list": [group]}] * 11_000})
+    body = request(rule_config_map(text))
+    while not reader.at_eof():
+        writer.write(b"POST /validate/rules HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await reader.read(2**16)
+
+
 async def _handshakes(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
     """Nothing but new connections."""
 
@@ -99,7 +111,7 @@ def _gets(path: str) -> Talk:
 
 
 FLOODS: dict[str, Talk] = {
-    "bodies": _bodies, "slow": _slow, "chunked": _chunked, "header": _header, "small": _small,
+    "bodies": _bodies, "slow": _slow, "chunked": _chunked, "header": _header, "small": _small, "rules": _rules,
     "handshakes": _handshakes, "metrics": _gets("/metrics"), "snapshots": _gets("/snapshots/world"),
 }  # fmt: skip
 
@@ -266,12 +278,15 @@ async def flooded(plane: ControlPlane, folder: Path) -> AsyncIterator[tuple[Kube
     async with plane.client() as api, scaler(folder, account, flags=flags) as process:
         for place, labels in ((PLACE, {}), ("held", HELD)):
             metadata = {"name": place, "labels": labels}
-            await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+            with suppress(AlreadyExistsError):
+                await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         group = {"group_name": "group0", "group_num": "1", "server_num_per_group": "1"}
         document = json.dumps({"version": "1.0", "elastic_scaling_list": [{"group_list": [group]}]})
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "flooded"}, "data": {RULE_KEY: document}}
-        await api.create(CONFIG_MAPS, PLACE, body)
-        await add_node(api, NodeSpec("npu-0", npu=8))
+        with suppress(AlreadyExistsError):
+            await api.create(CONFIG_MAPS, PLACE, body)
+        with suppress(AlreadyExistsError):
+            await add_node(api, NodeSpec("npu-0", npu=8))
         await until(lambda: _held(plane), "the webhook holds pods")
         yield api, process, port
 

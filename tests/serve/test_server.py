@@ -153,6 +153,18 @@ async def test_a_refusal_says_when_to_come_again() -> None:
             assert b"Retry-After: 1\r\n" in await reader.readuntil(b"\r\n\r\n")
 
 
+async def test_who_goes_within_a_body_leaves_nothing_in_the_log() -> None:
+    async with stage() as on:
+        with capture_logs() as logs:
+            for rest in (b"x", b""):
+                _, writer = await on.connect(data=b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n" + rest)
+                await asyncio.sleep(0.2)
+                writer.transport.abort()
+            assert await on.asked() == OK
+            await asyncio.sleep(0.2)
+        assert logs == []
+
+
 async def test_what_is_no_http_is_not_logged() -> None:
     async with stage() as on:
         with capture_logs() as logs:
