@@ -261,8 +261,8 @@ def _devices(pod: PodObject) -> PodDevices:
         configuration = f"longer than {LONGEST_CONFIGURATION} characters"
     return PodDevices(
         rank_index=text(devices.RANK_INDEX),
-        configuration=configuration,
-        real=text(devices.REAL, 4096),
+        packed=devices.pack(configuration),
+        real=shared(text(devices.REAL, 4096)),
         hardware_type=shared(text(devices.HARDWARE_TYPE)),
         super_pod=shared(text(devices.SUPER_POD)),
         ip=pod.status.pod_ip,
