@@ -18,24 +18,8 @@ from structlog.testing import capture_logs
 
 from scaler import names
 from scaler.clock import Clock
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    EVENTS,
-    LEADER_WORKER_SETS,
-    NODES,
-    POD_GROUPS,
-    POD_SETS,
-    PODS,
-    PRIORITY_CLASSES,
-    REPLICA_SETS,
-    SERVICES,
-    STATEFUL_SETS,
-    VOLCANO_JOBS,
-    Object,
-    Resource,
-)
+from scaler.kube import api
+from scaler.kube.api import Object, Resource
 from scaler.names import GATE
 from scaler.serve import reviews
 from scaler.sim.loop import run
@@ -158,7 +142,7 @@ _TASK = {
     "template": _TEMPLATE,
     "policies": [{"event": "PodEvicted", "action": "RestartJob"}],
 }
-_FAULTS = {"mindx-dl-deviceinfo-node-0": {"DeviceInfoCfg": '{"DeviceInfo":{"DeviceList":{}},"CheckCode":"x"}'}}
+_DEVICES = '{"DeviceInfo":{"DeviceList":{}},"CheckCode":"x"}'
 
 
 def _config_map(name: str, namespace: str = NAMESPACE, **data: str) -> Object:
@@ -167,32 +151,32 @@ def _config_map(name: str, namespace: str = NAMESPACE, **data: str) -> Object:
 
 
 GOOD: tuple[tuple[Resource, Object], ...] = (
-    (ASCEND_JOBS, _job()),
-    (VOLCANO_JOBS, _made("batch.volcano.sh/v1alpha1", "Job", {"tasks": [_TASK] * 2, "minAvailable": 2, "maxRetry": 3},
+    (api.ASCEND_JOBS, _job()),
+    (api.VOLCANO_JOBS, _made("batch.volcano.sh/v1alpha1", "Job", {"tasks": [_TASK] * 2, "minAvailable": 2},
                          state={"phase": "Running", "message": "x"}, retryCount=1)),
-    (PODS, _pod("odd")),
-    (PODS, _pod("odd-0", "StatefulSet")),
-    (PODS, _pod("odd-master-0", "AscendJob", "mindxdl.gitee.com/v1")),
-    (PODS, _pod("odd-t-0", "Job", "batch.volcano.sh/v1alpha1")),
-    (PODS, _pod("odd-2", "PodSet", "orchestration.aibrix.ai/v1alpha1")),
-    (PODS, _pod("odd-3", "RoleInstance", "workloads.x-k8s.io/v1")),
-    (POD_GROUPS, _made("scheduling.volcano.sh/v1beta1", "PodGroup", {"minMember": 2}, phase="Running")),
-    (SERVICES, _made("v1", "Service", {"clusterIP": "10.0.0.1", "ports": [{"port": 1}]})),
-    (CONFIG_MAPS, rule_config_map(name="odd", paused="true", service_priority="7")),
-    (CONFIG_MAPS, _config_map("rings-config-odd", **{"hccl.json": '{"status":"initializing"}', "version": "1"})),
-    (CONFIG_MAPS, _config_map("odd-status", **{"status.json": "{}"})),
-    (CONFIG_MAPS, _config_map("mindx-dl-deviceinfo-node-0", "kube-system", **_FAULTS["mindx-dl-deviceinfo-node-0"])),
-    (CONFIG_MAPS, _config_map("cluster-info-device-0", "cluster-system", cmInfo='{"node-0":{"faultDeviceList":[]}}')),
-    (CONFIG_MAPS, _config_map("vcjob-retry-cm", "volcano-system", jobs='{"a/b":{"retry":1}}')),
-    (NODES, node("odd", roomy=True)),
-    (PRIORITY_CLASSES, {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "odd"},
+    (api.PODS, _pod("odd")),
+    (api.PODS, _pod("odd-0", "StatefulSet")),
+    (api.PODS, _pod("odd-master-0", "AscendJob", "mindxdl.gitee.com/v1")),
+    (api.PODS, _pod("odd-t-0", "Job", "batch.volcano.sh/v1alpha1")),
+    (api.PODS, _pod("odd-2", "PodSet", "orchestration.aibrix.ai/v1alpha1")),
+    (api.PODS, _pod("odd-3", "RoleInstance", "workloads.x-k8s.io/v1")),
+    (api.POD_GROUPS, _made("scheduling.volcano.sh/v1beta1", "PodGroup", {"minMember": 2}, phase="Running")),
+    (api.SERVICES, _made("v1", "Service", {"clusterIP": "10.0.0.1", "ports": [{"port": 1}]})),
+    (api.CONFIG_MAPS, rule_config_map(name="odd", paused="true", service_priority="7")),
+    (api.CONFIG_MAPS, _config_map("rings-config-odd", **{"hccl.json": '{"status":"initializing"}', "version": "1"})),
+    (api.CONFIG_MAPS, _config_map("odd-status", **{"status.json": "{}"})),
+    (api.CONFIG_MAPS, _config_map("mindx-dl-deviceinfo-node-0", "kube-system", DeviceInfoCfg=_DEVICES)),
+    (api.CONFIG_MAPS, _config_map("cluster-info-device-0", "cluster-system", cmInfo='{"node-0":{}}')),
+    (api.CONFIG_MAPS, _config_map("vcjob-retry-cm", "volcano-system", jobs='{"a/b":{"retry":1}}')),
+    (api.NODES, node("odd", roomy=True)),
+    (api.PRIORITY_CLASSES, {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "odd"},
                         "value": 7}),
-    (DEPLOYMENTS, _made("apps/v1", "Deployment", {"replicas": 2, "template": _TEMPLATE}, readyReplicas=1)),
-    (REPLICA_SETS, _made("apps/v1", "ReplicaSet", {"replicas": 2, "template": _TEMPLATE}, readyReplicas=1)),
-    (STATEFUL_SETS, _made("apps/v1", "StatefulSet", {"replicas": 2, "template": _TEMPLATE}, readyReplicas=1)),
-    (LEADER_WORKER_SETS, _made("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet",
+    (api.DEPLOYMENTS, _made("apps/v1", "Deployment", {"replicas": 2, "template": _TEMPLATE}, readyReplicas=1)),
+    (api.REPLICA_SETS, _made("apps/v1", "ReplicaSet", {"replicas": 2, "template": _TEMPLATE}, readyReplicas=1)),
+    (api.STATEFUL_SETS, _made("apps/v1", "StatefulSet", {"replicas": 2, "template": _TEMPLATE}, readyReplicas=1)),
+    (api.LEADER_WORKER_SETS, _made("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet",
                                {"replicas": 2, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 2}})),
-    (POD_SETS, _made("orchestration.aibrix.ai/v1alpha1", "PodSet", {"podGroupSize": 2})),
+    (api.POD_SETS, _made("orchestration.aibrix.ai/v1alpha1", "PodSet", {"podGroupSize": 2})),
 )  # fmt: skip
 """An object of each watched kind that means something here, and of pods of each sort."""
 TIMES = ("creationTimestamp", "deletionTimestamp")
@@ -284,7 +268,7 @@ async def _serves(on: Rig, name: str, before: set[str]) -> None:
 
 def _pods(on: Rig) -> dict[str, str]:
     """Uid -> name of the controlling owner; also of pods that nobody can read."""
-    metas = [record.object["metadata"] for record in on.cluster.server.store.table(PODS).records.values()]
+    metas = [record.object["metadata"] for record in on.cluster.server.store.table(api.PODS).records.values()]
     return {meta["uid"]: (meta.get("ownerReferences") or [{}])[0].get("name", "") for meta in metas}
 
 
@@ -323,35 +307,35 @@ def test_many_more_objects_leave_the_others_served(objects: list[tuple[Resource,
 
 
 def deep_job(on: Hostile) -> None:
-    on.put(ASCEND_JOBS, job("odd", rule="odd"), deep=2000)
+    on.put(api.ASCEND_JOBS, job("odd", rule="odd"), deep=2000)
 
 
 def deep_pod(on: Hostile) -> None:
-    on.put(PODS, _pod("odd"), deep=20_000)
+    on.put(api.PODS, _pod("odd"), deep=20_000)
 
 
 def digits(on: Hostile) -> None:
     pod = held("odd", "group0", rule="odd", annotations={"mind-cluster/instance": DIGITS})
-    on.put(PODS, pod)
+    on.put(api.PODS, pod)
 
 
 def digits_of_a_service_that_is_ours(on: Hostile) -> None:
-    on.put(PODS, held("p9", "group0", annotations={"mind-cluster/instance": f"p{DIGITS}"}))
+    on.put(api.PODS, held("p9", "group0", annotations={"mind-cluster/instance": f"p{DIGITS}"}))
 
 
 def large_rules(on: Hostile) -> None:
     for number in range(4):
         ladder = [{"group0": 9999 - size} for size in range(9_999)]
-        on.put(CONFIG_MAPS, rule_config_map(rule_document(*ladder), name=f"odd-{number}"))
-        on.put(ASCEND_JOBS, job(f"odd-{number}", "group0", rule=f"odd-{number}"))
+        on.put(api.CONFIG_MAPS, rule_config_map(rule_document(*ladder), name=f"odd-{number}"))
+        on.put(api.ASCEND_JOBS, job(f"odd-{number}", "group0", rule=f"odd-{number}"))
 
 
 def many_pods(on: Hostile) -> None:
     tasks = [{**_TASK, "replicas": 1 << 30}] * 50
-    on.put(VOLCANO_JOBS, _made("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}))
-    on.put(ASCEND_JOBS, job("odd", "group0", rule="odd", pods=1 << 30))
+    on.put(api.VOLCANO_JOBS, _made("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}))
+    on.put(api.ASCEND_JOBS, job("odd", "group0", rule="odd", pods=1 << 30))
     pod = held("odd", "group0", rule="odd", annotations={"mind-cluster/instance-size": "100000"})
-    on.put(PODS, pod)
+    on.put(api.PODS, pod)
 
 
 def nothing_but_types(on: Hostile) -> None:
@@ -372,7 +356,7 @@ def test_known_attacks_leave_the_others_served(
 
     async def story() -> None:
         async with beside_a_healthy_service() as (on, attacker):
-            attacker.put(CONFIG_MAPS, rule_config_map(name="odd"))
+            attacker.put(api.CONFIG_MAPS, rule_config_map(name="odd"))
             attack(attacker)
             await on.settle(2)
 
@@ -383,10 +367,10 @@ def test_an_object_that_cannot_be_read_is_named_in_an_event_and_in_the_status_of
     async def story() -> None:
         async with rig(node("roomy", roomy=True), rule_config_map(), job("p0"), job("d0")) as on:
             await on.start("p0", "d0")
-            Hostile(on).put(ASCEND_JOBS, job("p1"), deep=5000)
+            Hostile(on).put(api.ASCEND_JOBS, job("p1"), deep=5000)
             await on.settle(5)
             assert ("p1", "ObjectUnreadable") in {
-                (event["involvedObject"]["name"], event["reason"]) for event in on.cluster.peek(EVENTS)
+                (event["involvedObject"]["name"], event["reason"]) for event in on.cluster.peek(api.EVENTS)
             }
             status = on.config_map("rule-scaler-status")
             assert status is not None

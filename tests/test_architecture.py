@@ -25,7 +25,8 @@ MOST = 25
 """Modules that one has to read to follow an event to the write it causes."""
 BESIDE = (
     "app", "clock", "informers/config_maps", "informers/faults", "informers/mode", "informers/refusals",
-    "informers/sight", "kube/api", "kube/outbox", "ranktables/", "report/", "rules/rule", "state/last_valid", "state/own_config_maps",
+    "informers/sight", "kube/api", "kube/outbox", "ranktables/", "report/", "rules/rule",
+    "state/last_valid", "state/own_config_maps",
     "workloads/", "decide/",
 )  # fmt: skip
 """What else runs meanwhile: time, constants, kinds of owners that are asked first, whether all is seen and can be

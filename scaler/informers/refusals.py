@@ -5,7 +5,7 @@ What was read of such an object before stays as it was read, until the object ca
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 
 import structlog
@@ -15,8 +15,8 @@ from scaler.informers.store import Name
 from scaler.kube.api import CONFIG_MAPS, Refused, Resource
 from scaler.names import RULE_LABEL
 
-MOST = 1_000
-"""Objects that are remembered; those beyond are counted only."""
+MOST = 100
+"""Objects of one namespace that are remembered; those beyond are counted only."""
 LINES = 30
 """Log lines a minute."""
 _Object = tuple[Resource, str, str]
@@ -31,7 +31,8 @@ class Refusals:
         self._publish = publish
         self._now = now
         self._minute, self._lines = 0, 0
-        self._found: dict[_Object, Refused] = {}
+        self._found: dict[_Object, tuple[str, _Rule | None]] = {}
+        self._in_namespace: Counter[str] = Counter()
         self._by_rule: defaultdict[_Rule, dict[_Object, str]] = defaultdict(dict)
 
     def __len__(self) -> int:
@@ -41,21 +42,26 @@ class Refusals:
         """This object cannot be read as it is now. `traceback`: of a fault of ours."""
         key = (resource, refused.namespace, refused.name)
         before = self._found.get(key)
-        if (before is None and len(self._found) >= MOST) or (before is not None and before.why == refused.why):
+        rule = _rule_of(resource, refused)
+        if before == (refused.why, rule) or (before is None and self._in_namespace[refused.namespace] >= MOST):
             return
-        self._found[key] = refused
+        self.clear(*key)
+        self._found[key] = refused.why, rule
+        self._in_namespace[refused.namespace] += 1
         if before is None:
             self._say(resource, refused, traceback)
-        rule = _rule_of(resource, refused)
         if rule is not None:
             self._by_rule[rule][key] = f"{resource.kind} {refused.name} cannot be read: {refused.why}"
             self._publish(ObjectRefused(resource, refused, *rule))
 
     def clear(self, resource: Resource, namespace: str, name: str) -> None:
         """It can be read again, or is gone."""
-        refused = self._found.pop((resource, namespace, name), None)
-        rule = _rule_of(resource, refused) if refused is not None else None
-        if refused is None or rule is None:
+        found = self._found.pop((resource, namespace, name), None)
+        if found is None:
+            return
+        self._in_namespace[namespace] -= 1
+        rule = found[1]
+        if rule is None:
             return
         self._by_rule[rule].pop((resource, namespace, name), None)
         if not self._by_rule[rule]:

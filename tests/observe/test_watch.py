@@ -11,10 +11,11 @@ from structlog.testing import capture_logs
 
 from scaler.informers.history import History
 from scaler.informers.informer import JITTER, Informer
-from scaler.informers.refusals import Refusals
+from scaler.informers.refusals import MOST, Refusals
 from scaler.informers.store import Store
 from scaler.kube.api import PODS, EventType, Page, Refused, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
+from scaler.names import RULE_LABEL
 from scaler.sim.loop import run
 from tests.observe.records import Record, Thing, record, thing
 
@@ -326,6 +327,19 @@ def test_an_object_that_our_own_code_fails_at_is_one_finding_and_all_others_are_
 
     run(main())
     assert published == []  # it names no rule
+
+
+def test_one_namespace_cannot_use_up_what_is_remembered_of_others() -> None:
+    refusals = Refusals(lambda _: None, lambda: 0.0)
+    for number in range(3 * MOST):
+        refusals.note(PODS, Refused("odd", "theirs", f"p{number}", labels={RULE_LABEL: "rule"}))
+    refusals.note(PODS, Refused("odd", "ours", "p", labels={RULE_LABEL: "rule"}))
+    assert len(refusals.of_rule("theirs", "rule")) == MOST
+    assert refusals.of_rule("ours", "rule") == ("Pod p cannot be read: odd",)
+    refusals.note(PODS, Refused("odder", "ours", "p", labels={RULE_LABEL: "other"}))
+    assert (refusals.of_rule("ours", "rule"), len(refusals.of_rule("ours", "other"))) == ((), 1)
+    refusals.retain(PODS, None, set())
+    assert len(refusals) == 0
 
 
 def test_an_object_that_cannot_be_read_any_more_stays_as_it_was_until_it_is_gone() -> None:
