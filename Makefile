@@ -25,19 +25,24 @@ demo: runtime  ## Run the real controller on a simulated cluster (under a minute
 .PHONY: test
 test: say-test dev  ## Run the tests, against one version of Kubernetes; ARGS="-k words" selects, JOBS=1 is one process
 	@$(PY) -m tests.control_plane.build $(KUBERNETES)
-	@$(PYTEST) --part short $(ARGS)
+	@$(PYTEST) -m "not long" $(ARGS)
 
 .PHONY: test-rest
 test-rest: say-rest dev  ## What `make test` leaves out: long tests, other versions of Kubernetes, other programs
+	@JOBS=$(JOBS) sh .ci/pythons
 	@$(PY) -m tests.control_plane.build
-	@$(PYTEST) --part rest $(ARGS)
+	@$(PYTEST) -m long $(ARGS)
+
+.PHONY: pythons
+pythons: dev  ## Send anything through the controller on every supported Python that is here (part of test-rest)
+	@JOBS=$(JOBS) sh .ci/pythons
 
 .PHONY: test-all
 test-all: test test-rest  ## Run all tests (docs/reference/tests.md)
 
 .PHONY: test-fast
 test-fast: dev  ## What of `make test` needs no control plane
-	@$(PYTEST) --part short --no-control-plane $(ARGS)
+	@$(PYTEST) -m "not long" --no-control-plane $(ARGS)
 
 .PHONY: dev-cluster
 dev-cluster: dev  ## Keep a real control plane with fake NPU nodes and the scaler up (docs/tutorial-dev-cluster.md)

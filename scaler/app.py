@@ -10,7 +10,7 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from scaler.informers.changes import (
     Changes,
     InstanceChanged,
     NodeChanged,
+    ObjectRefused,
     OwnConfigMapGone,
     PodArrivedUngated,
     PodChanged,
@@ -36,10 +37,13 @@ from scaler.informers.changes import (
 from scaler.informers.faults import Source
 from scaler.informers.informer import Informer
 from scaler.informers.mode import CurrentMode
-from scaler.informers.resources import informers, listed, report_informers
+from scaler.informers.resources import informers, report_informers
 from scaler.informers.rights import Rights
+from scaler.informers.sight import Sight
+from scaler.installs import Installs, OverlapError, marks
 from scaler.kube.api import NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
+from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
@@ -48,8 +52,10 @@ from scaler.serve.health import HealthState
 from scaler.settings import Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
+from scaler.state.own_config_maps import Home
 from scaler.state.queue import WorkQueue
 from scaler.state.rule_groups import RuleGroups
+from scaler.threads import entered_in_thread
 
 if TYPE_CHECKING:
     from scaler.serve.admission import Admission
@@ -60,31 +66,34 @@ ALONE = "no arbitration: each service decides alone"
 
 REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
-SHUTDOWN_TIMEOUT = 5.0
-"""Seconds for writes under way to end after SIGTERM."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that writes under way have to end after SIGTERM."""
 PULSE = 5.0
-"""Seconds between two looks at whether the decision loop turns."""
+"""Seconds between two looks at whether the decision loop turns, and the cluster is seen."""
+SILENCE = 0.75
+"""What has not been heard of for this part of `out_of_touch` is listed anew, so that it stays in touch."""
 
 
 def _nothing() -> None:
     return
 
 
-async def run_controller(
+async def run_controller(  # noqa: PLR0913 - wiring, done once in run.py
     api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None,
-    on_synced: Callable[[], None] = _nothing,
+    on_synced: Callable[[], None] = _nothing, metrics: Metrics | None = None, apart: Connect | None = None,
 ) -> None:  # fmt: skip
     """Run the scaler until cancelled; raises when a task dies or leadership is lost.
 
     `observer` sees every decision. `seed` makes jitter reproducible; None takes it from the system.
-    `on_synced` is called once, when everything has been listed.
+    `on_synced` is called once, when everything has been listed. `metrics` are those that others write, too. With
+    `apart` the Lease is renewed by a thread over the connection that this makes; without, in this loop and over `api`.
     """
     rng = random.Random(seed)  # noqa: S311 - jitter, no secret
-    app = App(api, settings, clock, observer=observer, rng=rng, on_synced=on_synced)
+    app = App(
+        api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, metrics=metrics, apart=apart
+    )  # fmt: skip
     async with _serving(app):
         await app.run()
 
@@ -92,31 +101,39 @@ async def run_controller(
 class App:
     """Everything of one process. Standby replicas keep their caches warm and decide nothing."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - wiring, done once above
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random,
-        on_synced: Callable[[], None],
+        on_synced: Callable[[], None], metrics: Metrics | None = None, apart: Connect | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
+        self.api = api
         self.clock = clock
-        self.metrics = Metrics()
-        self.health = HealthState(clock)
+        self._rng = rng
+        self.metrics = metrics or Metrics()
+        self.health = HealthState()
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = Changes()
-        self.cache = Cache(self.changes, clock.now)
-        self.state = ClusterState(self.cache, self.changes, clock.now)
-        self.informers = informers(api, self.cache, settings.namespaces, rng)
+        self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
+        self.home = Home(settings.lease_namespace, settings.status_beside_rule)
+        self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
+        silence = SILENCE * settings.out_of_touch
+        self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
-        self.rights = Rights(self.informers, self.cache, self.changes)
-        self.election = _election(api, settings, clock, rng) if settings.leader_election else None
-        self.api = api
-        self.gate_setup = GateSetup(api, self.metrics)
+        self.rights = Rights(self.informers, self.cache, self.changes, settings.out_of_touch)
+        self.sight = Sight(self.informers, settings.out_of_touch)
+        self.election = _leadership(self, rng, apart) if settings.leader_election else None
+        self.installs = Installs(
+            api, namespace=settings.lease_namespace, lease=settings.lease_name, namespaces=settings.namespaces
+        )
+        self.gate_setup = GateSetup(api, self.metrics, settings.install)
         self.policy = settings.policy
-        self._rng = rng
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
         self._subscribe()
         self._alone = self.why_alone()
         self.admission = _admission(self) if settings.webhook_port else None
+        if self.admission is not None:
+            self.metrics.certificate_expires.follow(partial(getattr, self.admission.certificate, "ends"))
 
     def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTableReconciler]:
         settings, metrics = self.settings, self.metrics
@@ -130,18 +147,22 @@ class App:
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
         _follow(metrics, self.informers, expectations)
-        reporter = Reporter(writer, self.clock, metrics)
+        metrics.queue_depth.follow(lambda: len(self.queue))
+        if self.election is not None:
+            metrics.leader_changes.follow(partial(getattr, self.election, "transitions"))
+        reporter = Reporter(writer, self.clock, metrics, self.home)
         controller = Controller(
             state=self.state,
             queue=self.queue,
             expectations=expectations,
-            actuator=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
+            executor=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
             reporter=reporter,
             metrics=metrics,
             clock=self.clock,
             policy=self.policy,
             mode=self.mode,
             alone=self.why_alone,
+            unseen=self.sight.words,
             observer=observer,
         )
         tables = RankTableReconciler(
@@ -169,6 +190,7 @@ class App:
         subscribe(RuleChanged, self.controller.on_service)
         subscribe(RightsChanged, self._on_rights)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
+        subscribe(ObjectRefused, self.reporter.on_refused)
         subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
 
     def _on_rights(self, _change: RightsChanged) -> None:
@@ -197,14 +219,18 @@ class App:
     async def _synced(self) -> None:
         """No decision, and so no write, before everything has been listed once."""
         for resource in self.informers:
-            self.health.wait_for(_name(resource), "not listed yet")
+            self.health.wait_for(resource.full_name, "not listed yet")
         self.health.has("start")
         for resource, informer in self.informers.items():
-            await listed(resource, informer).wait()
-            self.health.has(_name(resource))
+            await informer.synced_or_absent.wait()
+            self.health.has(resource.full_name)
         await self._nodes()
         await self._fault_data()
+        self._adjust()
         self._on_synced()
+        if elsewhere := self.cache.ascend_operators_elsewhere():
+            setting = f"it is looked for in {self.settings.ascend_operator_namespace} (ascend_operator_namespace)"
+            _log.warning("not taken for Ascend Operator", deployments=elsewhere[:10], why=setting)
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
     async def _nodes(self) -> None:
@@ -226,6 +252,7 @@ class App:
 
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
+        await self._be_the_only_one()
         self.metrics.leader.set(1)
         self.rights.look()
         async with asyncio.TaskGroup() as tasks:
@@ -243,6 +270,14 @@ class App:
                     task.cancel()
                 self.metrics.leader.set(0)
 
+    async def _be_the_only_one(self) -> None:
+        """Nothing is written beside another install that looks after the same namespaces."""
+        try:
+            await self.installs.look()
+        except OverlapError as error:
+            self.health.wait_for("namespaces of its own", str(error))
+            raise
+
     async def _drained(self, deciding: asyncio.Task[None]) -> None:
         try:
             async with asyncio.timeout(SHUTDOWN_TIMEOUT):
@@ -256,21 +291,46 @@ class App:
         while True:
             await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
-            self.controller.resync()
+            await self.controller.resync()
 
     async def _pulse(self) -> None:
-        """Say what is waited for, and that the decision loop turns: its queue is empty, or was so a moment ago."""
+        """Say what is waited for, that the decision loop turns, and when it may not decide any more."""
+        turns, seen = 0, True
         while True:
+            lost = self.sight.lost()
             for resource, informer in self.informers.items():
-                ready = listed(resource, informer).is_set()
-                self._need(_name(resource), "" if ready else informer.problem or "not listed yet")
+                unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
+                self._need(resource.full_name, lost.get(resource, unlisted))
             if self.admission is not None:
                 self._need("webhook", self.admission.certificate.problem)
             if self.controller.running:
                 self.rights.look()
-            if len(self.queue) == 0 or not self.controller.running:
+            if all(informer.synced_or_absent.is_set() for informer in self.informers.values()):
+                seen = self._tell(before=seen)
+            if self.controller.turns != turns or not (self.queue.has_work and self.controller.running):
                 self.health.beat("decision loop")
+            self._adjust()
+            turns = self.controller.turns
             await asyncio.sleep(PULSE)
+
+    def _adjust(self) -> None:
+        """Follow the clocks of the API servers."""
+        if self.clock.adjust():
+            _log.info(
+                "clock of the API server", ahead=round(self.clock.skew.least, 1), most=round(self.clock.skew.most, 1)
+            )
+            self.state.adjust(self.clock.skew)
+            for key in self.cache.service_keys():
+                self.queue.add(key)
+
+    def _tell(self, *, before: bool) -> bool:
+        """Whether all that is decided on is seen. The log and the decision hear when that has changed."""
+        words = self.sight.words()
+        if bool(words) == before:
+            _log.warning("out of touch" if words else "in touch again", why=words)
+            self.queue.poke()
+        self.metrics.out_of_touch.set(bool(words))
+        return not words
 
     def _need(self, what: str, problem: str) -> None:
         """Ready or not, for the readiness probe."""
@@ -294,7 +354,7 @@ def _admission(app: App) -> Admission:
     from scaler.serve.admission import Admission  # noqa: PLC0415
 
     groups_of = RuleGroups(app.cache.config_maps.get).of
-    return Admission(app.api, app.clock, app.settings, groups_of=groups_of, answered=app.metrics.webhook_answered)
+    return Admission(app.api, app.clock, app.settings, groups_of=groups_of, metrics=app.metrics)
 
 
 def _follow(
@@ -302,46 +362,58 @@ def _follow(
 ) -> None:
     """Let the metrics read what others count."""
     metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
+    now = asyncio.get_running_loop().time
     for resource, informer in watched.items():
-        metrics.lists.follow(partial(getattr, informer, "lists"), _name(resource))
-        metrics.watches.follow(partial(getattr, informer, "watches"), _name(resource))
-        metrics.watch_events.follow(partial(getattr, informer, "events"), _name(resource))
+        metrics.watch_silence.follow(partial(_silence, informer, now), resource.full_name)
+        metrics.lists.follow(partial(getattr, informer, "lists"), resource.full_name)
+        metrics.watches.follow(partial(getattr, informer, "watches"), resource.full_name)
+        metrics.watch_events.follow(partial(getattr, informer, "events"), resource.full_name)
+        metrics.objects_refused.follow(partial(getattr, informer, "refused"), resource.full_name)
 
 
-def _election(api: KubeApi, settings: Settings, clock: Clock, rng: random.Random) -> Election:
-    return Election(
-        api,
-        clock,
-        namespace=settings.lease_namespace,
-        name=settings.lease_name,
-        identity=settings.identity,
-        rng=rng,
-        timing=LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period),
-    )
+def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | None:
+    """Seconds since it was heard of; None when it never was."""
+    return now() - informer.heard if informer.heard > -math.inf else None
+
+
+def _leadership(app: App, rng: random.Random, apart: Connect | None) -> Election | LeaseThread:
+    settings = app.settings
+    timing = LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period, settings.out_of_touch)
+
+    def election(api: KubeApi) -> Election:
+        return Election(
+            api,
+            app.clock,
+            namespace=settings.lease_namespace,
+            name=settings.lease_name,
+            identity=settings.identity,
+            rng=rng,
+            timing=timing,
+            marks=marks(settings.namespaces),
+            heard=app.sight.heard,
+        )
+
+    return election(app.api) if apart is None else LeaseThread(apart, election, timing)
 
 
 @asynccontextmanager
 async def _serving(app: App) -> AsyncIterator[None]:
-    """The admission webhook; health, metrics and the last world: unless switched off."""
+    """The admission webhook; health, metrics and the last world: unless switched off. Each in a thread of its own, so
+    that whoever floods it takes nothing of the main loop."""
     async with AsyncExitStack() as stack:
         if app.admission is not None:
-            await stack.enter_async_context(app.admission.serving())
+            await stack.enter_async_context(entered_in_thread("webhook", app.admission.serving()))
         if app.settings.http_port:
-            await stack.enter_async_context(_http(app))
+            await stack.enter_async_context(entered_in_thread("http", _http(app)))
         yield
 
 
-@asynccontextmanager
-async def _http(app: App) -> AsyncIterator[None]:
+def _http(app: App) -> AbstractAsyncContextManager[int]:
     from scaler.serve.http import ServeState, serve  # noqa: PLC0415 - the simulation does without a server
 
-    state = ServeState(app.health, app.metrics, lambda: app.controller.world)
-    async with serve(state, app.settings.http_host, app.settings.http_port):
-        yield
-
-
-def _name(resource: Resource) -> str:
-    return f"{resource.plural}.{resource.group}".rstrip(".")
+    turned_away = partial(app.metrics.turned_away, "http")
+    state = ServeState(app.health, app.metrics, lambda: app.controller.world, turned_away)
+    return serve(state, app.settings.http_host, app.settings.http_port)
 
 
 def _never() -> float:

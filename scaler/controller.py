@@ -9,17 +9,19 @@ service at a time. While its writes are under way a service is decided about as 
 from __future__ import annotations
 
 import asyncio
+import gc
 import traceback
 from collections.abc import Callable, Sequence
-from itertools import compress
+from itertools import compress, count
 from operator import is_not, or_
 
 import structlog
 
-from scaler.clock import Clock
+from scaler.clock import Clock, Slices
 from scaler.decide.decide import Cache as Known
 from scaler.decide.decide import decide
 from scaler.decide.state import refuse
+from scaler.decide.undecided import fault_in
 from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
 from scaler.execute.executor import ActionResult, Executor
 from scaler.execute.log_fields import outcome_line, plan_line
@@ -28,7 +30,7 @@ from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reported import Reported
 from scaler.report.reporter import Reporter
-from scaler.report.service_reports import RuleKey, report_of
+from scaler.report.service_reports import RuleKey, ServiceReport, report_of
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
@@ -45,6 +47,8 @@ times a second, and every waiting service says how much there is."""
 PAUSE, LONGEST_PAUSE = 3.0, 0.03
 """The pause after a pass, in times of what it took, and the longest in seconds: under a storm of events passes take
 a quarter of a core, as long as they are short, and what could go is never much later."""
+FRAMES = 5
+"""Of a traceback in the log, the innermost ones: one of endless recursion has a thousand."""
 SOONEST = 0.001
 """Seconds until the decision is made again at the earliest, however soon time may change it."""
 
@@ -62,24 +66,27 @@ class Controller:
         state: ClusterState,
         queue: WorkQueue[ServiceKey],
         expectations: Expectations[ServiceKey],
-        actuator: Executor,
+        executor: Executor,
         reporter: Reporter,
         metrics: Metrics,
         clock: Clock,
         policy: Policy,
         mode: CurrentMode,
         alone: Callable[[], str],
+        unseen: Callable[[], str],
         observer: Observer | None = None,
     ) -> None:
         self._state = state
         self._cache = state.cache
         self._queue = queue
         self._expectations = expectations
-        self._actuator = actuator
+        self._executor = executor
         self._reporter = reporter
         self._metrics = metrics
         self._clock = clock
         self._mode = mode
+        self._alone = alone
+        self._unseen = unseen
         self._observer = observer
         self._services = WorldBuilder(state, policy, alone=alone)
         self._memory = Memory()
@@ -90,12 +97,13 @@ class Controller:
         """Services that something happened to since they were reported last."""
         self._reported = Reported()
         self._decided: tuple[tuple[Service, ...], tuple[Plan, ...]] = ((), ())
-        self._plans: dict[ServiceKey, Plan] = {}
-        """What was decided last."""
         self._waits_for_room = False
         """Whether some service waits for room, as of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
         self._acting: ModeInForce | None = None
+        """None while something that is decided on is not seen: nothing is decided then."""
+        self.turns = 0
+        """How often the loop has turned."""
         self._loop: asyncio.Task[None] | None = None
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
@@ -106,8 +114,11 @@ class Controller:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
         self._acting = self._mode()
         self._look_at_all()
-        for name in () if self._acting is ModeInForce.STANDS_BACK else self._state.orphaned_rules():
-            self._reporter.forget(RuleKey(*name))
+        if self._acting is not ModeInForce.STANDS_BACK:
+            for rule in self._state.orphaned_rules():
+                self._reporter.forget(rule)
+            for left_over in self._state.left_overs():
+                self._reporter.discard(left_over)
         async with asyncio.TaskGroup() as acting:
             self._loop = acting.create_task(self._decide_for_ever(acting))
 
@@ -124,22 +135,26 @@ class Controller:
     async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
         while True:
             keys = await self._queue.take()
-            before, self._acting = self._acting, self._mode()
+            self.turns += 1
+            unseen = self._unseen()
+            before, self._acting = self._acting, None if unseen else self._mode()
             if self._acting is not before:
                 self._look_at_all()  # who makes the pods has changed, and with it what jobs and pods mean
+            elif self._acting is None:
+                await self._say_unseen(keys, unseen)
             elif self._acting is not ModeInForce.STANDS_BACK:
-                took = self._pass(keys, acting)
+                took = await self._pass(keys, acting)
                 if took:
                     await asyncio.sleep(min(PAUSE * took, LONGEST_PAUSE))
                 continue
             for key in keys:
                 self._queue.done(key)
 
-    def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
-        """Decide about all services; gives the seconds that it took."""
+    async def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
+        """Decide about all services; gives the seconds that it took. Reading and reporting let the loop turn."""
         started = asyncio.get_running_loop().time()
         # 1. what has happened, in one value
-        self._take_in(keys)
+        await self._take_in(keys)
         world = self.world = self._services.world(self._clock.now(), self._memory)
         # 2. what is to be done about all services
         decision = self._decide(world)
@@ -151,21 +166,24 @@ class Controller:
                 self._observer(world, decision)
             # 3. act, then report: people can wait for a millisecond, instances should not
             pairs = self._other_than_before(world, decision)
-            acted_on = self._act_on(world, pairs, acting, started)
-            self._report(world, decision, pairs)
+            acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
+            await self._report(world, decision, pairs)
         for key in keys:
             if key not in acted_on:
                 self._queue.done(key)
         ended = asyncio.get_running_loop().time()
+        _log.debug("pass", services=len(keys), seconds=round(ended - started, 6))
         self._metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
         return ended - started
 
     # 1. what has happened
 
-    def _take_in(self, keys: Sequence[ServiceKey]) -> None:
+    async def _take_in(self, keys: Sequence[ServiceKey]) -> None:
         """Look at every service whose own writes have come back. A fault of ours about one must not stop the others."""
+        slices = Slices()
         for key in keys:
+            await slices.end()
             if not self._expectations.settled(key):
                 continue
             if not self._cache.has_instances(key):
@@ -175,10 +193,14 @@ class Controller:
             try:
                 self._services.look_at(key)
             except Exception:
-                _log.error("service cannot be read", service=str(key), traceback=traceback.format_exc())
-                self._queue.add_after_backoff(key)
+                self._failed("service cannot be read", key)
                 continue
             self._fresh.add(key)
+
+    def _failed(self, what: str, key: ServiceKey) -> None:
+        """A fault of ours about one service, while it is handled: tried again with growing pauses."""
+        _log.error(what, service=str(key), traceback=traceback.format_exc(-FRAMES))
+        self._queue.add_after_backoff(key)
 
     def _leave(self, key: ServiceKey) -> None:
         """A service without jobs is gone. One known from its pods alone may have lost them all for a moment."""
@@ -187,13 +209,13 @@ class Controller:
         from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
         self._services.leave(key)
+        self._reported.waits_no_more(key)
         if now < end:
             self._queue.add_at(key, end)
             return
         del self._leaving[key]
         self._fresh.discard(key)
         self._reported.forget(key)
-        self._plans.pop(key, None)
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
         self._queue.forget(key)
@@ -209,11 +231,14 @@ class Controller:
 
     def _decide(self, world: World) -> Decision | None:
         """A fault of ours is logged and tried again with growing pauses; /snapshots/world has what it was about."""
+        collects = gc.isenabled()
+        gc.disable()  # what a decision makes stays: looking for garbage in it is a third of the time of a first one
         try:
             decision = decide(world, self._known)
         except Exception:
             delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
             self._failures += 1
+            self._metrics.decisions_failed.inc()
             self._known = Known()
             nodes = len(world.nodes.nodes) if world.nodes is not None else 0
             # Not as an exception: with the locals of every frame a world of thousands would take seconds to print.
@@ -221,6 +246,9 @@ class Controller:
             _log.error("decision failed", **counts, tried_again_after=delay, traceback=traceback.format_exc())
             asyncio.get_running_loop().call_later(delay, self._queue.poke)
             return None
+        finally:
+            if collects:
+                gc.enable()
         self._failures = 0
         return decision
 
@@ -249,40 +277,50 @@ class Controller:
         """Services and their plans, where either is another object than after the last pass or something happened:
         ten thousand that are as they were cost nothing."""
         before, self._decided = self._decided, (world.services, decision.plans)
-        pairs = list(zip(world.services, decision.plans, strict=True))
-        if len(before[0]) == len(pairs):
-            others = map(or_, map(is_not, before[0], world.services), map(is_not, before[1], decision.plans))
-            pairs = list(compress(pairs, others))
-        for service, plan in pairs:
-            self._plans[service.key] = plan
-        known = {service.key for service, _ in pairs}
-        for key in sorted(self._fresh - known):
-            found, same = self._services.get(key), self._plans.get(key)
-            if found is not None and same is not None:
-                pairs.append((found, same))
-        return pairs
+        services, plans = world.services, decision.plans
+        if len(before[0]) != len(services):
+            return list(zip(services, plans, strict=True))
+        others = map(or_, map(is_not, before[0], services), map(is_not, before[1], plans))
+        fresh = {self._services.position(key) for key in self._fresh if self._services.get(key) is not None}
+        return [(services[at], plans[at]) for at in sorted(fresh.union(compress(count(), others)))]
 
-    def _act_on(self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
+    async def _act_on(self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
         """Begin every plan; gives the services that are acted on from now on."""
-        begun = set()
+        begun, slices = set(), Slices()
         for service, plan in pairs:
+            await slices.end()  # those that have begun take their first steps
             if service.assumed:
                 continue
-            if plan.actions:
+            if plan.actions and self._begins(world, plan):
                 since = self._queue.dirty_since(plan.key) if plan.key in self._fresh else started
                 self._queue.hold(plan.key)
                 begun.add(plan.key)
-                self._services.assume(plan, world.now)
                 self._metrics.acted_on(plan)
                 acting.create_task(self._act(world, plan, since))
             elif plan.key in self._fresh:
                 self._queue.forget(plan.key)
         return begun
 
+    def _begins(self, world: World, plan: Plan) -> bool:
+        try:
+            self._services.assume(plan, world.now)
+        except Exception:
+            self._failed("service cannot be read", plan.key)
+            return False
+        return True
+
     async def _act(self, world: World, plan: Plan, since: float) -> None:
-        """Perform one plan, log plan and outcome in one line, and remember what was refused."""
+        """Perform one plan. A fault of ours about it must not stop the others."""
+        try:
+            await self._perform(world, plan, since)
+        except Exception:
+            self._failed("plan failed", plan.key)
+            self._queue.done(plan.key)
+
+    async def _perform(self, world: World, plan: Plan, since: float) -> None:
+        """Log plan and outcome in one line, and remember what was refused."""
         key = plan.key
-        outcomes = await self._actuator.perform(plan)
+        outcomes = await self._executor.perform(plan)
         seconds = asyncio.get_running_loop().time() - since
         self._metrics.reaction_seconds.observe(seconds)
         wrong = any(outcome.failed or outcome.refused for outcome in outcomes)
@@ -308,7 +346,7 @@ class Controller:
 
     # 4. report
 
-    def _report(self, world: World, decision: Decision, pairs: Pairs) -> None:
+    async def _report(self, world: World, decision: Decision, pairs: Pairs) -> None:
         """Services that something happened to, and those of which something else is said now."""
         due: list[tuple[Service, Plan]] = []
         later = asyncio.get_running_loop().time() + WORDS_PATIENCE
@@ -321,22 +359,47 @@ class Controller:
             elif self._reported.differs_in_words(plan):
                 self._queue.add_at(plan.key, later)
         self._fresh.clear()
+        self._waits_for_room = not world.alone and self._reported.waits_for_room(decision.tally)
+        self._metrics.arbitrated(decision.tally)
+        reports, slices = list[ServiceReport](), Slices()
         for service, plan in due:
             self._reported.note(plan)
             self._metrics.planned(plan, rule_problem=service.problem is not None)
-        self._waits_for_room = not world.alone and self._reported.waits_for_room(decision.tally)
-        self._metrics.arbitrated(decision.tally)
-        self._reporter.note([report_of(self._state, service, plan, alone=world.alone) for service, plan in due])
+            fault = fault_in(plan)
+            if fault:
+                _log.error("service cannot be decided", service=str(plan.key), why=fault)
+            try:
+                reports.append(report_of(self._state, service, plan, alone=world.alone))
+            except Exception:
+                self._failed("service cannot be reported", plan.key)
+            await slices.end()
+        await self._reporter.note(reports)
 
-    def resync(self) -> None:
+    async def _say_unseen(self, keys: Sequence[ServiceKey], words: str) -> None:
+        """What was decided last about these services, and why no more is decided."""
+        alone, asked = self._alone(), set(keys)
+        reports, slices = list[ServiceReport](), Slices()
+        for service, plan in zip(*self._decided, strict=True):
+            if service.key in asked:
+                reports.append(report_of(self._state, service, plan, alone=alone, out_of_touch=words))
+                await slices.end()
+        await self._reporter.note(reports)
+
+    async def resync(self) -> None:
         """Read every service that is at rest anew, from the records alone; what is found was a missed event."""
         self._state.instances.forget_all()
-        if self._mode() is ModeInForce.STANDS_BACK:
+        if self._acting in (None, ModeInForce.STANDS_BACK):
             return
+        slices = Slices()
         for key in sorted({*self._cache.service_keys(), *self._services.keys()} - self._leaving.keys()):
+            await slices.end()
             if not (self._queue.is_idle(key) and self._expectations.settled(key)):
                 continue
-            found = self._state.service(key) if self._cache.has_instances(key) else None
+            try:
+                found = self._state.service(key) if self._cache.has_instances(key) else None
+            except Exception:
+                self._failed("service cannot be read", key)
+                continue
             known = self._services.get(key)
             if found != known:
                 self._queue.add(key)

@@ -5,6 +5,10 @@ Only the loop's time decides, measured locally: timestamps in the Lease are for 
 it saw the last change, also when the Lease is missing or was emptied by hand, because its holder may not know yet;
 only a holder that let go itself, after its work had ended, is not waited for. Each write has the resourceVersion seen
 as its precondition. Nothing but the Lease is written here.
+
+A leader that is out of touch with what it decides on says so in the Lease that it renews anyway. A candidate that has
+heard of everything since then answers, once, in the Lease too; then the leader lets go. If nobody answers, it stays.
+Whoever is out of touch takes no Lease.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,8 +26,9 @@ import structlog
 from scaler.clock import Clock
 from scaler.kube.api import LEASES, EventType, KubeApi, Object, within
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
+from scaler.kube.lease import notes_of, spec_of, uid_of, with_notes
 from scaler.kube.metadata import version_of
-from scaler.names import RELEASED_BY
+from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
 
 LONGEST_LEASE = 60.0
 """Seconds: a longer leaseDurationSeconds in a Lease that somebody edited is not believed."""
@@ -31,6 +36,8 @@ RELEASE_TIMEOUT = 2.0
 JITTER = 1.2
 _RENEW_TRIES = 3
 _UNSEEN = object()
+_NOTES = dict.fromkeys((RELEASED_BY, BLIND_SINCE, SEEN_BY))
+"""Our annotations; None = without it."""
 
 _log = structlog.get_logger(__name__)
 
@@ -45,17 +52,25 @@ class LeaseTiming(msgspec.Struct, frozen=True):
     duration: float = 8.0
     renew_deadline: float = 5.0
     retry: float = 1.0
+    out_of_touch: float = 120.0
+    """Since something that is decided on was heard of last."""
 
 
 DEFAULT_TIMING = LeaseTiming()
+NO_MARKS: Mapping[str, Mapping[str, str]] = {}
 
 
 class Election:
-    """One candidate for the Lease `name`. `identity` must be unique to the life of this process."""
+    """One candidate for the Lease `name`. `identity` must be unique to the life of this process; `marks` are labels
+    and annotations that the Lease gets.
 
-    def __init__(
+    `heard` gives the time of a monotonic loop up to which everything is known that is decided on.
+    """
+
+    def __init__(  # noqa: PLR0913 - where the Lease is, who asks for it, and what tells when
         self, api: KubeApi, clock: Clock, *, namespace: str, name: str, identity: str, rng: random.Random,
-        timing: LeaseTiming = DEFAULT_TIMING,
+        timing: LeaseTiming = DEFAULT_TIMING, marks: Mapping[str, Mapping[str, str]] = NO_MARKS,
+        heard: Callable[[], float] = lambda: math.inf,
     ) -> None:  # fmt: skip
         self.identity = identity
         self._api = api
@@ -64,12 +79,23 @@ class Election:
         self._name = name
         self._rng = rng
         self._timing = timing
+        self._marks = marks
+        self._heard = heard
+        self._blind_since = ""
+        """When this leader was first seen to be out of touch; "" while it is not."""
+        self._relieved_by: asyncio.Future[str] | None = None
+        self._asked = ("", math.inf)
+        """What a leader says of being out of touch, and the loop time at which that was first seen."""
+        self._answered = ""
         self._deadline = -math.inf
         self._acquired = ""
         self._transitions = 0
         self._claims: set[tuple[str, str]] = set()
         self._lease: Object | None = None
         self._version = 0
+        self._observed_at = -math.inf
+        self._doubted = ""
+        """resourceVersion of a Lease that came back from a backup."""
         self._state: Any = _UNSEEN
         self._state_since = math.inf
         self._changed = asyncio.Event()
@@ -77,6 +103,12 @@ class Election:
     def deadline(self) -> float:
         """Loop time after which nothing may be sent; -inf while not leading."""
         return self._deadline
+
+    @property
+    def transitions(self) -> int:
+        """How often the Lease got another holder, as it says itself."""
+        spec = (self._lease or {}).get("spec") or {}
+        return int(spec.get("leaseTransitions") or 0)
 
     @property
     def leading(self) -> bool:
@@ -90,10 +122,11 @@ class Election:
         """
         await self._acquire()
         _log.info("leadership gained", identity=self.identity, lease=self._name)
+        relieved = self._relieved_by = asyncio.get_running_loop().create_future()
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renew_for_ever())
         try:
-            await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({working, renewing, relieved}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             finished, lost = working.done(), renewing.done()
             await _end(working)
@@ -104,7 +137,7 @@ class Election:
         if finished:
             return working.result()
         cause = None if working.cancelled() else working.exception()
-        raise LeadershipLost(renewing.result()) from cause
+        raise LeadershipLost(renewing.result() if lost else relieved.result()) from cause
 
     # Becoming leader
 
@@ -113,11 +146,14 @@ class Election:
             watcher = tasks.create_task(self._watch())
             while True:
                 self._changed.clear()
+                await self._answer()
                 wait = self._free_at() - _now()
                 if self._state is None:
                     await self._make_vacant()
                 elif wait > 0:
                     await self._wait_for_change(wait)
+                elif self._is_blind():
+                    await self._wait_for_change(self._retry())
                 elif await self._claim():
                     break
                 elif self._free_at() <= _now() and len(self._claims) > 1:
@@ -128,8 +164,8 @@ class Election:
         """Loop time from which the Lease may be taken, as far as it has been seen."""
         if self._state is _UNSEEN:
             return math.inf
-        spec = _spec(self._lease)
-        claimed = self._is_ours(spec) and (_uid(self._lease), spec.get("renewTime")) in self._claims
+        spec = spec_of(self._lease)
+        claimed = self._is_ours(spec) and (uid_of(self._lease), spec.get("renewTime")) in self._claims
         if claimed or _is_released(self._lease):
             return self._state_since
         stated = float(spec.get("leaseDurationSeconds") or 0)
@@ -138,19 +174,20 @@ class Election:
     async def _make_vacant(self) -> None:
         """Make the missing Lease, held by nobody. That it is missing proves nothing about who led a moment ago, and no
         precondition would tell; so its time runs from here, and it is taken like one that somebody emptied."""
+        asked = _now()
         try:
-            lease = await within(self._timing.renew_deadline / 2, self._send(self._body({})))
+            lease = await within(self._timing.renew_deadline / 2, self._send(self._body({}, {})))
         except KubeError as error:
             _log.info("lease not made", lease=self._name, error=str(error))
             await self._look()
             await asyncio.sleep(self._retry())
         else:
-            self._observe(lease, version_of(lease["metadata"]["resourceVersion"]))
+            self._observe(lease, asked=asked)
 
     async def _claim(self) -> bool:
         """Try to take the Lease as it was seen last. An unknown outcome is looked up; if it is ours, claim it again."""
         self._acquired = self._clock.micro_timestamp()
-        self._transitions = int(_spec(self._lease).get("leaseTransitions") or 0) + 1
+        self._transitions = int(spec_of(self._lease).get("leaseTransitions") or 0) + 1
         try:
             await self._write(self._timing.renew_deadline / 2)
         except KubeError as error:
@@ -175,38 +212,49 @@ class Election:
             await asyncio.sleep(self._retry())
 
     async def _watch_once(self) -> None:
-        selector = f"metadata.name={self._name}"
+        selector, asked = f"metadata.name={self._name}", _now()
         listing = self._api.list(LEASES, self._namespace, field_selector=selector)
         page = await within(self._timing.renew_deadline, listing)
         named = [item for item in page.items if item["metadata"]["name"] == self._name]
-        self._observe(named[0] if named else None, version_of(page.resource_version))
+        self._observe(named[0] if named else None, page.resource_version, asked=asked)
         stream = self._api.watch(
             LEASES, self._namespace, resource_version=page.resource_version, field_selector=selector
         )
         async for event in stream:
             if event.object is not None and event.object["metadata"]["name"] == self._name:
                 lease = None if event.type is EventType.DELETED else event.object
-                self._observe(lease, version_of(event.resource_version))
+                self._observe(lease, event.resource_version)
 
     async def _look(self) -> None:
         """Read the Lease; an answer that stays out changes nothing."""
+        asked = _now()
         try:
             lease = await within(self._timing.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name))
         except NotFoundError:
-            self._observe(None, self._version)
+            self._observe(None, str(self._version))
         except KubeError as error:
             _log.info("lease not read", lease=self._name, error=str(error))
         else:
-            self._observe(lease, version_of(lease["metadata"]["resourceVersion"]))
+            self._observe(lease, asked=asked)
 
-    def _observe(self, lease: Object | None, version: int) -> None:
-        """Take note of the Lease; what comes from before the last observation is left out."""
-        if version < self._version:
+    def _observe(self, lease: Object | None, resource_version: str = "", *, asked: float = -math.inf) -> None:
+        """Take note of the Lease; what comes from before the last observation is left out.
+
+        Unless it was `asked` for after that: then the cluster itself went back, restored from a backup. Nobody can say
+        what had become of that Lease meanwhile, so its time runs from now, also when its holder had let go.
+        """
+        version = version_of(resource_version or (lease or {})["metadata"]["resourceVersion"])
+        went_back = version < self._version
+        if went_back and asked <= self._observed_at:
             return
-        self._version = version
+        if went_back and lease is not None:
+            self._doubted = lease["metadata"]["resourceVersion"]
+        if lease is not None and lease["metadata"]["resourceVersion"] == self._doubted:
+            lease = with_notes(lease, {RELEASED_BY: None})
+        self._version, self._observed_at = version, _now()
         self._lease = lease
-        state = lease and (lease["metadata"].get("uid"), _spec(lease), _is_released(lease))
-        if state != self._state:
+        state = lease and (lease["metadata"].get("uid"), spec_of(lease), _is_released(lease))
+        if state != self._state or went_back:
             self._state = state
             self._state_since = _now()
             self._changed.set()
@@ -228,7 +276,7 @@ class Election:
             except TimeoutError:
                 continue
             if not ours:
-                holder = _spec(self._lease).get("holderIdentity") or "nobody"
+                holder = spec_of(self._lease).get("holderIdentity") or "nobody"
                 return f"the lease is held by {holder}"
 
     async def _renew(self) -> bool:
@@ -241,6 +289,7 @@ class Election:
                 await self._look()
                 if not self._may_continue():
                     return False
+                self._heed_answer()
             except KubeError as error:
                 _log.warning("lease not renewed", lease=self._name, error=str(error))
                 return True
@@ -248,7 +297,7 @@ class Election:
 
     def _may_continue(self) -> bool:
         """Whether the Lease is still ours, or was deleted or emptied by hand: then candidates wait, and we need not."""
-        spec = _spec(self._lease)
+        spec = spec_of(self._lease)
         if not spec.get("holderIdentity"):
             return not _is_released(self._lease)
         return self._is_ours(spec) and int(spec.get("leaseTransitions") or 0) == self._transitions
@@ -267,24 +316,56 @@ class Election:
     async def _let_go(self) -> None:
         released = {"leaseDurationSeconds": 1}
         try:
-            await self._send(self._body(self._spec(released), RELEASED_BY))
+            await self._send(self._body(self._spec(released), {RELEASED_BY: self.identity}))
         except ConflictError:
             await self._look()
             if self._may_continue():
-                await self._send(self._body(self._spec(released), RELEASED_BY))
+                await self._send(self._body(self._spec(released), {RELEASED_BY: self.identity}))
+
+    # Out of touch
+
+    def _is_blind(self) -> bool:
+        return _now() - self._heard() >= self._timing.out_of_touch
+
+    async def _answer(self) -> None:
+        """Tell a leader that is out of touch that this candidate is not: all was heard of since the leader said so.
+        Where it fails, the leader's next renewal brings the next try."""
+        said = notes_of(self._lease).get(BLIND_SINCE, "")
+        if said != self._asked[0]:
+            self._asked = said, _now()
+        if not said or said == self._answered or self._heard() <= self._asked[1] or self._lease is None:
+            return
+        asked, body = _now(), with_notes(self._lease, {SEEN_BY: self.identity})
+        try:
+            lease = await within(self._timing.renew_deadline / 2, self._send(body))
+        except KubeError as error:
+            _log.info("lease not answered", lease=self._name, error=str(error))
+            await self._look()
+        else:
+            self._answered = said
+            _log.info("told the leader that this replica sees", lease=self._name, blind_since=said)
+            self._observe(lease, asked=asked)
+
+    def _heed_answer(self) -> None:
+        """A leader that is still out of touch is relieved by whoever answered."""
+        seer = notes_of(self._lease).get(SEEN_BY)
+        if seer and self._blind_since and self._is_blind() and self._relieved_by and not self._relieved_by.done():
+            self._relieved_by.set_result(f"out of touch since {self._blind_since}; {seer} sees")
 
     # The Lease itself
 
     async def _write(self, seconds: float) -> None:
         """Write the Lease as ours. On success the deadline moves, counted from before the request was sent."""
-        started, uid = _now(), _uid(self._lease)
+        started, uid = _now(), uid_of(self._lease)
         held = {"holderIdentity": self.identity, "leaseDurationSeconds": math.ceil(self._timing.duration)}
         spec = self._spec(held)
+        self._blind_since = (self._blind_since or self._clock.timestamp()) if self._is_blind() else ""
+        notes = {BLIND_SINCE: self._blind_since} if self._blind_since else {}
         self._claims.add((uid, spec["renewTime"]))
-        lease = await within(seconds, self._send(self._body(spec)))
+        lease = await within(seconds, self._send(self._body(spec, notes)))
         self._claims.clear()
-        self._observe(lease, version_of(lease["metadata"]["resourceVersion"]))
-        if _uid(lease) != uid and not self.leading:
+        self._observe(lease, asked=started)
+        if uid_of(lease) != uid and not self.leading:
             # PUT makes a Lease that is missing, whatever its preconditions: this proves nothing about who leads.
             raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
         self._deadline = started + self._timing.renew_deadline
@@ -293,18 +374,18 @@ class Election:
         now = self._clock.micro_timestamp()
         return {**held, "acquireTime": self._acquired, "renewTime": now, "leaseTransitions": self._transitions}
 
-    def _body(self, spec: Object, *notes: str) -> Object:
-        """`notes`: our annotations, with ourselves as their value."""
+    def _body(self, spec: Object, notes: Mapping[str, str]) -> Object:
+        """`notes`: our annotations."""
         old = self._lease["metadata"] if self._lease is not None else {}
-        kept = {k: old[k] for k in ("uid", "resourceVersion", "labels") if k in old}
-        others = {k: v for k, v in (old.get("annotations") or {}).items() if k != RELEASED_BY}
-        annotations = others | dict.fromkeys(notes, self.identity)
-        return {
+        kept = {k: old[k] for k in ("uid", "resourceVersion") if k in old}
+        marked = {part: {**(old.get(part) or {}), **self._marks.get(part, {})} for part in ("labels", "annotations")}
+        body = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace, **kept, "annotations": annotations},
+            "metadata": {"name": self._name, "namespace": self._namespace, **kept, **marked},
             "spec": spec,
         }
+        return with_notes(body, {**_NOTES, **notes})
 
     async def _send(self, body: Object) -> Object:
         if self._lease is None:
@@ -319,18 +400,9 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _spec(lease: Object | None) -> Object:
-    return (lease or {}).get("spec") or {}
-
-
-def _uid(lease: Object | None) -> str:
-    return str((lease or {}).get("metadata", {}).get("uid", ""))
-
-
 def _is_released(lease: Object | None) -> bool:
-    if lease is None or _spec(lease).get("holderIdentity"):
-        return False
-    return RELEASED_BY in (lease["metadata"].get("annotations") or {})
+    """Whether its last holder let go itself, after its work had ended."""
+    return lease is not None and not spec_of(lease).get("holderIdentity") and RELEASED_BY in notes_of(lease)
 
 
 async def _end(task: asyncio.Future[Any]) -> None:

@@ -9,13 +9,15 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scaler import settings as settings_module
+from scaler.clock import Clock, SteadyLoop, rfc3339_micro
 from scaler.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from scaler.clock import Clock
+    from scaler.kube.api import Resource
 
 HELP = "run the controller (in a cluster, or with --kubeconfig)"
 
@@ -28,50 +30,78 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for settings that are wrong."""
+    """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for settings that are wrong, be it only
+    beside another install."""
     try:
         settings = settings_module.load(args, os.environ)
     except SettingsError as error:
         sys.stderr.write(f"scaler run: {error}\n")
         return EXIT_USAGE
-    return asyncio.run(_main(settings))
+    with asyncio.Runner(loop_factory=SteadyLoop) as runner:
+        return runner.run(_main(settings))
 
 
 async def _main(settings: Settings) -> int:
     """Run until a signal comes or something dies; the exit code."""
     import structlog  # noqa: PLC0415 - `scaler run --help` stays fast
 
-    from scaler.clock import Clock  # noqa: PLC0415
+    from scaler.installs import OverlapError  # noqa: PLC0415
     from scaler.kube.errors import KubeError  # noqa: PLC0415
-    from scaler.report.log import configure  # noqa: PLC0415
+    from scaler.report import stacks  # noqa: PLC0415
+    from scaler.report.log import Level, configure  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
     clock = Clock(time.time() - loop.time())
-    configure(settings.log_format, settings.log_level, timestamp=clock.micro_timestamp)
+    configure(settings.log_format, settings.log_level, timestamp=lambda: rfc3339_micro(time.time()))
     log = structlog.get_logger("run")
-    controller = loop.create_task(_controller(settings, clock))
+    controller = loop.create_task(run_against(settings, clock))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, controller.cancel, number.name)
+    loop.add_signal_handler(signal.SIGUSR1, Level(settings.log_level).toggle)
+    stacks.write_on(signal.SIGUSR2)
     try:
         await controller
     except asyncio.CancelledError as stop:
         log.info("stopped", signal=str(stop))
         return 0
     except Exception as error:
-        for cause in _leaves(error):
+        causes = _leaves(error)
+        for cause in causes:
             # What clusters and their configuration do is said in words; a traceback stands for a fault of ours.
-            trace = None if isinstance(cause, KubeError) else cause
+            trace = None if isinstance(cause, KubeError | OverlapError) else cause
             log.error("ended", error=f"{type(cause).__name__}: {cause}", exc_info=trace)
+        if any(isinstance(cause, OverlapError) for cause in causes):
+            return EXIT_USAGE
     return EXIT_FAILED
 
 
-async def _controller(settings: Settings, clock: Clock) -> None:
+async def run_against(settings: Settings, clock: Clock) -> None:
+    """Run the controller against the cluster that the settings name, until cancelled. KubeError when there is none."""
+    import structlog  # noqa: PLC0415
+
     from scaler.app import run_controller  # noqa: PLC0415
     from scaler.kube.client import connect  # noqa: PLC0415
+    from scaler.report import stacks  # noqa: PLC0415
+    from scaler.report.metrics import Metrics  # noqa: PLC0415
 
-    cluster = {"kubeconfig": settings.kubeconfig or None, "context": settings.context or None}
-    async with connect(**cluster, request_timeout=settings.request_timeout) as api:
-        await run_controller(api, settings, clock, on_synced=_keep_for_ever)
+    metrics, log = Metrics(), structlog.get_logger("client")
+
+    def answered(verb: str, resource: Resource, seconds: float, date: float | None) -> None:
+        metrics.request(verb, resource.full_name, seconds)
+        log.debug("request", verb=verb, resource=resource.full_name, seconds=round(seconds, 6))
+        if date is not None:
+            clock.saw(date, seconds)
+
+    connected = partial(
+        connect,
+        kubeconfig=settings.kubeconfig or None,
+        context=settings.context or None,
+        request_timeout=settings.request_timeout,
+        answered=answered,
+    )
+    async with connected() as api, asyncio.TaskGroup() as beside:
+        beside.create_task(stacks.watch())
+        await run_controller(api, settings, clock, on_synced=_keep_for_ever, metrics=metrics, apart=connected)
 
 
 def _keep_for_ever() -> None:

@@ -69,6 +69,10 @@ def _named(name: str) -> str:
     return name
 
 
+def _named_or_empty(name: str) -> str:
+    return name and _named(name)
+
+
 _Name = Annotated[str, pydantic.AfterValidator(_named)]
 
 
@@ -85,13 +89,24 @@ class Settings(BaseModel):
         description="Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the scaler "
         "releases them; `auto` = gates beside an Ascend Operator, else create.",
     )
+    ascend_operator_namespace: _Name = Field(
+        "mindx-dl",
+        max_length=63,
+        description="Where Ascend Operator's Deployment is looked for; one of that name elsewhere is somebody else's.",
+    )
     kubeconfig: str = Field(
         "", max_length=4096, description="Path; empty means the pod's service account, else the default kubeconfig."
     )
     context: str = Field("", max_length=253, description="Context in the kubeconfig; empty means the current one.")
 
     leader_election: bool = Field(True, description="Act only while holding the Lease. Off only for a single process.")
-    lease_namespace: _Name = Field("default", max_length=63, description="Namespace of the Lease.")
+    lease_namespace: _Name = Field(
+        "default", max_length=63, description="Own namespace of the install: its Lease, the last valid rules."
+    )
+    install: _Name = Field(
+        "mind-cluster-scaler",
+        description="Name of the install: of its webhook configurations, its policy that holds pods, and its Service.",
+    )
     lease_name: _Name = Field("mind-cluster-scaler", description="Name of the Lease.")
     identity: str = Field(
         "", max_length=253, description="Name in the Lease; empty means host name and a random suffix."
@@ -101,6 +116,13 @@ class Settings(BaseModel):
     retry_period: float = _seconds(1, "Pause between two attempts to take or renew the Lease.", 0.1, 600)
 
     request_timeout: float = _seconds(10, "Deadline of one request to the API server.", 0.1, 600)
+    out_of_touch: float = _seconds(
+        120,
+        "A replica that has heard nothing of something it decides on for this long is not ready; a leader stops "
+        "admitting. After three quarters of it everything is listed anew. API servers give a sign of life every 60 s.",
+        1,
+        86_400,
+    )
     resync_period: float = _seconds(600, "Interval of the full pass that looks for anything missed.", 10)
 
     broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)
@@ -140,15 +162,19 @@ class Settings(BaseModel):
     http_host: str = Field("0.0.0.0", max_length=253, description="Address that both servers listen on.")  # noqa: S104 - probes and API servers come from outside the pod
     http_port: int = _number(8080, "port", "Port of health, metrics and snapshots; 0 switches them off.", 0, 65_535)
     webhook_port: int = _number(0, "port", "Port of the admission webhook; 0 switches it off.", 0, 65_535)
-    webhook_service: _Name = Field(
-        "mind-cluster-scaler-webhook.mind-cluster-scaler-system.svc",
-        description="What API servers call the webhook: its Service, or a name or address of its URL.",
+    webhook_service: Annotated[str, pydantic.AfterValidator(_named_or_empty)] = Field(
+        "",
+        description="What API servers call the webhook: a name or address of its URL; empty: the Service named as the "
+        "install.",
     )
     webhook_cert_file: str = Field(
         "", max_length=4096, description="File with its certificate, renewed by others; empty: the leader makes one."
     )
     webhook_key_file: str = Field(
         "", max_length=4096, description="File with its private key; empty means in the same file."
+    )
+    status_beside_rule: bool = Field(
+        True, description="Keep the status of a rule in the rule's namespace; off: in lease_namespace."
     )
     log_level: LogLevel = Field("info", description="Least severe level that is logged.")
     log_format: LogFormat = Field("json", description="`json`: one object per line; `text`: for people.")
@@ -171,6 +197,11 @@ class Settings(BaseModel):
         if wrong:
             raise ValueError("; ".join(wrong))
         return self
+
+    @property
+    def webhook_name(self) -> str:
+        """What the webhook's certificate is for."""
+        return self.webhook_service or f"{self.install}.{self.lease_namespace}.svc"
 
     @property
     def policy(self) -> Policy:

@@ -9,6 +9,7 @@ from scaler.kube.api import DEPLOYMENTS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.operator import NAMESPACE, AscendOperator
+from tests.jobs import manifest
 
 DEPLOYMENT = "ascend-operator-manager"
 
@@ -41,13 +42,6 @@ def deployment(replicas: int = 1) -> Object:
     """The operator's Deployment, as short as the scaler looks at it and an API server takes it."""
     labels = {"app": "controller-manager"}
     container = {"name": "manager", "image": "ascend-operator"}
-    return {
-        "apiVersion": DEPLOYMENTS.api_version,
-        "kind": DEPLOYMENTS.kind,
-        "metadata": {"name": DEPLOYMENT, "namespace": NAMESPACE, "labels": labels},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return manifest(DEPLOYMENTS, DEPLOYMENT, NAMESPACE, labels=labels, spec=spec)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scaler.kube.api import Object
+from scaler.kube.api import PODS, Object
 from scaler.names import GATE
-from tests.jobs import NAMESPACE
+from tests.jobs import NAMESPACE, manifest
 
 
 def held(
@@ -15,16 +15,15 @@ def held(
 ) -> Object:  # fmt: skip
     """A held pod of a ReplicaSet, or of nobody."""
     names = {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": group, "jobID": job_id, **labels}
-    meta: dict[str, Any] = {"name": name, "namespace": NAMESPACE, "labels": names}
-    meta["annotations"] = annotations or {}
     names["pod-template-hash"] = owner.rpartition("-")[2]
-    if owner:
-        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"uid-{owner}"}
-        meta["ownerReferences"] = [{**reference, "controller": True}]
     spec: dict[str, Any] = {
         "containers": [{"name": "server", "image": "server"}],
         "schedulingGates": [{"name": gate} for gate in gates],
     }
     if scheduler:
         spec["schedulerName"] = scheduler
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    made = manifest(PODS, name, NAMESPACE, labels=names, annotations=annotations or {}, spec=spec)
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"uid-{owner}"}
+        made["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    return made

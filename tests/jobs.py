@@ -6,9 +6,23 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from scaler.kube.api import Object
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, QUEUES, Object, Resource
 
 NAMESPACE = "mindie"
+
+
+def manifest(
+    resource: Resource, name: str, namespace: str = "", *, labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None, **fields: Any,
+) -> Object:  # fmt: skip
+    """`fields` stand beside the metadata."""
+    parts = {"namespace": namespace or None, "labels": labels, "annotations": annotations}
+    metadata = {"name": name, **{key: part for key, part in parts.items() if part is not None}}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **fields}
+
+
+QUEUE = manifest(QUEUES, "default", spec={"weight": 1})
+"""Volcano's, for gangs that name none."""
 
 
 def job(
@@ -25,13 +39,10 @@ def job(
     replicas = {"Master": {"replicas": 1, "template": pod or template()}}
     if pods > 1:
         replicas["Worker"] = {"replicas": pods - 1, "template": pod or template()}
-    metadata = {"name": name, "namespace": namespace, "labels": labels, **changes}
-    return {
-        "apiVersion": "mindxdl.gitee.com/v1",
-        "kind": "AscendJob",
-        "metadata": metadata,
-        "spec": {"schedulerName": "volcano", "replicaSpecs": replicas},
-    }
+    spec = {"schedulerName": "volcano", "replicaSpecs": replicas}
+    made = manifest(ASCEND_JOBS, name, namespace, labels=labels, spec=spec)
+    made["metadata"] |= changes
+    return made
 
 
 def template(*, app: str = "mindie-ms-server", npus: int = 8, **spec: Any) -> Object:
@@ -68,20 +79,11 @@ def rule_config_map(
 ) -> Object:
     """The rule; annotations are given without their `mind-cluster/` and with _ for -."""
     named = {f"mind-cluster/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace, "annotations": named},
-        "data": {"elastic_scaling.json": document},
-    }
+    return manifest(CONFIG_MAPS, name, namespace, annotations=named, data={"elastic_scaling.json": document})
 
 
 def node(name: str, *, roomy: bool = False) -> Object:
     """A roomy one has room for everything, another one for nothing."""
     room = {"cpu": "1000", "memory": "10Ti", "pods": "1000", "huawei.com/Ascend910": "1000"} if roomy else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": room, "capacity": room},
-    }
+    ready = {"type": "Ready", "status": "True"}
+    return manifest(NODES, name, status={"conditions": [ready], "allocatable": room, "capacity": room})

@@ -29,14 +29,14 @@ from scaler.names import (
     WEBHOOK_SECRET,
 )
 from scaler.serve.tls import ServerCertificate
-from scaler.serve.webhook import WebhookState, application
-from tests.test_manifests import MANIFESTS, NAMESPACE, VARIANTS, Object, rendered
+from scaler.serve.webhook import WebhookState, server_of
+from tests.test_manifests import MANIFESTS, NAMESPACE, VARIANTS, Object, rendered, rights, variables
 
 COMPONENTS = ("admission-webhook", "admission-policy", "gate-guard")
 ALLOWED = {
     ("", "secrets", None): {"create"},
     ("", "secrets", "mind-cluster-scaler-webhook"): {"get", "update"},
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", "mind-cluster-scaler-pods"): {"get"},
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", "mind-cluster-scaler"): {"get"},
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "mind-cluster-scaler"): {"get", "patch"},
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mind-cluster-scaler"): {"get", "patch"},
 }
@@ -112,9 +112,9 @@ def test_every_webhook_fails_open_soon_and_has_no_side_effects() -> None:
 
 
 def test_webhooks_call_paths_that_are_served_by_the_service_on_the_port_of_the_deployment() -> None:
-    routes = application(WebhookState(ServerCertificate(), lambda _namespace, _rule: None)).router.resources()
+    routes = server_of(WebhookState(ServerCertificate(), lambda _namespace, _rule: None)).app.router.resources()
     served = {resource.canonical for resource in routes}
-    (service,) = (obj for obj in of_kind("Service") if obj["metadata"]["name"].endswith("webhook"))
+    (service,) = (obj for obj in of_kind("Service") if obj["spec"]["ports"][0]["name"] == "webhook")
     called = [hook["clientConfig"]["service"] for hook in hooks()]
     assert {call["path"] for call in called} == served
     assert {(call["name"], call["namespace"]) for call in called} == {(service["metadata"]["name"], NAMESPACE)}
@@ -122,10 +122,9 @@ def test_webhooks_call_paths_that_are_served_by_the_service_on_the_port_of_the_d
     (deployment,) = of_kind("Deployment")
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    variables = {entry["name"]: entry.get("value", NAMESPACE) for entry in container["env"]}
-    given = settings.load(argparse.Namespace(), variables)
+    given = settings.load(argparse.Namespace(), variables(deployment))
     assert {"name": "webhook", "containerPort": given.webhook_port} in container["ports"]
-    assert given.webhook_service == f"{service['metadata']['name']}.{NAMESPACE}.svc"
+    assert given.webhook_name == f"{service['metadata']['name']}.{NAMESPACE}.svc"
 
 
 def test_an_included_network_policy_lets_api_servers_in() -> None:
@@ -167,7 +166,8 @@ def test_policies_and_webhook_use_the_same_names() -> None:
     assert ASCEND_JOBS.group in text
     guard = (MANIFESTS / "gate-guard" / "gate-guard.yaml").read_text()
     assert f"'{GATE}'" in guard
-    assert f"system:serviceaccount:{NAMESPACE}:mind-cluster-scaler" in guard
+    assert "authorizer.group('mind-cluster').resource('gates').namespace(request.namespace).check('release')" in guard
+    assert ("mind-cluster", "gates", "release") in set(rights("gates-only"))
 
 
 def test_with_cert_manager_no_right_is_added_and_the_certificate_comes_from_its_secret() -> None:
@@ -179,10 +179,11 @@ def test_with_cert_manager_no_right_is_added_and_the_certificate_comes_from_its_
     pod = deployment["spec"]["template"]["spec"]
     (volume,) = pod["volumes"]
     (mount,) = pod["containers"][0]["volumeMounts"]
-    variables = {entry["name"]: entry.get("value", NAMESPACE) for entry in pod["containers"][0]["env"]}
-    given = settings.load(argparse.Namespace(), variables)
-    assert certificate["spec"]["dnsNames"] == [given.webhook_service]
+    given = settings.load(argparse.Namespace(), variables(deployment))
+    assert certificate["spec"]["dnsNames"] == [given.webhook_name]
     assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
+    assert volume["secret"]["defaultMode"] == 0o440
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
     files = (given.webhook_cert_file, given.webhook_key_file)
     assert files == (f"{mount['mountPath']}/tls.crt", f"{mount['mountPath']}/tls.key")
     source = f"{NAMESPACE}/{certificate['metadata']['name']}"

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 
-from scaler.app import App
+import pytest
+
+from scaler import controller
+from scaler.app import App, run_controller
 from scaler.clock import Clock
+from scaler.decide.decide import Cache as Known
+from scaler.decide.decide import decide
+from scaler.decide.world import Decision, World
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NODES
+from scaler.kube.errors import ForbiddenError
+from scaler.report.metrics import Metrics
 from scaler.settings import Settings
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.jobs import NAMESPACE, job
 from tests.rig import START
 
 
@@ -41,11 +50,12 @@ def test_it_is_not_ready_before_all_nodes_are_listed_unless_it_may_not_list_them
     assert run(story()) == [["waiting for nodes: not listed yet"], []]
 
 
-def test_readiness_names_what_is_not_installed_and_nothing_else() -> None:
+def test_a_cluster_without_volcano_and_ascend_jobs_gets_ready() -> None:
     async def story() -> list[str]:
         clock = Clock(START)
         cluster = SimCluster(clock)
-        await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, "podgroups.scheduling.volcano.sh")
+        for name in ("podgroups.scheduling.volcano.sh", "ascendjobs.mindxdl.gitee.com"):
+            await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, name)
         settings = Settings(leader_election=False, http_port=0)
         app = App(
             cluster.client("scaler"), settings, clock, observer=None, rng=random.Random(0), on_synced=lambda: None
@@ -57,5 +67,56 @@ def test_readiness_names_what_is_not_installed_and_nothing_else() -> None:
         await asyncio.gather(running, return_exceptions=True)
         return said
 
-    what = "podgroups.scheduling.volcano.sh"
-    assert run(story()) == [f"waiting for {what}: {what} are not installed in the cluster"]
+    assert run(story()) == []
+
+
+def test_what_an_operator_watches_is_in_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = [True]
+
+    def decided(world: World, known: Known) -> Decision:
+        if failing[0]:
+            raise ZeroDivisionError
+        return decide(world, known)
+
+    monkeypatch.setattr(controller, "decide", decided)
+
+    async def story() -> list[dict[str, float | None]]:
+        clock, metrics = Clock(START), Metrics()
+        cluster = SimCluster(clock)
+        cluster.apply([job("p0")], NAMESPACE)
+        cut = Interceptor()
+        api = cluster.client("scaler", cut)
+        scaler = run_controller(api, Settings(http_port=0), clock, metrics=metrics)
+        running = asyncio.create_task(scaler)
+        seen = []
+        for seconds in (300, 300):
+            await asyncio.sleep(seconds)
+            seen.append(
+                {
+                    "silence": metrics.registry.get_sample_value("scaler_watch_silence_seconds", {"resource": "pods"}),
+                    "changes": metrics.registry.get_sample_value("scaler_leader_changes_total"),
+                    "depth": metrics.registry.get_sample_value("scaler_queue_depth"),
+                    "failed": metrics.registry.get_sample_value("scaler_decisions_failed_total"),
+                }
+            )
+            failing[0] = False
+            cut.before = _refuse_watches  # type: ignore[method-assign]
+            cluster.cut_all_watches()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return seen
+
+    first, second = run(story())
+    assert first["changes"] == second["changes"] == 1
+    assert first["depth"] == second["depth"] == 0
+    assert first["silence"] is not None
+    assert first["silence"] < 61
+    assert second["silence"] is not None
+    assert second["silence"] > 299
+    assert first["failed"] == second["failed"]
+    assert (first["failed"] or 0) > 5
+
+
+async def _refuse_watches(request: Request) -> None:
+    if request.verb in ("watch", "list"):
+        raise ForbiddenError(403, "Forbidden", "no")

@@ -24,10 +24,12 @@ ARROW = re.compile(r"\s*(?:--(?: \"[^\"]*\" --)?>|(-\.) \"[^\"]*\" \.->)\s*")
 MOST = 25
 """Modules that one has to read to follow an event to the write it causes."""
 BESIDE = (
-    "app", "clock", "informers/config_maps", "informers/faults", "informers/mode", "kube/api", "kube/outbox",
-    "ranktables/", "report/", "rules/rule", "state/last_valid", "state/own_config_maps", "workloads/", "decide/",
+    "app", "clock", "informers/config_maps", "informers/faults", "informers/mode", "informers/sight", "kube/api",
+    "kube/outbox", "ranktables/", "report/", "rules/rule", "state/last_valid", "state/own_config_maps",
+    "workloads/", "decide/",
 )  # fmt: skip
-"""What else runs meanwhile: time, constants, kinds of owners that are asked first, and who else hears of the event."""
+"""What else runs meanwhile: time, constants, kinds of owners that are asked first, whether all is seen, and who else
+hears of the event."""
 
 
 def picture(heading: str) -> list[tuple[str, str, bool]]:

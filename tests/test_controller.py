@@ -261,7 +261,7 @@ def test_jobs_without_a_rule_are_created_and_training_jobs_left_alone() -> None:
     async def story() -> None:
         async with rig(job("mindie-controller", rule=None), training, forgotten) as on:
             assert on.with_pods() == {"mindie-controller"}
-            assert on.reason("train") == "NotServed"
+            assert on.reason("train") == ""
             assert ("forgotten", "NotServed") in on.events()
             assert not any("ascendjobs train" in w or "ascendjobs forgotten" in w for w in on.writes())
 
@@ -286,6 +286,18 @@ def test_in_mode_create_it_does_nothing_at_all_until_the_ascend_operator_is_gone
             await on.settle(700)
             assert on.writes() == []
             await stop_operator(on)
+            assert on.with_pods() == {"p0", "d0"}
+
+    run(story())
+
+
+@pytest.mark.parametrize("mode", ["create", "auto"])
+def test_a_tenant_who_names_a_deployment_as_the_operators_stops_nobody(mode: str) -> None:
+    theirs = OPERATOR | {"metadata": OPERATOR["metadata"] | {"namespace": "stranger"}}
+
+    async def story() -> None:
+        async with rig(theirs, *SERVICE, mode=mode) as on:
+            await on.settle()
             assert on.with_pods() == {"p0", "d0"}
 
     run(story())
@@ -317,14 +329,14 @@ def test_at_rest_nothing_is_written() -> None:
 
 def test_what_was_kept_about_a_rule_goes_with_its_last_job() -> None:
     async def story() -> None:
-        async with rig(*SERVICE) as on:
+        async with rig(*SERVICE, lease_namespace=NAMESPACE) as on:
             await on.settle(3)
             assert on.config_map("rule-scaler-status") is not None
             for name in ("p0", "p1", "d0"):
                 await on.cluster.delete(ASCEND_JOBS, NAMESPACE, name)
             await on.settle(5)
             assert on.config_map("rule-scaler-status") is None
-            assert on.config_map("rule-scaler-last-valid") is None
+            assert on.config_map("mindie.rule-scaler-last-valid") is None
             assert on.config_map("rule") is not None
 
     run(story())

@@ -347,6 +347,49 @@ def test_a_lease_that_is_declared_free_by_hand_is_not_kept() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_a_lease_that_comes_back_from_a_backup_is_taken_after_its_whole_time(cut_off: bool) -> None:
+    """In the backup nobody led; in truth somebody does."""
+
+    async def scene(stage: Stage) -> None:
+        backup = stage.cluster.server.store.back_up()
+        a = stage.start("a")
+        await asyncio.sleep(1)
+        b = stage.start("b")
+        await asyncio.sleep(30)
+        if cut_off:
+            stage.break_client("a", Rule(fault=Fault.NOT_SENT))
+        stage.cluster.restore(backup)
+        restored = now()
+        await asyncio.sleep(60)
+        assert a.election.leading != cut_off
+        if cut_off:
+            assert restored + DEFAULT_TIMING.duration <= b.began <= restored + DEFAULT_TIMING.duration + 3.0
+        else:
+            assert b.began < 0
+
+    play(scene)
+
+
+def test_a_leader_whose_lease_came_back_as_somebody_elses_ends() -> None:
+    async def scene(stage: Stage) -> None:
+        a = stage.start("a")
+        await asyncio.sleep(5)
+        backup = stage.cluster.server.store.back_up()
+        await a.stop()
+        b = stage.start("b")
+        await asyncio.sleep(30)
+        assert b.election.leading
+        stage.cluster.restore(backup)
+        await asyncio.sleep(30)
+        assert b.lost == "the lease is held by a"
+        c = stage.start("c")
+        await asyncio.sleep(30)
+        assert c.election.leading
+
+    play(scene)
+
+
 def test_the_deadline_is_counted_from_before_the_renewal_not_from_its_answer() -> None:
     async def scene(stage: Stage) -> None:
         a = stage.start("a")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +26,62 @@ ROOT = Path(__file__).parent.parent
 MANIFESTS = ROOT / "manifests"
 KUBECTL = Path(sys.executable).parent / "kubectl"
 DEPLOY = ROOT / "docs" / "howto" / "deploy.md"
-VARIANTS = ("cluster-wide", "single-namespace")
+VARIANTS = ("cluster-wide", "single-namespace", "gates-only")
+PREFIX = "mind-cluster-scaler-"
 NAMESPACE = "mind-cluster-scaler-system"
 FAULT_NAMESPACES = {DEVICE_NAMESPACE, CLUSTER_NAMESPACE}
 
-ALLOWED = {
-    ("", "configmaps"): {"get", "list", "watch", "create", "patch", "delete"},
-    ("", "events"): {"get", "create", "patch"},
-    ("", "nodes"): {"list", "watch"},
-    ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},
-    ("", "services"): {"get", "list", "watch", "create", "delete"},
-    ("apps", "deployments"): {"list", "watch"},
-    ("apps", "replicasets"): {"list", "watch"},
-    ("apps", "statefulsets"): {"list", "watch"},
-    ("batch.volcano.sh", "jobs"): {"list", "watch"},
-    ("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update"},
-    ("leaderworkerset.x-k8s.io", "leaderworkersets"): {"list", "watch"},
-    ("mindxdl.gitee.com", "ascendjobs"): {"get", "list", "watch", "patch", "delete"},
-    ("mindxdl.gitee.com", "ascendjobs/finalizers"): {"update"},
-    ("mindxdl.gitee.com", "ascendjobs/status"): {"patch"},
-    ("orchestration.aibrix.ai", "podsets"): {"list", "watch"},
-    ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
-    ("scheduling.volcano.sh", "podgroups"): {"get", "list", "watch", "create", "patch", "delete"},
+ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
+    "election": {("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update"}},
+    "records": {("", "configmaps"): {"get", "list", "watch", "create", "patch", "delete"}},
+    "cluster": {
+        ("", "nodes"): {"list", "watch"},
+        ("", "namespaces"): {"list"},
+        ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"},
+        ("apps", "deployments"): {"list", "watch"},
+        ("coordination.k8s.io", "leases"): {"list"},
+        ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
+    },
+    "watch": {
+        ("", "configmaps"): {"list", "watch"},
+        ("", "pods"): {"list", "watch"},
+        ("", "services"): {"list", "watch"},
+        ("apps", "replicasets"): {"list", "watch"},
+        ("apps", "statefulsets"): {"list", "watch"},
+        ("batch.volcano.sh", "jobs"): {"list", "watch"},
+        ("leaderworkerset.x-k8s.io", "leaderworkersets"): {"list", "watch"},
+        ("mindxdl.gitee.com", "ascendjobs"): {"list", "watch"},
+        ("orchestration.aibrix.ai", "podsets"): {"list", "watch"},
+        ("scheduling.volcano.sh", "podgroups"): {"list", "watch"},
+    },
+    "release": {
+        ("", "events"): {"get", "create", "patch"},
+        ("", "pods"): {"get", "patch", "delete"},
+        ("mind-cluster", "gates"): {"release"},
+        ("scheduling.volcano.sh", "podgroups"): {"get", "create", "patch"},
+    },
+    "create": {
+        ("", "configmaps"): {"get", "patch"},
+        ("", "pods"): {"create"},
+        ("", "services"): {"get", "create", "delete"},
+        ("mindxdl.gitee.com", "ascendjobs"): {"get", "patch", "delete"},
+        ("mindxdl.gitee.com", "ascendjobs/finalizers"): {"update"},
+        ("mindxdl.gitee.com", "ascendjobs/status"): {"patch"},
+        ("scheduling.volcano.sh", "podgroups"): {"delete"},
+    },
+    "status": {("", "configmaps"): {"get", "create", "patch", "delete"}},
 }
 """Every right the scaler may ever hold. Whoever adds one says why beside its rule and in docs/howto/deploy.md."""
+
+LEAST = {"election", "records", "cluster", "watch", "release"}
+HELD = {"cluster-wide": {*ROLES}, "single-namespace": {*ROLES}, "gates-only": LEAST}
+"""Variant -> its roles; those in MindCluster's namespaces are judged apart."""
+
+
+def allowed(variant: str) -> set[tuple[str, str, str]]:
+    """Group, resource and verb of every right."""
+    return {(*what, verb) for role in HELD[variant] for what, verbs in ROLES[role].items() for verb in verbs}
+
 
 Object = dict[str, Any]
 
@@ -75,36 +109,96 @@ def container(variant: str) -> Object:
 
 
 def environment(variant: str) -> dict[str, str]:
-    """What the container's process will see; a field reference stands for the scaler's own namespace."""
-    return {entry["name"]: entry.get("value", NAMESPACE) for entry in container(variant)["env"]}
+    """What the container's process will see."""
+    return variables(deployment(variant))
+
+
+def variables(deployed: Object) -> dict[str, str]:
+    """The variables of its container, field references resolved."""
+    fields = {
+        "metadata.namespace": deployed["metadata"]["namespace"],
+        "spec.serviceAccountName": deployed["spec"]["template"]["spec"]["serviceAccountName"],
+    }
+    (found,) = deployed["spec"]["template"]["spec"]["containers"]
+    return {
+        entry["name"]: entry["value"] if "value" in entry else fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+        for entry in found["env"]
+    }
+
+
+def roles(variant: str) -> dict[str, Object]:
+    """By what their names end with."""
+    found = of_kind("ClusterRole", variant) + of_kind("Role", variant)
+    return {role["metadata"]["name"].removeprefix(PREFIX): role for role in found}
+
+
+def rights_of(role: Object) -> dict[tuple[str, str], set[str]]:
+    held: dict[tuple[str, str], set[str]] = {}
+    for rule in role["rules"]:
+        for what in itertools.product(rule["apiGroups"], rule["resources"]):
+            held.setdefault(what, set()).update(rule["verbs"])
+    return held
 
 
 def rights(variant: str) -> Iterator[tuple[str, str, str]]:
-    for role in of_kind("ClusterRole", variant) + of_kind("Role", variant):
-        for rule in role["rules"]:
-            yield from (
-                (group, resource, verb)
-                for group in rule["apiGroups"]
-                for resource in rule["resources"]
-                for verb in rule["verbs"]
-            )
+    for role in roles(variant).values():
+        yield from ((*what, verb) for what, verbs in rights_of(role).items() for verb in verbs)
+
+
+def places(variant: str) -> dict[str, set[str]]:
+    """Role -> where it is bound."""
+    found: dict[str, set[str]] = {}
+    for binding in of_kind("ClusterRoleBinding", variant) + of_kind("RoleBinding", variant):
+        name = binding["roleRef"]["name"].removeprefix(PREFIX)
+        found.setdefault(name, set()).add(binding["metadata"].get("namespace", "everywhere"))
+    return found
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_no_right_is_held_that_is_not_on_the_list(variant: str) -> None:
-    assert [right for right in rights(variant) if right[2] not in ALLOWED.get(right[:2], set())] == []
+def test_each_role_holds_exactly_what_is_on_the_list(variant: str) -> None:
+    found = {name: rights_of(role) for name, role in roles(variant).items() if name != "fault-data"}
+    assert found == {name: ROLES[name] for name in HELD[variant]}
+
+
+def test_an_install_that_only_releases_makes_no_pods_touches_no_jobs_and_writes_config_maps_only_at_home() -> None:
+    held = set(rights("gates-only"))
+    assert ("", "pods", "create") not in held
+    assert not {what for what in held if what[0] == "mindxdl.gitee.com" and what[2] not in ("list", "watch")}
+    assert not {what for what in held if what[2] == "create"} - {
+        ("", "configmaps", "create"),
+        ("", "events", "create"),
+        ("coordination.k8s.io", "leases", "create"),
+        ("scheduling.volcano.sh", "podgroups", "create"),
+    }
+    writing = [
+        role
+        for role in of_kind("ClusterRole", "gates-only") + of_kind("Role", "gates-only")
+        for rule in role["rules"]
+        if "configmaps" in rule["resources"] and not {"list", "watch"} >= set(rule["verbs"])
+    ]
+    assert [(role["kind"], role["metadata"]["namespace"]) for role in writing] == [("Role", NAMESPACE)]
+    given = settings.load(argparse.Namespace(), environment("gates-only"))
+    assert (given.mode, given.status_beside_rule) == (settings.Mode.GATES, False)
+
+
+@pytest.mark.parametrize("variant", ["cluster-wide", "single-namespace"])
+def test_the_others_make_pods_where_no_operator_does_and_keep_the_status_beside_the_rule(variant: str) -> None:
+    given = settings.load(argparse.Namespace(), environment(variant))
+    assert (given.mode, given.status_beside_rule) == (settings.Mode.AUTO, True)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_right_on_the_list_is_held(variant: str) -> None:
-    assert set(rights(variant)) == {(*what, verb) for what, verbs in ALLOWED.items() for verb in verbs}
+def test_nothing_of_an_install_stands_in_kube_system_but_the_right_to_read_fault_reports(variant: str) -> None:
+    there = [obj for obj in rendered(MANIFESTS / variant) if obj["metadata"].get("namespace") == DEVICE_NAMESPACE]
+    assert {obj["metadata"]["name"] for obj in there} <= {f"{PREFIX}fault-data"}
 
 
 def test_the_list_has_no_wildcard_no_secret_and_no_way_to_more_rights() -> None:
     forbidden = {"*", "secrets", "serviceaccounts/token", "pods/exec", "roles", "clusterroles", "nodes/proxy"}
     escalating = {"*", "bind", "escalate", "impersonate", "deletecollection"}
-    assert not forbidden & {part for what in ALLOWED for part in what}
-    assert not escalating & set().union(*ALLOWED.values())
+    everything = {part for rights in ROLES.values() for what in rights for part in what}
+    assert not forbidden & everything
+    assert not escalating & {verb for rights in ROLES.values() for verbs in rights.values() for verb in verbs}
 
 
 @pytest.mark.parametrize("path", sorted(MANIFESTS.rglob("*role.yaml")), ids=lambda path: path.stem)
@@ -116,31 +210,28 @@ def test_each_rule_says_why_above_itself(path: Path) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+def test_the_roles_are_bound_where_the_variant_says(variant: str) -> None:
+    services = "mindie" if variant == "single-namespace" else "everywhere"
+    at_home = {"election": {NAMESPACE}, "records": {NAMESPACE}, "cluster": {"everywhere"}}
+    expected = at_home | {name: {services} for name in HELD[variant] - at_home.keys()}
+    if variant == "single-namespace":
+        expected["fault-data"] = FAULT_NAMESPACES
+    assert places(variant) == expected
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_every_role_is_bound_to_the_account_of_the_deployment_and_to_nobody_else(variant: str) -> None:
     bindings = of_kind("ClusterRoleBinding", variant) + of_kind("RoleBinding", variant)
-    roles = of_kind("ClusterRole", variant) + of_kind("Role", variant)
     account = deployment(variant)["spec"]["template"]["spec"]["serviceAccountName"]
     assert {subject["name"] for binding in bindings for subject in binding["subjects"]} == {account}
     assert {subject["namespace"] for binding in bindings for subject in binding["subjects"]} == {NAMESPACE}
-    assert sorted(binding["roleRef"]["name"] for binding in bindings) == sorted(
-        role["metadata"]["name"] for role in roles
-    )
-
-
-def test_the_single_namespace_variant_may_touch_only_the_namespace_it_looks_after() -> None:
-    variant = "single-namespace"
-    everywhere = {binding["roleRef"]["name"] for binding in of_kind("ClusterRoleBinding", variant)}
-    places = {binding["metadata"]["namespace"] for binding in of_kind("RoleBinding", variant)}
-    assert everywhere == {"mind-cluster-scaler-cluster"}
-    assert places == {NAMESPACE, environment(variant)["SCALER_NAMESPACES"], *FAULT_NAMESPACES}
+    assert {binding["roleRef"]["name"].removeprefix(PREFIX) for binding in bindings} == roles(variant).keys()
 
 
 def test_the_single_namespace_variant_only_reads_in_the_namespaces_of_mindcluster() -> None:
-    roles = [role for role in of_kind("Role", "single-namespace") if role["metadata"]["namespace"] in FAULT_NAMESPACES]
-    assert sorted(role["metadata"]["namespace"] for role in roles) == sorted(FAULT_NAMESPACES)
-    assert [role["rules"] for role in roles] == [
-        [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]
-    ] * len(roles)
+    found = [role for role in of_kind("Role", "single-namespace") if role["metadata"]["namespace"] in FAULT_NAMESPACES]
+    assert sorted(role["metadata"]["namespace"] for role in found) == sorted(FAULT_NAMESPACES)
+    assert [rights_of(role) for role in found] == [{("", "configmaps"): {"list", "watch"}}] * len(found)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -149,10 +240,10 @@ def test_the_arguments_and_variables_of_the_deployment_are_settings(variant: str
     assert command in cli.COMMANDS
     parser = argparse.ArgumentParser(exit_on_error=False)
     settings.add_arguments(parser)
-    variables = environment(variant)
+    given = environment(variant)
     known = {settings.PREFIX + name.upper() for name in settings.Settings.model_fields}
-    assert set(variables) <= known
-    assert settings.load(parser.parse_args(flags), variables).lease_namespace == NAMESPACE
+    assert set(given) <= known
+    assert settings.load(parser.parse_args(flags), given).lease_namespace == NAMESPACE
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -195,6 +286,27 @@ def test_two_replicas_outlive_a_drain_and_the_service_and_budget_select_them(var
     assert service["spec"]["selector"] == labels
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_has_two_minutes_to_answer_before_it_must_be_alive(variant: str) -> None:
+    spec = container(variant)
+    startup, liveness = spec["startupProbe"], spec["livenessProbe"]
+    assert startup["httpGet"] == liveness["httpGet"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 120
+    assert "initialDelaySeconds" not in liveness
+
+
+def test_the_image_can_be_named_by_digest(tmp_path: Path) -> None:
+    manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())
+    digest = "sha256:" + "0" * 64
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{manifests}/cluster-wide]\n"
+        f"images: [{{name: mind-cluster-scaler, newName: r.example/scaler, digest: '{digest}'}}]\n"
+    )
+    (deployed,) = (obj for obj in rendered(tmp_path) if obj["kind"] == "Deployment")
+    (only,) = deployed["spec"]["template"]["spec"]["containers"]
+    assert only["image"] == f"r.example/scaler@{digest}"
+
+
 def test_the_network_policy_can_be_included(tmp_path: Path) -> None:
     manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())  # kustomize takes relative paths only
     (tmp_path / "kustomization.yaml").write_text(
@@ -204,6 +316,12 @@ def test_the_network_policy_can_be_included(tmp_path: Path) -> None:
     selector = deployment("cluster-wide")["spec"]["selector"]
     assert policy["spec"]["podSelector"] == selector
     assert policy["metadata"]["namespace"] == NAMESPACE
+    (port,) = [
+        entry["containerPort"]
+        for entry in deployment("cluster-wide")["spec"]["template"]["spec"]["containers"][0]["ports"]
+    ]
+    (metrics,) = [rule for rule in policy["spec"]["ingress"] if {"port": port} in rule["ports"]]
+    assert [list(peer) for peer in metrics["from"]] == [["namespaceSelector"]]
 
 
 def dockerfile() -> str:
@@ -243,7 +361,87 @@ def test_the_image_installs_only_what_the_lock_names() -> None:
     assert {"--require-hashes", "--only-binary", "--no-deps", "requirements.lock"} <= options
 
 
-def test_the_documentation_lists_exactly_these_rights() -> None:
-    rows = re.findall(r"^\| `(\S*)` \| `([a-z/]+)` \| ([a-z, ]+) \|", DEPLOY.read_text(), flags=re.MULTILINE)
-    listed = {(group.replace("core", ""), resource): set(verbs.split(", ")) for group, resource, verbs in rows}
-    assert listed == ALLOWED
+def with_admission(tmp_path: Path) -> tuple[Object, ...]:
+    manifests = os.path.relpath(MANIFESTS, tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{manifests}/single-namespace]\n"
+        f"components: [{manifests}/admission-webhook, {manifests}/admission-policy]\n"
+    )
+    return rendered(tmp_path)
+
+
+def test_the_documentation_lists_exactly_these_rights_line_by_line(tmp_path: Path) -> None:
+    row = r"^\| `([a-z-]+)` \| `(\S+)` \| `([a-z/]+)` \| (?:`(\S+)` )?\| ([a-z, ]+) \| .+ \| (.+) \|$"
+    rows = re.findall(row, DEPLOY.read_text(), flags=re.MULTILINE)
+    listed = {(role, group.replace("core", ""), *rest) for role, group, *rest in (row[:-1] for row in rows)}
+    held = {
+        (role["metadata"]["name"].removeprefix(PREFIX), *what, name, ", ".join(rule["verbs"]))
+        for role in with_admission(tmp_path)
+        if role["kind"] in ("Role", "ClusterRole")
+        for rule in role["rules"]
+        for what in itertools.product(rule["apiGroups"], rule["resources"])
+        for name in rule.get("resourceNames", [""])
+    }
+    assert listed == held
+    assert len(rows) == len(listed)
+
+
+def test_the_documentation_says_where_each_role_is_bound() -> None:
+    section = DEPLOY.read_text().split("## What each right is for")[1]
+    header, *rows = re.findall(r"^\| `?([a-z-]+)`? \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", section, flags=re.MULTILINE)
+    variants = [cell.strip("`") for cell in header[1:]]
+    assert sorted(variants) == sorted(VARIANTS)
+    for number, variant in enumerate(variants, start=1):
+        documented = {row[0]: set(row[number].replace("`", "").split(", ")) for row in rows if row[number] != "-"}
+        words = {NAMESPACE: "own namespace"}
+        assert documented == {
+            role: {words.get(place, place) for place in found} for role, found in places(variant).items()
+        }
+
+
+def names(objects: Iterable[Object]) -> set[tuple[str, str, str]]:
+    return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in objects}
+
+
+def second_install(folder: Path, suffix: str, *, webhook: bool = False) -> tuple[Object, ...]:
+    """manifests/second-install as somebody else would fill it in."""
+    shutil.copytree(MANIFESTS, folder / "manifests")
+    for path in (folder / "manifests" / "second-install").rglob("kustomization.yaml"):
+        text = path.read_text().replace("team-a", suffix)
+        if webhook:
+            text = text.replace("  - ../../create", "  - ../../admission-webhook\n  - ../../create")
+            text = re.sub(r"^# (- source|  targets|    - select|      fieldPaths)", r"  \1", text, flags=re.MULTILINE)
+        path.write_text(text)
+    return rendered(folder / "manifests" / "second-install")
+
+
+def test_an_install_of_another_name_shares_no_object_with_others(tmp_path: Path) -> None:
+    one, two = rendered(MANIFESTS / "second-install"), second_install(tmp_path, "team-b")
+    for other in (two, *(rendered(MANIFESTS / variant) for variant in VARIANTS)):
+        assert not names(one) & names(other)
+    for objects, team in ((one, "team-a"), (two, "team-b")):
+        account = (f"mind-cluster-scaler-{team}", f"{team}-scaler")
+        bindings = [obj for obj in objects if obj["kind"].endswith("RoleBinding")]
+        assert {(s["name"], s["namespace"]) for binding in bindings for s in binding["subjects"]} == {account}
+        bound = {(obj["metadata"].get("namespace"), obj["roleRef"]["name"]) for obj in bindings}
+        assert bound == {
+            (place, f"{PREFIX}{role}-{team}")
+            for role in ROLES
+            for place in [{"election": account[1], "records": account[1], "cluster": None}.get(role, team)]
+        }
+        (deployed,) = (obj for obj in objects if obj["kind"] == "Deployment")
+        given = settings.load(argparse.Namespace(), variables(deployed))
+        assert (given.install, given.lease_namespace, given.namespaces) == (*account, (team,))
+
+
+def test_its_webhooks_are_its_own(tmp_path: Path) -> None:
+    objects = second_install(tmp_path, "team-b", webhook=True)
+    (deployed,) = (obj for obj in objects if obj["kind"] == "Deployment")
+    given = settings.load(argparse.Namespace(), variables(deployed))
+    configurations = [obj for obj in objects if obj["kind"].endswith("WebhookConfiguration")]
+    assert {obj["metadata"]["name"] for obj in configurations} == {given.install}
+    called = [hook["clientConfig"]["service"] for obj in configurations for hook in obj["webhooks"]]
+    assert {f"{call['name']}.{call['namespace']}.svc" for call in called} == {given.webhook_name}
+    assert ("Service", given.lease_namespace, given.install) in names(objects)
+    (role,) = (obj for obj in objects if obj["kind"] == "ClusterRole" and "webhook" in obj["metadata"]["name"])
+    assert [rule["resourceNames"] for rule in role["rules"]] == [[given.install]]

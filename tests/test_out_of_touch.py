@@ -1,4 +1,4 @@
-"""Nodes or pods that cannot be read any more: the whole controller goes on, each service for itself, and comes back."""
+"""Nodes that cannot be read any more: the whole controller goes on, each service for itself, and comes back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 
 from scaler.app import PULSE, App
 from scaler.clock import Clock
-from scaler.informers.rights import OUT_OF_TOUCH
-from scaler.kube.api import NODES, PODS, Resource
+from scaler.kube.api import NODES, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.settings import Settings
 from scaler.sim.apiserver.interceptor import Interceptor, Request
@@ -22,6 +21,7 @@ from tests.jobs import node
 from tests.rig import START, Rig, rig
 from tests.test_minimums import foreign, nodes, not_ready, remove, serve, service, status
 
+OUT_OF_TOUCH = Settings().out_of_touch
 LONG = OUT_OF_TOUCH + 2 * PULSE
 BACK = 100.0
 """Seconds in which the longest pause between two tries is over, and a bookmark has come."""
@@ -54,27 +54,26 @@ async def one_serves_and_one_waits(on: Rig) -> None:
     assert on.reason("b-p0") == "MinimumDoesNotFit"
 
 
-@pytest.mark.parametrize(("resource", "error"), [(NODES, FORBIDDEN), (NODES, BROKEN), (PODS, FORBIDDEN)], ids=str)
-def test_what_can_no_longer_be_read_is_no_ground_to_hold_anybody(resource: Resource, error: KubeError) -> None:
+@pytest.mark.parametrize("error", [FORBIDDEN, BROKEN], ids=str)
+def test_what_can_no_longer_be_read_is_no_ground_to_hold_anybody(error: KubeError) -> None:
     async def story() -> None:
-        taken = Taken(resource, error)
+        taken = Taken(NODES, error)
         with capture_logs() as logs:
             async with rig(*nodes(3), *service("a", prefill=1), *service("b", prefill=1), interceptor=taken) as on:
                 await one_serves_and_one_waits(on)
                 taken.begin(on)
                 await on.settle(LONG)
                 assert {"b-p0", "b-d0"} <= on.with_pods()
-                why = f"the {resource.plural} cannot be read any more"
+                why = "the nodes cannot be read any more"
                 assert [status(on, rule)["arbitration"]["why_not"] for rule in ("a", "b")] == [why, why]
         assert [line["why"] for line in logs if line["event"].startswith("no arbitration")] == [why]
 
     run(story())
 
 
-@pytest.mark.parametrize("resource", [NODES, PODS], ids=str)
-def test_with_the_right_to_read_them_services_are_weighed_against_each_other_again(resource: Resource) -> None:
+def test_with_the_right_to_read_them_services_are_weighed_against_each_other_again() -> None:
     async def story() -> None:
-        taken = Taken(resource)
+        taken = Taken(NODES)
         async with rig(*nodes(3), *service("a", prefill=1), *service("b", prefill=1), interceptor=taken) as on:
             await one_serves_and_one_waits(on)
             taken.begin(on)

@@ -72,7 +72,7 @@ def collected(folder: Path, *words: str) -> list[str]:
 
 
 def test_the_two_parts_are_all_tests_and_share_none(tmp_path: Path) -> None:
-    short, rest = collected(tmp_path, "--part", "short"), collected(tmp_path, "--part", "rest")
+    short, rest = collected(tmp_path, "-m", "not long"), collected(tmp_path, "-m", "long")
     assert short == ["test_is_small[0]", "test_on[1.35.3]", "test_drawn"]
     assert rest == ["test_is_small[1]", "test_is_small[2]", "test_is_small[3]", "test_on[1.28.15]"]
 

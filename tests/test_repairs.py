@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, SERVICES, PatchType
-from scaler.kube.errors import ForbiddenError
+from scaler.kube.errors import ForbiddenError, TooManyRequestsError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads import ascendjob_objects as objects
@@ -213,10 +213,10 @@ def test_a_foreign_gate_holds_the_pods_back_and_not_their_slot() -> None:
     run(story())
 
 
-@pytest.mark.parametrize("name", ["rule-scaler-status", "rule-scaler-last-valid"])
+@pytest.mark.parametrize("name", ["rule-scaler-status", "mindie.rule-scaler-last-valid"])
 def test_what_somebody_deletes_of_the_scalers_own_comes_back(name: str) -> None:
     async def story() -> None:
-        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+        async with rig(rule_config_map(), job("p0"), job("d0"), lease_namespace=NAMESPACE) as on:
             await on.settle(3)
             await on.cluster.delete(CONFIG_MAPS, NAMESPACE, name)
             await on.settle(3)
@@ -224,5 +224,35 @@ def test_what_somebody_deletes_of_the_scalers_own_comes_back(name: str) -> None:
             before = len(on.cluster.audit)
             await on.settle(100)
             assert len(on.cluster.audit) == before
+
+    run(story())
+
+
+class AskForAMinute(Interceptor):
+    """Every write is answered with a pause of a minute; notes who was asked for what."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    async def before(self, request: Request) -> None:
+        if request.verb not in ("get", "list", "watch"):
+            self.asked[f"{request.verb} {request.resource.plural}"] += 1
+            raise TooManyRequestsError(429, "TooManyRequests", "slow down", retry_after=60.0)
+
+
+IN_FLIGHT = {"create podgroups": 2, "create events": 3, "patch ascendjobs": 3, "create configmaps": 2}
+"""Requests that are under way at once when the first answer comes."""
+
+
+def test_whoever_asks_for_a_minute_is_left_alone_for_a_minute_whatever_is_to_be_written() -> None:
+    busy = AskForAMinute()
+
+    async def story() -> None:
+        async with rig(*SERVICE, interceptor=busy) as on:
+            await on.settle(59)
+            assert busy.asked == IN_FLIGHT
+            await on.settle(540)
+            assert all(busy.asked[what] <= 10 * count for what, count in IN_FLIGHT.items())
+            assert busy.asked["create podgroups"] >= 18
 
     run(story())

@@ -8,8 +8,8 @@ The same world gives the same decision, byte for byte. A `Cache` saves time only
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from functools import cache, cached_property
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property, partial
 
 import msgspec
 
@@ -17,16 +17,17 @@ from scaler.decide import turn
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.demands import Demands
 from scaler.decide.draft import Draft
-from scaler.decide.ground import Ground
 from scaler.decide.minimum import Minimums
 from scaler.decide.neighbours import Neighbours
+from scaler.decide.node_index import NodeIndex
 from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement, PlacementCache
 from scaler.decide.plan import plan_of, tally_of, total
 from scaler.decide.sources import Sources
 from scaler.decide.turn import Moment
+from scaler.decide.undecided import MOST_AT_FAULT, Fault, at_fault, fault_of, left_alone
 from scaler.decide.unweighed import decide_alone
-from scaler.decide.world import Decision, Plan, Tally, World
+from scaler.decide.world import Decision, Plan, ServiceKey, Tally, World
 
 _AT_ONCE = 0.001
 """Seconds until the next decision where this one has made more possible."""
@@ -38,9 +39,11 @@ class Cache:
     def __init__(self) -> None:
         self.demands: Demands | None = None
         self.placement = PlacementCache()
-        self.ground: Ground | None = None
+        self.node_index: NodeIndex | None = None
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
+        self.faults: dict[ServiceKey, Fault] = {}
+        """Services that are not weighed for a while, because that failed."""
 
 
 def decide(world: World, cache: Cache | None = None) -> Decision:
@@ -74,18 +77,21 @@ class _Pass:
 
     def __init__(self, world: World, cache: Cache, demands: Demands) -> None:
         self.world, self.cache, self.demands = world, cache, demands
+        cache.faults = {key: fault for key, fault in cache.faults.items() if world.now < fault.until}
         self.moment = Moment(world.now, world.last_bind, world.memory.last_bind, world.policy)
         changed, self.came_or_went = demands.follow(world)
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
         """Of those that are decided anew."""
-        self.unsaid: set[int] = set()
-        """Something was said of it that does not hold any more."""
+        self.faults: dict[int, Fault] = {at: fault for at in changed if (fault := demands.all[at].fault)}
+        """Those that are not decided about, because that failed."""
+        self.replan: set[int] = set()
+        """Their plans say something that does not hold any more."""
         self.nodes = (world.nodes if demands.weighs else None) or Nodes()
-        self.ground = cache.ground = Ground.of(self.nodes, cache.ground)
+        self.node_index = cache.node_index = NodeIndex.of(self.nodes, cache.node_index)
         self.neighbours = cache.neighbours = self._neighbours(cache.neighbours)
-        tried = (demands.all[at].demand.memory for at in demands.tried)
-        self.probing = any(turn.is_probing(memory, self.moment) for memory in tried)
+        probed = (demands.all[at].demand.memory for at in demands.probed)
+        self.probing = any(turn.is_probing(memory, self.moment) for memory in probed)
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
         ending = [i for service in assumed for i in service.instances if i.terminating and not i.pods]
         self.evicted = [seat for instance in ending for seat in instance.seats]
@@ -96,25 +102,43 @@ class _Pass:
         parts = self.cache.parts = self._arbitrated()
         for at in self.changed:
             if not demands.all[at].weighed:
-                draft = self.drafts[at] = Draft(demands.all[at].demand)
-                decide_alone(draft, world.now, world.policy)
+                self._decide_alone(at)
         plans = self._plans()
         memory = demands.remember(world, {at: draft.outcome() for at, draft in self.drafts.items()})
         recheck_at = self._first([demands.until(), *(part.recheck_at for part in parts.values())])
         tally = total([part.tally for part in parts.values()], demands.serving) if demands.weighs else None
         return Decision(plans, memory, recheck_at, tally)
 
+    def _decide_alone(self, at: int) -> None:
+        draft = Draft(self.demands.all[at].demand)
+        try:
+            decide_alone(draft, self.world.now, self.world.policy)
+        except Exception as error:
+            self.faults[at] = fault_of(error, self.world.now)
+        else:
+            self.drafts[at] = draft
+
     def _plans(self) -> tuple[Plan, ...]:
         """The same objects as last time where nothing changed."""
-        for at in {*self.changed, *self.drafts, *self.unsaid}:
+        for at in {*self.changed, *self.drafts, *self.replan, *self.faults}:
             known, draft = self.demands.all[at], self.drafts.get(at)
-            ruling = draft.ruling if draft is not None and any(draft.ruling) else None
+            ruling: object = draft.ruling if draft is not None and any(draft.ruling) else None
+            ruling = self.faults.get(at, ruling)
             if known.plan is None or at in self.changed or known.ruling != ruling:
-                made = plan_of(draft or Draft(known.demand), self.world.now, self.world.policy)
+                made = self._plan(at, draft or Draft(known.demand))
                 known.plan = known.plan if known.plan == made else made
                 known.ruling = ruling
                 self.demands.plans[at] = known.plan
         return tuple(self.demands.plans)
+
+    def _plan(self, at: int, draft: Draft) -> Plan:
+        fault = self.faults.get(at)
+        try:
+            if fault is None:
+                return plan_of(draft, self.world.now, self.world.policy)
+        except Exception as error:
+            fault = fault_of(error, self.world.now)
+        return left_alone(draft.demand.service.key, fault)
 
     def _first(self, moments: Iterable[float]) -> float:
         return min((moment for moment in moments if moment > self.world.now), default=0.0)
@@ -125,13 +149,13 @@ class _Pass:
         """All parts; one of which nothing changed is not arbitrated again."""
         known, part_of = self.demands.all, self.neighbours.part
         touched = {part_of[known[at].demand.requests] for at in self.changed if known[at].weighed}
-        touched |= self.neighbours.parts_on(self.ground.changed or ())
+        touched |= self.neighbours.parts_on(self.node_index.changed or ())
         parts = {}
         for number, active in self._by_part(sorted(self.demands.active)).items():
             part = self.cache.parts.pop(number, None)
             if part is None or number in touched or not self._holds(part):
-                self.unsaid.update(part.drafts if part else ())
-                part = self._arbitrate(number, active)
+                self.replan.update(part.drafts if part else ())
+                part = self._arbitrate_most(number, active)
                 self.drafts |= part.drafts
             parts[number] = part
         self._drop_parts()
@@ -139,16 +163,16 @@ class _Pass:
 
     def _neighbours(self, known: Neighbours | None) -> Neighbours:
         """Those of the last decision as long as no service and no class of nodes came or went."""
-        makes, ground = self.demands.makes, self.ground
-        holds = known is not None and known.makes == makes and known.classes_of_nodes == ground.classes
-        if not holds or self.came_or_went or ground.changed is None:
+        makes, index = self.demands.makes, self.node_index
+        holds = known is not None and known.makes == makes and known.classes_of_nodes == index.classes
+        if not holds or self.came_or_went or index.changed is None:
             self._drop_parts()
-        return known if known and holds else Neighbours(makes, ground.classes, ground.classes_for)
+        return known if known and holds else Neighbours(makes, index.classes, index.classes_for)
 
     def _drop_parts(self) -> None:
         gone = (at for part in self.cache.parts.values() for at in part.drafts)
         said = (at for at, known in enumerate(self.demands.all) if known.ruling is not None)
-        self.unsaid.update(said if self.cache.parts and self.came_or_went else gone)
+        self.replan.update(said if self.cache.parts and self.came_or_went else gone)
         self.cache.parts = {}
 
     @cached_property
@@ -170,14 +194,37 @@ class _Pass:
         binds = (self.moment.last_bind, self.moment.bind_before) if heeds_binds else None
         return self.evicted, self.probing, binds
 
-    def _arbitrate(self, number: int, active: list[int]) -> _Part:
+    def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
+        """All but those at which it fails; where they are many, none."""
+        known, faults, found = self.demands.all, self.cache.faults, dict[int, Fault]()
+        for at in self._positions[number] if faults else ():
+            fault = faults.get(known[at].demand.service.key)
+            found |= {at: fault} if fault is not None else {}
+        self.faults |= found
+        left = [at for at in active if at not in found]
+        while True:
+            try:
+                part = self._arbitrate(number, left)
+                break
+            except Exception as error:
+                many = len(found) >= MOST_AT_FAULT
+                culprits = left if many else [at_fault(left, partial(self._arbitrate, number))]
+                found |= dict.fromkeys(culprits, fault_of(error, self.world.now))
+                self.faults |= found
+                left = [at for at in left if at not in found]
+        faults |= {known[at].demand.service.key: fault for at, fault in found.items()}
+        again = [fault.until for fault in found.values()]
+        part.recheck_at, part.until = self._first([part.recheck_at, *again]), self._first([part.until, *again])
+        return part
+
+    def _arbitrate(self, number: int, active: Sequence[int]) -> _Part:
         world, known = self.world, self.demands.all
         drafts = {at: Draft(known[at].demand) for at in active}
         waiting = list(drafts.values())
 
         @cache  # most decisions evict nobody and never ask
         def everybody(most: float) -> list[Draft]:
-            positions = self._positions[number]
+            positions = [at for at in self._positions[number] if at not in self.faults]
             if all(known[at].demand.priority > most for at in positions):
                 return []
             drafts.update({at: Draft(known[at].demand) for at in positions if at not in drafts})
@@ -187,10 +234,12 @@ class _Pass:
         placement.grant(self.evicted)
         for draft in waiting:
             in_time = draft.memory.backoff_until or draft.demand.has_turns
-            turn.observe(draft, self.moment, self.ground.back_at(self.neighbours.classes(draft)) if in_time else 0.0)
+            turn.observe(
+                draft, self.moment, self.node_index.back_at(self.neighbours.classes(draft)) if in_time else 0.0
+            )
             draft.shares = not self.neighbours.is_alone(draft)
-        sources = Sources(placement, self.neighbours, self.ground, self.moment, everybody)
-        sources.room_to_come = bool(self.evicted) or self.ground.is_unusual(self.neighbours.classes_of(number))
+        sources = Sources(placement, self.neighbours, self.node_index, self.moment, everybody)
+        sources.room_to_come = bool(self.evicted) or self.node_index.is_unusual(self.neighbours.classes_of(number))
         minimums = Minimums(sources, probing=self.probing)
         seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         Arbitration(waiting, sources, minimums).run()
@@ -203,7 +252,7 @@ class _Pass:
         moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.moment)]
         if any(draft.again for draft in drafts.values()):
             moments.append(self.world.now + _AT_ONCE)
-        overdue = list(self.ground.overdue_from(self.world.policy.due_back))
+        overdue = list(self.node_index.overdue_from(self.world.policy.due_back))
         moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
         return _Part(
             drafts=drafts,

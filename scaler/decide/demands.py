@@ -12,6 +12,7 @@ import msgspec
 
 from scaler.decide.demand import Demand
 from scaler.decide.neighbours import Requests
+from scaler.decide.undecided import Fault, fault_of, nothing_of
 from scaler.decide.world import Memory, Plan, Service, ServiceMemory, World
 
 _EMPTY = ServiceMemory()
@@ -26,6 +27,8 @@ class _Known(msgspec.Struct, eq=False):
     plan: Plan | None = None
     ruling: object = None
     """What the plan depends on beside the demand; None where nothing was said."""
+    fault: Fault | None = None
+    """Why it could not be looked at."""
 
 
 class Demands:
@@ -42,7 +45,7 @@ class Demands:
         self.active: set[int] = set()
         """Something of it is to be weighed."""
         self.assumed: set[int] = set()
-        self.tried: set[int] = set()
+        self.probed: set[int] = set()
         """A probe of its minimum is remembered."""
         self.serving = 0
         """Weighed services that serve."""
@@ -51,7 +54,7 @@ class Demands:
         """What was seen of it is to be remembered."""
         self._services: tuple[Service, ...] = ()
         self._memory = Memory()
-        self._stirred: Iterable[int] = ()
+        self._changed: Iterable[int] = ()
         """Something else is remembered of it since it was looked at."""
 
     def holds_in(self, world: World) -> bool:
@@ -83,7 +86,7 @@ class Demands:
             services = {name: found for name in names if (found := services.get(name, _EMPTY)) != _EMPTY}
         same = services is before.services and before.last_bind == world.last_bind
         self._memory = before if same else Memory(services, world.last_bind)
-        self._stirred = tuple(changed)
+        self._changed = tuple(changed)
         return self._memory
 
     def until(self) -> float:
@@ -96,7 +99,7 @@ class Demands:
         """Services came or went: the known ones are found by their keys."""
         known = {each.demand.service.key: each for each in self.all}
         self.makes, self.serving = Counter(), 0
-        for kept in (self.active, self.assumed, self.tried, self._until, self._unsettled):
+        for kept in (self.active, self.assumed, self.probed, self._until, self._unsettled):
             kept.clear()
         before = [known.get(service.key) for service in world.services]
         self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
@@ -111,7 +114,7 @@ class Demands:
         yield from self._unsettled
         remembered = world.memory.services
         if remembered is self._memory.services:
-            yield from self._stirred
+            yield from self._changed
         else:
             for at, known in enumerate(self.all):
                 if remembered.get(known.demand.name, _EMPTY) is not known.demand.seen:
@@ -136,9 +139,14 @@ class Demands:
             settled = demand.memory is seen  # else it holds what was seen first at that very moment
             if demand.service is service and demand.seen is seen and settled and in_time:
                 return before
-        demand = Demand(service, seen, world.now, world.policy)
+        fault = None
+        try:
+            demand = Demand(service, seen, world.now, world.policy)
+        except Exception as error:
+            fault = fault_of(error, world.now)
+            demand = nothing_of(service, seen, fault, world.policy)
         weighed = self.weighs and demand.target is not None and service.options.arbitration
-        return _Known(demand, weighed, before.plan if before else None)
+        return _Known(demand, weighed, before.plan if before else None, fault=fault)
 
     def _count(self, at: int, sign: int) -> None:
         known = self.all[at]
@@ -151,7 +159,7 @@ class Demands:
         for kept, belongs in (
             (self.active, known.weighed and not demand.is_at_rest),
             (self.assumed, demand.service.assumed),
-            (self.tried, known.weighed and demand.memory.probe_since > 0),
+            (self.probed, known.weighed and demand.memory.probe_since > 0),
             (self._unsettled, demand.memory is not demand.seen),
         ):
             if belongs:

@@ -123,8 +123,11 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
 
 @lru_cache(maxsize=65536)
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key in which p2 comes before p10."""
-    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name))
+    """A sort key in which p2 comes before p10. Numbers may have any number of digits, which are never converted."""
+    return tuple(
+        (0, len(digits := part.lstrip("0")), digits) if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"([0-9]+)", name)
+    )
 
 
 def age(member: Member) -> Order:

@@ -176,7 +176,7 @@ class Minimums:
             by_group.append([live[:number]] if alike else combinations(live, number))
         first: Shortage | None = None
         for chosen in one_of_each(by_group):
-            found = self.sources.ground.too_large(joined(*(m.instance.needs for m in chosen)))
+            found = self.sources.node_index.too_large(joined(*(m.instance.needs for m in chosen)))
             if found is None:
                 return None
             first = first or found

@@ -15,9 +15,9 @@ import msgspec
 
 from scaler.decide import preemption
 from scaler.decide.draft import Draft, requests_of
-from scaler.decide.ground import Ground
 from scaler.decide.members import Member, is_made, is_to_come
 from scaler.decide.neighbours import Neighbours
+from scaler.decide.node_index import NodeIndex
 from scaler.decide.nodes import PODS, PodRequest, PodRequests, Room
 from scaler.decide.placement import Placement, Reservation
 from scaler.decide.preemption import Victim
@@ -55,9 +55,9 @@ class Sources:
     """Where the minimums of one decision find room."""
 
     def __init__(
-        self, placement: Placement, neighbours: Neighbours, ground: Ground, moment: Moment, everybody: Everybody
+        self, placement: Placement, neighbours: Neighbours, node_index: NodeIndex, moment: Moment, everybody: Everybody
     ) -> None:
-        self.placement, self.neighbours, self.ground, self.moment = placement, neighbours, ground, moment
+        self.placement, self.neighbours, self.node_index, self.moment = placement, neighbours, node_index, moment
         self._everybody = everybody
         self.room_to_come = False
         """Something may end or return that leaves room."""
@@ -107,13 +107,13 @@ class Sources:
 
     def surplus(self, draft: Draft, *, running: bool) -> list[Victim]:
         """Own instances of a service that may be evicted for what it misses."""
-        return preemption.surplus(draft, self.ground.by_name, self._helps(draft), running=running)
+        return preemption.surplus(draft, self.node_index.by_name, self._helps(draft), running=running)
 
     def _helps(self, draft: Draft) -> preemption.Helps:
         """Whether a pod that the service misses may run on a node."""
         minimum, by_group = draft.demand.minimum, draft.demand.candidates
         candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
-        classes = self.ground.classes_for(requests_of([*draft.demand.fixed, *candidates]))
+        classes = self.node_index.classes_for(requests_of([*draft.demand.fixed, *candidates]))
         return lambda node: node.schedulable and node.node_class in classes
 
     def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:
@@ -137,7 +137,7 @@ class Sources:
             return []
         others = self._everybody(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY))
         sharing = (other for other in others if self.neighbours.share(draft, other))
-        return preemption.of_others(draft, sharing, self.ground.by_name, self._helps(draft), policy)
+        return preemption.of_others(draft, sharing, self.node_index.by_name, self._helps(draft), policy)
 
     def _on(self, draft: Draft, room: Room, victims: list[Victim]) -> Minimum | None:
         for members in self._sets(draft, room, freed=bool(victims)):

@@ -140,6 +140,7 @@ def notes(service: Service, groups: dict[str, Group], unreachable: int) -> tuple
     found: list[Note] = []
     if service.problem:
         found.append(Note(service.problem.kind, service.problem.message))
+    found += [Note(Warning.OBJECT_UNREADABLE, words) for words in service.unread]
     found += [Note(warning, words, each.uid) for each in service.instances for warning, words in each.warnings]
     found += [
         Note(Warning.JOB_INVALID, _fault_words(instance), instance.uid)

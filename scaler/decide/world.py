@@ -74,6 +74,8 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
     JOB_INVALID = "JobInvalid"
     RULE_MISSING = "RuleMissing"
     RULE_INVALID = "RuleInvalid"
+    OBJECT_UNREADABLE = "ObjectUnreadable"
+    NOT_DECIDED = "NotDecided"
     RANK_TABLE_MISSING = "RankTableMissing"
     RANK_TABLE_NOT_OURS = "RankTableNotOurs"
     RANK_TABLE_IMMUTABLE = "RankTableImmutable"
@@ -326,6 +328,8 @@ class Service(msgspec.Struct, frozen=True):
     """The rule in force; None when no valid one was ever seen (or key.rule is "")."""
     options: RuleOptions = RuleOptions()
     problem: RuleProblem | None = None
+    unread: tuple[str, ...] = ()
+    """What of it cannot be read, in words."""
     assumed: bool = False
     """Writes for it are under way: its instances are as they will be, and nothing is done to it before it is seen."""
 

@@ -19,6 +19,7 @@ from scaler.informers.changes import (
     Changes,
     InstanceChanged,
     NodeChanged,
+    ObjectRefused,
     OwnConfigMapGone,
     PodArrivedUngated,
     PodChanged,
@@ -30,6 +31,7 @@ from scaler.informers.owners import OwnerName, Owners
 from scaler.informers.pod_instances import PodInstances, instance_of
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
+from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads import retries
@@ -38,11 +40,15 @@ OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 
 
 class Cache:
-    """The stores, and the indexes between them. What changes is published; `now` gives seconds since the epoch."""
+    """The stores, and the indexes between them. What changes is published; `now` gives seconds since the epoch.
 
-    def __init__(self, changes: Changes, now: Callable[[], float]) -> None:
+    `operator_namespace`: where Ascend Operator is. Whoever may make Deployments elsewhere must not stop anybody's pods.
+    """
+
+    def __init__(self, changes: Changes, now: Callable[[], float], operator_namespace: str = "mindx-dl") -> None:
         self._publish = changes.publish
         self._now = now
+        self._operator: OwnerName = ("Deployment", operator_namespace, OPERATOR_DEPLOYMENT)
         self.jobs: Store[JobRecord] = Store(self._on_job)
         self.volcano_jobs: Store[JobRecord] = Store(self._on_job)
         self.pods: Store[PodRecord] = Store(self._on_pod)
@@ -59,6 +65,8 @@ class Cache:
         self.owners = Owners(self._on_owner)
         self.pod_instances = PodInstances()
         """The instances that pods tell of themselves."""
+        self.refusals = Refusals(self._on_refused, now)
+        """What cannot be read."""
         self.makes_pods = True
         """Whether the pods of AscendJobs are made here; see `set_maker`."""
         self.sees_nodes = True
@@ -66,7 +74,8 @@ class Cache:
         self._jobs_by_uid: dict[str, JobRecord] = {}
         self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
         self._services_by_rule: defaultdict[Name, set[ServiceKey]] = defaultdict(set)
-        self._pods_by_owner: defaultdict[str, dict[str, PodRecord]] = defaultdict(dict)
+        self._pods_by_owner: defaultdict[Name, dict[str, PodRecord]] = defaultdict(dict)
+        """By the namespace and uid of their job: an owner reference is only words, and may name any uid."""
         self._instances_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
         """Node -> instances with pods on it, and how many."""
         self._job_of_pod_name: dict[Name, str] = {}
@@ -97,7 +106,8 @@ class Cache:
 
     def pods_of(self, uid: str) -> Mapping[str, PodRecord]:
         """The pods of this instance by name: those that its job controls, or that tell so themselves."""
-        return self._pods_by_owner.get(uid) or self.pod_instances.pods_of(uid)
+        job = self._jobs_by_uid.get(uid)
+        return self.pod_instances.pods_of(uid) if job is None else self._pods_by_owner.get((job.namespace, uid), {})
 
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
         """What Volcano says about the job of this PodGroup; None when it says nothing."""
@@ -110,13 +120,15 @@ class Cache:
         return bool(self._services_by_rule.get((namespace, rule)))
 
     def ascend_operator(self) -> str:
-        """`namespace/name` of an Ascend Operator that has replicas, "" when there is none."""
-        found = sorted(
-            f"{deployment.namespace}/{deployment.name}"
-            for deployment in self.owners.stores["Deployment"].values()
-            if deployment.name == OPERATOR_DEPLOYMENT and deployment.size > 0
-        )
-        return found[0] if found else ""
+        """`namespace/name` of the Ascend Operator that has replicas, "" when there is none."""
+        found = self.owners.get(*self._operator)
+        return f"{found.namespace}/{found.name}" if found is not None and found.size > 0 else ""
+
+    def ascend_operators_elsewhere(self) -> list[str]:
+        """`namespace/name` of Deployments of that name in other namespaces: they do not count."""
+        found = self.owners.stores["Deployment"].values()
+        names = ((each.namespace, each.name) for each in found if each.name == OPERATOR_DEPLOYMENT and each.size > 0)
+        return sorted("/".join(name) for name in names if name != self._operator[1:])
 
     # following changes
 
@@ -135,18 +147,20 @@ class Cache:
                 self.mark(uid)
 
     def mark(self, uid: str) -> None:
-        """Something about this instance changed: whatever was made of it is made anew, and its service is looked at."""
+        """Something about this instance changed: whatever was made of it is made anew, and its service is looked at.
+        Nothing for what is no instance of ours: a training job, whose pods come and go."""
         job, membership = self._jobs_by_uid.get(uid), self.pod_instances.membership_of(uid)
-        key = job.job.key if job is not None else membership.key if membership is not None else None
-        self._publish(InstanceChanged(uid, key))
+        if job is not None or membership is not None:
+            key = job.job.key if job is not None else membership.key if membership is not None else None
+            self._publish(InstanceChanged(uid, key))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
-        if old is not None:
+        if old is not None and not old.is_foreign:
             self._forget_job(old)
-        if new is not None:
+        if new is not None and not new.is_foreign:
             self._remember_job(new)
         for record in (old, new):
-            if record is not None:
+            if record is not None and not record.is_foreign:
                 self._publish(InstanceChanged(record.uid, record.job.key))
 
     def _remember_job(self, record: JobRecord) -> None:
@@ -231,7 +245,7 @@ class Cache:
 
     def _on_owner(self, names: Iterable[OwnerName], maker: str) -> None:
         """What instances ask for size, age or newest revision has changed."""
-        if any(name[0] == "Deployment" and name[2] == OPERATOR_DEPLOYMENT for name in names):
+        if self._operator in names:
             asking = set(self._jobs_by_uid)
         else:
             asking = {uid for name in names for uid in self.pod_instances.of_owner(*name)}
@@ -239,15 +253,15 @@ class Cache:
             self.mark(uid)
 
     def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
-        uid = record.owner_uid
-        if uid:
+        owner = record.namespace, record.owner_uid
+        if record.owner_uid:
             if exists:
-                self._pods_by_owner[uid][record.name] = record
+                self._pods_by_owner[owner][record.name] = record
             else:
-                self._pods_by_owner[uid].pop(record.name, None)
-                if not self._pods_by_owner[uid]:
-                    del self._pods_by_owner[uid]
-        instance = uid or instance_of(record)
+                self._pods_by_owner[owner].pop(record.name, None)
+                if not self._pods_by_owner[owner]:
+                    del self._pods_by_owner[owner]
+        instance = record.owner_uid or instance_of(record)
         if instance and record.node:
             self._index_node(record.node, instance, 1 if exists else -1)
 
@@ -314,6 +328,11 @@ class Cache:
         job = self.jobs.get(record.namespace, job_name) if job_name else None
         if job is not None:
             self.mark(job.uid)
+
+    def _on_refused(self, change: ObjectRefused) -> None:
+        self._publish(change)
+        for key in sorted(self._services_by_rule.get((change.namespace, change.rule), ())):
+            self._publish(RuleChanged(key))
 
     def _on_retries(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
         """Volcano counted a retry of some job, or all of them anew after a restart."""

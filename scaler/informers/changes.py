@@ -13,7 +13,7 @@ import msgspec
 from scaler.decide.world import ServiceKey
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import NodeFacts
-from scaler.kube.api import Object
+from scaler.kube.api import Object, Refused, Resource
 
 
 class InstanceChanged(msgspec.Struct, frozen=True):
@@ -58,6 +58,15 @@ class RightsChanged(msgspec.Struct, frozen=True):
     """Nodes or pods can be read now, or cannot be read any more."""
 
 
+class ObjectRefused(msgspec.Struct, frozen=True):
+    """An object that names a rule, or is one, cannot be read; or it can be again, or is gone (`refused` is None)."""
+
+    resource: Resource
+    refused: Refused | None
+    namespace: str
+    rule: str
+
+
 class OwnConfigMapGone(msgspec.Struct, frozen=True):
     """A ConfigMap that the scaler keeps is gone, whoever deleted it. `content` is what it was."""
 
@@ -74,6 +83,7 @@ Change = (
     | RoomChanged
     | RightsChanged
     | OwnConfigMapGone
+    | ObjectRefused
 )
 C = TypeVar("C", bound=Change)
 

@@ -1,17 +1,44 @@
-"""ConfigMaps as the cache keeps them: rules, our own, rank tables, fault reports; all else is dropped at once."""
+"""ConfigMaps as the cache keeps them: rules, our own, what rank tables say, fault reports; all else is dropped at once.
+
+Whatever its author put into it, a record of one has an upper bound.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 
 from scaler.informers.faults import FaultReport, read_report
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata
-from scaler.names import PREFIX, RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY, RULE_KEY
+from scaler.kube.metadata import LabelledMetadata, shared
+from scaler.names import (
+    KEPT_FOR_ANNOTATION,
+    KEPT_FOR_LABEL,
+    KEPT_FOR_NAMESPACE,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    PREFIX,
+    RANK_TABLE_KEY,
+    RANK_TABLE_PREFIX,
+    RANK_TABLE_VERSION_KEY,
+    RULE_KEY,
+    RULE_LABEL,
+)
+from scaler.rules.limits import MAX_BYTES
 from scaler.workloads import retries
+
+MOST_KEYS = 10
+"""Names of keys that are kept, to say what there is instead of a rule."""
+MOST_ANNOTATIONS, LONGEST_ANNOTATION = 16, 256
+MOST_LAST_VALID = 128 * 1024
+"""Bytes of a last valid document as it is stored, compressed: five times what a rule of MAX_BYTES has."""
+MOST_COMPARED = 256 * 1024
+"""Bytes of a rank table up to which its formatting does not matter."""
 
 
 class ConfigMapObject(msgspec.Struct, rename="camel"):
@@ -24,13 +51,19 @@ class ConfigMapObject(msgspec.Struct, rename="camel"):
 
 
 class RankTableMap(msgspec.Struct, frozen=True):
-    """The ConfigMap as it is. `text` is None without the key `hccl.json`."""
+    """What of the ConfigMap matters. Its text is kept for commands only."""
 
     namespace: str
     name: str
     uid: str
     resource_version: str
-    text: str | None
+    text: str | None = None
+    said: bytes = b""
+    """Digest of what `hccl.json` says; b"" without this key."""
+    status: str = ""
+    """What it says of itself."""
+    servers: int = 0
+    """How many it lists."""
     version: str = ""
     immutable: bool = False
     binary: bool = False
@@ -44,8 +77,8 @@ class RankTableMap(msgspec.Struct, frozen=True):
 
 
 class ConfigMapRecord(msgspec.Struct, frozen=True):
-    """A ConfigMap that may be a rule (its key names, and the value of the rule key only), one of our own (whole), or
-    that of a rank table."""
+    """A ConfigMap that may be a rule (names of keys, and the value of the rule key only), one of our own, or that of a
+    rank table."""
 
     namespace: str
     name: str
@@ -56,7 +89,10 @@ class ConfigMapRecord(msgspec.Struct, frozen=True):
     data: dict[str, str]
     annotations: dict[str, str]
     own: Object | None
-    """The object itself, with labels and annotations as its metadata, when it is one that the scaler wrote."""
+    """When it is one of the scaler's: as metadata the rule that it is about; the last valid document only where nobody
+    but the scaler writes."""
+    oversize: int = 0
+    """Bytes of a document that is too large to be a rule, which is not kept then."""
     table_map: RankTableMap | None = None
     """What matters for a rank table, when its name says that it is for one."""
     retries: dict[str, int] | None = None
@@ -65,27 +101,61 @@ class ConfigMapRecord(msgspec.Struct, frozen=True):
     """What it reports, when it is one of MindCluster's fault reports."""
 
 
-def config_map_record(cm: ConfigMapObject) -> ConfigMapRecord:
+def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
+    """`home` is the install's own namespace."""
     meta = cm.metadata
-    own = None
-    table_map = _table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None
-    if table_map is None and any(label.startswith(PREFIX) for label in meta.labels):
-        named = {"labels": meta.labels, "annotations": meta.annotations}
-        own = {"metadata": named, "data": cm.data, "binaryData": cm.binary_data}
+    document = cm.data.get(RULE_KEY)
+    size = _bytes_of(document or "")
     return ConfigMapRecord(
-        namespace=sys.intern(meta.namespace),
+        namespace=shared(meta.namespace),
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        keys=tuple(sorted(map(sys.intern, cm.data))),
-        binary_keys=tuple(sorted(map(sys.intern, cm.binary_data))),
-        data={key: value for key, value in cm.data.items() if key == RULE_KEY},
-        annotations={k: v for k, v in meta.annotations.items() if k.startswith(PREFIX)},
-        own=own,
-        table_map=table_map,
+        keys=_some(cm.data),
+        binary_keys=_some(cm.binary_data),
+        data={RULE_KEY: document} if document is not None and size <= MAX_BYTES else {},
+        annotations=_ours(meta.annotations),
+        own=_own(cm, home),
+        oversize=size if size > MAX_BYTES else 0,
+        table_map=_table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None,
         retries=_retries(cm),
         faults=read_report(meta.namespace, meta.name, cm.data),
     )
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _some(keys: Iterable[str]) -> tuple[str, ...]:
+    """The first of them, that of a rule always."""
+    return tuple(map(shared, sorted(keys, key=lambda key: (key != RULE_KEY, key))[:MOST_KEYS]))
+
+
+def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
+    """None of ours is as long as what is cut off."""
+    found = sorted(key for key in annotations if key.startswith(PREFIX))[:MOST_ANNOTATIONS]
+    return {key: annotations[key][:LONGEST_ANNOTATION] for key in found}
+
+
+def _own(cm: ConfigMapObject, home: str) -> Object | None:
+    """Whoever may write elsewhere could write anything into it: that is never read."""
+    meta = cm.metadata
+    rule = meta.annotations.get(KEPT_FOR_ANNOTATION, "")
+    ours = meta.labels.get(MANAGED_BY_LABEL) == MANAGED_BY and KEPT_FOR_LABEL in meta.labels
+    if not ours or len(rule) > LONGEST_ANNOTATION:
+        return None
+    if meta.namespace != home:
+        return {"metadata": {"namespace": meta.namespace, "annotations": {KEPT_FOR_ANNOTATION: rule}}}
+    labels = {label: meta.labels[label] for label in (MANAGED_BY_LABEL, KEPT_FOR_LABEL)}
+    names = {
+        name: meta.annotations[name] for name in (KEPT_FOR_ANNOTATION, KEPT_FOR_NAMESPACE) if name in meta.annotations
+    }
+    metadata = {"namespace": home, "labels": labels, "annotations": names}
+    values = (*cm.data.values(), *cm.binary_data.values())
+    if f"{RULE_KEY}.gz" not in cm.binary_data or sum(map(len, values)) > MOST_LAST_VALID:
+        return {"metadata": metadata}
+    return {"metadata": metadata, "data": cm.data, "binaryData": cm.binary_data}
 
 
 def _retries(cm: ConfigMapObject) -> dict[str, int] | None:
@@ -93,26 +163,52 @@ def _retries(cm: ConfigMapObject) -> dict[str, int] | None:
     return retries.read_retries(cm.data.get(retries.KEY, "")) if known else None
 
 
-def _table_map(cm: ConfigMapObject) -> RankTableMap:
-    meta = cm.metadata
+class _Document(msgspec.Struct, gc=False):
+    status: str = ""
+    server_list: list[msgspec.Raw] = []
+
+
+def _table_map(cm: ConfigMapObject, *, whole: bool = False) -> RankTableMap:
+    meta, text = cm.metadata, cm.data.get(RANK_TABLE_KEY)
     owner = meta.owner
-    others = [len(v.encode()) for k, v in cm.data.items() if k not in (RANK_TABLE_KEY, RANK_TABLE_VERSION_KEY)]
+    others = [_bytes_of(v) for k, v in cm.data.items() if k not in (RANK_TABLE_KEY, RANK_TABLE_VERSION_KEY)]
     return RankTableMap(
-        namespace=sys.intern(meta.namespace),
+        namespace=shared(meta.namespace),
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        text=cm.data.get(RANK_TABLE_KEY),
-        version=cm.data.get(RANK_TABLE_VERSION_KEY, ""),
+        text=text if whole else None,
+        **told(text),
+        version=cm.data.get(RANK_TABLE_VERSION_KEY, "")[:LONGEST_ANNOTATION],
         immutable=bool(cm.immutable),
         binary=RANK_TABLE_KEY in cm.binary_data,
-        controller=f"{owner.kind} {owner.name}" if owner.uid else "",
+        controller=f"{owner.kind} {owner.name}"[:LONGEST_ANNOTATION] if owner.uid else "",
         controller_uid=owner.uid,
         other_bytes=sum(others) + sum(map(len, cm.binary_data.values())),
-        labels=meta.labels,
+        labels={name: value for name, value in meta.labels.items() if whole or name == RULE_LABEL},
     )
 
 
-def read_rank_table_map(obj: Object) -> RankTableMap:
-    """The ConfigMap of a rank table as the API server answers it."""
-    return _table_map(msgspec.convert(obj, ConfigMapObject))
+def told(text: str | None) -> dict[str, Any]:
+    """What a RankTableMap keeps of the text of `hccl.json`."""
+    if text is None:
+        return {}
+    try:
+        document = msgspec.json.decode(text, type=_Document)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        document = _Document()
+    status = document.status[:LONGEST_ANNOTATION]
+    return {"said": digest_of(text), "status": status, "servers": len(document.server_list)}
+
+
+def digest_of(text: str) -> bytes:
+    """The same for two documents that say the same, in whatever formatting, unless they are very long."""
+    if len(text) <= MOST_COMPARED:
+        with suppress(ValueError, RecursionError):  # what is not JSON says what it is
+            text = json.dumps(json.loads(text), sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def read_rank_table_map(obj: Object, *, whole: bool = True) -> RankTableMap:
+    """The ConfigMap of a rank table as the API server answers it, `whole` with its text and all labels."""
+    return _table_map(msgspec.convert(obj, ConfigMapObject), whole=whole)

@@ -1,7 +1,8 @@
 """List, then watch, for ever: keeps a store at what the cluster is.
 
-It never resumes at "now", never goes back behind what it has seen, never reconnects in a tight loop and never ends
-because the cluster misbehaves. It decides nothing about what it sees.
+It never resumes at "now", never reconnects in a tight loop and never ends because the cluster misbehaves. It goes back
+behind what it has seen only when the cluster itself did (`_is_older`). What is not heard of for `silence` seconds is
+listed anew, whatever the watch says. It decides nothing about what it sees.
 """
 
 from __future__ import annotations
@@ -9,16 +10,22 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+import traceback
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import structlog
 
+from scaler.clock import Slices
+from scaler.informers.definitions import definition_changed
+from scaler.informers.history import History
+from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, R, Store
-from scaler.kube.api import EventType, KubeApi, Resource, WatchEvent
+from scaler.kube.api import EventType, KubeApi, Refused, Resource, WatchEvent, closing
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import version_of
+from scaler.kube.wire import in_words
+from scaler.rules.values import as_text, at
 
 T = TypeVar("T")
 
@@ -27,12 +34,17 @@ WATCH_SECONDS = (300, 600)
 """The server ends a watch after a random time within these bounds, so that reconnects do not come in herds."""
 FIRST_BACKOFF = 0.8
 LAST_BACKOFF = 30.0
+JITTER = 1.1
+"""As in kube.writer, of a pause that the server asked for."""
 HEALTHY_AFTER = 30.0
 """Seconds: a watch that lived this long is followed by the next without delay."""
 PROGRESS_AFTER = 1.0
 """Seconds: a watch that lived this long and brought something is followed by the next after the first backoff."""
-NOT_INSTALLED_DELAY = 5.0
-LONGEST_RETRY_AFTER = 300.0
+SILENCE = 90.0
+"""Seconds without a sign of life after which everything is listed anew: bookmarks come every 60 s."""
+RESTORED_AFTER = 10.0
+"""Seconds for which lists must be older than what was seen, until they are believed: a server that is behind catches
+up, a cluster that was restored from a backup does not."""
 EVENTS_PER_TURN = 256
 """Buffered events are taken in without suspending; after so many the loop gets a turn."""
 
@@ -43,7 +55,7 @@ class Informer(Generic[T, R]):
     """Feeds `store` with what `record` makes of each object of `resource`; None means "leave this one out".
 
     `decode` is a type with `metadata` (name, namespace, uid), or dict. Every namespace of `namespaces` is listed and
-    watched on its own (None: all namespaces at once).
+    watched on its own (None: all namespaces at once). `may_be_forbidden`: nothing is missing without the right to it.
     """
 
     def __init__(  # noqa: PLR0913 - what to watch, where to put it, and two sources of trouble
@@ -57,11 +69,22 @@ class Informer(Generic[T, R]):
         namespaces: tuple[str, ...] | None,
         label_selector: str = "",
         rng: random.Random,
+        refusals: Refusals | None = None,
+        may_be_forbidden: bool = False,
+        silence: float = SILENCE,
+        history: History | None = None,
     ) -> None:
+        self.refused = 0
+        """How many objects could not be read, each version counted by itself."""
+        self._resource = resource
+        self._refusals = refusals
         self.synced = asyncio.Event()
         """Set once everything has been listed, for ever after."""
         self.synced_or_absent = asyncio.Event()
-        """Set as well when the resource is not installed, or may not be read."""
+        """Set as well when the resource is not to be had (`absent`)."""
+        self.silence = silence
+        self.history = history or History()
+        self.may_be_forbidden = may_be_forbidden
         self._feeds = [
             _Feed(
                 self, api, resource, scope, store=store, record=record, decode=decode, selector=label_selector, rng=rng
@@ -74,9 +97,16 @@ class Informer(Generic[T, R]):
         """What keeps the store from being up to date, for readiness and logs; "" when nothing does."""
         return "; ".join(feed.problem for feed in self._feeds if feed.problem)
 
-    def failing_for(self) -> float:
-        """Seconds for which nothing at all has arrived since some list or watch failed; 0.0 when none did."""
-        return max(0.0, asyncio.get_running_loop().time() - min(feed.failing_since for feed in self._feeds))
+    @property
+    def heard(self) -> float:
+        """Loop time at which the server was last heard of, by a list, an event or a bookmark; -inf = never. Of several
+        namespaces, that of the one longest ago. May be read from other threads."""
+        return min(feed.heard for feed in self._feeds)
+
+    @property
+    def absent(self) -> bool:
+        """It is not installed, or not allowed where that may be, and nothing of it is known: nobody misses it."""
+        return all(feed.absent for feed in self._feeds)
 
     @property
     def lists(self) -> int:
@@ -99,10 +129,34 @@ class Informer(Generic[T, R]):
             for feed in self._feeds:
                 tasks.create_task(feed.run())
 
+    def refuse(self, refused: Refused, traceback: str = "") -> None:
+        """An object could not be read: that is all about it, and everything else goes on."""
+        self.refused += 1
+        if self._refusals is not None:
+            self._refusals.note(self._resource, refused, traceback)
+
+    def refused_only(self, scope: str | None, names: set[Name]) -> None:
+        """A complete list of `scope` showed just these that cannot be read."""
+        if self._refusals:
+            self._refusals.retain(self._resource, scope, names)
+
+    def readable(self, namespace: str, name: str) -> None:
+        """It can be read, or is gone."""
+        if self._refusals:
+            self._refusals.clear(self._resource, namespace, name)
+
     def listed(self) -> None:
         """One of the feeds has listed everything of its scope."""
         if all(feed.lists for feed in self._feeds):
             self.synced.set()
+        self._settle()
+
+    def lacks(self) -> None:
+        """One of the feeds was told that there is nothing to be had."""
+        self._settle()
+
+    def _settle(self) -> None:
+        if all(feed.lists or feed.absent for feed in self._feeds):
             self.synced_or_absent.set()
 
 
@@ -123,8 +177,8 @@ class _Feed(Generic[T, R]):
         rng: random.Random,
     ) -> None:
         self.problem = "not listed yet"
-        self.failing_since = math.inf
-        """Loop time of the first failure since anything arrived."""
+        self.heard = -math.inf
+        self.absent = False
         self.lists = 0
         self.watches = 0
         self.events = 0
@@ -138,10 +192,18 @@ class _Feed(Generic[T, R]):
         self._selector = selector
         self._rng = rng
         self._must_list = True
+        self._must_check = False
+        self._older_since = math.inf
+        """Loop time at which the cluster was first found older than what had been seen, since the last list."""
+        self._restores = 0
+        """Of the history, as of the last list."""
+        self._limit: asyncio.Timeout | None = None
+        """Of the watch that is open."""
         self._expirations = 0
         self._backoff = FIRST_BACKOFF
         self._progress = False
         store.add_scope(scope)
+        parent.history.listen(self._list_again)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -150,22 +212,48 @@ class _Feed(Generic[T, R]):
             self._progress = False
             error: KubeError | None = None
             try:
-                if self._must_list:
-                    await self._list()
-                await self._watch()
+                await self._follow()
             except KubeError as caught:
                 error = caught
-            await asyncio.sleep(self._delay(error, loop.time() - started))
+            delay = self._delay(error, loop.time() - started)
+            if isinstance(error, NotFoundError):
+                seconds = self._rng.randint(*WATCH_SECONDS)
+                if await definition_changed(self._api, self._resource, seconds, self._lack):
+                    delay = self._backoff = FIRST_BACKOFF  # it takes a moment until a new kind is served
+            await asyncio.sleep(delay)
+
+    async def _follow(self) -> None:
+        """List if need be, then watch until the watch ends."""
+        if self._must_check and not self._must_list:
+            await self._check()
+        if self._must_list or asyncio.get_running_loop().time() - self.heard >= self._parent.silence:
+            await self._list()
+        await self._watch()
+
+    async def _check(self) -> None:
+        """After a restore from a backup an API server accepts a watch from a version that is yet to come, and says
+        nothing: so ask for its version when a watch has ended before its time."""
+        page = await self._api.list(
+            self._resource, self._scope, label_selector=self._selector, limit=1, decode=self._decode
+        )
+        self._must_list = self._is_older(page.resource_version)
+        self._must_check = False
+
+    def _list_again(self) -> None:
+        """The cluster was restored: whatever is known and heard may be of another history."""
+        now = asyncio.get_running_loop().time()
+        self._must_list, self._older_since = True, min(self._older_since, now - RESTORED_AFTER)
+        if self._limit is not None:
+            self._limit.reschedule(now)
 
     async def _list(self) -> None:
         """Every page of one consistent list, then forget what was not in it.
 
         The list asks for no particular version, which means the most recent one: with a limit, a version would mean
-        "exactly this one" and could have expired. A list that is older than what has been seen comes from a stale
-        server and is refused.
+        "exactly this one" and could have expired.
         """
-        names: set[Name] = set()
-        token = ""
+        names, unread = set[Name](), set[Name]()
+        token, restores, slices = "", 0, Slices()
         while True:
             page = await self._api.list(
                 self._resource,
@@ -175,55 +263,94 @@ class _Feed(Generic[T, R]):
                 continue_token=token,
                 decode=self._decode,
             )
-            self._refuse_stale(page.resource_version)
+            if not token:
+                self._look_back(page.resource_version)
+                restores = self._parent.history.restores
             for item in page.items:
-                record = self._record(item)
-                if record is not None:
-                    names.add((record.namespace, record.name))
-                    self._store.apply(record)
+                name, readable = self._take_in(item)
+                names.update((name,) if readable is not None else ())
+                unread.update((name,) if readable is False else ())
+                await slices.end()
+            for refused in page.refused:
+                unread.add((refused.namespace, refused.name))
+                self._parent.refuse(refused)
             token = page.continue_token
             if not token:
                 break
             await asyncio.sleep(0)
-        self._store.retain(self._scope, names)
+        self._store.retain(self._scope, names | unread)
+        self._parent.refused_only(self._scope, unread)
         self._store.advance(self._scope, version_of(page.resource_version))
         self._listed()
+        self._restores, self._must_list = restores, restores != self._parent.history.restores
 
-    def _refuse_stale(self, resource_version: str) -> None:
+    def _is_older(self, resource_version: str) -> bool:
+        """Whether the cluster is, or was a moment ago, behind what has been seen of it."""
+        if version_of(resource_version) < self._store.seen(self._scope) and self._older_since == math.inf:
+            self._older_since, self._backoff = asyncio.get_running_loop().time(), FIRST_BACKOFF
+        return self._older_since < math.inf
+
+    def _look_back(self, resource_version: str) -> None:
+        """A list that is older than what was seen is refused while it may be that only this server is behind, and
+        believed when it stays so. What comes after one that was refused is right whatever is known."""
+        if not self._is_older(resource_version):
+            return
         seen = self._store.seen(self._scope)
         if version_of(resource_version) < seen:
-            raise UnknownOutcomeError(f"a list at version {resource_version} is older than {seen}, seen before")
+            words = f"a list at version {resource_version} is older than {seen}, seen before"
+            if asyncio.get_running_loop().time() - self._older_since < RESTORED_AFTER:
+                raise UnknownOutcomeError(words)
+            _log.warning("the cluster was restored", resource=self._what, namespace=self._scope, why=words)
+            if self._restores == self._parent.history.restores:
+                self._parent.history.restored()
+        self._store.rewind(self._scope)
 
     def _listed(self) -> None:
         self.lists += 1
         self._arrived()
-        self._must_list = False
+        self._must_check, self._older_since = False, math.inf
         self._parent.listed()
 
     def _arrived(self) -> None:
         """The server has told something, if only that there is nothing new."""
         self.problem = ""
-        self.failing_since = math.inf
+        self.absent = False
+        self.heard = asyncio.get_running_loop().time()
         self._progress = True
 
     async def _watch(self) -> None:
-        """Take in events until the server ends the watch."""
+        """Take in events until the server ends the watch, or is silent."""
         self.watches += 1
+        self._must_check = True  # unless it lives its whole time
+        seconds, silence = self._rng.randint(*WATCH_SECONDS), self._parent.silence
+        opened = asyncio.get_running_loop().time()
         stream = self._api.watch(
             self._resource,
             self._scope,
             resource_version=str(self._store.seen(self._scope)),
             label_selector=self._selector,
-            timeout_seconds=self._rng.randint(*WATCH_SECONDS),
+            timeout_seconds=seconds,
             decode=self._decode,
         )
-        async with _closing(stream):
-            taken = 0
-            async for event in stream:
-                self._take(event)
-                taken += 1
-                if taken % EVENTS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+        try:
+            async with closing(stream), asyncio.timeout_at(opened + silence) as limit:
+                self._limit, taken, due, slices = limit, 0, opened + silence, Slices()
+                async for event in stream:
+                    self._take(event)
+                    await slices.end()
+                    if self.heard + silence > due + silence / 8:  # not at every event, of which there may be thousands
+                        due = self.heard + silence
+                        limit.reschedule(due)
+                    taken += 1
+                    if taken % EVENTS_PER_TURN == 0:
+                        await asyncio.sleep(0)
+        except TimeoutError:
+            words = "says nothing" if self._older_since == math.inf else "is of another history"
+            self._must_list = True
+            raise UnknownOutcomeError(f"the watch is open and {words}") from None
+        finally:
+            self._limit = None
+        self._must_check = asyncio.get_running_loop().time() - opened < seconds - 1
 
     def _take(self, event: WatchEvent[T]) -> None:
         """One event; what a server repeats from before is left out, or it would bring deleted objects back."""
@@ -232,13 +359,34 @@ class _Feed(Generic[T, R]):
         if version <= self._store.seen(self._scope):
             return
         self.events += 1
-        if event.object is not None:
-            record = None if event.type is EventType.DELETED else self._record(event.object)
-            if record is None:
-                self._store.remove(*_identity(event.object))
-            else:
-                self._store.apply(record)
+        if event.type is EventType.DELETED:
+            self._drop(*_identity(event.refused or event.object))
+        elif event.refused is not None:
+            self._parent.refuse(event.refused)
+        elif event.object is not None:
+            self._take_in(event.object)
         self._store.advance(self._scope, version)
+
+    def _take_in(self, item: T) -> tuple[Name, bool | None]:
+        """Keep what is read of it: its name, and whether it could be read, None for one that is left out. Whatever
+        goes wrong costs this object only, of which the last readable record stays."""
+        namespace, name, uid = _identity(item)
+        try:
+            record = self._record(item)
+            if record is None:
+                self._drop(namespace, name, uid)
+                return (namespace, name), None
+            self._store.apply(record)
+            self._parent.readable(namespace, name)
+        except Exception as error:
+            refused = Refused(in_words(error), namespace, name, uid, labels=_labels(item))
+            self._parent.refuse(refused, traceback.format_exc(-3))
+            return (namespace, name), False
+        return (namespace, name), True
+
+    def _drop(self, namespace: str, name: str, uid: str) -> None:
+        self._store.remove(namespace, name, uid)
+        self._parent.readable(namespace, name)
 
     def _delay(self, error: KubeError | None, lived: float) -> float:
         """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list again."""
@@ -246,15 +394,13 @@ class _Feed(Generic[T, R]):
         if error is None:
             return 0.0 if lived >= HEALTHY_AFTER else backoff
         self._complain(error, lived)
-        if isinstance(error, NotFoundError):
-            return NOT_INSTALLED_DELAY * self._rng.uniform(0.8, 1.2)
         if isinstance(error, ExpiredError):
             self._must_list = True
             self._expirations += 1
             if self._expirations == 1:
                 self._backoff = FIRST_BACKOFF
                 return 0.0
-        return max(backoff, min(error.retry_after or 0.0, LONGEST_RETRY_AFTER))
+        return max(backoff, (error.retry_after or 0.0) * self._rng.uniform(1.0, JITTER))
 
     def _next_backoff(self, lived: float) -> float:
         if self._progress and lived >= PROGRESS_AFTER:
@@ -265,33 +411,41 @@ class _Feed(Generic[T, R]):
         return min(delay, LAST_BACKOFF)
 
     def _complain(self, error: KubeError, lived: float) -> None:
-        what = self._resource.plural + (f".{self._resource.group}" if self._resource.group else "")
         where = f" in {self._scope}" if self._scope else ""
-        self.failing_since = min(self.failing_since, asyncio.get_running_loop().time())
-        if self._must_list and isinstance(error, NotFoundError | ForbiddenError):
-            self._parent.synced_or_absent.set()
+        if isinstance(error, ForbiddenError) and self._parent.may_be_forbidden:
+            self._lack()
         if isinstance(error, NotFoundError):
-            absent = f"{what} are not installed in the cluster"
+            self._must_list = True
+            absent = f"{self._what} are not installed in the cluster"
             if self.problem == absent:
-                return  # said already; it is asked again every few seconds
+                return  # said already
             self.problem = absent
         else:
-            self.problem = f"{'listing' if self._must_list else 'watching'} {what}{where}: {error}"
-        _log.warning("watch interrupted", resource=what, namespace=self._scope, after=round(lived, 3), error=str(error))
+            self.problem = f"{'listing' if self._must_list else 'watching'} {self._what}{where}: {error}"
+        _log.warning(
+            "watch interrupted", resource=self._what, namespace=self._scope, after=round(lived, 3), error=str(error)
+        )
+
+    def _lack(self) -> None:
+        """It is not to be had. Nobody misses what was never seen; what is known goes stale."""
+        if not self._store.holds(self._scope):
+            self.absent = True
+            self._parent.lacks()
+
+    @property
+    def _what(self) -> str:
+        return self._resource.plural + (f".{self._resource.group}" if self._resource.group else "")
 
 
 def _identity(item: Any) -> tuple[str, str, str]:
-    """Namespace, name and uid of an object, which is a dict or has `metadata`."""
+    """Namespace, name and uid of an object, which is a dict, has `metadata` or could not be read."""
     if isinstance(item, dict):
-        metadata = item["metadata"]
-        return metadata.get("namespace", ""), metadata["name"], metadata.get("uid", "")
-    return item.metadata.namespace, item.metadata.name, item.metadata.uid
+        metadata = at(item, "metadata")
+        return tuple(as_text(metadata.get(one)) for one in ("namespace", "name", "uid"))  # type: ignore[return-value]
+    found = item if isinstance(item, Refused) else item.metadata
+    return found.namespace, found.name, found.uid
 
 
-def _closing(stream: AsyncIterator[Any]) -> AsyncExitStack:
-    """Close a watch whatever ends the loop over it, so that no connection is left to the garbage collector."""
-    stack = AsyncExitStack()
-    aclose = getattr(stream, "aclose", None)
-    if aclose is not None:
-        stack.push_async_callback(aclose)
-    return stack
+def _labels(item: Any) -> dict[str, str]:
+    """Of an object that is a dict, or whose type has labels."""
+    return dict(at(item, "metadata", "labels") if isinstance(item, dict) else getattr(item.metadata, "labels", {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from scaler.informers.cache import Cache
-from scaler.informers.records import job_record
+from scaler.informers.records import read_job_record
 from scaler.kube.api import ASCEND_JOBS, Object, Page, Resource
 from scaler.kube.metadata import version_of
 
@@ -24,7 +24,7 @@ class JobLookup:
     async def look(self, namespace: str, name: str) -> None:
         """Take in the AscendJob of this name, or that there is none."""
         page = await self._find(ASCEND_JOBS, namespace, name)
-        found = [known for known in map(job_record, page.items) if known is not None]
+        found = [known for known in map(read_job_record, page.items) if known is not None]
         for known in found:
             self._jobs.apply(known)
         if not found:

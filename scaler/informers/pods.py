@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 
 from scaler.clock import seconds_of
-from scaler.decide.nodes import PodRequest
+from scaler.decide.nodes import PodRequest, Where
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, Owner
+from scaler.kube.metadata import LabelledMetadata, Owner, shared
 from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
-from scaler.workloads.kind import Membership, job_uid
+from scaler.workloads.kind import LONGEST_NAME, Membership, job_uid
 from scaler.workloads.kinds import membership_of, unknown_owner
 from scaler.workloads.needs import PodResources, Requests, need_of, requests_of
 
 VOLCANO = "volcano"
+LONGEST_PLACEMENT = 16 * 1024
+"""Bytes of selector, affinity, tolerations and volumes: beyond that nothing is known of where the pod may run, which
+counts as anywhere."""
+LONGEST_CONFIGURATION = 32 * 1024
+"""Characters of the annotation about its chips: beyond that it is unusable."""
 
 _DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "UnexpectedAdmissionError"})
 """Values of a pod's status.reason that the kubelet gives to pods which it ends or refuses."""
@@ -144,13 +148,13 @@ def pod_record(pod: PodObject) -> PodRecord:
     crashing, restarts, exit_code = _containers(status.container_statuses)
     gates = pod.spec.scheduling_gates
     return PodRecord(
-        namespace=sys.intern(meta.namespace),
+        namespace=shared(meta.namespace),
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        owner_uid=sys.intern(owner_uid),
-        node=sys.intern(pod.spec.node_name),
-        phase=sys.intern(status.phase),
+        owner_uid=shared(owner_uid),
+        node=shared(pod.spec.node_name),
+        phase=shared(status.phase),
         created=seconds_of(meta.creation_timestamp),
         gated=bool(gates) and any(gate.name == GATE for gate in gates),
         terminating=meta.deletion_timestamp is not None,
@@ -202,17 +206,17 @@ def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
     membership = None if job else membership_of(meta)
     return Claim(
         membership=membership,
-        pod_group=meta.annotations.get(POD_GROUP, ""),
+        pod_group=meta.annotations.get(POD_GROUP, "")[:LONGEST_NAME],
         volcano=pod.spec.scheduler_name == VOLCANO,
         discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
         need=_need(pod.spec),
         priority=pod.spec.priority or 0,
-        maker_uid=sys.intern(owner.uid or meta.uid),
+        maker_uid=shared(owner.uid or meta.uid),
         unknown_owner=unknown_owner(meta, membership) if membership is not None else "",
     )
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
 def _shared_claim(claim: Claim) -> Claim:
     """Pods of one instance say the same: one object for all of them."""
     return claim
@@ -221,10 +225,12 @@ def _shared_claim(claim: Claim) -> Claim:
 def _need(spec: _PodSpec) -> PodRequest:
     """Pods of one template have the same bytes, so each template is read once."""
     raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.volumes, spec.topology_spread_constraints)
+    if sum(memoryview(part).nbytes for part in raw) > LONGEST_PLACEMENT:
+        return PodRequest(requests_of(spec), Where(opaque=True))
     return _need_of(requests_of(spec), *map(bytes, raw))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _need_of(
     requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes, volumes: bytes, spread: bytes
 ) -> PodRequest:
@@ -246,12 +252,19 @@ def read_pod(obj: Object) -> PodRecord:
 
 def _devices(pod: PodObject) -> PodDevices:
     annotation = pod.metadata.annotations.get
+
+    def text(name: str, longest: int = LONGEST_NAME) -> str:
+        return annotation(name, "")[:longest]
+
+    configuration = annotation(devices.CONFIGURATION, "") or annotation(devices.CONFIGURATION_NPU, "")
+    if len(configuration) > LONGEST_CONFIGURATION:
+        configuration = f"longer than {LONGEST_CONFIGURATION} characters"
     return PodDevices(
-        rank_index=annotation(devices.RANK_INDEX, ""),
-        configuration=annotation(devices.CONFIGURATION, "") or annotation(devices.CONFIGURATION_NPU, ""),
-        real=annotation(devices.REAL, ""),
-        hardware_type=sys.intern(annotation(devices.HARDWARE_TYPE, "")),
-        super_pod=sys.intern(annotation(devices.SUPER_POD, "")),
+        rank_index=text(devices.RANK_INDEX),
+        configuration=configuration,
+        real=text(devices.REAL, 4096),
+        hardware_type=shared(text(devices.HARDWARE_TYPE)),
+        super_pod=shared(text(devices.SUPER_POD)),
         ip=pod.status.pod_ip,
         separated=pod.metadata.labels.get("fault-type", "") == "Separate",
     )

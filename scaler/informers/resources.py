@@ -1,12 +1,11 @@
 """What is watched, and what the cache keeps of it. Wiring only; it decides nothing.
 
-Of the kinds in `OPTIONAL` every cluster lacks some, and the scaler does its work without those that are not installed
-or that it may not read.
+Every cluster lacks some of the kinds, and the scaler does its work without those that are not installed; also without
+those in `OPTIONAL` that it may not read.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,9 +14,11 @@ from typing import Any
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
-from scaler.informers.informer import Informer
+from scaler.informers.history import History
+from scaler.informers.informer import SILENCE, Informer
 from scaler.informers.pods import PodObject, pod_record
 from scaler.informers.records import (
+    JobObject,
     NodeObject,
     OwnedObject,
     PodGroupObject,
@@ -49,33 +50,48 @@ from scaler.kube.api import (
 )
 from scaler.names import RULE_LABEL
 from scaler.workloads.ascendjob_objects import OPERATOR_NAME
-from scaler.workloads.owners import owner_facts
+from scaler.workloads.owners import OwnerObject, facts_of
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
 OPTIONAL = frozenset({NODES, PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, REPLICA_SETS, STATEFUL_SETS})
 
 
 def informers(
-    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random
+    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random, home: str, *, silence: float = SILENCE
 ) -> Mapping[Resource, Informer[Any, Any]]:
-    """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any."""
+    """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any. `home` is the
+    install's own namespace: ConfigMaps are read there, too."""
+
+    history = History()
 
     def watch(
         resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
     ) -> Informer[Any, Any]:
-        scope = {"namespaces": namespaces or None, **options}
-        return Informer(api, resource, store, decode=decode, record=record, rng=rng, **scope)
+        scope = {
+            "namespaces": namespaces or None,
+            "history": history,
+            "may_be_forbidden": resource in OPTIONAL,
+            "refusals": cache.refusals,
+            **options,
+        }
+        return Informer(api, resource, store, decode=decode, record=record, rng=rng, silence=silence, **scope)
 
     def ask(resource: Resource, **options: Any) -> Informer[Any, Any]:
         kind = resource.kind
-        return watch(resource, cache.owners.stores[kind], dict, partial(owner_facts, kind), **options)
+        return watch(resource, cache.owners.stores[kind], OwnerObject, partial(facts_of, kind), **options)
 
     return {
-        ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, dict, job_record),
+        ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, JobObject, job_record),
         PODS: watch(PODS, cache.pods, PodObject, pod_record),
         POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, PodGroupObject, pod_group_record),
         SERVICES: watch(SERVICES, cache.services, OwnedObject, owned_record, label_selector=OURS),
-        CONFIG_MAPS: watch(CONFIG_MAPS, cache.config_maps, ConfigMapObject, config_map_record),
+        CONFIG_MAPS: watch(
+            CONFIG_MAPS,
+            cache.config_maps,
+            ConfigMapObject,
+            partial(config_map_record, home=home),
+            namespaces=tuple({**dict.fromkeys(namespaces), home: None}) if namespaces else None,
+        ),
         PRIORITY_CLASSES: watch(
             PRIORITY_CLASSES, cache.priorities, PriorityClassObject, priority_record, namespaces=None
         ),
@@ -85,13 +101,8 @@ def informers(
         STATEFUL_SETS: ask(STATEFUL_SETS),
         LEADER_WORKER_SETS: ask(LEADER_WORKER_SETS),
         POD_SETS: ask(POD_SETS),
-        VOLCANO_JOBS: watch(VOLCANO_JOBS, cache.volcano_jobs, dict, volcano_job_record),
+        VOLCANO_JOBS: watch(VOLCANO_JOBS, cache.volcano_jobs, JobObject, volcano_job_record),
     }
-
-
-def listed(resource: Resource, informer: Informer[Any, Any]) -> asyncio.Event:
-    """Set when everything of this resource was listed, or it is optional and not to be had."""
-    return informer.synced_or_absent if resource in OPTIONAL else informer.synced
 
 
 def report_informers(
@@ -109,6 +120,7 @@ def report_informers(
             record=config_map_record,
             namespaces=(namespace,),
             rng=rng,
+            refusals=cache.refusals,
         )
         for namespace in (DEVICE_NAMESPACE, CLUSTER_NAMESPACE)
     )

@@ -46,6 +46,8 @@ class Store(Generic[R]):
         self._seen: dict[str | None, int] = {}
         self._absent: dict[Name, int] = {}
         """Names under which nothing existed at a version that is not reached yet."""
+        self._rewound: set[Name] = set()
+        """Names of records from before the cluster went back: whatever is told of them now is right."""
 
     def listen(self, listener: Callable[[Name | None], None]) -> None:
         """Have `listener(name)` called after each change, and `listener(None)` after `version` has grown."""
@@ -66,6 +68,10 @@ class Store(Generic[R]):
         self._seen[namespace] = 0
         self.version = 0
 
+    def holds(self, scope: str | None) -> bool:
+        """Whether any record of this scope is known."""
+        return any(scope in (None, namespace) for namespace, _ in self._records)
+
     def seen(self, namespace: str | None) -> int:
         """How far this scope has been seen."""
         return self._seen[namespace]
@@ -79,7 +85,11 @@ class Store(Generic[R]):
         old = self._records.get(name)
         if self._absent and 0 < version_of(record.resource_version) <= self._absent.get(name, 0):
             return
-        if old is not None:
+        if name in self._rewound:
+            self._rewound.discard(name)
+            if old == record:
+                return
+        elif old is not None:
             if old.resource_version == record.resource_version:
                 return
             version = version_of(record.resource_version)
@@ -92,6 +102,7 @@ class Store(Generic[R]):
         """The object with this `uid` is gone; a successor of the same name stays."""
         old = self._records.get((namespace, name))
         if old is not None and old.uid == uid:
+            self._rewound.discard((namespace, name))
             del self._records[namespace, name]
             self._changed((namespace, name), old, None)
 
@@ -111,6 +122,14 @@ class Store(Generic[R]):
         gone = [name for name in self._records if scope in (None, name[0]) and name not in names]
         for name in gone:
             self.remove(*name, self._records[name].uid)
+
+    def rewind(self, scope: str | None) -> None:
+        """The cluster itself went back in time: versions mean what they meant then, and the list that is to follow is
+        believed. What is known stays until it says otherwise."""
+        self._seen[scope] = 0
+        self.version = 0
+        self._absent = {}
+        self._rewound.update(name for name in self._records if scope in (None, name[0]))
 
     def advance(self, scope: str | None, version: int) -> None:
         """Everything of `scope` up to `version` has been taken in."""

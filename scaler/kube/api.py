@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -33,6 +34,11 @@ class Resource(msgspec.Struct, frozen=True):
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def full_name(self) -> str:
+        """With its group, as in the names of CustomResourceDefinitions: pods, ascendjobs.mindxdl.gitee.com."""
+        return f"{self.plural}.{self.group}".rstrip(".")
 
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -88,12 +94,25 @@ class EventType(StrEnum):
     BOOKMARK = "BOOKMARK"
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """An object that could not be read, as far as it can be told which one it is."""
+
+    why: str
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+
+
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One event of a watch. For BOOKMARK only `resource_version` means anything and `object` is None."""
 
     type: EventType
     object: T | None
     resource_version: str
+    refused: Refused | None = None
+    """In place of an object that could not be read."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -102,6 +121,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     items: list[T]
     resource_version: str
     continue_token: str = ""
+    refused: list[Refused] = []
+    """What else is on the page and could not be read."""
 
 
 class KubeApi(Protocol):
@@ -167,3 +188,12 @@ async def within(seconds: float, call: Awaitable[T]) -> T:
             return await call
     except TimeoutError:
         raise UnknownOutcomeError("no answer in time") from None
+
+
+def closing(stream: AsyncIterator[Any]) -> AsyncExitStack:
+    """Close a watch whatever ends the loop over it, so that no connection is left to the garbage collector."""
+    stack = AsyncExitStack()
+    aclose = getattr(stream, "aclose", None)
+    if aclose is not None:
+        stack.push_async_callback(aclose)
+    return stack

@@ -14,6 +14,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,16 @@ from kubernetes_asyncio.config import incluster_config
 from scaler import __version__
 from scaler.kube.api import Object, Page, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
-from scaler.kube.wire import EventDecoder, LineSplitter, decode_object, decode_page, path_of, query_of, refusal
+from scaler.kube.wire import (
+    LONGEST_LINE,
+    EventDecoder,
+    LineSplitter,
+    decode_object,
+    decode_page,
+    path_of,
+    query_of,
+    refusal,
+)
 
 USER_AGENT = f"scaler/{__version__}"
 REQUEST_TIMEOUT = 10.0
@@ -42,10 +52,24 @@ TOKEN_LIFE = 60.0
 """Seconds after which a mounted token is read again."""
 PLUGIN_TIMEOUT = 30.0
 """Seconds for an exec plugin or an identity provider to come up with a token."""
+MOST_PAGE = 2**24
+"""Bytes of a page of a list. Where objects are so large that it would have more, fewer are asked for at once."""
 READ_BUFFER = 2**18
 """Bytes read ahead of a stream: fewer wake-ups when many events come at once."""
 
 T = TypeVar("T")
+
+Answered = Callable[[str, Resource, float, float | None], None]
+"""Called after each request with verb, resource, the seconds until an answer began or none came, and, if it was a
+success, the time that the API server said it was (seconds since the epoch)."""
+
+
+def _ignore(_verb: str, _resource: Resource, _seconds: float, _date: float | None) -> None:
+    return
+
+
+class _PageTooLargeError(Exception):
+    """It is asked for again with fewer objects."""
 
 
 class Credentials:
@@ -95,31 +119,53 @@ class HttpKubeApi:
     """KubeApi over one aiohttp session. Made by `connect`."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, configuration: Configuration, credentials: Credentials, timeout: float
-    ) -> None:
+        self, session: aiohttp.ClientSession, configuration: Configuration, credentials: Credentials, timeout: float,
+        answered: Answered = _ignore,
+    ) -> None:  # fmt: skip
         self._session = session
         self._server = configuration.host.rstrip("/")
         self._credentials = credentials
         self._timeout = timeout
+        self._answered = answered
         self.watch_silence = WATCH_SILENCE
         wanted = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
+        self._page_sizes: dict[Resource, int] = {}
+        """Objects in a page of those whose pages were too large."""
         self._per_request: dict[str, Any] = {key: value for key, value in wanted.items() if value}
 
     async def list(  # noqa: PLR0913 - as in KubeApi
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
         limit: int = 0, continue_token: str = "", resource_version: str = "", decode: Any = Object,
     ) -> Page[Any]:  # fmt: skip
-        query = query_of(
-            {
-                "labelSelector": label_selector,
-                "fieldSelector": field_selector,
-                "limit": limit,
-                "continue": continue_token,
-                "resourceVersion": resource_version,
-            }
-        )
-        data = await self._call("GET", path_of(resource, namespace) + query, timeouts=PAGE_TIMEOUTS)
-        return decode_page(data, resource, decode)
+        parameters: dict[str, str | int] = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "limit": limit,
+            "continue": continue_token,
+            "resourceVersion": resource_version,
+        }
+        data = await self._page(resource, path_of(resource, namespace), parameters)
+        return await decode_page(data, resource, decode)
+
+    async def _page(self, resource: Resource, path: str, parameters: dict[str, str | int]) -> bytes:
+        """A page that may hold fewer objects than its limit, so that few large ones do not take all memory."""
+        limit = int(parameters["limit"])
+        while True:
+            size = min(limit, self._page_sizes.get(resource, limit))
+            query = query_of({**parameters, "limit": size})
+            longest = MOST_PAGE if size > 1 else LONGEST_LINE
+            try:
+                data = await self._call(
+                    "list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest if size else 0
+                )
+            except _PageTooLargeError:
+                if size == 1:
+                    raise UnknownOutcomeError(f"one of the {resource.plural} has more than {longest} bytes") from None
+                self._page_sizes[resource] = max(1, size // 8)
+                continue
+            if size < limit and len(data) < MOST_PAGE // 4:
+                self._page_sizes[resource] = size * 2
+            return data
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
@@ -135,36 +181,35 @@ class HttpKubeApi:
                 "timeoutSeconds": timeout_seconds,
             }
         )
-        response = await self._open_watch(path_of(resource, namespace) + query)
+        response = await self._open_watch(resource, path_of(resource, namespace) + query)
         try:
-            splitter, decode_event = LineSplitter(), EventDecoder(resource, decode)
+            splitter, decode_event = LineSplitter(), EventDecoder(decode)
             while chunk := await self._next_chunk(response):
                 for line in splitter.feed(chunk):
-                    event = decode_event(line)
-                    if event is not None:
-                        yield event
+                    yield await decode_event(line)
             if splitter.rest:
                 raise UnknownOutcomeError("the watch ended within an event")
         finally:
             response.close()
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        return decode_object(await self._call("GET", path_of(resource, namespace, name)))
+        return decode_object(await self._call("get", resource, path_of(resource, namespace, name)))
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        return decode_object(await self._call("POST", path_of(resource, namespace), body))
+        return decode_object(await self._call("create", resource, path_of(resource, namespace), body))
 
     async def replace(
         self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
     ) -> Object:
-        return decode_object(await self._call("PUT", path_of(resource, namespace, name, subresource), body))
+        path = path_of(resource, namespace, name, subresource)
+        return decode_object(await self._call("replace", resource, path, body))
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
         subresource: str = "",
     ) -> Object:  # fmt: skip
         path = path_of(resource, namespace, name, subresource)
-        return decode_object(await self._call("PATCH", path, patch, content_type=patch_type.value))
+        return decode_object(await self._call("patch", resource, path, patch, content_type=patch_type.value))
 
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
@@ -178,28 +223,30 @@ class HttpKubeApi:
         }
         given = {key: value for key, value in options.items() if value is not None}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **given}
-        await self._call("DELETE", path_of(resource, namespace, name), body)
+        await self._call("delete", resource, path_of(resource, namespace, name), body)
 
     async def _call(
-        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", timeouts: int = 1
-    ) -> bytes:
-        """One answer of JSON, or an error."""
+        self, verb: str, resource: Resource, path: str, body: Any = None, *, content_type: str = "application/json",
+        timeouts: int = 1, longest: int = 0,
+    ) -> bytes:  # fmt: skip
+        """One answer of JSON, or an error; `longest` in bytes, 0 for any."""
         data = None if body is None else msgspec.json.encode(body)
 
         async def exchange(authorization: str) -> bytes:
             async with asyncio.timeout(self._timeout * timeouts):
-                request = self._request(method, path, authorization, self._timeout, data, content_type)
-                async with await request as response:
-                    return await _json_of(response)
+                request = self._request(_METHODS[verb], path, authorization, self._timeout, data, content_type)
+                async with await self._timed(verb, resource, request) as response:
+                    return await _json_of(response, longest)
 
-        return await self._authorized(method, exchange)
+        return await self._authorized(_METHODS[verb], exchange)
 
-    async def _open_watch(self, path: str) -> aiohttp.ClientResponse:
+    async def _open_watch(self, resource: Resource, path: str) -> aiohttp.ClientResponse:
         """The answer to a watch whose events are yet to be read."""
 
         async def exchange(authorization: str) -> aiohttp.ClientResponse:
             async with asyncio.timeout(self._timeout):
-                response = await self._request("GET", path, authorization, self.watch_silence)
+                request = self._request("GET", path, authorization, self.watch_silence)
+                response = await self._timed("watch", resource, request)
                 if response.status == 200 and response.content_type == "application/json":
                     return response
                 async with response:
@@ -228,6 +275,19 @@ class HttpKubeApi:
         except _TRANSPORT_ERRORS as error:
             raise _untrusted("watch", error) from None
 
+    async def _timed(
+        self, verb: str, resource: Resource, request: Awaitable[aiohttp.ClientResponse]
+    ) -> aiohttp.ClientResponse:
+        """Tell how long it took, also when nothing was answered."""
+        loop = asyncio.get_running_loop()
+        began, date = loop.time(), None
+        try:
+            response = await request
+            date = _date_of(response)
+        finally:
+            self._answered(verb, resource, loop.time() - began, date)
+        return response
+
     async def _request(
         self, method: str, path: str, authorization: str, silence: float, data: bytes | None = None,
         content_type: str = "application/json",
@@ -247,6 +307,8 @@ class HttpKubeApi:
         )
 
 
+_METHODS = {"list": "GET", "get": "GET", "create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"}
+
 _TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 """ValueError: aiohttp's words for a chunk or a line that is too long."""
 
@@ -258,9 +320,19 @@ def _untrusted(what: str, error: BaseException) -> KubeError:
     return UnknownOutcomeError(words)
 
 
-async def _json_of(response: aiohttp.ClientResponse) -> bytes:
+def _date_of(response: aiohttp.ClientResponse) -> float | None:
+    """When the API server began its answer; None for a refusal, which may be of a proxy, and for what is no date."""
+    if not 200 <= response.status < 300:
+        return None
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:
     """Refusals are raised as what they mean; a success must be JSON (a proxy's page of HTML is no answer)."""
-    answer = await response.read()
+    answer = await (_read(response, longest) if longest else response.read())
     if not 200 <= response.status < 300:
         raise refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
     if response.content_type != "application/json":
@@ -268,10 +340,22 @@ async def _json_of(response: aiohttp.ClientResponse) -> bytes:
     return answer
 
 
+async def _read(response: aiohttp.ClientResponse, longest: int) -> bytes:
+    parts, left = [], longest
+    async for chunk in response.content.iter_any():
+        left -= len(chunk)
+        if left < 0:
+            response.close()
+            raise _PageTooLargeError
+        parts.append(chunk)
+    return b"".join(parts)
+
+
 @asynccontextmanager
 async def connect(
-    *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT
-) -> AsyncIterator[HttpKubeApi]:
+    *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT,
+    answered: Answered = _ignore,
+) -> AsyncIterator[HttpKubeApi]:  # fmt: skip
     """The cluster that `kubeconfig` (and its `context`) names.
 
     Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
@@ -295,7 +379,7 @@ async def connect(
     async with aiohttp.ClientSession(
         connector=connector, headers=headers, trust_env=False, read_bufsize=READ_BUFFER
     ) as session:
-        yield HttpKubeApi(session, configuration, Credentials(configuration, loader, tls), request_timeout)
+        yield HttpKubeApi(session, configuration, Credentials(configuration, loader, tls), request_timeout, answered)
 
 
 async def _fill(configuration: Configuration, loader: Any) -> None:

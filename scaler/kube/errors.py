@@ -17,12 +17,16 @@ KubeError
 
 from __future__ import annotations
 
+LONGEST_RETRY_AFTER = 300.0
+"""Seconds. More is not believed: the header may come from a proxy, an aggregated API, or somebody's admission webhook
+(`details.retryAfterSeconds`), and what waits for so long does nothing for its service meanwhile."""
+
 
 class KubeError(Exception):
     """Base of all errors of the seam. `str()` is one line for people."""
 
     retry_after: float | None = None
-    """Seconds that the server asked to wait, None when it did not say."""
+    """Seconds that the server asked to wait, at most LONGEST_RETRY_AFTER; None when it did not say."""
 
 
 class StatusError(KubeError):

@@ -5,7 +5,13 @@ None of these values can be part of a cycle, so the garbage collector need not l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import msgspec
+
+shared: Callable[[str], str] = lru_cache(maxsize=1 << 15)(str)
+"""One object for texts that are equal. Not `sys.intern`, which on Python 3.12 keeps every text for ever."""
 
 
 class Owner(msgspec.Struct, rename="camel", gc=False):
@@ -50,6 +56,12 @@ class LabelledMetadata(Metadata):
 
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class FullMetadata(LabelledMetadata):
+    """All that is read of anything; what is long and nobody reads (`managedFields`) is not decoded."""
+
+    generation: int = 0
 
 
 def version_of(resource_version: str) -> int:

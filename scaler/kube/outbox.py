@@ -12,28 +12,36 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from scaler.clock import Slices
 from scaler.kube.errors import KubeError
+from scaler.kube.slots import Slots
 
 K = TypeVar("K", bound=Hashable)
 
-_PRUNE_AT = 10_000
+_PRUNE_AT = 64
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 300.0
 _log = structlog.get_logger("report")
 
 
 class Outbox(Generic[K]):
-    """At most one write per key and `interval` seconds, the first at once; `parallel` writes under way at once."""
+    """At most one write per key and `interval` seconds, the first at once; `slots` bound the writes under way, those of
+    one namespace as well: `namespace_of` tells it of a key."""
 
-    def __init__(self, perform: Callable[[K], Awaitable[None]], *, interval: float, parallel: int) -> None:
+    def __init__(
+        self, perform: Callable[[K], Awaitable[None]], *, interval: float, slots: Slots,
+        namespace_of: Callable[[K], str] = str,
+    ) -> None:  # fmt: skip
         self._perform = perform
         self._interval = interval
-        self._parallel = parallel
+        self._slots = slots
+        self._namespace_of = namespace_of
         self._due: asyncio.Queue[K] = asyncio.Queue()
         self._waiting: set[K] = set()
         self._under_way: set[K] = set()
         self._marked_again: set[K] = set()
         self._not_before: dict[K, float] = {}
+        self._prune_at = _PRUNE_AT
         self._failures: dict[K, int] = {}
 
     def mark(self, key: K, *, delay: float = 0.0) -> None:
@@ -50,26 +58,28 @@ class Outbox(Generic[K]):
 
     async def run(self) -> None:
         """Perform what is marked until cancelled. Errors of `perform` are logged and retried, never raised."""
+        slices = Slices()
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._parallel):
-                group.create_task(self._work())
+            while True:
+                group.create_task(self._work(await self._due.get()))
+                await slices.end()  # what has nothing to write waits for nothing
 
-    async def _work(self) -> None:
-        while True:
-            key = await self._due.get()
+    async def _work(self, key: K) -> None:
+        async with self._slots.taken(self._namespace_of(key)):
             self._waiting.discard(key)
             self._under_way.add(key)
             try:
                 pause = await self._attempt(key)
             finally:
                 self._under_way.discard(key)
-            again = key in self._marked_again
-            self._marked_again.discard(key)
-            due = self._not_before[key] = _now() + max(pause, self._interval)
-            if len(self._not_before) > _PRUNE_AT:
-                self._not_before = {key: at for key, at in self._not_before.items() if at > _now()}
-            if pause or again:
-                self._enqueue(key, due)
+        again = key in self._marked_again
+        self._marked_again.discard(key)
+        due = self._not_before[key] = _now() + max(pause, self._interval)
+        if len(self._not_before) > self._prune_at:
+            self._not_before = {key: at for key, at in self._not_before.items() if at > _now()}
+            self._prune_at = max(_PRUNE_AT, 2 * len(self._not_before))
+        if pause or again:
+            self._enqueue(key, due)
 
     async def _attempt(self, key: K) -> float:
         """Perform it once; gives the seconds until it is to be tried again, 0.0 when it is done."""

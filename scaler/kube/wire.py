@@ -11,17 +11,22 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
-import structlog
 
-from scaler.kube.api import EventType, Object, Page, Resource, WatchEvent
-from scaler.kube.errors import KubeError, UnknownOutcomeError, status_error
+from scaler.clock import Slices
+from scaler.kube.api import EventType, Object, Page, Refused, Resource, WatchEvent
+from scaler.kube.errors import LONGEST_RETRY_AFTER, KubeError, UnknownOutcomeError, status_error
+from scaler.kube.shallow import CUT, TOO_DEEP, cut_off
 
 T = TypeVar("T")
 
 LONGEST_LINE = 64 * 2**20
 """Bytes: a watch line beyond this (objects are limited to a few MiB) means that the stream is broken."""
 
-_log = structlog.get_logger(__name__)
+LONGEST_WHY = 300
+"""Characters that are kept of why an object cannot be read."""
+AT_ONCE = 4 * 2**20
+"""Bytes of a page that is decoded in one go, within 50 ms; of a larger one each object by itself."""
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, OverflowError)
 
 
 def path_of(resource: Resource, namespace: str | None, name: str = "", subresource: str = "") -> str:
@@ -81,13 +86,8 @@ class _Event(msgspec.Struct, Generic[T]):
     object: T
 
 
-class _Meta(msgspec.Struct, rename="camel", frozen=True):
-    resource_version: str = ""
-    name: str = ""
-
-
 class _Identified(msgspec.Struct):
-    metadata: _Meta = _Meta()
+    metadata: dict[str, Any] = {}
 
 
 class _Details(msgspec.Struct, rename="camel"):
@@ -106,36 +106,54 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_)
 
 
-def decode_page(data: bytes, resource: Resource, decode: type[T]) -> Page[T]:
-    """One page of a list. Items that are not what `decode` says are left out with a warning: one odd object must not
-    keep all others from being seen."""
-    try:
+async def decode_page(data: bytes, resource: Resource, decode: type[T]) -> Page[T]:
+    """One page of a list. What cannot be read of it is told beside the rest: one odd object must not keep all others
+    from being seen."""
+    if len(data) <= AT_ONCE:
         try:
             found: _List[T] = _decoder(_List[decode]).decode(data)  # type: ignore[valid-type]
-            items = found.items or []
-        except msgspec.ValidationError:
-            found = _decoder(_List[msgspec.Raw]).decode(data)
-            items = _decode_each(found.items or [], resource, decode)
-    except msgspec.MsgspecError as error:
+            return Page(found.items or [], found.metadata.resource_version, found.metadata.continue_token)
+        except _UNREADABLE:
+            pass
+    return await _decode_each(data, resource, decode)
+
+
+async def _decode_each(data: bytes, resource: Resource, decode: type[T]) -> Page[T]:
+    decoder, slices = msgspec.json.Decoder(decode), Slices()
+    items: list[T] = []
+    refused: list[Refused] = []
+    try:
+        raw = await _raw_list(data)
+    except _UNREADABLE as error:
         raise UnknownOutcomeError(f"the answer is not a list of {resource.plural}: {error}") from None
-    return Page(items, found.metadata.resource_version, found.metadata.continue_token)
-
-
-def _decode_each(items: list[Any], resource: Resource, decode: type[T]) -> list[T]:
-    decoder, decoded = msgspec.json.Decoder(decode), []
-    for raw in items:
+    for one in raw.items or []:
         try:
-            decoded.append(decoder.decode(raw))
-        except msgspec.ValidationError as error:
-            _log.warning("object left out", resource=resource.plural, name=_peek(raw).name, error=str(error))
-    return decoded
+            _refuse_cut(one)
+            items.append(decoder.decode(one))
+        except _UNREADABLE as error:
+            refused.append(identified(one, error))
+        await slices.end()
+    return Page(items, raw.metadata.resource_version, raw.metadata.continue_token, refused)
+
+
+async def _raw_list(data: bytes) -> _List[msgspec.Raw]:
+    """Its objects undecoded, and without what is nested too deep even for that."""
+    try:
+        return _decoder(_List[msgspec.Raw]).decode(data)  # type: ignore[no-any-return]
+    except RecursionError:
+        return _decoder(_List[msgspec.Raw]).decode(await cut_off(data))  # type: ignore[no-any-return]
+
+
+def _refuse_cut(raw: Any) -> None:
+    if CUT in bytes(raw):
+        raise ValueError(TOO_DEEP)
 
 
 def decode_object(data: bytes) -> Object:
     """One object. UnknownOutcomeError when the answer is none."""
     try:
         found: Object = _decoder(Object).decode(data)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise UnknownOutcomeError(f"the answer is not an object: {error}") from None
     return found
 
@@ -143,22 +161,23 @@ def decode_object(data: bytes) -> Object:
 class EventDecoder(Generic[T]):
     """Decodes the lines of one watch; what does not change from line to line is looked up once."""
 
-    def __init__(self, resource: Resource, decode: type[T]) -> None:
-        self._resource = resource
+    def __init__(self, decode: type[T]) -> None:
         self._decode: Callable[[bytes], _Event[T]] = _decoder(_Event[decode]).decode  # type: ignore[valid-type]
 
-    def __call__(self, line: bytes) -> WatchEvent[T] | None:
-        """One line; None for an object that is not what was asked for. An ERROR is raised as what it means."""
+    async def __call__(self, line: bytes) -> WatchEvent[T]:
+        """One line. An object that cannot be read is told as such. An ERROR is raised as what it means."""
         try:
             event = self._decode(line)
             type_ = _OBJECT_EVENTS.get(event.type)
             if type_ is not None:
                 return WatchEvent(type_, event.object, _version_of(event.object) or _peek_event(line))
-        except msgspec.ValidationError as error:
-            return _decode_other(line, self._resource, str(error))
-        except msgspec.DecodeError as error:
-            raise _no_event(line, error) from None
-        return _decode_other(line, self._resource, "")
+        except RecursionError:
+            return _decode_other(await cut_off(line), TOO_DEEP)
+        except (msgspec.ValidationError, ValueError, OverflowError) as error:
+            if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
+                raise _no_event(line, error) from None
+            return _decode_other(line, str(error))
+        return _decode_other(line, "")
 
 
 _OBJECT_EVENTS = {str(type_): type_ for type_ in EventType if type_ is not EventType.BOOKMARK}
@@ -168,20 +187,17 @@ def _no_event(line: bytes, error: Exception) -> UnknownOutcomeError:
     return UnknownOutcomeError(f"the watch sent no event: {error}: {line[:80]!r}")
 
 
-def _decode_other(line: bytes, resource: Resource, trouble: str) -> WatchEvent[Any] | None:
-    """An event whose object is not an object of the resource: a bookmark, an error, or one not understood."""
+def _decode_other(line: bytes, trouble: str) -> WatchEvent[Any]:
+    """An event whose object is not an object of the resource: a bookmark, an error, or one that cannot be read."""
     try:
         event = _decoder(_Event[msgspec.Raw]).decode(line)
-        if event.type == "BOOKMARK":
-            return WatchEvent(EventType.BOOKMARK, None, _peek(event.object).resource_version)
         if event.type == "ERROR":
             status = _decoder(_Status).decode(event.object)
             raise _error(status.code or 500, status.reason or "", status)
-        name = _peek(event.object).name
-    except msgspec.MsgspecError as error:
+        type_, refused = EventType(event.type), identified(event.object, trouble)
+    except _UNREADABLE as error:
         raise _no_event(line, error) from None
-    _log.warning("event left out", resource=resource.plural, name=name, type=event.type, error=trouble)
-    return None
+    return WatchEvent(type_, None, refused.resource_version, None if type_ is EventType.BOOKMARK else refused)
 
 
 def _version_of(found: Any) -> str:
@@ -191,16 +207,31 @@ def _version_of(found: Any) -> str:
     return str(getattr(getattr(found, "metadata", None), "resource_version", ""))
 
 
-def _peek(raw: Any) -> _Meta:
+def identified(raw: Any, why: object) -> Refused:
+    """Which object this is, as far as that much of it can be read."""
     try:
-        identified: _Identified = _decoder(_Identified).decode(raw)
-    except msgspec.ValidationError:
-        return _Meta()
-    return identified.metadata
+        found: _Identified = _decoder(_Identified).decode(raw)
+    except _UNREADABLE:
+        return Refused(in_words(why))
+    return refused_of(found.metadata, why)
+
+
+def in_words(why: object) -> str:
+    """Why an object cannot be read, as people see it."""
+    return TOO_DEEP if isinstance(why, RecursionError) else f"{why}"[:LONGEST_WHY]
+
+
+def refused_of(metadata: Mapping[str, Any], why: object) -> Refused:
+    """The object with these metadata, of any shape."""
+    labels = metadata.get("labels")
+    names = ("namespace", "name", "uid", "resourceVersion")
+    namespace, name, uid, version = (text if isinstance(text := metadata.get(one), str) else "" for one in names)
+    known = {key: text for key, text in labels.items() if isinstance(text, str)} if isinstance(labels, dict) else {}
+    return Refused(in_words(why), namespace, name, uid, version, known)
 
 
 def _peek_event(line: bytes) -> str:
-    return _peek(_decoder(_Event[msgspec.Raw]).decode(line).object).resource_version
+    return identified(_decoder(_Event[msgspec.Raw]).decode(line).object, "").resource_version
 
 
 def refusal(code: int, words: str, data: bytes, retry_after: str | None) -> KubeError:
@@ -209,13 +240,14 @@ def refusal(code: int, words: str, data: bytes, retry_after: str | None) -> Kube
         return UnknownOutcomeError(f"{code} {words}: not an answer of a Kubernetes API")
     try:
         status = _decoder(_Status).decode(data)
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         status = _Status(message=data[:200].decode(errors="replace").strip())
     seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
     return _error(code, status.reason or words, status, seconds)
 
 
 def _error(code: int, reason: str, status: _Status, retry_after: float | None = None) -> KubeError:
-    if retry_after is None and status.details is not None and status.details.retry_after_seconds:
-        retry_after = float(status.details.retry_after_seconds)
-    return status_error(code, reason, status.message or "", retry_after=retry_after)
+    if retry_after is None and status.details is not None:
+        retry_after = status.details.retry_after_seconds
+    believed = None if retry_after is None else float(min(max(retry_after, 0), LONGEST_RETRY_AFTER))
+    return status_error(code, reason, status.message or "", retry_after=believed)

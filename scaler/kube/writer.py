@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from scaler.kube.api import KubeApi, Object, Page, PatchType, Resource
 from scaler.kube.errors import (
@@ -20,6 +20,7 @@ from scaler.kube.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
+from scaler.kube.slots import Slots
 
 T = TypeVar("T")
 
@@ -27,15 +28,19 @@ TRIES = 5
 """How often one write is sent at most, when the server or the network refuses it with certainty."""
 FIRST_DELAY = 0.1
 """Seconds before the second try, doubled each time, unless the server says how long to wait."""
+JITTER = 1.1
+"""A pause that the server asked for lasts up to so many times as long: not all come back at once."""
 
-MAX_IN_FLIGHT = 64
-"""Writes under way at once."""
+MAX_IN_FLIGHT, MAX_IN_FLIGHT_OF_ONE = 64, 16
+"""Requests under way at once, and those of one namespace: where all of them hang, the others go on."""
 
 
 class NotLeaderError(KubeError):
     """Not sent: this process does not lead, or its leadership ends before an answer could come."""
 
 
+_Where = tuple[str, Resource, str | None]
+"""Verb, resource, namespace."""
 OnWrite = Callable[[str, Resource, str], None]
 """Called as (verb, resource, outcome) for each request; the outcome is "ok" or the name of the error."""
 
@@ -44,8 +49,19 @@ def _ignore(_verb: str, _resource: Resource, _outcome: str) -> None:
     return
 
 
+class _Pause(NamedTuple):
+    """Loop time until which nothing is sent, and the answer that asked for it."""
+
+    until: float
+    words: str
+
+
 class Writer:
-    """Writes of a leader. `deadline()` is the loop time after which nothing may be sent; seconds everywhere."""
+    """Writes of a leader. `deadline()` is the loop time after which nothing may be sent; seconds everywhere.
+
+    Whoever answers with Retry-After is not asked again before, however often callers try. That holds for the same verb,
+    resource and namespace only: it may be the answer of an admission webhook that somebody set up for one namespace.
+    """
 
     def __init__(
         self, api: KubeApi, *, deadline: Callable[[], float], rng: random.Random, timeout: float = 10.0,
@@ -55,8 +71,9 @@ class Writer:
         self._deadline = deadline
         self._rng = rng
         self._timeout = timeout
-        self._slots = asyncio.Semaphore(max_in_flight)
+        self._slots = Slots(max_in_flight, most_of_one=min(max_in_flight, MAX_IN_FLIGHT_OF_ONE))
         self._on_write = on_write
+        self._paused: dict[_Where, _Pause] = {}
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """POST, idempotent for an object with a controller: one of that name and controller counts as created.
@@ -67,7 +84,9 @@ class Writer:
         while True:
             tries -= 1
             try:
-                return await self._send("create", resource, lambda: self._api.create(resource, namespace, body))
+                return await self._send(
+                    ("create", resource, namespace), lambda: self._api.create(resource, namespace, body)
+                )
             except (AlreadyExistsError, UnknownOutcomeError) as error:
                 try:
                     return await self._existing(resource, namespace, body, error)
@@ -77,12 +96,13 @@ class Writer:
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
         """GET, for a write that depends on what is there now."""
-        return await self._send("get", resource, lambda: self._api.get(resource, namespace, name))
+        return await self._send(("get", resource, namespace), lambda: self._api.get(resource, namespace, name))
 
     async def find(self, resource: Resource, namespace: str | None, name: str) -> Page[Object]:
         """LIST of this one name: that nothing is there is an answer, too, and says as of which version."""
         return await self._send(
-            "list", resource, lambda: self._api.list(resource, namespace, field_selector=f"metadata.name={name}")
+            ("list", resource, namespace),
+            lambda: self._api.list(resource, namespace, field_selector=f"metadata.name={name}"),
         )
 
     async def _existing(self, resource: Resource, namespace: str | None, body: Object, error: KubeError) -> Object:
@@ -101,8 +121,7 @@ class Writer:
     ) -> Object:
         """PUT. An unknown outcome is raised: with a resourceVersion in the body, trying again later is safe."""
         return await self._send(
-            "replace",
-            resource,
+            ("replace", resource, namespace),
             lambda: self._api.replace(resource, namespace, name, body, subresource=subresource),
         )
 
@@ -112,8 +131,7 @@ class Writer:
     ) -> Object:  # fmt: skip
         """PATCH. An unknown outcome is raised: put `metadata.uid` into the patch, and trying again later is safe."""
         return await self._send(
-            "patch",
-            resource,
+            ("patch", resource, namespace),
             lambda: self._api.patch(resource, namespace, name, patch, patch_type=patch_type, subresource=subresource),
         )
 
@@ -133,7 +151,7 @@ class Writer:
         while True:
             tries -= 1
             try:
-                return await self._send("delete", resource, send)
+                return await self._send(("delete", resource, namespace), send)
             except NotFoundError:
                 return None
             except (ConflictError, UnknownOutcomeError) as error:
@@ -150,27 +168,50 @@ class Writer:
         metadata = found["metadata"]
         return bool(uid and metadata["uid"] != uid) or "deletionTimestamp" in metadata
 
-    async def _send(self, verb: str, resource: Resource, call: Callable[[], Awaitable[T]]) -> T:
+    async def _send(self, where: _Where, call: Callable[[], Awaitable[T]]) -> T:
         """One request, tried again while it certainly had no effect and there is time."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout
         tries = 0
         while True:
+            await self._until_wanted(where, end)
             tries += 1
             try:
-                return await self._send_once(verb, resource, call, end)
-            except (TooManyRequestsError, NotSentError) as error:
-                delay = error.retry_after
-                if delay is None:
-                    delay = FIRST_DELAY * 2 ** (tries - 1) * self._rng.uniform(0.5, 1.5)
+                return await self._send_once(where, call, end)
+            except KubeError as error:
+                delay = self._pause(where, error)
+                if not isinstance(error, TooManyRequestsError | NotSentError):
+                    raise
+                delay = delay or FIRST_DELAY * 2 ** (tries - 1) * self._rng.uniform(0.5, 1.5)
                 if tries >= TRIES or loop.time() + delay >= min(end, self._deadline()):
                     raise
                 await asyncio.sleep(delay)
 
-    async def _send_once(self, verb: str, resource: Resource, call: Callable[[], Awaitable[T]], end: float) -> T:
+    async def _until_wanted(self, where: _Where, end: float) -> None:
+        """Wait as long as the server has asked for; TooManyRequestsError at once where there is not so much time."""
+        while (pause := self._paused.get(where)) is not None:
+            left = pause.until - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            if pause.until >= end:
+                words = f"not sent: {left:.0f} s are left of the pause after {pause.words}"
+                raise TooManyRequestsError(429, "TooManyRequests", words, retry_after=left)
+            await asyncio.sleep(left)
+
+    def _pause(self, where: _Where, error: KubeError) -> float:
+        """Seconds until nothing is sent there, because the server asked for that; 0.0 when it did not."""
+        if not error.retry_after:
+            return 0.0
+        now, seconds = asyncio.get_running_loop().time(), error.retry_after * self._rng.uniform(1.0, JITTER)
+        self._paused = {each: pause for each, pause in self._paused.items() if pause.until > now}
+        self._paused[where] = _Pause(now + seconds, str(error))
+        return seconds
+
+    async def _send_once(self, where: _Where, call: Callable[[], Awaitable[T]], end: float) -> T:
+        verb, resource, namespace = where
         outcome = "Cancelled"
         try:
-            async with self._slots:
+            async with self._slots.taken(namespace or ""):
                 until = self._until(end)
                 try:
                     async with asyncio.timeout_at(until):

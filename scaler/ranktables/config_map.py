@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 
 from scaler.decide.world import Warning
-from scaler.informers.config_maps import RankTableMap
+from scaler.informers.config_maps import RankTableMap, digest_of
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
-from scaler.ranktables.table import RankTable, mounts_rank_table
-from scaler.rules.values import as_list, at
+from scaler.ranktables.table import RankTable
 from scaler.workloads.ascendjob import Job
 from scaler.workloads.kind import number_in
 
@@ -30,11 +29,12 @@ class Obstacle(msgspec.Struct, frozen=True):
     message: str
 
 
-def obstacle(table_map: RankTableMap | None, job: Job, obj: Object, table: RankTable) -> Obstacle | None:
-    """The one thing to say about the rank table of `job`, None when all is well or nobody asked for a table."""
+def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: RankTable) -> Obstacle | None:
+    """The one thing to say about the rank table of `job`, None when all is well or nobody asked for a table. `mounted`:
+    its pods mount it."""
     name = RANK_TABLE_PREFIX + job.name
     if table_map is None:
-        if not mounts_rank_table(job, obj):
+        if not mounted:
             return None
         words = f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at once"
         return Obstacle(Warning.RANK_TABLE_MISSING, words)
@@ -66,9 +66,7 @@ def blocked_by(table_map: RankTableMap, job_uid: str, table: RankTable) -> Obsta
 
 def says(table_map: RankTableMap, table: RankTable) -> bool:
     """Whether the ConfigMap says this already, in whatever formatting its author chose."""
-    return table_map.text is not None and (
-        table_map.text == table.text or content_of(table_map.text) == json.loads(table.text)
-    )
+    return table_map.said == digest_of(table.text)
 
 
 def content_of(text: str | None) -> Any:
@@ -77,11 +75,6 @@ def content_of(text: str | None) -> Any:
         return json.loads(text or "")
     except (ValueError, RecursionError):
         return None
-
-
-def servers_of(text: str | None) -> list[Any]:
-    """The servers that the document lists, whatever they look like."""
-    return as_list(at(content_of(text)).get("server_list"))
 
 
 def merge_patch(table_map: RankTableMap, table: RankTable, now: float) -> Object:

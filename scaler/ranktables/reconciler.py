@@ -27,17 +27,21 @@ from scaler.kube.errors import (
 )
 from scaler.kube.metadata import version_of
 from scaler.kube.outbox import Outbox
+from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL
 from scaler.ranktables.config_map import blocked_by, merge_patch, says
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
 from scaler.ranktables.tables import Tables, table_map_of
 
-PARALLEL_WRITES = 16
+PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 16, 8
+"""Under way at once, and those of one namespace."""
 TRIES = 3
 """Attempts against other writers of the ConfigMap, and against lost answers, before a pause is made."""
 NOT_URGENT = 0.001
 """Seconds that a completed table waits, so that withdrawals of the same moment are written first."""
+REMEMBERED = 60.0
+"""Seconds for which an answer of the API server counts; a cache that is further behind costs a refused write."""
 REFUSED_PAUSE = 60.0
 """Seconds between two attempts at what the API server refuses."""
 _log = structlog.get_logger(__name__)
@@ -55,13 +59,18 @@ class RankTableReconciler:
         self._cache = tables.cache
         self._clock = clock
         self._elsewhere = elsewhere
-        self._outbox: Outbox[Name] = Outbox(self._write, interval=0.0, parallel=PARALLEL_WRITES)
-        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, parallel=1)
+        self._outbox: Outbox[Name] = Outbox(
+            self._write,
+            interval=0.0,
+            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
+            namespace_of=lambda name: name[0],
+        )
+        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, slots=Slots(1, most_of_one=1))
         self._running = False
         self._names: dict[str, Name] = {}
         """Owner uid -> namespace and name, also of owners that have just gone."""
-        self._written: dict[Name, RankTableMap] = {}
-        """As the API server answered last; the cache may be behind for a moment."""
+        self._written: dict[Name, tuple[float, RankTableMap]] = {}
+        """As the API server answered last, and when: the cache may be behind for a moment."""
 
     async def run(self) -> None:
         """Write until cancelled, beginning with a look at every job. Errors are logged and retried, never raised."""
@@ -122,7 +131,7 @@ class RankTableReconciler:
         return table_map, table
 
     def _newest(self, name: Name) -> RankTableMap | None:
-        cached, written = table_map_of(self._cache, *name), self._written.get(name)
+        cached, (_, written) = table_map_of(self._cache, *name), self._written.get(name, (0.0, None))
         if cached is None or written is None or cached.uid != written.uid:
             return cached
         behind = version_of(cached.resource_version) < version_of(written.resource_version)
@@ -167,7 +176,11 @@ class RankTableReconciler:
             return None
 
     def _note(self, name: Name, answer: Object) -> RankTableMap:
-        table_map = self._written[name] = read_rank_table_map(answer)
+        table_map, now = read_rank_table_map(answer, whole=False), asyncio.get_running_loop().time()
+        self._written.pop(name, None)
+        self._written[name] = now, table_map
+        while self._written[oldest := next(iter(self._written))][0] < now - REMEMBERED:
+            del self._written[oldest]
         return table_map
 
     def _refused(self, name: Name, words: str) -> None:

@@ -12,9 +12,9 @@ from scaler.informers.config_maps import RankTableMap
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.names import RANK_TABLE_PREFIX
-from scaler.ranktables.config_map import Obstacle, obstacle, servers_of
+from scaler.ranktables.config_map import Obstacle, obstacle
 from scaler.ranktables.server import RankTablePod
-from scaler.ranktables.table import RankTable, rank_table
+from scaler.ranktables.table import RankTable, mounts_rank_table, rank_table
 from scaler.workloads.devices import PodDevices
 
 
@@ -31,8 +31,9 @@ class Tables:
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
-        self._made: dict[str, tuple[tuple[Any, ...], RankTable]] = {}
-        """Owner uid -> the table made last after what it was made of: most changes of a pod do not touch its chips."""
+        self._made: dict[str, tuple[tuple[Any, ...], RankTable, bool]] = {}
+        """Owner uid -> what a table was made of, the table, and whether the pods mount it: most changes of a pod do not
+        touch its chips."""
         self._refused: dict[str, str] = {}
         """Owner uid -> the API server's words when it refused the table."""
 
@@ -42,7 +43,7 @@ class Tables:
             return None
         table = self._table(record)
         table_map = table_map_of(self.cache, record.namespace, record.name)
-        found = obstacle(table_map, record.job, record.object, table)
+        found = obstacle(table_map, record.job, self._made[record.uid][2], table)
         refused = self._refused.get(record.uid)
         if found is None and refused:
             found = Obstacle(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
@@ -71,13 +72,14 @@ class Tables:
 
     def _table(self, record: JobRecord) -> RankTable:
         """Made anew only when something in it can differ: it takes a millisecond, and pods change often."""
-        job, meta = record.job, record.object["metadata"]
+        job = record.job
         owned = self.cache.pods_of(record.uid)
         members = tuple(member_of(owned[name]) for name in job.pods if name in owned)
-        made_of = (job.generation, job.deleting, job.pods, meta.get("annotations"), meta.get("labels"), members)
+        made_of = (job.generation, job.deleting, job.pods, job.hardware, members)
         known = self._made.get(record.uid)
         if known is None or known[0] != made_of:
-            known = self._made[record.uid] = (made_of, rank_table(job, record.object, members))
+            obj = record.object
+            known = self._made[record.uid] = (made_of, rank_table(job, obj, members), mounts_rank_table(job, obj))
         return known[1]
 
     def _must_stay(self, record: JobRecord) -> bool:
@@ -86,7 +88,7 @@ class Tables:
             return False
         table_map = table_map_of(self.cache, record.namespace, record.name)
         members = [member_of(pod) for pod in self.cache.pods_of(record.uid).values()]
-        listed = len(servers_of(table_map.text)) if table_map is not None else 0
+        listed = table_map.servers if table_map is not None else 0
         return len(members) >= listed > 0 and not any(member.lost for member in members)
 
 

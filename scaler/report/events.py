@@ -106,6 +106,13 @@ class Filter:
             tokens, since = min(self.BURST, tokens + (now - since) / self.REFILL), now
         spam = not repeated and tokens < 1
         self._histories[happening.subject] = (name, told, tokens if repeated or spam else tokens - 1, since)
-        if len(self._histories) > _REMEMBERED:
-            self._histories.popitem(last=False)
+        self._forget(now)
         return "repeated" if repeated else "spam" if spam else ""
+
+    def _forget(self, now: float) -> None:
+        """The oldest, when they make no difference any more, or are too many."""
+        while self._histories:
+            _, told, _, since = next(iter(self._histories.values()))
+            if len(self._histories) <= _REMEMBERED and max(told, since) >= now - self.BURST * self.REFILL:
+                break
+            self._histories.popitem(last=False)

@@ -9,7 +9,6 @@ import structlog
 
 from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Object, Resource, within
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.names import POLICY, WEBHOOK
 from scaler.report.metrics import Metrics
 
 DEADLINE = 10.0
@@ -18,22 +17,23 @@ SET_UP = "set up"
 NOT_SET_UP = "not set up"
 NOT_TRUSTED = "set up, but API servers do not trust it yet"
 UNKNOWN = "not known"
-_SOURCES = {"policy": (MUTATING_POLICY_BINDINGS, POLICY), "webhook": (MUTATING_WEBHOOKS, WEBHOOK)}
+_SOURCES = {"policy": MUTATING_POLICY_BINDINGS, "webhook": MUTATING_WEBHOOKS}
 """Beside these, users may write the gate into their pod templates, which shows only on the pods."""
 _log = structlog.get_logger("gates")
 
 
 class GateSetup:
-    """Reads once per `look`, and logs what has changed since."""
+    """Reads once per `look`, and logs what has changed since. Both sources have the name of the install."""
 
-    def __init__(self, api: KubeApi, metrics: Metrics) -> None:
+    def __init__(self, api: KubeApi, metrics: Metrics, install: str) -> None:
         self._api = api
+        self._install = install
         self._metrics = metrics
         self._found: dict[str, str] = {}
 
     async def look(self) -> dict[str, str]:
         """Source -> whether it is set up. Never raises an error of the seam: without rights that is not known."""
-        found = {source: await self._state(*about) for source, about in _SOURCES.items()}
+        found = {source: await self._state(resource) for source, resource in _SOURCES.items()}
         if found != self._found:
             self._found = found
             _log.info("gate sources read", **found)
@@ -41,9 +41,9 @@ class GateSetup:
                 self._metrics.gate_way(source, set_up=state == SET_UP)
         return found
 
-    async def _state(self, resource: Resource, name: str) -> str:
+    async def _state(self, resource: Resource) -> str:
         try:
-            found = await within(DEADLINE, self._api.get(resource, None, name))
+            found = await within(DEADLINE, self._api.get(resource, None, self._install))
         except NotFoundError:
             return NOT_SET_UP
         except KubeError:

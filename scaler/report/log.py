@@ -47,6 +47,20 @@ def configure(
     _adopt_standard_library(shared, log_format, level, out)
 
 
+class Level:
+    """The level that is logged, which may be changed while the process runs: between the one that is set and debug."""
+
+    def __init__(self, level: LogLevel) -> None:
+        self._set = level
+        self._now = level
+
+    def toggle(self) -> None:
+        """The other one, in all loggers."""
+        self._now = "debug" if self._now == self._set else self._set
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_number(self._now)))
+        structlog.get_logger("log").warning("log level", now=self._now)
+
+
 def _adopt_standard_library(shared: list[Any], log_format: LogFormat, level: LogLevel, out: TextIO) -> None:
     handler = logging.StreamHandler(out)
     handler.setFormatter(

@@ -6,21 +6,24 @@ Must not be used from pure packages; what is counted is described in docs/refere
 
 from __future__ import annotations
 
+import platform
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from scaler import __version__
 from scaler.decide import world
 from scaler.decide.world import Evict, Plan, Revoke, ServiceKey
 from scaler.informers.changes import PodArrivedUngated
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_REQUEST: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10)
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -33,6 +36,11 @@ class Metrics:
         gauge = partial(Gauge, registry=self.registry)
         histogram = partial(Histogram, registry=self.registry)
         followed = partial(Followed, registry=self.registry)
+        shown = partial(Followed, registry=self.registry, family=GaugeMetricFamily)
+        # The process
+        ProcessCollector(registry=self.registry)
+        build = gauge("scaler_build_info", "1; which version runs, on which Python.", ["version", "python"])
+        build.labels(__version__, platform.python_version()).set(1)
         # The decision loop
         self.passes = counter("scaler_passes", "Passes of the decision loop.")
         self._pass_seconds = histogram("scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST)
@@ -41,12 +49,16 @@ class Metrics:
             "scaler_reaction_seconds", "From an event's arrival to the answer of the last write it caused.",
             buckets=_REACTION,
         )  # fmt: skip
+        self.queue_depth = shown("scaler_queue_depth", "Services that wait to be looked at in the next pass.")
+        self.decisions_failed = counter("scaler_decisions_failed", "Decisions that ended in a fault of ours.")
         self._actions = counter("scaler_actions", "What was decided to be done, by kind of action.", ["action"])
         self._revocations = counter("scaler_revocations", "Admissions that were revoked, for whatever reason.")
         self._preemptions = counter(
             "scaler_preemptions", "Instances evicted so that a missing one can start.", ["beneficiary"]
         )
         self.leader = gauge("scaler_leader", "1 while this process holds the Lease.")
+        self.leader_changes = followed("scaler_leader_changes", "Times that the Lease got a holder, as it says itself.")
+        self.out_of_touch = gauge("scaler_out_of_touch", "1 while nothing is admitted because the cluster is not seen.")
         # Services
         self._services = gauge("scaler_services", "Services by whether they run their largest ratio.", ["complete"])
         self._rules_invalid = gauge("scaler_services_with_rule_problem", "Services whose rule is missing or invalid.")
@@ -57,11 +69,21 @@ class Metrics:
         )
         self._idle = gauge("scaler_idle", "Held to no use by services that do not serve.", ["resource"])
         # The API server
+        self._requests = histogram(
+            "scaler_request_duration_seconds", "Until an answer began, or none came.", ["verb", "resource"],
+            buckets=_REQUEST,
+        )  # fmt: skip
         self._writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
         self._reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
         self.watches = followed("scaler_watches", "Watches opened.", "resource")
         self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
         self.watch_events = followed("scaler_watch_events", "Watch events handled.", "resource")
+        self.watch_silence = shown(
+            "scaler_watch_silence_seconds", "Since a list, an event or a bookmark arrived last.", "resource"
+        )
+        self.objects_refused = followed(
+            "scaler_objects_refused", "Objects that could not be read, each version counted by itself.", "resource"
+        )
         self.expectation_timeouts = followed("scaler_expectation_timeouts", "Own writes that no watch showed in time.")
         self.resync_corrections = counter(
             "scaler_resync_corrections", "Changes that only a full pass found. Stays 0 unless an event was lost."
@@ -73,9 +95,15 @@ class Metrics:
         self._webhook_seconds = histogram(
             "scaler_webhook_duration_seconds", "One answer of the admission webhook.", buckets=_FAST
         )
+        self.certificate_expires = shown(
+            "scaler_webhook_certificate_expires_timestamp_seconds", "When the certificate that is shown ends."
+        )
         self._gate_ways = gauge("scaler_gate_way", "1 where this way of holding pods is set up.", ["way"])
         self._arrived_ungated = counter(
             "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate."
+        )
+        self._turned_away = counter(
+            "scaler_turned_away", "Connections and requests that there was no room or time for.", ["server"]
         )
         self._idle_resources: set[str] = set()
         self._shares: dict[ServiceKey, Mapping[Gauge, int]] = {}
@@ -117,10 +145,18 @@ class Metrics:
         """`outcome`: `ok`, or the error's class name in short, e.g. `Conflict`."""
         self._writes.labels(verb, resource, outcome).inc()
 
+    def request(self, verb: str, resource: str, seconds: float) -> None:
+        """A request to the API server was answered, or given up, after `seconds`."""
+        self._requests.labels(verb, resource).observe(seconds)
+
     def webhook_answered(self, path: str, outcome: str, seconds: float) -> None:
         """`outcome`: allowed, patched, warned, refused, unreadable."""
         self._webhook_answers.labels(path, outcome).inc()
         self._webhook_seconds.observe(seconds)
+
+    def turned_away(self, server: str) -> None:
+        """`server`: webhook, http. From any thread."""
+        self._turned_away.labels(server).inc()
 
     def gate_way(self, way: str, *, set_up: bool) -> None:
         """`way`: policy, webhook."""
@@ -155,26 +191,32 @@ class Metrics:
         return prometheus_client.generate_latest(self.registry)
 
 
-class Followed:
-    """A counter that its owner keeps as a plain number: read at each scrape, so that the hot path pays nothing."""
+Family = CounterMetricFamily | GaugeMetricFamily
 
-    def __init__(self, name: str, text: str, *labels: str, registry: CollectorRegistry) -> None:
-        self._name = name
-        self._text = text
-        self._labels = labels
-        self._sources: dict[tuple[str, ...], Callable[[], float]] = {}
+
+class Followed:
+    """A number that its owner keeps, a counter by default: read at each scrape, so that the hot path pays nothing."""
+
+    def __init__(
+        self, name: str, text: str, *labels: str, registry: CollectorRegistry,
+        family: type[Family] = CounterMetricFamily,
+    ) -> None:  # fmt: skip
+        self._family = partial(family, name, text, labels=labels)
+        self._sources: dict[tuple[str, ...], Callable[[], float | None]] = {}
         registry.register(self)
 
-    def follow(self, source: Callable[[], float], *labels: str) -> None:
-        """Show what `source` gives under these label values."""
+    def follow(self, source: Callable[[], float | None], *labels: str) -> None:
+        """Show what `source` gives under these label values; nothing while it gives None."""
         self._sources[labels] = source
 
-    def describe(self) -> Iterator[CounterMetricFamily]:
-        yield CounterMetricFamily(self._name, self._text, labels=self._labels)
+    def describe(self) -> Iterator[Family]:
+        yield self._family()
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
+    def collect(self) -> Iterator[Family]:
         """For the registry."""
-        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        family = self._family()
         for labels, source in self._sources.items():
-            family.add_metric(labels, source())
+            value = source()
+            if value is not None:
+                family.add_metric(labels, value)
         yield family

@@ -32,6 +32,10 @@ class Reported:
 
     def forget(self, key: ServiceKey) -> None:
         self._plans.pop(key, None)
+        self.waits_no_more(key)
+
+    def waits_no_more(self, key: ServiceKey) -> None:
+        """It is decided about no longer, though it may come back."""
         self._waiting.discard(key)
 
     def decided(self, plan: Plan) -> None:

@@ -8,6 +8,7 @@ One Reporter per term of leadership: what the last leader wrote is read back, no
 from __future__ import annotations
 
 import itertools
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
@@ -16,10 +17,10 @@ from typing import NamedTuple
 
 import structlog
 
-from scaler.clock import Clock
+from scaler.clock import Clock, Slices
 from scaler.decide.explain import words
 from scaler.decide.world import Plan, Reason, ServiceKey, State, Verdict, Warning
-from scaler.informers.changes import OwnConfigMapGone
+from scaler.informers.changes import ObjectRefused, OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, EVENTS, Object, PatchType
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -30,6 +31,7 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.kube.outbox import Outbox
+from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import events
@@ -39,13 +41,14 @@ from scaler.report.metrics import Metrics
 from scaler.report.service_reports import RuleKey, ServiceReport, Subject
 from scaler.report.status import status_config_map
 from scaler.state.last_valid import encode
-from scaler.state.own_config_maps import last_valid_name, rule_of, status_name
+from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.workloads.ascendjob_status import JobSummary, already_says, status_patch
 from scaler.workloads.run_policy import has_failed
 
 INTERVAL = 1.0
 """Least seconds between two writes of the same object."""
-PARALLEL_WRITES = 8
+PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 8, 2
+"""Under way at once, and those of one namespace."""
 MAX_EVENTS_WAITING = 10_000
 PASSING = frozenset(
     {
@@ -59,6 +62,7 @@ PASSING = frozenset(
 them, and deletes a job's ConfigMap before the job; or while chips are being given out."""
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
+_HOME = Home()
 _SERVING_LABELS = (RULE_LABEL, GROUP_LABEL)
 _log = structlog.get_logger("report")
 
@@ -66,6 +70,7 @@ _log = structlog.get_logger("report")
 class _ReportKind(StrEnum):
     STATUS = "status"
     LAST_VALID = "last-valid"
+    LEFT_OVER = "left-over"
     CONDITIONS = "conditions"
     EVENT = "event"
 
@@ -85,12 +90,18 @@ QueuedEvent = Callable[[], Happening | None]
 class Reporter:
     """`writer` refuses to write without leadership."""
 
-    def __init__(self, writer: Writer, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, writer: Writer, clock: Clock, metrics: Metrics, home: Home = _HOME) -> None:
         self._writer = writer
+        self._home = home
         self._clock = clock
         self._metrics = metrics
         self._config_maps = OwnConfigMaps(writer, metrics)
-        self._outbox: Outbox[_Target] = Outbox(self._write, interval=INTERVAL, parallel=PARALLEL_WRITES)
+        self._outbox: Outbox[_Target] = Outbox(
+            self._write,
+            interval=INTERVAL,
+            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
+            namespace_of=lambda target: target.namespace,
+        )
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._jobs: dict[str, tuple[ServiceReport, Verdict]] = {}
         self._reasons: dict[str, tuple[str, str]] = {}
@@ -98,25 +109,34 @@ class Reporter:
         self._events: dict[str, QueuedEvent | Happening] = {}
         """Events that wait; one that is being written is in words, and the filter is not asked again."""
         self._numbers = itertools.count()
+        self._running = False
         self._filter = events.Filter()
 
-    def note(self, reports: Sequence[ServiceReport]) -> None:
-        """Take the outcome of a pass. Returns at once and never waits."""
+    async def note(self, reports: Sequence[ServiceReport]) -> None:
+        """Take the outcome of a pass. Waits for nothing; of thousands it lets the loop turn in between."""
         # First what is gone, in all of them: a job whose labels moved it leaves one service and joins another.
+        slices = Slices()
         for report in reports:
             self._forget_instances(self._noted(report), report)
         for report in reports:
-            before = self._noted(report)
-            changed = before is None or _stated(before) != _stated(report)
-            for verdict in report.plan.verdicts:
-                self._note_reason(report, verdict)
-                self._note_job(report, verdict, changed)
-            services = self._services.setdefault(report.rule, {})
-            services.pop(report.plan.key, None)
-            services[report.plan.key] = report  # the newest comes last
-            if changed:
-                self._note_warnings(report)
-                self._mark_rule(report.rule)
+            await slices.end()
+            try:
+                self._note(report)
+            except Exception:
+                _log.error("report failed", what=str(report.plan.key), traceback=traceback.format_exc(-5))
+
+    def _note(self, report: ServiceReport) -> None:
+        before = self._noted(report)
+        changed = before is None or _stated(before) != _stated(report)
+        for verdict in report.plan.verdicts:
+            self._note_reason(report, verdict)
+            self._note_job(report, verdict, changed)
+        services = self._services.setdefault(report.rule, {})
+        services.pop(report.plan.key, None)
+        services[report.plan.key] = report  # the newest comes last
+        if changed:
+            self._note_warnings(report)
+            self._mark_rule(report.rule)
 
     def service_gone(self, key: ServiceKey) -> None:
         """The service has no jobs any more; other services of its rule may have some."""
@@ -136,15 +156,32 @@ class Reporter:
 
     def on_own_config_map(self, change: OwnConfigMapGone) -> None:
         """Somebody deleted what is kept about a rule: it is written again while some job names the rule."""
-        rule = RuleKey(change.namespace, rule_of(change.content))
+        rule = rule_of(change.content)
         if rule in self._services:
-            self._config_maps.forget(rule.namespace, status_name(rule.name))
-            self._config_maps.forget(rule.namespace, last_valid_name(rule.name))
+            self._config_maps.forget(*self._home.status(rule))
+            self._config_maps.forget(*self._home.last_valid(rule))
             self._mark_rule(rule)
+
+    def discard(self, left_over: Name) -> None:
+        """Nobody reads this ConfigMap of ours any more: it is deleted."""
+        self._outbox.mark(_Target(_ReportKind.LEFT_OVER, *left_over))
+
+    def on_refused(self, change: ObjectRefused) -> None:
+        """An event about an object that cannot be read, should its service have no status that says so."""
+        refused, resource = change.refused, change.resource
+        if self._running and refused is not None:
+            subject = Subject(resource.api_version, resource.kind, refused.namespace, refused.name, refused.uid)
+            words = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
+            happening = Happening(subject, Warning.OBJECT_UNREADABLE.value, words, warning=True)
+            self._queue_event(lambda: happening, refused.name)
 
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
-        await self._outbox.run()
+        self._running = True
+        try:
+            await self._outbox.run()
+        finally:
+            self._running = False
 
     @property
     def idle(self) -> bool:
@@ -155,15 +192,19 @@ class Reporter:
 
     def _note_reason(self, report: ServiceReport, verdict: Verdict) -> None:
         """An event when (state, reason) is news; after a failover the job's own status says what was reported."""
-        subject, job = report.subjects.get(verdict.uid), report.jobs.get(verdict.uid)
+        subject = report.subjects.get(verdict.uid)
         if subject is None:
             return
         now = (verdict.state.value, verdict.reason.value)
         before = self._reasons.get(verdict.uid)
         self._reasons[verdict.uid] = now
-        if before == now or (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
+        if before == now:
             return
-        self._queue_event(partial(_happening, subject, job, verdict, report.plan), verdict.name)
+        job = report.jobs.get(verdict.uid)
+        if (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
+            return
+        failed = job is not None and has_failed(job)
+        self._queue_event(partial(_happening, subject, verdict, report.plan, failed=failed), verdict.name)
 
     def _note_job(self, report: ServiceReport, verdict: Verdict, changed: bool) -> None:
         uid, known = verdict.uid, self._jobs.get(verdict.uid)
@@ -216,24 +257,26 @@ class Reporter:
     # Writing
 
     async def _write(self, target: _Target) -> None:
-        rule = RuleKey(target.namespace, target.name)
+        name = Name(target.namespace, target.name)
         match target.kind:
             case _ReportKind.STATUS:
-                await self._write_config_map(rule, status_name(rule.name), status_config_map)
+                await self._write_config_map(name, self._home.status(name), status_config_map)
             case _ReportKind.LAST_VALID:
-                await self._write_config_map(rule, last_valid_name(rule.name), _last_valid)
+                await self._write_config_map(name, self._home.last_valid(name), _last_valid)
+            case _ReportKind.LEFT_OVER:
+                await self._config_maps.remove(*name)
             case _ReportKind.CONDITIONS:
                 await self._write_conditions(target.name)
             case _ReportKind.EVENT:
                 await self._write_event(target.name)
 
     async def _write_config_map(
-        self, rule: RuleKey, name: str, wanted: Callable[[Sequence[ServiceReport]], Object | None]
+        self, rule: Name, place: Name, wanted: Callable[[Sequence[ServiceReport], Home], Object | None]
     ) -> None:
         services = self._services.get(rule)
         if services is None:
-            await self._config_maps.remove(rule.namespace, name)
-        elif services and (config_map := wanted(list(services.values()))) is not None:
+            await self._config_maps.remove(*place)
+        elif services and (config_map := wanted(list(services.values()), self._home)) is not None:
             await self._config_maps.put(config_map)
 
     async def _write_conditions(self, uid: str) -> None:
@@ -255,7 +298,8 @@ class Reporter:
             return
         report, verdict = self._jobs[uid]
         instance = next(found for found in report.service.instances if found.uid == uid)
-        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid))
+        started = self._clock.skew.stamp(instance.admitted_at)
+        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid), started)
         patch = status_patch(job, reported, self._clock.timestamp())
         if patch is not None:
             await self._writer.patch(
@@ -283,7 +327,7 @@ class Reporter:
         return None if objection else happening
 
     async def _create_or_count(self, happening: Happening) -> None:
-        namespace, name, now = happening.subject.namespace, happening.event_name, self._clock.now()
+        namespace, name, now = happening.subject.namespace, happening.event_name, self._clock.server()
         try:
             await self._writer.create(EVENTS, namespace, events.event(happening, now))
         except AlreadyExistsError:
@@ -291,27 +335,22 @@ class Reporter:
             await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
 
 
-def _last_valid(services: Sequence[ServiceReport]) -> Object | None:
-    newest = services[-1]
-    return encode(*newest.rule, newest.last_valid) if newest.last_valid is not None else None
-
-
-def _metadata(obj: Object, key: str) -> str:
-    return str((obj.get("metadata") or {}).get(key) or "")
+def _last_valid(services: Sequence[ServiceReport], home: Home) -> Object | None:
+    newest, rule = services[-1], services[-1].rule
+    return encode(home.last_valid(rule), rule, newest.last_valid) if newest.last_valid is not None else None
 
 
 def _stated(report: ServiceReport) -> tuple[object, ...]:
     """What the two ConfigMaps of a rule depend on."""
     plan, service = report.plan, report.service
     decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
-    return (*decided, service.rule, service.problem, service.options.paused, report.last_valid, report.alone)
+    said = (report.alone, report.out_of_touch)
+    return (*decided, service.rule, service.problem, service.options.paused, report.last_valid, *said)
 
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
     """Whether the job itself or its counts changed; what was decided about it is compared apart."""
-    old, new = before.jobs.get(uid) or {}, after.jobs[uid]
-    version = "resourceVersion"
-    return _metadata(old, version) != _metadata(new, version) or before.replicas.get(uid) != after.replicas.get(uid)
+    return before.versions.get(uid) != after.versions.get(uid) or before.replicas.get(uid) != after.replicas.get(uid)
 
 
 def _was_reported(job: Object | None, verdict: Verdict) -> bool:
@@ -327,8 +366,8 @@ def _is_served(job: Object | None, verdict: Verdict) -> bool:
     return any(label in labels for label in _SERVING_LABELS)
 
 
-def _happening(subject: Subject, job: Object | None, verdict: Verdict, plan: Plan) -> Happening:
-    warning = verdict.reason in events.NEEDS_ATTENTION or (job is not None and has_failed(job))
+def _happening(subject: Subject, verdict: Verdict, plan: Plan, *, failed: bool) -> Happening:
+    warning = verdict.reason in events.NEEDS_ATTENTION or failed
     return Happening(subject, verdict.reason.value, words(verdict, plan), warning)
 
 

@@ -6,7 +6,7 @@ This module decides nothing, and must not know how anything is written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -19,15 +19,13 @@ from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Object
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid
+from scaler.state.own_config_maps import Name
 
 _COUNTED = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
 
 
-class RuleKey(NamedTuple):
-    """A rule ConfigMap, existing or not."""
-
-    namespace: str
-    name: str
+RuleKey = Name
+"""A rule ConfigMap, existing or not."""
 
 
 class Subject(NamedTuple):
@@ -40,13 +38,34 @@ class Subject(NamedTuple):
     uid: str = ""
 
 
+class _Jobs(Mapping[str, Object]):
+    """The objects of jobs, each decoded when somebody asks for it: what a report keeps is their text."""
+
+    def __init__(self, records: Mapping[str, JobRecord]) -> None:
+        self._records = records
+
+    def __getitem__(self, uid: str) -> Object:
+        return self._records[uid].object
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._records
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
 class ServiceReport(msgspec.Struct, frozen=True):
     """One service after one pass. Objects are read, never changed."""
 
     service: Service
     plan: Plan
     jobs: Mapping[str, Object] = {}
-    """Owner uid -> AscendJob as the cache has it, where its status is ours to write."""
+    """Owner uid -> AscendJob as the cache has it, where its status is ours to write. Each look decodes it."""
+    versions: Mapping[str, str] = {}
+    """Owner uid -> its resourceVersion."""
     subjects: Mapping[str, Subject] = {}
     """Instance uid -> whom events about it are about; there are none about any other."""
     replicas: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
@@ -58,22 +77,27 @@ class ServiceReport(msgspec.Struct, frozen=True):
     """The document that the rule in force was read from; None when no valid one was ever seen."""
     alone: str = ""
     """Why the service is not weighed against others; "" when it is."""
+    out_of_touch: str = ""
+    """What is not seen now, so that nothing is decided; "" while everything is."""
 
     @property
     def rule(self) -> RuleKey:
         return RuleKey(self.plan.key.namespace, self.plan.key.rule)
 
 
-def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str = "") -> ServiceReport:
+def report_of(
+    state: ClusterState, service: Service, plan: Plan, *, alone: str = "", out_of_touch: str = ""
+) -> ServiceReport:
     """What was decided about one service, with the objects that it was decided about. `alone`: why no service is
-    weighed against others now."""
+    weighed against others now; `out_of_touch`: why nothing is decided now."""
     cache, rule = state.cache, state.rule(service.key)
     jobs = cache.jobs_of(service.key)
     ours = {instance.uid for instance in service.instances if instance.made_by_us}
     return ServiceReport(
         service=service,
         plan=plan,
-        jobs={job.uid: job.object for job in jobs if job.uid in ours},
+        jobs=_Jobs({job.uid: job for job in jobs if job.uid in ours and job.text}),
+        versions={job.uid: job.resource_version for job in jobs},
         subjects={
             instance.uid: subject
             for instance in service.instances
@@ -83,6 +107,7 @@ def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str =
         rule_uid=rule.uid,
         last_valid=rule.last_valid,
         alone=alone or _why_alone(service),
+        out_of_touch=out_of_touch,
     )
 
 

@@ -13,7 +13,7 @@ from scaler.decide.explain import words
 from scaler.decide.world import GroupPlan, Plan, State, Verdict, Warning
 from scaler.kube.api import Object
 from scaler.report.service_reports import ServiceReport
-from scaler.state.own_config_maps import config_map, status_name
+from scaler.state.own_config_maps import Home, config_map
 
 MAX_BYTES = 900 * 1024
 """Of both documents together; the API server takes 1 MiB per object."""
@@ -32,15 +32,15 @@ _QUIET = frozenset({State.RUNNING, State.FINISHED})
 _RULE_PROBLEMS = frozenset({Warning.RULE_MISSING.value, Warning.RULE_INVALID.value})
 
 
-def status_config_map(reports: Sequence[ServiceReport]) -> Object:
+def status_config_map(reports: Sequence[ServiceReport], home: Home) -> Object:
     """The ConfigMap for one rule; `reports` are its services, at least one, the newest last."""
-    namespace, rule = reports[0].rule
+    rule = reports[0].rule
     whole, most = status_document(reports), _MOST_INSTANCES
     while True:
         document = _truncated(whole, most)
         data = {"status.json": _json(document), "status.txt": status_text(document)}
         if not most or sum(len(text.encode("utf-8", "surrogatepass")) for text in data.values()) <= MAX_BYTES:
-            return config_map(namespace, status_name(rule), rule, {"data": data})
+            return config_map(home.status(rule), rule, {"data": data})
         most //= 2
 
 
@@ -67,6 +67,7 @@ def _rule(report: ServiceReport) -> dict[str, Any]:
         "in_force": last_valid.sha256 if last_valid and report.service.rule else None,
         "problem": {"kind": problem.kind.value, "message": problem.message[:_MAX_WORDS]} if problem else None,
         "paused": report.service.options.paused,
+        "out_of_touch": report.out_of_touch,
         "ratios": len(report.service.rule.ratios) if report.service.rule else 0,
     }
 
@@ -165,6 +166,8 @@ def status_text(document: Mapping[str, Any]) -> str:
     lines = [f"rule {rule['namespace']}/{rule['name']}{_standing(rule)}"]
     if rule["problem"]:
         lines.append(f"! {rule['problem']['kind']}: {rule['problem']['message']}")
+    if rule["out_of_touch"]:
+        lines.append(f"! the scaler does not see what it decides on: {rule['out_of_touch']}")
     for service in document["services"]:
         lines += ["", *_service_text(service)]
     if any(document["left_out"].values()):

@@ -7,12 +7,13 @@ know about text, files or Kubernetes objects.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.limits import MAX_RATIOS
 from scaler.rules.rule import Ratio, Rule
 from scaler.rules.shape import LIST, number, shape_faults
 
@@ -52,11 +53,16 @@ def check(value: object) -> tuple[Rule | None, list[Fault]]:
         faults += judge(entries)
     if any(fault.level == "error" for fault in faults):
         return None, faults
-    return Rule(tuple(_ratio(entry) for entry in entries if not entry.zero)), faults
+    return Rule(tuple(_ratios(entry for entry in entries if not entry.zero))), faults
 
 
-def _ratio(entry: _Entry) -> Ratio:
-    return Ratio(counts=entry.counts, sizes={name: group.size or 0 for name, group in entry.groups.items()})
+def _ratios(entries: Iterable[_Entry]) -> Iterator[Ratio]:
+    """Nearly always all have the same groups, so that one object has the sizes of all."""
+    sizes: dict[str, int] = {}
+    for entry in entries:
+        own = {name: group.size or 0 for name, group in entry.groups.items()}
+        sizes = sizes if sizes == own else own
+        yield Ratio(counts=entry.counts, sizes=sizes)
 
 
 def _version(value: object) -> Iterator[Fault]:
@@ -73,9 +79,10 @@ def _version(value: object) -> Iterator[Fault]:
 
 
 def _items(holder: object, name: str) -> Iterator[tuple[int, Any]]:
-    """The elements of the list under `name` with their indices; none where there is no such list."""
+    """The elements of the list under `name` with their indices; none where there is no such list. What is too long is
+    a fault of the shape, and its end is not looked at."""
     listed = holder.get(name) if isinstance(holder, dict) else None
-    return enumerate(listed) if isinstance(listed, list) else iter(())
+    return enumerate(itertools.islice(listed, MAX_RATIOS)) if isinstance(listed, list) else iter(())
 
 
 def _entry(path: Path, entry: object, faults: list[Fault]) -> _Entry:

@@ -7,19 +7,22 @@ at its first fault; all faults of meaning are found at once.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from scaler.names import RULE_KEY
 from scaler.rules.check import check
 from scaler.rules.finding import Fault, Finding, Level, pointer, printable
+from scaler.rules.limits import MAX_BYTES, MAX_PARTS
 from scaler.rules.options import read_options
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.rules.text import decode, line_starts, offsets, place
 
-MAX_BYTES = 1024 * 1024
 MAX_FAULTS = 100
 """That a person reads."""
+REMEMBERED = 16
+"""Documents that need not be judged again."""
 
 
 class RuleReading(msgspec.Struct, frozen=True):
@@ -44,12 +47,34 @@ def read_rule(data: Mapping[str, str], binary_keys: Collection[str], annotations
     return RuleReading(rule, options, errors, (*(one for one in found if one.level == "warning"), *warnings))
 
 
+def unread(size: int, annotations: Mapping[str, str]) -> RuleReading:
+    """Of a document of so many bytes, which are too many to be kept."""
+    options, warnings = read_options(annotations)
+    return RuleReading(None, options, findings((_too_large(size),), ""), warnings)
+
+
 def judge(text: str) -> tuple[Rule | None, tuple[Fault, ...]]:
     """What the bare JSON says: the rule, None when there is any error, and the faults in the order of the text."""
-    size = len(text.encode("utf-8", "surrogatepass"))
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    parts = sum(text.count(mark) for mark in "{,")
+    if size <= MAX_BYTES and parts <= MAX_PARTS:
+        return _judged(text)
     if size > MAX_BYTES:
-        message = f"the document has {size:,} bytes; the limit is {MAX_BYTES:,} (1 MiB)"
-        return None, (Fault("DocumentTooLarge", (), message, "leave out what is not a rule", start=0),)
+        return None, (_too_large(size),)
+    return None, (_too_much(f"{parts:,} objects and commas; the limit is {MAX_PARTS:,}"),)
+
+
+def _too_large(size: int) -> Fault:
+    return _too_much(f"{size:,} bytes; the limit is {MAX_BYTES:,} ({MAX_BYTES // 1024} KiB)")
+
+
+def _too_much(what: str) -> Fault:
+    return Fault("DocumentTooLarge", (), f"the document has {what}", "leave out what is not a rule", start=0)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _judged(text: str) -> tuple[Rule | None, tuple[Fault, ...]]:
+    """Once for each text: whoever changes annotations only, or writes one rule many times, has it read once."""
     value, faults = decode(text)
     if any(fault.start >= 0 for fault in faults):
         return None, tuple(faults)

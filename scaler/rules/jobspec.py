@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import at
 
 LEADER, WORKER = "Master", "Worker"
 CONTAINER = "ascend"
-MAX_REPLICAS = 20_000
-"""The same bound as Ascend Operator's."""
 FRAMEWORKS = ("pytorch", "mindspore", "tensorflow")
 SERVED_FRAMEWORK = "pytorch"
 SUCCESS_POLICIES = ("", "AllWorkers")
@@ -41,7 +40,7 @@ def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
 def _replicas(spec: Mapping[str, Any]) -> int | None:
     """None when the number is none, or out of bounds."""
     value = spec.get("replicas")
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_REPLICAS:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_PODS:
         return value
     return 1 if value is None else None
 
@@ -88,7 +87,7 @@ def _count_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
     path = (*_SPECS, name, "replicas")
     count, written = _replicas(spec), f"{name} has replicas {shown(spec.get('replicas', 1))}"
     if count is None:
-        message = f"{written}, not an integer from 0 to {MAX_REPLICAS}"
+        message = f"{written}, not an integer from 0 to {MAX_PODS}"
         yield Fault("InvalidReplicaSpec", path, message, "write how many pods, without quotes")
     elif name == LEADER and count != 1:
         message = f"{written}, there must be exactly 1 leader"

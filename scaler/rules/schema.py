@@ -10,11 +10,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from scaler.rules.limits import MAX_GROUPS, MAX_INSTANCES, MAX_NAME, MAX_PODS, MAX_RATIOS
+
+
+def _up_to(most: int) -> str:
+    """A pattern of decimal numbers from 1 to `most`, a power of ten."""
+    return rf"[1-9][0-9]{{0,{len(str(most)) - 2}}}|{most}"
+
+
 # "$" alone would let a line feed pass in some regular expression engines, so each pattern refuses it itself.
-NUMBER = r"^(?:0|[1-9][0-9]{0,5}|1000000)$(?!\n)"
-POSITIVE_NUMBER = r"^(?:[1-9][0-9]{0,5}|1000000)$(?!\n)"
-LABEL_VALUE = r"^[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$(?!\n)"
-MAX_RATIOS = 10_000
+NUMBER = rf"^(?:0|{_up_to(MAX_INSTANCES)})$(?!\n)"
+POSITIVE_NUMBER = rf"^(?:{_up_to(MAX_PODS)})$(?!\n)"
+LABEL_VALUE = rf"^[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,{MAX_NAME - 2}}}[A-Za-z0-9])?$(?!\n)"
 UNKNOWN = "extra_forbidden"
 
 _CONFIG = ConfigDict(strict=True, extra="forbid", regex_engine="python-re", frozen=True)
@@ -39,7 +46,9 @@ class RatioEntry(BaseModel):
 
     model_config = _CONFIG
 
-    group_list: Annotated[list[Group], Field(min_length=1, description="Prefill first, then decode")]
+    group_list: Annotated[
+        list[Group], Field(min_length=1, max_length=MAX_GROUPS, description="Prefill first, then decode")
+    ]
     server_count: Annotated[Any, Field(default=None, description="Written by the MindIE deployer; not needed")]
 
 

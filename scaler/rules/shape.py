@@ -12,13 +12,13 @@ import unicodedata
 from collections.abc import Iterator
 
 from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.limits import MAX_GROUPS, MAX_INSTANCES, MAX_NAME, MAX_PODS, MAX_RATIOS
 
-MAX_NUMBER = 1_000_000
 MOST = 200
 """Faults of the shape that are put into words."""
 LIST = "elastic_scaling_list"
 
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,4}")
 _DIGITS = re.compile(r"[1-9][0-9]*")
 _EXAMPLES = {
     "group_name": '"group0"', "group_num": '"1"', "server_num_per_group": '"1"', "version": '"1.0"',
@@ -64,15 +64,18 @@ def _missing(path: Path, holder: object) -> Fault:
 def _wrong(path: Path, kind: str, found: object) -> Fault:
     field = str(path[-1]) if path else ""
     if kind == "too_long":
-        hint = "leave out ratios between the largest and the smallest"
-        return Fault("TooManyEntries", path, "more than 10,000 ratios", hint)
+        if field == LIST:
+            hint = "leave out ratios between the largest and the smallest"
+            return Fault("TooManyEntries", path, f"more than {MAX_RATIOS:,} ratios", hint)
+        message = f"more than {MAX_GROUPS} groups in one ratio"
+        return Fault("TooManyEntries", path, message, "make several services of them")
     if kind == "too_short":
         code, what = ("ListEmpty", "ratio") if field == LIST else ("RatioWithoutGroups", "group")
         return Fault(code, path, f'"{field}" is empty', f"write at least one {what}")
     if field in ("group_num", "server_num_per_group"):
         return _wrong_number(path, field, found)
     if field == "group_name" and isinstance(found, str):
-        hint = "write letters, digits, '-', '_' or '.', 1 to 63 of them, a letter or digit at both ends"
+        hint = f"write letters, digits, '-', '_' or '.', 1 to {MAX_NAME} of them, a letter or digit at both ends"
         message = f"{shown(found)} cannot be the value of a label, so no job can belong to this group"
         return Fault("GroupNameInvalid", path, message, hint)
     if kind == "string_unicode":
@@ -81,13 +84,13 @@ def _wrong(path: Path, kind: str, found: object) -> Fault:
 
 
 def _wrong_number(path: Path, field: str, found: object) -> Fault:
+    most = MAX_INSTANCES if field == "group_num" else MAX_PODS
     if found == "0":
         message = f'"{field}" is 0: an instance has at least one pod'
         return Fault("ServerNumZero", path, message, 'write the pods per instance, at least "1"')
     if isinstance(found, str) and _DIGITS.fullmatch(found):
-        message = f"{shown(found)} is more than {MAX_NUMBER:,}"
-        return Fault("NumberTooLarge", path, message, f"write at most {MAX_NUMBER}")
-    meant = _number_meant(found)
+        return Fault("NumberTooLarge", path, f"{shown(found)} is more than {most:,}", f"write at most {most}")
+    meant = _number_meant(found, most)
     hint = f'write "{meant}"' if meant else 'write decimal digits in quotes, for instance "2"'
     what = f"{shown(found)} is not a decimal number in quotes"
     if isinstance(found, str):
@@ -95,9 +98,9 @@ def _wrong_number(path: Path, field: str, found: object) -> Fault:
     return Fault("NotADecimalString", path, what, hint)
 
 
-def _number_meant(found: object) -> str:
+def _number_meant(found: object, most: int) -> str:
     """The spelling that was meant, "" when that is not beyond doubt."""
-    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= MAX_NUMBER:
+    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= most:
         return str(found)
     if not isinstance(found, str) or len(found) > 20:
         return ""

@@ -11,11 +11,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NoReturn
 
 from scaler.rules.finding import Fault, Path, shown
 
 MAX_DEPTH = 32
+MOST = 200
+"""Faults of the writing of valid JSON that are looked for."""
 LONGEST_INTEGER = 4300
 """Digits that Python converts in linear time; a longer whole number is read as a float."""
 
@@ -82,7 +85,7 @@ def decode(text: str) -> tuple[Any, list[Fault]]:
     except ValueError:  # raised by `_refuse`
         start = next(found.start() for found in _CONSTANT.finditer(text) if found[1])
         return None, [_not_json(text, "Expecting value", start)]
-    return value, list(_faults(value))
+    return value, list(islice(_faults(value), MOST))
 
 
 def offsets(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:

@@ -13,6 +13,17 @@ def at(value: Any, *path: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether objects and lists are nested deeper than so many levels."""
+    level = [value]
+    for _ in range(levels + 1):
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [one for some in inner for one in some]
+        if not level:
+            return False
+    return True
+
+
 def as_list(value: Any) -> list[Any]:
     """`value` if it is a list, else an empty one."""
     return value if isinstance(value, list) else []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 from scaler.clock import Clock
 from scaler.kube.api import KubeApi
 from scaler.names import WEBHOOK_SECRET
+from scaler.report.metrics import Metrics
 from scaler.serve.labelled import GroupsOf
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
@@ -17,23 +18,24 @@ from scaler.settings import Settings
 
 
 class Admission:
-    """`groups_of` and `answered` as in serve.webhook.WebhookState."""
+    """`groups_of` as in serve.webhook.WebhookState."""
 
     certificate: CertificateSource
 
     def __init__(
-        self, api: KubeApi, clock: Clock, settings: Settings, *, groups_of: GroupsOf,
-        answered: Callable[[str, str, float], None],
-    ) -> None:  # fmt: skip
+        self, api: KubeApi, clock: Clock, settings: Settings, *, groups_of: GroupsOf, metrics: Metrics
+    ) -> None:
         self._settings = settings
         shown = ServerCertificate()
-        self._state = WebhookState(shown, groups_of, answered)
+        self._state = WebhookState(shown, groups_of, metrics.webhook_answered, partial(metrics.turned_away, "webhook"))
         if settings.webhook_cert_file:
             key = settings.webhook_key_file or settings.webhook_cert_file
             self.certificate = CertificateFiles(shown, Path(settings.webhook_cert_file), Path(key))
         else:
-            home, names = settings.lease_namespace, (settings.webhook_service,)
-            self.certificate = CertificateKeeper(api, clock, shown, namespace=home, secret=WEBHOOK_SECRET, names=names)
+            home, names = settings.lease_namespace, (settings.webhook_name,)
+            self.certificate = CertificateKeeper(
+                api, clock, shown, namespace=home, secret=WEBHOOK_SECRET, configurations=settings.install, names=names
+            )
 
     def serving(self) -> AbstractAsyncContextManager[int]:
         """Raises OSError when the port is taken."""

@@ -54,11 +54,11 @@ def advance(keys: Keys | None, names: Sequence[str], now: float) -> Keys | None:
     """The keys after what is due at `now` (seconds since the epoch) for a server that is reached by `names`; None when
     nothing is."""
     coming = keys.coming if keys is not None else None
-    if keys is not None and coming is not None and _believed(coming, names, now - SETTLE - SKEW):
+    if keys is not None and coming is not None and believed(coming, names, now - SETTLE - SKEW):
         return Keys(coming, None, keys.shown.certificate)
-    if keys is None or not _believed(keys.shown, names, now):
+    if keys is None or not believed(keys.shown, names, now):
         return Keys(_made(names, now))
-    if coming is None and now >= _parsed(keys.shown).not_valid_after_utc.timestamp() - RENEWED:
+    if coming is None and now >= ends(keys.shown) - RENEWED:
         return Keys(keys.shown, _made(names, now), keys.replaced)
     return None
 
@@ -94,7 +94,7 @@ def _pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair | No
     return KeyPair(_pem(parsed), data[key]) if fits else None
 
 
-def _believed(pair: KeyPair, names: Sequence[str], now: float) -> bool:
+def believed(pair: KeyPair, names: Sequence[str], now: float) -> bool:
     """Whether anybody who trusts it would: valid now, and for these names."""
     certificate = _parsed(pair)
     try:
@@ -138,6 +138,11 @@ def _parsed(pair: KeyPair) -> x509.Certificate:
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def ends(pair: KeyPair) -> float:
+    """Until when the certificate is valid, in seconds since the epoch. ValueError when there is none to be read."""
+    return _parsed(pair).not_valid_after_utc.timestamp()
 
 
 def _begins(pair: KeyPair) -> float:

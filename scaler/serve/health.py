@@ -1,11 +1,11 @@
-"""What probes ask about: whether the loops of this process turn, and what it still waits for.
+"""What probes ask about: whether the loops of this process turn, and what it waits for.
 
-The app writes it, serve/http.py reads it. Must not do any I/O.
+The app writes it, serve/http.py reads it, both in one event loop, whose time counts. Must not do any I/O.
 """
 
 from __future__ import annotations
 
-from scaler.clock import Clock
+import asyncio
 
 STALLED_AFTER = 30.0
 """Seconds without a beat after which a loop counts as stalled."""
@@ -14,18 +14,17 @@ STALLED_AFTER = 30.0
 class HealthState:
     """Loops beat, the app says what it waits for; both answers are words for people."""
 
-    def __init__(self, clock: Clock, *, stalled_after: float = STALLED_AFTER) -> None:
-        self._clock = clock
+    def __init__(self, *, stalled_after: float = STALLED_AFTER) -> None:
         self._stalled_after = stalled_after
         self._beats: dict[str, float] = {}
         self._waiting: dict[str, str] = {"start": "starting"}
 
     def beat(self, loop: str) -> None:
         """`loop` is alive now, and from now on has to be."""
-        self._beats[loop] = self._clock.now()
+        self._beats[loop] = asyncio.get_running_loop().time()
 
     def wait_for(self, what: str, words: str) -> None:
-        """Not ready because of `what`, e.g. ("ascendjobs.mindxdl.gitee.com", "CRD not installed")."""
+        """Not ready because of `what`, e.g. ("pods", "not listed yet")."""
         self._waiting[what] = words
 
     def has(self, what: str) -> None:
@@ -34,7 +33,7 @@ class HealthState:
 
     def stalled(self) -> list[str]:
         """Words about every loop that stopped turning; empty when the process is healthy."""
-        now = self._clock.now()
+        now = asyncio.get_running_loop().time()
         return [
             f"{loop}: no sign of life for {now - beat:.0f} s"
             for loop, beat in sorted(self._beats.items())

@@ -7,11 +7,15 @@
     /snapshots/world                        all that the last decision depended on, for `scaler explain --world`
     /snapshots/{namespace}/{rule}/{jobID}   the same for a service that is in it: it depends on all others as well
 
+Snapshots have what every tenant asked for: they are served only over loopback, which `kubectl port-forward` uses.
 Must not change anything: whoever reaches the port can only read. An empty rule or jobID is written `-`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -22,11 +26,17 @@ from aiohttp import web
 
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import CONTENT_TYPE, Metrics
-from scaler.serve import server
 from scaler.serve.health import HealthState
-from scaler.serve.server import text
+from scaler.serve.server import Limits, Server, text
 
-_DEADLINE = 10.0
+
+def _unnoted() -> None:
+    return
+
+
+LIMITS = Limits(connections=256, bytes=64 * 2**20, answer=10.0, idle=10.0)
+_SHARE = 0.05
+"""Of the loop's time, for each of the two answers that cost some: until it is over, the last one is repeated."""
 
 
 class ServeState(NamedTuple):
@@ -35,62 +45,106 @@ class ServeState(NamedTuple):
     health: HealthState
     metrics: Metrics
     world: Callable[[], World | None]
+    turned_away: Callable[[], None] = _unnoted
+    """Called for every connection and request that there is no room for."""
 
 
 def serve(state: ServeState, host: str, port: int) -> AbstractAsyncContextManager[int]:
-    """As serve.server.served."""
-    app = server.application(deadline=_DEADLINE, max_body=1, headers={"Content-Security-Policy": "default-src 'none'"})
+    """As serve.server.Server.served."""
+    server = Server(LIMITS, state.turned_away, {"Content-Security-Policy": "default-src 'none'"})
+    pages = _Pages(state, server)
     for path, handler in (
-        ("/healthz", _healthz),
-        ("/readyz", _readyz),
-        ("/metrics", _metrics),
-        ("/snapshots", _snapshots),
-        ("/snapshots/world", _world),
-        ("/snapshots/{namespace}/{rule}/{job_id}", _snapshot),
+        ("/healthz", pages.healthz),
+        ("/readyz", pages.readyz),
+        ("/metrics", pages.metrics),
+        ("/snapshots", pages.services),
+        ("/snapshots/world", pages.world),
+        ("/snapshots/{namespace}/{rule}/{job_id}", pages.service),
     ):
-        app.router.add_get(path, partial(_answer, handler, state))
-    return server.served(app, host, port, keep_alive=_DEADLINE)
+        server.app.router.add_get(path, partial(_answer, handler, local=path.startswith("/snapshots")))
+    return server.served(host, port)
 
 
 async def _answer(
-    handler: Callable[[ServeState, web.Request], web.Response], state: ServeState, request: web.Request
+    handler: Callable[[web.Request], web.Response], request: web.Request, *, local: bool
 ) -> web.StreamResponse:
     if request.can_read_body:
         raise web.HTTPRequestEntityTooLarge(max_size=0, actual_size=1)
-    return handler(state, request)
+    if local and not _is_local(request):
+        return text("403 snapshots are served over loopback only: use kubectl port-forward\n", 403)
+    response = handler(request)
+    response.force_close()  # who is answered makes room; probes and scrapes come with connections of their own
+    return response
 
 
-def _healthz(state: ServeState, _: web.Request) -> web.Response:
-    return _verdict(state.health.stalled(), 500)
+def _is_local(request: web.Request) -> bool:
+    """Both ends: what a proxy beside us passes on comes from loopback, but was sent to the pod's address."""
+    ends = (request.get_extra_info(name) for name in ("peername", "sockname"))
+    return all(end is not None and _is_loopback(str(end[0])) for end in ends)
 
 
-def _readyz(state: ServeState, _: web.Request) -> web.Response:
-    return _verdict(state.health.missing(), 503)
+def _is_loopback(address: str) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
+
+
+class _Repeated:
+    """An answer that is made anew only as often as its share of the loop's time allows."""
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        self._make = make
+        self._answer = b""
+        self._until = -math.inf
+
+    def __call__(self) -> bytes:
+        began = asyncio.get_running_loop().time()
+        if began >= self._until:
+            self._answer = self._make()
+            ended = asyncio.get_running_loop().time()
+            self._until = ended + (ended - began) / _SHARE
+        return self._answer
+
+
+class _Pages:
+    """What is answered to each path."""
+
+    def __init__(self, state: ServeState, server: Server) -> None:
+        self._state = state
+        self._server = server
+        self._metrics = _Repeated(state.metrics.render)
+        self._worlds = _Repeated(lambda: msgspec.json.encode(state.world()))
+
+    def healthz(self, _: web.Request) -> web.Response:
+        return _verdict(self._state.health.stalled(), 500)
+
+    def readyz(self, _: web.Request) -> web.Response:
+        return _verdict(self._state.health.missing(), 503)
+
+    def metrics(self, request: web.Request) -> web.Response:
+        return self._large(request, self._metrics(), CONTENT_TYPE)
+
+    def services(self, request: web.Request) -> web.Response:
+        world = self._state.world()
+        lines = "".join(f"{service.key}\n" for service in world.services) if world is not None else ""
+        return self._large(request, lines.encode(), "text/plain; charset=utf-8")
+
+    def world(self, request: web.Request) -> web.Response:
+        if self._state.world() is None:
+            return text("404 nothing was decided yet\n", 404)
+        return self._large(request, self._worlds(), "application/json")
+
+    def service(self, request: web.Request) -> web.Response:
+        key = ServiceKey(*("" if part == "-" else part for part in request.match_info.values()))
+        world = self._state.world()
+        if world is None or all(service.key != key for service in world.services):
+            return text("404 no such service; /snapshots lists them\n", 404)
+        return self.world(request)
+
+    def _large(self, request: web.Request, body: bytes, content_type: str) -> web.Response:
+        """A body that may be much for somebody who reads slowly: it is held until the connection ends."""
+        self._server.lend(request, min(len(body), LIMITS.bytes))
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _verdict(problems: list[str], status: int) -> web.Response:
     return text("\n".join(problems or ["ok"]) + "\n", status if problems else 200)
-
-
-def _metrics(state: ServeState, _: web.Request) -> web.Response:
-    return web.Response(body=state.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
-
-
-def _snapshots(state: ServeState, _: web.Request) -> web.Response:
-    world = state.world()
-    return text("".join(f"{service.key}\n" for service in world.services) if world is not None else "")
-
-
-def _world(state: ServeState, _: web.Request) -> web.Response:
-    world = state.world()
-    if world is None:
-        return text("404 nothing was decided yet\n", 404)
-    return web.Response(body=msgspec.json.encode(world), content_type="application/json")
-
-
-def _snapshot(state: ServeState, request: web.Request) -> web.Response:
-    key = ServiceKey(*("" if part == "-" else part for part in request.match_info.values()))
-    world = state.world()
-    if world is None or all(service.key != key for service in world.services):
-        return text("404 no such service; /snapshots lists them\n", 404)
-    return _world(state, request)

@@ -21,10 +21,11 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 class ServerCertificate:
-    """One TLS context for the life of the server. Before the first `use`, every handshake fails."""
+    """What is shown from the next handshake on. It may be exchanged in one thread while another serves."""
 
     def __init__(self) -> None:
-        self.context = _context()
+        self.context: ssl.SSLContext | None = None
+        """Another one for each pair: none is changed once it is in use. None before the first `use`."""
         self.pair: KeyPair | None = None
         """What is shown now."""
 
@@ -33,10 +34,10 @@ class ServerCertificate:
         when it cannot be used: then the last one stays."""
         if pair == self.pair:
             return False
+        context = _context()
         with _in_memory(pair) as path:
-            _context().load_cert_chain(path, password=_no_password)  # half a pair must not get into the live context
-            self.context.load_cert_chain(path, password=_no_password)
-        self.pair = pair
+            context.load_cert_chain(path, password=_no_password)
+        self.context, self.pair = context, pair
         return True
 
 

@@ -11,6 +11,7 @@ Served by every replica, leader or not. Must not change anything, look anything 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
@@ -19,21 +20,26 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from scaler.serve import server
 from scaler.serve.labelled import GroupsOf
 from scaler.serve.reviews import MAX_BODY, Response, encode, review_ascend_job, review_labels, review_pod, review_rule
+from scaler.serve.server import Limits, Server
 from scaler.serve.tls import ServerCertificate
 
-_DEADLINE = 5.0
-"""Seconds: API servers wait two (manifests/admission-webhook)."""
-_KEEP_ALIVE = 150.0
-"""Seconds: an API server closes idle connections after 90, and must be the first, or it writes into a closed one."""
+LIMITS = Limits(connections=128, bytes=32 * 2**20, answer=5.0, idle=150.0)
+"""API servers wait two seconds (manifests/admission-webhook). They close idle connections after 90, and must be the
+first, or they write into closed ones; each keeps 25 of them, and opens more while those are busy."""
 _SHORT, _SIMPLE = 16 * 2**10, 256 * 2**10
 """Bytes of a request that is read at once, within milliseconds: a rule of 1 MiB, wrong all over, takes seconds. Pods
 and jobs are read faster, and must not wait behind a rule."""
+_LONG = 16
+"""Longer requests that wait for their turn or have it, half of them from one address."""
 
 
 def _uncounted(_path: str, _outcome: str, _seconds: float) -> None:
+    return
+
+
+def _unnoted() -> None:
     return
 
 
@@ -43,34 +49,66 @@ class WebhookState(NamedTuple):
     certificate: ServerCertificate
     groups_of: GroupsOf
     answered: Callable[[str, str, float], None] = _uncounted
+    turned_away: Callable[[], None] = _unnoted
+    """Called for every connection and request that there is no room for."""
 
 
 def serve_webhook(state: WebhookState, host: str, port: int) -> AbstractAsyncContextManager[int]:
-    """As serve.server.served."""
-    return server.served(application(state), host, port, keep_alive=_KEEP_ALIVE, tls=state.certificate.context)
+    """As serve.server.Server.served."""
+    return server_of(state).served(host, port, state.certificate)
 
 
-def application(state: WebhookState) -> web.Application:
-    app = server.application(deadline=_DEADLINE, max_body=MAX_BODY)
-    aside = ThreadPoolExecutor(1, "long-review")  # one at a time: threads take turns with the decision loop
-
-    async def end(_app: web.Application) -> None:
-        aside.shutdown(wait=False, cancel_futures=True)
+def server_of(state: WebhookState) -> Server:
+    """Not serving yet."""
+    server = Server(LIMITS, state.turned_away)
+    aside = _Aside(server)
 
     def add(path: str, review: Callable[[bytes], Response], at_once: int) -> None:
         async def handle(request: web.Request) -> web.StreamResponse:
             loop = asyncio.get_running_loop()
             began = loop.time()
+            server.lend(request, _length(request))
             body = await request.read()
-            answer = review(body) if len(body) <= at_once else await loop.run_in_executor(aside, review, body)
+            answer = review(body) if len(body) <= at_once else await aside.review(request, review, body)
             state.answered(path, answer.outcome, loop.time() - began)
             return web.Response(body=encode(answer), content_type="application/json")
 
-        app.router.add_post(path, handle)
+        server.app.router.add_post(path, handle)
 
     add("/mutate/pods", review_pod, _SIMPLE)
     add("/mutate/ascendjobs", review_ascend_job, _SIMPLE)
     add("/validate/rules", review_rule, _SHORT)
     add("/validate/labels", partial(review_labels, groups_of=state.groups_of), _SHORT)
-    app.on_cleanup.append(end)
-    return app
+    server.app.on_cleanup.append(aside.end)
+    return server
+
+
+def _length(request: web.Request) -> int:
+    """Of its body, known before a byte of it is read; API servers always say it."""
+    if request.content_length is None:
+        raise web.HTTPLengthRequired
+    if request.content_length > MAX_BODY:
+        raise web.HTTPRequestEntityTooLarge(MAX_BODY, request.content_length)
+    return request.content_length
+
+
+class _Aside:
+    """Long reviews, one at a time: threads take turns with everything else of this process."""
+
+    def __init__(self, server: Server) -> None:
+        self._thread = ThreadPoolExecutor(1, "long-review")
+        self._waiting: Counter[str] = Counter()
+        self._server = server
+
+    async def review(self, request: web.Request, review: Callable[[bytes], Response], body: bytes) -> Response:
+        address = request.remote or ""
+        if self._waiting.total() >= _LONG or self._waiting[address] >= _LONG // 2:
+            self._server.turn_away()
+        self._waiting[address] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, review, body)
+        finally:
+            self._waiting[address] -= 1
+
+    async def end(self, _app: web.Application) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +31,6 @@ from scaler.kube.api import (
     within,
 )
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.names import WEBHOOK
 from scaler.serve import certificates
 from scaler.serve.certificates import Keys
 from scaler.serve.tls import KeyPair, ServerCertificate
@@ -47,7 +47,7 @@ _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
 _log = structlog.get_logger("webhook")
 
 
-class CertificateSource:
+class CertificateSource(ABC):
     """Where the certificate that `shown` shows comes from."""
 
     def __init__(self, shown: ServerCertificate) -> None:
@@ -60,17 +60,26 @@ class CertificateSource:
         words = self._problems["reading"] or self._problems["keeping"]
         return "" if self._shown.pair else words or "no certificate yet"
 
+    @property
+    def ends(self) -> float | None:
+        """Until when what is shown is valid, in seconds since the epoch; None while that is nothing, or unreadable."""
+        try:
+            return certificates.ends(self._shown.pair) if self._shown.pair else None
+        except ValueError:
+            return None
+
     async def follow(self) -> None:
         """Show the newest certificate, in every replica, until cancelled."""
         while True:
             self._note("reading", await self._read())
             await asyncio.sleep(REREAD if self._shown.pair else SOON)
 
-    async def run_as_leader(self) -> None:
+    async def run_as_leader(self) -> None:  # noqa: B027 - nothing is what files need
         """Make and renew the certificate and have it trusted, until cancelled; nothing where somebody else does."""
 
+    @abstractmethod
     async def _read(self) -> str:
-        raise NotImplementedError
+        """Look for the newest certificate and show it; why that is not possible, or ""."""
 
     def _note(self, doing: str, problem: str) -> None:
         """What keeps the certificate from being what it should; logged when it changes, not every time."""
@@ -105,26 +114,31 @@ class CertificateFiles(CertificateSource):
 
 
 class CertificateKeeper(CertificateSource):
-    """The certificate in a Secret. `names` are those that the API server reaches the webhook by."""
+    """The certificate in a Secret. `names` are those that the API server reaches the webhook by; `configurations` is
+    the name of both webhook configurations."""
 
     def __init__(
-        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str, names: Sequence[str]
-    ) -> None:
+        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str,
+        configurations: str, names: Sequence[str],
+    ) -> None:  # fmt: skip
         super().__init__(shown)
         self._api = api
         self._clock = clock
         self._namespace = namespace
         self._secret = secret
+        self._configurations = configurations
         self._names = tuple(names)
         self._keys: Keys | None = None
 
     async def run_as_leader(self) -> None:
         while True:
+            pause = PERIOD
             try:
                 self._note("keeping", await self._keep())
             except KubeError as error:
                 self._note("keeping", str(error))
-            await asyncio.sleep(PERIOD)
+                pause = max(pause, error.retry_after or 0.0)
+            await asyncio.sleep(pause)
 
     async def _read(self) -> str:
         try:
@@ -139,9 +153,10 @@ class CertificateKeeper(CertificateSource):
         stored = _keys_of(secret)
         keys = stored or self._keys
         problem = await self._trust(keys) if keys else ""
-        if problem and keys and keys.coming:
-            return problem  # the coming one would not be believed
-        better = certificates.advance(keys, self._names, self._clock.now()) or keys
+        now = self._clock.server()
+        if problem and keys and keys.coming and certificates.believed(keys.shown, self._names, now):
+            return problem  # the coming one would not be believed yet
+        better = certificates.advance(keys, self._names, now) or keys
         if better is None:
             return problem
         if better is not stored:
@@ -182,7 +197,7 @@ class CertificateKeeper(CertificateSource):
         return "; ".join(problems)
 
     async def _inject(self, resource: Resource, bundle: str) -> None:
-        found = await within(DEADLINE, self._api.get(resource, None, WEBHOOK))
+        found = await within(DEADLINE, self._api.get(resource, None, self._configurations))
         patch: list[Object] = [
             {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
             for number, webhook in enumerate(found.get("webhooks") or [])
@@ -192,7 +207,8 @@ class CertificateKeeper(CertificateSource):
             version = found["metadata"]["resourceVersion"]
             patch.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
             _log.info("certificate trusted", kind=resource.kind, webhooks=len(patch) - 1)
-            await within(DEADLINE, self._api.patch(resource, None, WEBHOOK, patch, patch_type=PatchType.JSON))
+            name = self._configurations
+            await within(DEADLINE, self._api.patch(resource, None, name, patch, patch_type=PatchType.JSON))
 
 
 def _keys_of(secret: Object | None) -> Keys | None:

@@ -17,7 +17,7 @@ from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.apiserver.reading import Query
 from scaler.sim.apiserver.server import ApiServer
-from scaler.sim.apiserver.store import Change
+from scaler.sim.apiserver.store import Backup, Change
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _AUDIT_LINES = 10_000
@@ -79,14 +79,15 @@ class SimCluster(SimClient):
         """Forgets the history, as etcd's compaction does: older watches and continue tokens expire."""
         self.server.store.compact(version)
 
-    def restore(self, moment: float) -> None:
-        """Goes back to an earlier moment, as a restore of etcd does, and ends all watches of `client`s."""
-        self.server.store.restore(moment)
-        self.cut_all_watches()
-
     def cut_all_watches(self, resource: Resource | None = None) -> int:
         """Ends the watches (of one resource) of all clients, as a restart of the API server would; returns how many."""
         return sum(client.cut_watches(resource) for client in self._clients.values())
+
+    def restore(self, backup: Backup) -> None:
+        """Puts everything back to what it was (`server.store.back_up()`), as a restore of etcd and a restart of the API
+        server do."""
+        self.server.store.restore(backup)
+        self.cut_all_watches()
 
     def observe(self, observer: Callable[[Change], None]) -> None:
         """Calls `observer` with every commit from now on, in order: for invariants and timelines. It must not write."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
+from scaler.clock import Skew
 from scaler.decide.nodes import (
     NODE_NAME,
     REPELLING,
@@ -92,6 +93,12 @@ class CapacityIndex:
         self._overcommitted: dict[str, None] = {}
         self._touched: dict[str, None] = {}
         """Nodes that are to be looked at anew before the next answer: a burst about one node looks at it once."""
+        self._skew = Skew()
+
+    def adjust(self, skew: Skew) -> None:
+        """When pods should be gone is what the API server wrote; from now on that means other moments."""
+        self._skew = skew
+        self._touched.update(dict.fromkeys(self._entries))
 
     def node_changed(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
         """The node has come, has become another, or has gone."""
@@ -213,7 +220,7 @@ class CapacityIndex:
             allocatable=home.allocatable,
             free=left,
             ending=tuple(
-                (gone_by, tuple(amounts.get(resource, 0) for resource in resources))
+                (self._skew.earliest(gone_by), tuple(amounts.get(resource, 0) for resource in resources))
                 for gone_by, amounts in sorted(entry.ending.items())
             ),
             ready=home.ready,

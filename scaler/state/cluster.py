@@ -10,25 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from scaler.clock import Skew
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged, RoomChanged
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import NodeFacts
-from scaler.informers.store import Name
 from scaler.ranktables.tables import Tables
 from scaler.state.capacity import CapacityIndex, PodLoad
 from scaler.state.instances import Instances
 from scaler.state.last_valid import LastValid, decode
-from scaler.state.own_config_maps import last_valid_name, rule_of
+from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
+
+_HOME = Home()
+MOST_SHOWN = 10
+"""Objects of one service that cannot be read, in its status."""
 
 
 class ClusterState:
     """The domain's view of one cache. `now` gives seconds since the epoch."""
 
-    def __init__(self, cache: Cache, changes: Changes, now: Callable[[], float]) -> None:
+    def __init__(self, cache: Cache, changes: Changes, now: Callable[[], float], home: Home = _HOME) -> None:
         self.cache = cache
+        self._home = home
         self._publish = changes.publish
         self.capacity = CapacityIndex(now)
         """What is free on the nodes."""
@@ -39,7 +44,8 @@ class ClusterState:
     def service(self, key: ServiceKey) -> Service:
         """One service as of the cache's present contents."""
         rule = self.rule(key)
-        return Service(key, self.instances.of_service(key), rule.rule, rule.options, rule.problem)
+        unread = self.cache.refusals.of_rule(key.namespace, key.rule)
+        return Service(key, self.instances.of_service(key), rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN])
 
     def rule(self, key: ServiceKey) -> RuleInForce:
         """The rule that this service is decided by; an empty one where it names none."""
@@ -51,8 +57,19 @@ class ClusterState:
 
     def orphaned_rules(self) -> list[Name]:
         """Rules of which we keep a status or the last valid document although no job names them any more."""
-        kept = {(record.namespace, rule_of(record.own)) for record in self.cache.config_maps.values() if record.own}
-        return sorted(name for name in kept if name[1] and not self.cache.rule_is_named(*name))
+        kept = {rule_of(record.own) for record in self.cache.config_maps.values() if record.own}
+        return sorted(rule for rule in kept if rule.name and not self.cache.rule_is_named(*rule))
+
+    def left_overs(self) -> list[Name]:
+        """ConfigMaps of ours that an earlier version or other settings left where they are not kept any more."""
+        owned = [record for record in self.cache.config_maps.values() if record.own]
+        found = ((Name(record.namespace, record.name), rule_of(record.own)) for record in owned if record.own)
+        return sorted(place for place, rule in found if self._home.is_left_over(place, rule))
+
+    def adjust(self, skew: Skew) -> None:
+        """Times in objects mean other moments from now on: everything that was made of them is made anew."""
+        self.instances.forget_all(skew)
+        self.capacity.adjust(skew)
 
     # following changes
 
@@ -77,8 +94,9 @@ class ClusterState:
             self._publish(RoomChanged())
 
     def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
-        record = self.cache.config_maps.get(namespace, last_valid_name(rule))
-        return decode(record.own, rule) if record is not None and record.own is not None else None
+        name = Name(namespace, rule)
+        record = self.cache.config_maps.get(*self._home.last_valid(name))
+        return decode(record.own, name) if record is not None and record.own is not None else None
 
 
 def _takes_the_same(old: PodRecord | None, new: PodRecord | None) -> bool:

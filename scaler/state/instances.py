@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from scaler.clock import Skew
 from scaler.decide.nodes import PodRequest, PodRequests
 from scaler.decide.world import Instance, RestartBudget, ServiceKey, Warning
 from scaler.informers.cache import Cache
@@ -17,11 +18,9 @@ from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
-from scaler.rules.values import at
-from scaler.state.lifecycle import life_of
+from scaler.state.lifecycle import in_our_time, life_of
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
-from scaler.workloads.run_policy import refusal
 
 VOLCANOS_OWN = "podgroup-"
 """How the names of PodGroups begin that Volcano makes for pods without one."""
@@ -35,6 +34,7 @@ class Instances:
         self._cache = cache
         self._tables = tables
         self._known: dict[str, Instance] = {}
+        self._skew = Skew()
 
     def of_service(self, key: ServiceKey) -> tuple[Instance, ...]:
         """Every instance of a service, in a fixed order."""
@@ -44,15 +44,17 @@ class Instances:
         """The instance with this uid, which exists."""
         known = self._known.get(uid)
         if known is None:
-            known = self._known[uid] = self._build(uid)
+            known = self._build(uid)
+            self._known[uid] = known = in_our_time(known, self._skew) if self._skew != Skew() else known
         return known
 
     def forget(self, uid: str) -> None:
         """Something that this instance is made of has changed."""
         self._known.pop(uid, None)
 
-    def forget_all(self) -> None:
-        """Build every instance anew from the records."""
+    def forget_all(self, skew: Skew | None = None) -> None:
+        """Build every instance anew from the records, from now on with this skew if one is given."""
+        self._skew = skew or self._skew
         self._known.clear()
 
     def _build(self, uid: str) -> Instance:
@@ -127,15 +129,14 @@ def _others(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> dict[
 
 def _faults_with_operator(record: JobRecord, pods: Sequence[PodRecord]) -> tuple[str, ...]:
     """The operator's own words when it has refused the job; as long as there are no pods, what it will refuse."""
-    refused = refusal(record.object) if record.kind == "AscendJob" else ""
+    refused = record.job.refused
     if refused:
         return (f"Ascend Operator has refused it ({refused}); delete the job and create it again",)
     return record.job.faults if record.kind != "AscendJob" or not pods else ()
 
 
 def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
-    labels = at(record.object, "metadata", "labels")
-    if record.kind == "AscendJob" and RULE_LABEL in labels:
+    if record.job.names_rule:
         yield (
             Warning.HOLD_NOT_POSSIBLE,
             (

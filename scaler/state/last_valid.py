@@ -18,14 +18,14 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.names import PREFIX
-from scaler.state.own_config_maps import config_map, is_ours, last_valid_name, rule_of
+from scaler.rules.limits import MAX_BYTES
+from scaler.state.own_config_maps import Name, config_map, is_ours, rule_of
 
 DOCUMENT = "elastic_scaling.json.gz"
 ANNOTATIONS = "annotations.json"
 SHA256 = "sha256"
 RULE_UID = "rule-uid"
 INHERITED = "annotations-inherited"
-_MAX_DOCUMENT = 1 << 20
 
 
 class LastValid(msgspec.Struct, frozen=True):
@@ -44,8 +44,8 @@ class LastValid(msgspec.Struct, frozen=True):
         return hashlib.sha256(self.document.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def encode(namespace: str, rule: str, last_valid: LastValid) -> Object:
-    """The ConfigMap that keeps `last_valid`; the same value gives the same bytes."""
+def encode(place: Name, rule: Name, last_valid: LastValid) -> Object:
+    """The ConfigMap at `place` that keeps `last_valid`; the same value gives the same bytes."""
     raw = last_valid.document.encode("utf-8", "surrogatepass")
     kept = {name: value for name, value in sorted(last_valid.annotations.items()) if name.startswith(PREFIX)}
     content = {
@@ -57,10 +57,10 @@ def encode(namespace: str, rule: str, last_valid: LastValid) -> Object:
         },
         "binaryData": {DOCUMENT: base64.b64encode(gzip.compress(raw, mtime=0)).decode("ascii")},
     }
-    return config_map(namespace, last_valid_name(rule), rule, content)
+    return config_map(place, rule, content)
 
 
-def decode(existing: Object, rule: str) -> LastValid | None:
+def decode(existing: Object, rule: Name) -> LastValid | None:
     """The value that `encode` stored for `rule`; None for anything that is not exactly that. Never raises."""
     if not is_ours(existing) or rule_of(existing) != rule:
         return None
@@ -78,7 +78,7 @@ def decode(existing: Object, rule: str) -> LastValid | None:
 def _inflate(packed: bytes) -> bytes:
     """Bounded: a small ConfigMap cannot unfold into gigabytes."""
     inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    raw = inflater.decompress(packed, _MAX_DOCUMENT)
+    raw = inflater.decompress(packed, MAX_BYTES)
     if not inflater.eof:
-        raise ValueError("truncated, or larger than 1 MiB")
+        raise ValueError("truncated, or larger than a rule may be")
     return raw

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from scaler.clock import Skew
 from scaler.decide.life import FailedPod, Life
+from scaler.decide.world import Instance
 from scaler.rules.jobspec import LEADER, WORKER
 
 if TYPE_CHECKING:
@@ -72,4 +76,18 @@ def _remains(cache: Cache, record: JobRecord) -> tuple[tuple[str, ...], tuple[st
         tuple(pod.name for pod in left if not pod.node and pod.phase not in ENDED),
         tuple(pod.name for pod in left if pod.node and pod.phase not in ENDED),
         tuple(pod.name for pod in left if pod.phase in ENDED),
+    )
+
+
+def in_our_time(instance: Instance, skew: Skew) -> Instance:
+    """Its times, which come from the API server, in the time that decisions are made in. A job must not be ended or
+    deleted too soon; all other waits, of seconds, must not last for hours."""
+    life, policy = instance.life, instance.life.policy
+    ends = {"started_at": skew.latest(policy.started_at), "finished_at": skew.latest(policy.finished_at)}
+    return replace(
+        instance,
+        admitted_at=skew.earliest(instance.admitted_at),
+        newest=skew.earliest(instance.newest),
+        ends_by=skew.earliest(instance.ends_by),
+        life=replace(life, policy=replace(policy, **ends)),
     )

@@ -1,6 +1,7 @@
-"""Names and labels of the ConfigMaps that the scaler owns, and the shell that both kinds share. Pure.
+"""Places, names and labels of the ConfigMaps that the scaler owns, and the shell that both kinds share. Pure.
 
-Must not decide what is inside them: see status.py and last_valid.py.
+The last valid rule of everybody is kept in the install's own namespace, where no tenant writes: what stands elsewhere
+is never believed. Must not decide what is inside them: see status.py and last_valid.py.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from scaler.kube.api import Object
-from scaler.names import KEPT_FOR_ANNOTATION, KEPT_FOR_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from scaler.names import KEPT_FOR_ANNOTATION, KEPT_FOR_LABEL, KEPT_FOR_NAMESPACE, MANAGED_BY, MANAGED_BY_LABEL
 
 STATUS_SUFFIX = "-scaler-status"
 LAST_VALID_SUFFIX = "-scaler-last-valid"
@@ -19,26 +21,48 @@ _MAX_NAME = 253
 _MAX_LABEL = 63
 
 
-def status_name(rule: str) -> str:
-    """The status ConfigMap's name for a rule."""
-    return object_name(rule, _MAX_NAME - len(STATUS_SUFFIX)) + STATUS_SUFFIX
+class Name(NamedTuple):
+    """Of a rule or of another ConfigMap."""
+
+    namespace: str
+    name: str
 
 
-def last_valid_name(rule: str) -> str:
-    """The name of the ConfigMap that keeps the last valid document of a rule."""
-    return object_name(rule, _MAX_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX
+class Home(NamedTuple):
+    """Where this install keeps its ConfigMaps."""
+
+    namespace: str = "default"
+    """The install's own."""
+    status_beside_rule: bool = True
+    """Or in the install's own namespace, too."""
+
+    def status(self, rule: Name) -> Name:
+        """The status ConfigMap of a rule."""
+        if self.status_beside_rule:
+            return Name(rule.namespace, _suffixed(rule.name, STATUS_SUFFIX))
+        return Name(self.namespace, _suffixed(".".join(rule), STATUS_SUFFIX))
+
+    def last_valid(self, rule: Name) -> Name:
+        """The ConfigMap that keeps the last valid document of a rule."""
+        return Name(self.namespace, _suffixed(".".join(rule), LAST_VALID_SUFFIX))
+
+    def is_left_over(self, place: Name, rule: Name) -> bool:
+        """Whether what stands at `place` about `rule` is ours, of no use any more, and in our reach."""
+        reachable = self.status_beside_rule or place.namespace == self.namespace
+        return reachable and bool(rule.name) and place not in (self.status(rule), self.last_valid(rule))
 
 
-def config_map(namespace: str, name: str, rule: str, content: Mapping[str, object]) -> Object:
+def config_map(place: Name, rule: Name, content: Mapping[str, object]) -> Object:
     """A ConfigMap of ours; `content` gives `data` or `binaryData`. Without owner reference: it outlives the rule."""
+    elsewhere = {} if place.namespace == rule.namespace else {KEPT_FOR_NAMESPACE: rule.namespace}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "namespace": namespace,
-            "name": name,
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule, _MAX_LABEL)},
-            "annotations": {KEPT_FOR_ANNOTATION: rule},
+            "namespace": place.namespace,
+            "name": place.name,
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, _MAX_LABEL)},
+            "annotations": {KEPT_FOR_ANNOTATION: rule.name, **elsewhere},
         },
         **content,
     }
@@ -50,10 +74,12 @@ def is_ours(existing: Object) -> bool:
     return isinstance(labels, dict) and labels.get(MANAGED_BY_LABEL) == MANAGED_BY and KEPT_FOR_LABEL in labels
 
 
-def rule_of(existing: Object) -> str:
-    """The rule that a ConfigMap of ours is about; "" when it does not say."""
-    annotations = (existing.get("metadata") or {}).get("annotations") or {}
-    return str(annotations.get(KEPT_FOR_ANNOTATION, "")) if isinstance(annotations, dict) else ""
+def rule_of(existing: Object) -> Name:
+    """The rule that a ConfigMap of ours is about; its name is "" when it does not say."""
+    metadata = existing.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    namespace = annotations.get(KEPT_FOR_NAMESPACE, metadata.get("namespace", ""))
+    return Name(str(namespace), str(annotations.get(KEPT_FOR_ANNOTATION, "")))
 
 
 def same_content(existing: Object, wanted: Object) -> bool:
@@ -62,6 +88,10 @@ def same_content(existing: Object, wanted: Object) -> bool:
     return all((existing.get(part) or {}) == (wanted.get(part) or {}) for part in ("data", "binaryData")) and all(
         wanted["metadata"][part].items() <= (metadata.get(part) or {}).items() for part in ("labels", "annotations")
     )
+
+
+def _suffixed(text: str, suffix: str) -> str:
+    return object_name(text, _MAX_NAME - len(suffix)) + suffix
 
 
 def object_name(text: str, limit: int) -> str:

@@ -11,6 +11,8 @@ import heapq
 from collections.abc import Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
+SPARE = 64
+"""Times that do not count any more and may be kept, beside as many as there are keys."""
 FIRST_BACKOFF = 0.005
 LAST_BACKOFF = 30.0
 """Seconds: the delay after the first failure of a key, doubled with every further one up to the last."""
@@ -42,6 +44,11 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         """Keys that wait to be taken, those of the future left out."""
         return len(self._dirty)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `take` would give something at once: keys that are being processed wait for that to end."""
+        return self._poked or not self._dirty <= self._processing
 
     def is_idle(self, key: K) -> bool:
         """Whether nothing is known to be done for `key`, neither now nor once a backoff is over."""
@@ -75,6 +82,8 @@ class WorkQueue(Generic[K]):
         if when < self._due.get(key, float("inf")):
             self._due[key] = when
             heapq.heappush(self._heap, (when, key))
+            if len(self._heap) > 2 * len(self._due) + SPARE:
+                self._heap = sorted((due, other) for other, due in self._due.items())
             self._arm()
 
     def add_after_backoff(self, key: K) -> float:

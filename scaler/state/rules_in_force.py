@@ -13,7 +13,7 @@ import msgspec
 from scaler.decide.world import RuleProblem, Warning
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.names import RULE_KEY
-from scaler.rules.document import RuleReading, read_rule
+from scaler.rules.document import RuleReading, read_rule, unread
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.state.last_valid import LastValid
@@ -51,10 +51,15 @@ class RulesInForce:
         known = self._known.get((namespace, name))
         if known is not None and known[0] == version:
             return known[1]
-        last_valid = known[1].last_valid if known else self._stored(namespace, name)
+        last_valid = known[1].last_valid if known else self._left(namespace, name)
         current = _missing(namespace, name, last_valid) if record is None else _read(record, last_valid)
         self._known[namespace, name] = (version, current)
         return current
+
+    def _left(self, namespace: str, name: str) -> LastValid | None:
+        """What an earlier process left, unless it is beyond what is valid now."""
+        stored = self._stored(namespace, name)
+        return stored if stored is not None and _reread(stored).rule is not None else None
 
     def forget(self, namespace: str, name: str) -> None:
         """No job names the rule any more."""
@@ -72,6 +77,8 @@ def _missing(namespace: str, name: str, last_valid: LastValid | None) -> RuleInF
 
 def _read(record: ConfigMapRecord, last_valid: LastValid | None) -> RuleInForce:
     annotations, inherited = _annotations(record, last_valid)
+    if record.oversize:
+        return _invalid(record, unread(record.oversize, annotations), last_valid)
     reading = read_rule(dict.fromkeys(record.keys, "") | record.data, record.binary_keys, annotations)
     if reading.rule is None:
         return _invalid(record, reading, last_valid)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -61,6 +62,10 @@ class WorldBuilder:
         """The service as it was in the last world, or will be in the next one."""
         return self._services.get(key)
 
+    def position(self, key: ServiceKey) -> int:
+        """Where it stands in the last world. Raises KeyError for a service that is not there."""
+        return (self._places or {})[key]
+
     def keys(self) -> list[ServiceKey]:
         return sorted(self._services)
 
@@ -92,7 +97,8 @@ class WorldBuilder:
     def world(self, now: float, memory: Memory) -> World:
         """Everything as it is now. What has not changed is the same object as in the last world."""
         for assumed in self._assumed.values():
-            self._look_again(assumed)
+            with suppress(Exception):  # a fault of ours about one service: it stays as it was foreseen
+                self._look_again(assumed)
         alone = self._alone()
         if self._places is None:
             self._sorted = [self._services[key] for key in sorted(self._services)]

@@ -16,7 +16,6 @@ from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
 from scaler.ranktables.config_map import Obstacle, content_of
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import RankTable, Status
-from scaler.tools.first_pass import status_of
 from scaler.workloads.ascendjob import Job
 
 CONSUMER_LABEL = "mx-consumer-cim"
@@ -132,7 +131,7 @@ def _readable(table_map: RankTableMap) -> Iterator[Check]:
 
 
 def _completed(server: Server, table_map: RankTableMap) -> Check:
-    status = status_of(table_map.text)
+    status = table_map.status
     if status == Status.COMPLETED.value and server.table.status is Status.COMPLETED:
         return Check(Standing.OK, table_map.name, "completed")
     if server.table.status is Status.COMPLETED:
@@ -169,9 +168,7 @@ def waiting_for(job: Job, members: Sequence[RankTablePod]) -> Iterator[str]:
 def _some_completed(evidence: Evidence) -> Check:
     about = f"service {evidence.job_id}"
     done = [
-        server.job.name
-        for server in evidence.servers
-        if server.table_map and status_of(server.table_map.text) == "completed"
+        server.job.name for server in evidence.servers if server.table_map and server.table_map.status == "completed"
     ]
     if done:
         return Check(Standing.OK, about, f"{len(done)} of {len(evidence.servers)} rank tables are completed")

@@ -86,7 +86,7 @@ def _json(checks: Sequence[Check]) -> str:
 async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
     """What the cluster has of one service. Raises KubeError."""
     from scaler.informers.config_maps import read_rank_table_map  # noqa: PLC0415
-    from scaler.informers.records import job_record  # noqa: PLC0415
+    from scaler.informers.records import read_job_record  # noqa: PLC0415
     from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS  # noqa: PLC0415
     from scaler.names import RANK_TABLE_PREFIX  # noqa: PLC0415
     from scaler.tools.diagnosis import Evidence  # noqa: PLC0415
@@ -96,7 +96,7 @@ async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
     pods = (await api.list(PODS, namespace)).items
     tables = [read_rank_table_map(cm) for cm in config_maps if cm["metadata"]["name"].startswith(RANK_TABLE_PREFIX)]
     by_name = {table_map.name: table_map for table_map in tables}
-    records = [record for job in jobs if _is_server(job) and (record := job_record(job)) is not None]
+    records = [record for job in jobs if _is_server(job) and (record := read_job_record(job)) is not None]
     servers = tuple(_server(record, by_name.pop(RANK_TABLE_PREFIX + record.name, None), pods) for record in records)
     strays = tuple(table_map for table_map in by_name.values() if table_map.labels.get("jobID") == job_id)
     return Evidence(namespace, job_id, servers, strays, tuple(_roles(pods, job_id)))
@@ -108,14 +108,15 @@ def _is_server(job: Object) -> bool:
 
 def _server(record: JobRecord, table_map: RankTableMap | None, pods: Iterable[Object]) -> Server:
     from scaler.ranktables.config_map import obstacle  # noqa: PLC0415
-    from scaler.ranktables.table import rank_table  # noqa: PLC0415
+    from scaler.ranktables.table import mounts_rank_table, rank_table  # noqa: PLC0415
     from scaler.ranktables.tables import member_of  # noqa: PLC0415
     from scaler.tools.diagnosis import Server  # noqa: PLC0415
 
     ours = [pod for pod in map(_pod, pods) if pod.owner_uid == record.uid]
     members = tuple(member_of(pod) for pod in ours)
     table = rank_table(record.job, record.object, members)
-    return Server(record.job, members, table_map, table, obstacle(table_map, record.job, record.object, table))
+    mounted = mounts_rank_table(record.job, record.object)
+    return Server(record.job, members, table_map, table, obstacle(table_map, record.job, mounted, table))
 
 
 def _pod(pod: Object) -> PodRecord:

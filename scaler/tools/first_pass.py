@@ -30,7 +30,7 @@ def rank_table_remarks(table: RankTable, table_map: RankTableMap | None, problem
     told = [Remark(Weight.DIFFERS, f"rank table: {problem}")] if problem else []
     if table_map is None or says(table_map, table):
         return told
-    before = status_of(table_map.text) or "without a status"
+    before = table_map.status or "without a status"
     if before == Status.COMPLETED and table.status is not Status.COMPLETED:
         why = f": {table.problem}" if table.problem else ""
         text = f"rank table: it is completed and would become {table.status}{why}; the instance would get no traffic"

@@ -18,15 +18,16 @@ import msgspec
 from scaler.app import REPORTS_PATIENCE, App
 from scaler.clock import Clock
 from scaler.decide.decide import decide
-from scaler.decide.world import Action, Memory, Plan, Verdict
+from scaler.decide.world import Action, Memory, Plan, Reason, State, Verdict
 from scaler.informers.records import JobRecord
-from scaler.informers.resources import OURS, listed
-from scaler.kube.api import POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
+from scaler.informers.resources import OURS
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.settings import Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.world import WorldBuilder
 from scaler.tools.comparison import Found, Remark, Weight, compare, owner_uid
 from scaler.tools.first_pass import foresee, rank_table_remarks
+from scaler.workloads.ascendjob import Job, is_foreign, read_job
 
 PATIENCE = 60.0
 """Seconds for everything to be listed."""
@@ -81,15 +82,15 @@ async def _observe(app: App) -> None:
     tasks = [asyncio.create_task(informer.run()) for informer in (*app.informers.values(), *app.reports)]
     try:
         async with asyncio.timeout(PATIENCE):
-            for resource, informer in app.informers.items():
-                await listed(resource, informer).wait()
+            for informer in app.informers.values():
+                await informer.synced_or_absent.wait()
             app.rights.look()
         with suppress(TimeoutError):
             async with asyncio.timeout(REPORTS_PATIENCE):
                 for reports in app.reports:
                     await reports.synced.wait()
     except TimeoutError:
-        problems = sorted({one.problem for what, one in app.informers.items() if not listed(what, one).is_set()})
+        problems = sorted({one.problem for one in app.informers.values() if not one.synced_or_absent.is_set()})
         raise NotReadableError(f"the cluster could not be read within {PATIENCE:g} s: {'; '.join(problems)}") from None
     finally:
         for task in tasks:
@@ -111,7 +112,7 @@ class _Objects:
 
     @classmethod
     async def read(cls, api: KubeApi, namespaces: Sequence[str]) -> _Objects:
-        selectors = {PODS: OURS, POD_GROUPS: "", SERVICES: OURS}
+        selectors = {PODS: OURS, POD_GROUPS: "", SERVICES: OURS, ASCEND_JOBS: ""}
         return cls(
             {
                 resource: [
@@ -121,9 +122,16 @@ class _Objects:
             }
         )
 
-    def of(self, record: JobRecord) -> Found:
-        job, where = record.job, record.namespace
-        pods = dict(self._owned.get((PODS, record.uid), {}))
+    def foreign_jobs(self) -> Iterator[Job]:
+        """Those of which the cache keeps nothing."""
+        for (resource, _, _), item in sorted(self._named.items(), key=lambda named: named[0][1:]):
+            labels, annotations = (item["metadata"].get(part) or {} for part in ("labels", "annotations"))
+            if resource is ASCEND_JOBS and is_foreign(labels, annotations):
+                yield read_job(item)
+
+    def of(self, job: Job) -> Found:
+        where = job.namespace
+        pods = dict(self._owned.get((PODS, job.uid), {}))
         for name in job.pods:
             pod = self._named.get((PODS, where, name))
             if pod is not None:
@@ -150,7 +158,17 @@ def _jobs(app: App, now: float, objects: _Objects) -> Iterator[JobReport]:
         for verdict in made.verdicts:
             record = app.cache.job(verdict.uid)
             if record is not None:
-                yield _job(app.state, record, verdict, actions[verdict.uid], (objects.of(record), clusterd))
+                yield _job(app.state, record, verdict, actions[verdict.uid], (objects.of(record.job), clusterd))
+    yield from (_foreign(job, objects.of(job)) for job in objects.foreign_jobs())
+
+
+def _foreign(job: Job, found: Found) -> JobReport:
+    state, reason = State.FINISHED if job.finished else State.RUNNING if found.pods else State.HELD, Reason.NOT_SERVED
+    remarks = foresee(job, found, Verdict(job.uid, job.name, None, state, reason), [])
+    counts = {"pods": len(found.pods), "expected": len(job.pods)}
+    return JobReport(
+        job.namespace, job.name, "", state.value, reason.value, **counts, remarks=tuple(sorted(set(remarks)))
+    )
 
 
 def _plans(app: App, now: float) -> Iterable[Plan]:

@@ -15,13 +15,15 @@ from scaler.clock import seconds_of
 from scaler.decide.life import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
-from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, RULE_LABEL
 from scaler.rules.jobspec import job_faults, read_replicas
 from scaler.rules.values import as_count, as_text, at
 from scaler.workloads.kind import label_problem_of
-from scaler.workloads.run_policy import final_condition, read_run_policy
+from scaler.workloads.run_policy import final_condition, read_run_policy, refusal
 
 APP_LABEL = "app"
+_HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
+"""Annotations and labels on which a rank table depends (ranktables/table.py)."""
 EXIT_CODE = "ExitCode"
 """A restartPolicy of replicas, not of pods: pods that a signal ended are made anew."""
 
@@ -57,6 +59,12 @@ class Job(msgspec.Struct, frozen=True):
     label_problem: Reason | None = None
     faults: tuple[str, ...] = ()
     """All that keeps pods from being made of it, each as `InvalidReplicaSpec: what was found`; empty when nothing."""
+    refused: str = ""
+    """Why Ascend Operator could not read it, in its own words; "" when it could."""
+    names_rule: bool = False
+    """The label that names the rule stands on the job itself."""
+    hardware: tuple[Any, ...] = ()
+    """What its labels and annotations say of the rank table that its pods need."""
 
 
 def read_job(obj: Object) -> Job:
@@ -89,7 +97,16 @@ def read_job(obj: Object) -> Job:
         label_problem=label_problem,
         faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)),
         restart_limit=policy.backoff_limit or None,
+        refused=refusal(obj),
+        names_rule=RULE_LABEL in at(meta, "labels"),
+        hardware=tuple(at(meta, part).get(name) for part in ("annotations", "labels") for name in _HARDWARE),
     )
+
+
+def is_foreign(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+    """Whether an AscendJob is none of ours: not one word on it is about us, and it is no server of MindIE."""
+    server = APP_LABEL in labels and JOB_ID_LABEL in labels
+    return not (server or MOVED_RULE in annotations or any(label.startswith(PREFIX) for label in labels))
 
 
 def _labels(meta: Mapping[str, Any]) -> Mapping[str, Any]:

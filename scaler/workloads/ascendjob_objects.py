@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object
-from scaler.names import JOB_ID_LABEL, POD_GROUP, ROUNDS_ANNOTATION
+from scaler.names import JOB_ID_LABEL, LAST_APPLIED, POD_GROUP, ROUNDS_ANNOTATION
 from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
 from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE, Job
@@ -20,7 +20,7 @@ from scaler.workloads.needs import asked_by, asked_together
 OPERATOR_NAME = "ascendjob-controller"
 """Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""
 PORT_NAME, PORT = "ascendjob-port", 2222
-NOT_COPIED = ("kubectl.kubernetes.io/last-applied-configuration", ROUNDS_ANNOTATION)
+NOT_COPIED = (LAST_APPLIED, ROUNDS_ANNOTATION)
 
 
 def pod_group(job: Job, obj: Object) -> Object:

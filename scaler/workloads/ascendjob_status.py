@@ -34,6 +34,8 @@ class JobSummary(NamedTuple):
     words: str
     replicas: Mapping[str, Mapping[str, int]] | None = None
     """As in ServiceReport; without counts those that are there stay."""
+    started: float = 0.0
+    """When its oldest pod was made, as the API server counts; 0.0 without pods."""
 
 
 def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] | None:
@@ -104,7 +106,7 @@ def _status(before: Mapping[str, Any], summary: JobSummary, now: str) -> dict[st
     status: dict[str, Any] = {"conditions": _new_conditions(_conditions(before), summary, now)}
     status["replicaStatuses"] = _replica_statuses(before, summary.replicas)
     if summary.verdict.state in _ADMITTED and not before.get("startTime"):
-        status["startTime"] = rfc3339(summary.instance.admitted_at) if summary.instance.admitted_at > 0 else now
+        status["startTime"] = rfc3339(summary.started) if summary.started > 0 else now
     return status
 
 

@@ -6,9 +6,9 @@ import msgspec
 
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import Owner
+from scaler.rules.limits import MAX_PODS
 
-LARGEST = 100_000
-"""Pods of an instance, at most."""
+LONGEST_NAME = 253
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 """Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
 
@@ -79,7 +79,7 @@ def identity(kind: str, namespace: str, *names: str) -> str:
     return "/".join((kind, namespace, *names))
 
 
-def number_in(text: str, largest: int = LARGEST) -> int:
+def number_in(text: str, largest: int = MAX_PODS) -> int:
     """The number of pods that a label or annotation says; 0 when it says nothing usable."""
     number = int(text) if len(text) <= len(str(largest)) and text.isdecimal() and text.isascii() else 0
     return number if number <= largest else 0

@@ -14,6 +14,7 @@ import msgspec
 from scaler.decide.world import ServiceKey
 from scaler.kube.metadata import LabelledMetadata
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
+from scaler.rules.limits import MAX_INSTANCE_NAME
 from scaler.workloads.kind import Ask, Membership, Place, identity, label_problem_of, number_in
 from scaler.workloads.owners import LWS, ROLE, ROLE_HASH, STORM, TEMPLATE_HASH
 
@@ -165,7 +166,10 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
 
 
 def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
-    """That a pod counts by itself although something made it, in words; "" when that is not so."""
+    """That a pod counts by itself although something made it, or says otherwise, in words; "" when that is not so."""
+    if (length := len(pod.annotations.get(INSTANCE, ""))) > MAX_INSTANCE_NAME:
+        most = f"{length} characters, more than {MAX_INSTANCE_NAME}"
+        return f"annotation {INSTANCE} of pod {pod.name} has {most}: it does not count"
     if membership.kind != PLAIN or not pod.owner.kind or not membership.place.mortal:
         return ""
     return (
@@ -213,7 +217,7 @@ def _as_annotated(pod: LabelledMetadata, place: Place) -> Place:
     gets no companions by saying how many it would like.
     """
     size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), pod.annotations.get(INSTANCE, "")
-    if named:
+    if 0 < len(named) <= MAX_INSTANCE_NAME:
         service = pod.labels.get(JOB_ID_LABEL, ""), pod.labels.get(GROUP_LABEL, "")
         instance = identity("pods", pod.namespace, *service, named)
         return msgspec.structs.replace(

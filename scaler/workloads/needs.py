@@ -18,8 +18,8 @@ from scaler.decide.nodes import NODE_NAME, PODS, PodRequest, Requirement, Tolera
 from scaler.kube.api import Object
 from scaler.kube.quantity import add_quantities, parse_quantity
 from scaler.rules.jobspec import read_replicas
+from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import LARGEST
 
 MOST = (1 << 63) - 1
 """Kubernetes' own bound of a quantity."""
@@ -138,14 +138,21 @@ def ascend_job_needs(obj: Object) -> tuple[PodRequest, ...]:
     """What each pod of an AscendJob asks for, in the order of its pods' names (workloads.ascendjob.pod_names)."""
     specs = at(obj, "spec", "replicaSpecs")
     found = ((need_of(at(specs, kind, "template", "spec")), number) for kind, number in read_replicas(obj).items())
-    return tuple(need for need, number in found for _ in range(number))
+    return _for_each_pod(found)
 
 
 def volcano_job_needs(obj: Object) -> tuple[PodRequest, ...]:
     """What each pod of a Volcano Job asks for, in the order of its tasks."""
     tasks = [at(task) for task in as_list(at(obj, "spec").get("tasks"))]
-    found = ((need_of(at(task, "template", "spec")), as_count(task.get("replicas"), LARGEST)) for task in tasks)
-    return tuple(need for need, number in found for _ in range(number))
+    found = ((need_of(at(task, "template", "spec")), as_count(task.get("replicas"))) for task in tasks)
+    return _for_each_pod(found)
+
+
+def _for_each_pod(found: Iterable[tuple[PodRequest, int]]) -> tuple[PodRequest, ...]:
+    """Nothing of an instance of more pods than there may be."""
+    known = list(found)
+    few = sum(number for _, number in known) <= MAX_PODS
+    return tuple(need for need, number in known for _ in range(number)) if few else ()
 
 
 def ascend_job_priority(obj: Object) -> str:

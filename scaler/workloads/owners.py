@@ -6,20 +6,46 @@ Pure, never raises.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from scaler.clock import seconds_of
 from scaler.kube.api import Object
+from scaler.kube.metadata import LabelledMetadata, shared
+from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import LARGEST, OwnerFacts, identity, number_in
+from scaler.workloads.kind import OwnerFacts, identity, number_in
 
 MAKERS = ("Deployment", "LeaderWorkerSet")
 """Kinds whose replicas are instances."""
 LWS = "leaderworkerset.sigs.k8s.io/"
 STORM, ROLE, ROLE_HASH = "storm-service-name", "role-name", "role-template-hash"
 TEMPLATE_HASH = "pod-template-hash"
+
+
+class _WorkerTemplate(msgspec.Struct, gc=False):
+    size: Any = None
+
+
+class _OwnerSpec(msgspec.Struct, rename="camel", gc=False):
+    replicas: Any = None
+    pod_group_size: Any = None
+    startup_policy: Any = None
+    leader_worker_template: _WorkerTemplate | None = None
+
+
+class OwnerObject(msgspec.Struct, gc=False):
+    """The part of an object that makes pods that the scaler reads."""
+
+    metadata: LabelledMetadata
+    spec: _OwnerSpec | None = None
+
+
+def facts_of(kind: str, obj: OwnerObject) -> OwnerFacts:
+    """As `owner_facts`."""
+    return owner_facts(kind, msgspec.to_builtins(obj))
 
 
 def owner_facts(kind: str, obj: Object) -> OwnerFacts:
@@ -30,16 +56,16 @@ def owner_facts(kind: str, obj: Object) -> OwnerFacts:
     maker, revision, rank = _revision(kind, namespace, name, meta, created)
     return OwnerFacts(
         kind=kind,
-        namespace=sys.intern(namespace),
+        namespace=shared(namespace),
         name=name,
         uid=as_text(meta.get("uid")),
         resource_version=as_text(meta.get("resourceVersion")),
         created=created,
-        maker=sys.intern(maker),
-        revision=sys.intern(revision),
+        maker=shared(maker),
+        revision=shared(revision),
         rank=rank,
-        size=as_count(_size(kind, at(meta, "labels"), spec), LARGEST),
-        wanted=as_count(spec.get("replicas"), LARGEST) if kind in MAKERS else 0,
+        size=as_count(_size(kind, at(meta, "labels"), spec), MAX_PODS),
+        wanted=as_count(spec.get("replicas"), MAX_INSTANCES) if kind in MAKERS else 0,
         leader_first=kind == "LeaderWorkerSet" and spec.get("startupPolicy") == "LeaderReady",
     )
 

@@ -18,9 +18,10 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
+from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.ascendjob import Job
-from scaler.workloads.kind import LARGEST, label_problem_of
+from scaler.workloads.kind import label_problem_of
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished any more."""
@@ -46,7 +47,8 @@ def read_volcano_job(obj: Object) -> Job:
     state = at(status, "state")
     namespace, name, uid = (as_text(meta.get(field)) for field in ("namespace", "name", "uid"))
     tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
-    pods = tuple(f"{name}-{task.name}-{index}" for task in tasks for index in range(task.replicas))
+    few = sum(task.replicas for task in tasks) <= MAX_PODS
+    pods = tuple(f"{name}-{task.name}-{index}" for task in tasks for index in range(task.replicas)) if few else ()
     labels = _labels(meta, tasks)
     rule, group, job_id = (labels.get(label, "") for label in _LABELS)
     final = state.get("phase") in FINAL
@@ -63,21 +65,19 @@ def read_volcano_job(obj: Object) -> Job:
         pods=pods,
         pod_group=f"{name}-{uid}",
         policy=RunPolicy(),
-        members=as_count(spec.get("minAvailable"), LARGEST) or len(pods),
+        members=as_count(spec.get("minAvailable"), MAX_PODS) or len(pods),
         ending=as_text(state.get("message")).rstrip(".") if final else "",
         label_problem=label_problem_of(rule, job_id, group) if RULE_LABEL in labels else Reason.NOT_SERVED,
         faults=tuple(_faults(meta, tasks)),
         restart_limit=_restart_limit(spec, tasks),
-        restarts=as_count(status.get("retryCount"), LARGEST),
+        restarts=as_count(status.get("retryCount"), MAX_PODS),
     )
 
 
 def _task(index: int, task: Mapping[str, Any]) -> _Task:
     labels = at(task, "template", "metadata", "labels")
     policies = [at(policy) for policy in as_list(task.get("policies"))]
-    return _Task(
-        as_text(task.get("name")) or f"default{index}", as_count(task.get("replicas"), LARGEST), labels, policies
-    )
+    return _Task(as_text(task.get("name")) or f"default{index}", as_count(task.get("replicas")), labels, policies)
 
 
 def _labels(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> dict[str, str]:
@@ -89,6 +89,9 @@ def _labels(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> dict[str, str]:
 
 def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
     """Why it cannot be held as one, in the words of its author's manifest."""
+    pods = sum(task.replicas for task in tasks)
+    if pods > MAX_PODS:
+        yield f"InvalidReplicas: its tasks have {pods} pods together; an instance has at most {MAX_PODS}"
     first = next((task for task in tasks if RULE_LABEL in task.labels), None)
     if first is None and RULE_LABEL in at(meta, "labels"):
         yield (
@@ -109,7 +112,7 @@ def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | Non
     actions = {_on_deletion([*task.policies, *of_job]) for task in tasks}
     if actions & set(_ENDS):
         return 0
-    return (as_count(spec.get("maxRetry"), LARGEST) or MAX_RETRY) - 1 if actions & set(_RESTARTS) else None
+    return (as_count(spec.get("maxRetry"), MAX_PODS) or MAX_RETRY) - 1 if actions & set(_RESTARTS) else None
 
 
 def _on_deletion(policies: Sequence[Mapping[str, Any]]) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import random
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ from scaler.kube.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
-from scaler.kube.writer import TRIES, NotLeaderError, Writer
+from scaler.kube.writer import JITTER, TRIES, NotLeaderError, Writer
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.faults import Fault, Faults, Rule
@@ -160,6 +161,72 @@ def test_a_write_is_given_up_within_bounds_after(faults: list[Rule], error: type
         assert asyncio.get_running_loop().time() <= 20.0
         assert len([line for line in stage.reported if line.startswith("create")]) <= TRIES
         assert stage.pods == []
+
+    play(scene)
+
+
+def busy(*verbs: str, seconds: float, times: int = 99) -> Rule:
+    return hit(Fault.REFUSED, *verbs, times=times, status=429, retry_after=seconds)
+
+
+def test_a_server_that_asks_for_a_minute_is_asked_once_a_minute_however_often_callers_try() -> None:
+    async def scene() -> None:
+        stage = Stage(busy("create", seconds=60.0))
+        while asyncio.get_running_loop().time() < 600.0:
+            with pytest.raises(TooManyRequestsError) as caught:
+                await stage.create()
+            assert 0.0 < (caught.value.retry_after or 0.0) <= 60.0 * JITTER
+            await asyncio.sleep(2.0)
+        assert stage.reported == ["create pods TooManyRequests"] * 10
+
+    play(scene)
+
+
+def test_fifty_callers_that_wait_for_the_same_short_pause_ask_once_more_each_at_most() -> None:
+    async def scene() -> None:
+        stage = Stage(busy("create", seconds=4.0, times=1))
+        with contextlib.suppress(TooManyRequestsError):
+            await stage.create(pod(name="first"))
+        await asyncio.gather(*(stage.create(pod(name=f"p{number}")) for number in range(50)))
+        assert stage.reported == ["create pods TooManyRequests"] + ["create pods ok"] * 51
+
+    play(scene)
+
+
+def test_an_answer_that_asks_for_a_pause_holds_for_nobody_else() -> None:
+    async def scene() -> None:
+        stage = Stage(busy("create", seconds=300.0, times=1))
+        with pytest.raises(TooManyRequestsError):
+            await stage.create()
+        stage.cluster.apply(
+            [pod(name="there"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}]
+        )
+        await stage.writer.delete(PODS, NS, "there")
+        body = pod()
+        body["metadata"]["namespace"] = "other"
+        await stage.writer.create(PODS, "other", body)
+        assert stage.reported == ["create pods TooManyRequests", "delete pods ok", "create pods ok"]
+
+    play(scene)
+
+
+def test_a_pause_that_a_server_error_asks_for_is_kept_too() -> None:
+    async def scene() -> None:
+        stage = Stage(hit(Fault.REFUSED, "replace", status=503, retry_after=60.0, times=99))
+        for _ in range(10):
+            with pytest.raises(KubeError):
+                await stage.writer.replace(PODS, NS, "p", pod())
+            await asyncio.sleep(5.0)
+        assert stage.reported == ["replace pods UnknownOutcome"]
+
+    play(scene)
+
+
+def test_who_does_not_lead_is_told_so_whatever_the_server_asked_for() -> None:
+    async def scene() -> None:
+        stage = Stage(deadline=-math.inf)
+        with pytest.raises(NotLeaderError):
+            await stage.create()
 
     play(scene)
 

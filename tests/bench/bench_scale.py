@@ -27,7 +27,7 @@ from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.informers.pods import PodObject, pod_record
-from scaler.informers.records import NodeObject, job_record, node_record
+from scaler.informers.records import NodeObject, node_record, read_job_record
 from scaler.state.cluster import ClusterState
 from scaler.state.world import WorldBuilder
 from scaler.workloads.ascendjob import read_job
@@ -115,7 +115,7 @@ def measure(services: int) -> None:
         of.see(of.cache.nodes, node_record(msgspec.convert(made, NodeObject)))
     for service in range(services):
         for number in range(JOBS):
-            of.see(of.cache.jobs, job_record(a_job(service, number)))
+            of.see(of.cache.jobs, read_job_record(a_job(service, number)))
     before_pods = resident()
     for service in range(services):
         for number in range(JOBS):

@@ -122,7 +122,8 @@ class Deeds:
 
     def _restore(self, seconds: float) -> None:
         """What was bound in these seconds is not there any more, or not bound."""
-        self._cluster.restore(max(self._clock.now() - seconds, self._furnished))
+        then = max(self._clock.now() - seconds, self._furnished)
+        self._cluster.restore(self._cluster.server.store.back_up(then))
         self._cut_watches()
         if self.onlooker is not None:
             self.onlooker.expect(RESTORED, hurt=RESTORED)

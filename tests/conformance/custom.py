@@ -11,7 +11,8 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import BadRequestError, InvalidError, KubeError, NotFoundError
-from tests.conformance.harness import Cluster, case, eventually, manifest, refused
+from tests.conformance.harness import Cluster, case, eventually, refused
+from tests.jobs import manifest
 
 
 @case

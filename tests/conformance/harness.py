@@ -23,6 +23,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import KubeError
 from scaler.sim.apiserver.kinds import BINDINGS
+from tests.jobs import manifest
 
 Case: TypeAlias = "Callable[[Cluster], Awaitable[None]]"
 
@@ -95,11 +96,6 @@ class Cluster:
 def aiter_of(watch: AsyncIterator[WatchEvent[Object]]) -> Any:
     """KubeApi promises an iterator; both implementations give a generator, which has to be closed."""
     return watch
-
-
-def manifest(resource: Resource, name: str, labels: dict[str, str] | None = None, **fields: Any) -> Object:
-    metadata = {"name": name, **({"labels": labels} if labels else {})}
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **fields}
 
 
 def case(function: Case) -> Case:

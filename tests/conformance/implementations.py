@@ -24,7 +24,8 @@ from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.apiserver.watching import Watch
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.conformance.harness import Case, Cluster, eventually, manifest
+from tests.conformance.harness import Case, Cluster, eventually
+from tests.jobs import manifest
 
 _REAL = "CONFORMANCE_KUBECONFIG"
 _WALL = 1.7e9

@@ -8,7 +8,8 @@ import msgspec
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, PODS, KubeApi
 from scaler.kube.errors import BadRequestError, ExpiredError, UnknownOutcomeError
-from tests.conformance.harness import Cluster, case, manifest, refused
+from tests.conformance.harness import Cluster, case, refused
+from tests.jobs import manifest
 
 
 class _Metadata(msgspec.Struct):

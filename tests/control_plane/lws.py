@@ -7,17 +7,12 @@ Must not: know of the scaler.
 from __future__ import annotations
 
 import base64
-import datetime
-import ipaddress
 import json
+import time
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
 from scaler.kube.api import Object
+from scaler.serve import certificates
 from tests.control_plane.build import LWS, ensure
 from tests.control_plane.programs import Program, answers_ok, free_ports
 
@@ -37,10 +32,10 @@ class LwsManager(Program):
 
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
         port, self._health = free_ports(2)
-        certificates = folder / "lws-certificates"
-        self.webhooks = _webhooks(port, _certify(certificates))
+        place = folder / "lws-certificates"
+        self.webhooks = _webhooks(port, _certify(place))
         configuration = folder / "lws.json"
-        configuration.write_text(json.dumps(_configuration(port, self._health, certificates)))
+        configuration.write_text(json.dumps(_configuration(port, self._health, place)))
         program = ensure(LWS) / "lws-manager"
         super().__init__("lws-manager", [program, f"--kubeconfig={kubeconfig}", f"--config={configuration}"], folder)
 
@@ -50,7 +45,7 @@ class LwsManager(Program):
         return ready and "/validate--v1-pod" in self.log.read_text(errors="replace")
 
 
-def _configuration(port: int, health: int, certificates: Path) -> Object:
+def _configuration(port: int, health: int, place: Path) -> Object:
     return {
         "apiVersion": "config.lws.x-k8s.io/v1alpha1",
         "kind": "Configuration",
@@ -58,7 +53,7 @@ def _configuration(port: int, health: int, certificates: Path) -> Object:
         "internalCertManagement": {"enable": False},
         "metrics": {"bindAddress": "0"},
         "health": {"healthProbeBindAddress": f"{_HOST}:{health}"},
-        "webhook": {"host": _HOST, "port": port, "certDir": str(certificates)},
+        "webhook": {"host": _HOST, "port": port, "certDir": str(place)},
         "gangSchedulingManagement": {"schedulerProvider": "volcano"},
     }
 
@@ -99,21 +94,9 @@ def _webhooks(port: int, authority: bytes) -> Object:
 
 def _certify(folder: Path) -> bytes:
     """Key and self-signed certificate of a server on loopback; the certificate as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lws-manager")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(_HOST))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
+    keys = certificates.advance(None, [_HOST], time.time())
+    assert keys is not None
     folder.mkdir()
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    (folder / "tls.crt").write_bytes(pem)
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "tls.key").write_bytes(secret)
-    return pem
+    (folder / "tls.crt").write_bytes(keys.shown.certificate)
+    (folder / "tls.key").write_bytes(keys.shown.key)
+    return keys.trusted

@@ -23,6 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
 from tests.control_plane.build import Binaries
@@ -31,7 +34,7 @@ from tests.control_plane.lws import LwsManager, definition
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports, post_json
 
 _STAGES = Path(__file__).with_name("stages.yaml")
-_PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok")
+_PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kwok")
 _AUDIT_POLICY = """
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -60,7 +63,7 @@ class PlaneOptions:
     """From bound to Running and Ready."""
     pod_stop: float = 0.2
     ports: dict[str, int] = field(default_factory=dict)
-    """Of etcd, etcd-peer, kube-apiserver, kube-controller-manager, kube-scheduler, kwok; free ones where not given."""
+    """Of etcd, etcd-peer, kube-apiserver, kwok; free ones where not given."""
     apiserver_flags: Sequence[str] = ()
 
 
@@ -72,8 +75,7 @@ class ControlPlane:
         self.binaries = binaries
         self.options = options or PlaneOptions()
         self.programs: dict[str, Program] = {}
-        names = ("etcd", "etcd-peer", *_PARTS[1:], "kube-scheduler")
-        self._ports = dict(zip(names, free_ports(len(names)), strict=True)) | self.options.ports
+        self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True)) | self.options.ports
         self._admin_token = secrets.token_hex(16)
 
     @property
@@ -135,17 +137,22 @@ class ControlPlane:
         apiserver.wait_for(self._apiserver_ready)
         self.admin = self.kubeconfig("admin", self._admin_token)
         self._define()  # before the garbage collector starts: it learns of new kinds every 30 s only
-        self._launch("kube-controller-manager", self._controller_manager_command())
+        follows = (f"--kubeconfig={self.admin}", "--leader-elect=false", "--secure-port=0")
+        manager = (self.binaries.kube_controller_manager, *follows, "--use-service-account-credentials=false")
+        self._launch("kube-controller-manager", manager)
         if self.options.scheduler:
-            self._launch("kube-scheduler", self._scheduler_command())
+            self._launch("kube-scheduler", (self.binaries.kube_scheduler, *follows))
         kwok = self._launch("kwok", self._kwok_command())
         kwok.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['kwok']}/healthz"))
         if self.options.lws:
-            self._start_lws()
+            lws = LwsManager(self.folder, self.admin)
+            self._run(lws).wait_for(lws.serves)
+            self.kubectl("create", "-f", "-", text=json.dumps(lws.webhooks))
         if self.options.volcano:
-            self._start_volcano()
+            programs = [self._run(program) for program in volcano_programs(self.folder, self.admin)]
+            programs[-1].wait_for(self._queue_is_open)
         if self.options.ascend_operator:
-            self._start_ascend_operator()
+            self._run(ascend_operator_program(self.folder, self.admin))
 
     def _define(self) -> None:
         chosen = [given for option, given in GIVEN.items() if getattr(self.options, option)]
@@ -156,33 +163,18 @@ class ControlPlane:
         for folder in ([definition()] if self.options.lws else []) + [given.crds() for given in chosen]:
             self._create_definitions(folder)
 
-    def _start_lws(self) -> None:
-        manager = LwsManager(self.folder, self.admin)
-        self.programs[manager.name] = manager
-        manager.start()
-        manager.wait_for(manager.serves)
-        self.kubectl("create", "-f", "-", text=json.dumps(manager.webhooks))
-
-    def _start_volcano(self) -> None:
-        for program in volcano_programs(self.folder, self.admin):
-            self.programs[program.name] = program
-            program.start()
-        program.wait_for(self._queue_is_open)
-
-    def _start_ascend_operator(self) -> None:
-        program = ascend_operator_program(self.folder, self.admin)
-        self.programs[program.name] = program
-        program.start()
-
     def _queue_is_open(self) -> bool:
         """Said by the controller manager of what the scheduler made: both are at work."""
         words = ("get", "queues.scheduling.volcano.sh", QUEUE, "--ignore-not-found", "--output=yaml")
         return "state: Open" in self.kubectl(*words)
 
     def _launch(self, name: str, command: Sequence[str | Path]) -> Program:
-        self.programs[name] = Program(name, command, self.folder)
-        self.programs[name].start()
-        return self.programs[name]
+        return self._run(Program(name, command, self.folder))
+
+    def _run(self, program: Program) -> Program:
+        self.programs[program.name] = program
+        program.start()
+        return program
 
     def _apiserver_ready(self) -> bool:
         return self.authority.exists() and answers_ok(
@@ -225,20 +217,6 @@ class ControlPlane:
             # MindIE's pods are privileged; without a kubelet nothing projects tokens into pods.
             "--disable-admission-plugins=ServiceAccount", *(audit if self.options.audit else ()),
             *self.options.apiserver_flags,
-        ]  # fmt: skip
-
-    def _controller_manager_command(self) -> list[str | Path]:
-        return [
-            self.binaries.kube_controller_manager, f"--kubeconfig={self.admin}", "--leader-elect=false",
-            "--use-service-account-credentials=false", "--bind-address=127.0.0.1",
-            f"--secure-port={self._ports['kube-controller-manager']}", f"--cert-dir={self.folder / 'certs-manager'}",
-        ]  # fmt: skip
-
-    def _scheduler_command(self) -> list[str | Path]:
-        return [
-            self.binaries.kube_scheduler, f"--kubeconfig={self.admin}", "--leader-elect=false",
-            "--bind-address=127.0.0.1", f"--secure-port={self._ports['kube-scheduler']}",
-            f"--cert-dir={self.folder / 'certs-scheduler'}",
         ]  # fmt: skip
 
     def _kwok_command(self) -> list[str | Path]:
@@ -300,6 +278,24 @@ class ControlPlane:
         self.kill("kube-apiserver")
         self.revive("kube-apiserver")
 
+    def back_up(self) -> Path:
+        """A copy of what etcd has; it is away for a moment."""
+        copy = self.folder / f"etcd.{secrets.token_hex(3)}"
+        self.kill("etcd", signal.SIGTERM)
+        shutil.copytree(self.folder / "etcd", copy)
+        self.revive("etcd")
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Put etcd back to what it was, as with `etcdutl snapshot restore`: versions are given a second time. All that
+        remembers anything of it is started anew, as Kubernetes' manual asks for."""
+        for name in reversed(self.programs):
+            self.kill(name)
+        shutil.rmtree(self.folder / "etcd")
+        shutil.copytree(copy, self.folder / "etcd")
+        for name in self.programs:
+            self.revive(name)
+
     def _etcd(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
         """One call of etcd's JSON gateway."""
         url = f"http://127.0.0.1:{self._ports['etcd']}/v3/{call}"
@@ -335,8 +331,7 @@ def kubectl_path() -> str:
 
 
 def _private_key() -> str:
-    """A key that signs service account tokens: P-256 in SEC 1 form, whose public half a reader computes."""
-    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-    secret = (secrets.randbelow(order - 1) + 1).to_bytes(32, "big")
-    der = bytes.fromhex("30310201010420") + secret + bytes.fromhex("a00a06082a8648ce3d030107")
-    return f"-----BEGIN EC PRIVATE KEY-----\n{base64.encodebytes(der).decode()}-----END EC PRIVATE KEY-----\n"
+    """A key that signs service account tokens."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()

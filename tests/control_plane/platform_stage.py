@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from scaler.sim.stories.census import Condition, InstanceView
 from scaler.sim.stories.manifests import read_manifests
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import ALONE, install, scaler
-from tests.control_plane.stage import EXAMPLE, Operator, WatchingStage, playing, seats, until, wall_clock
+from tests.control_plane.stage import EXAMPLE, WatchingStage, operator, playing, seats, until, wall_clock
 from tests.control_plane.witness import WATCHED, Witness, witnessed
 
 Scale = Callable[["PlatformStage", int], None]
@@ -81,11 +82,8 @@ class PlatformStage(WatchingStage):
         views = [view for view in await self.views() if view.group == group and view.condition is Condition.RUNNING]
         name = views[0].nodes[0]
         await self.node(name, NodeFate.NOT_READY)
-        await until(lambda: self._is_empty(name), f"{name} has no pods", self.views)
+        await until(self._empty_nodes, f"{name} has no pods", self.views, fits=lambda empty: name in empty)
         return name
-
-    async def _is_empty(self, node: str) -> bool:
-        return node in await self._empty_nodes()
 
     async def reasons(self) -> dict[str, list[str]]:
         """What the scaler says of the instances that do not run: reasons by group."""
@@ -96,10 +94,8 @@ class PlatformStage(WatchingStage):
 
     async def says(self, group: str, reason: str) -> None:
         """Wait until an instance of the group has this reason."""
-        await until(lambda: self._says(group, reason), f"an instance of {group} says {reason}", self.reasons)
-
-    async def _says(self, group: str, reason: str) -> bool:
-        return reason in (await self.reasons()).get(group, [])
+        what = f"an instance of {group} says {reason}"
+        await until(self.reasons, what, fits=lambda said: reason in said.get(group, []))
 
     async def edit_rule(self, *ratios: tuple[int, int]) -> None:
         """Let the rule have these ratios of (prefill, decode), largest first."""
@@ -116,13 +112,9 @@ class PlatformStage(WatchingStage):
 
     async def remove_empty_node(self) -> None:
         """Take a node away as soon as there is one without pods."""
-        await until(self._one_is_empty, "a node has no pods", self.views)
-        name = (await self._empty_nodes())[0]
+        name = (await until(self._empty_nodes, "a node has no pods", self.views))[0]
         await self.api.delete(NODES, None, name)
         del self._specs[name]
-
-    async def _one_is_empty(self) -> bool:
-        return bool(await self._empty_nodes())
 
     async def _empty_nodes(self) -> list[str]:
         used = {objects.node_of(pod) for pod in (await self.api.list(PODS)).items}
@@ -157,11 +149,8 @@ class PlatformStage(WatchingStage):
 
     async def clear(self) -> None:
         self.kubectl("delete", "--wait=false", "--ignore-not-found")
-        await until(self._gone, "no pods are left", lambda: self.pods(self.platform.namespace))
+        await until(lambda: self.pods(self.platform.namespace), "no pods are left", fits=not_)
         await super().clear()
-
-    async def _gone(self) -> bool:
-        return not await self.pods(self.platform.namespace)
 
     def actors(self) -> list[Any]:
         """To be run beside the scaler: every controller that is not real here."""
@@ -200,5 +189,5 @@ def ascend_jobs(nodes: int, *files: Path, by_operator: bool = True) -> Platform:
         job["metadata"]["name"] = "mindie-server-p2"
         stage.plane.kubectl("apply" if prefills == 3 else "delete", "-f", "-", text=json.dumps(job))
 
-    makers = (Operator,) if by_operator else ()
+    makers = (operator,) if by_operator else ()
     return Platform("mindie", "mindie", files, nodes, makers, scale, "group0", "group1", by_operator)

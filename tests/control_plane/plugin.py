@@ -94,12 +94,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
     for item in filter(_needs_plane, items):
-        version = _version_of(item)
-        item.user_properties.append((KUBERNETES, version))
+        planned = _planned_of(item)
+        item.user_properties.append((KUBERNETES, planned.version if planned else _chosen(config)[0]))
         item.add_marker(pytest.mark.flaky(reruns=1))
-        if "plane" in getattr(item, "fixturenames", ()):
-            number = item.callspec.params["plane"].number  # type: ignore[attr-defined]
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{number}"))
+        if planned:
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{planned.number}"))
 
 
 def _left_out(config: pytest.Config, item: pytest.Item) -> bool:
@@ -117,10 +116,11 @@ def _plane_options(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
     return {name: value for options in reversed(marks) for name, value in options.items()}
 
 
-def _version_of(item: pytest.Item) -> str:
+def _planned_of(item: pytest.Item) -> Planned | None:
+    """None where it takes no shared plane, or none of the chosen versions fits (pytest skips it)."""
     call = getattr(item, "callspec", None)
     planned = call.params.get("plane") if call else None
-    return planned.version if isinstance(planned, Planned) else _chosen(item.config)[0]
+    return planned if isinstance(planned, Planned) else None
 
 
 @pytest.fixture(scope="session")

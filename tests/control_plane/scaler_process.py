@@ -26,22 +26,24 @@ ALONE = ("--no-leader-election",)
 _ROOT = Path(__file__).parents[2]
 
 
-def install(plane: ControlPlane) -> Path:
-    """Apply manifests/cluster-wide as a user would; the kubeconfig of the scaler's service account.
+def install(plane: ControlPlane, variant: str = "cluster-wide") -> Path:
+    """Apply a variant of the manifests as a user would; the kubeconfig of the scaler's service account.
 
     The Deployment is accepted and scaled to nothing: the tests run the replicas themselves.
     """
-    plane.kubectl("apply", "-k", str(_ROOT / "manifests" / "cluster-wide"))
+    plane.kubectl("apply", "-k", str(_ROOT / "manifests" / variant))
     plane.kubectl("scale", "deployment", ACCOUNT, "--replicas=0", "--namespace", NAMESPACE)
     return plane.grant(NAMESPACE, ACCOUNT)
 
 
 class ScalerProcess(Program):
-    """One replica. `flags` are those of `scaler run`."""
+    """One replica. `flags` are those of `scaler run`, `module` the one that has it."""
 
-    def __init__(self, name: str, folder: Path, kubeconfig: Path, flags: Sequence[str] = LEASE) -> None:
+    def __init__(
+        self, name: str, folder: Path, kubeconfig: Path, flags: Sequence[str] = LEASE, *, module: str = "scaler"
+    ) -> None:
         (self.port,) = free_ports(1)
-        command = [sys.executable, "-m", "scaler", "run", "--kubeconfig", str(kubeconfig), "--mode", "create"]
+        command = [sys.executable, "-m", module, "run", "--kubeconfig", str(kubeconfig), "--mode", "create"]
         command += ["--http-host", "127.0.0.1", "--http-port", str(self.port), "--identity", name, *flags]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("SCALER_", "KUBERNETES_"))}
         super().__init__(name, command, folder, environment={**kept, "PYTHONPATH": str(_ROOT)})
@@ -68,10 +70,10 @@ class ScalerProcess(Program):
 
 @asynccontextmanager
 async def scaler(
-    folder: Path, kubeconfig: Path, *, name: str = "scaler", flags: Sequence[str] = LEASE
+    folder: Path, kubeconfig: Path, *, name: str = "scaler", flags: Sequence[str] = LEASE, module: str = "scaler"
 ) -> AsyncIterator[ScalerProcess]:
     """A replica that is ready, until the block ends; it is asked to stop, so that its Lease is free at once."""
-    process = ScalerProcess(name, folder, kubeconfig, flags)
+    process = ScalerProcess(name, folder, kubeconfig, flags, module=module)
     try:
         process.start()
         await process.ready()

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, QUEUES, KubeApi, Object
@@ -31,6 +31,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.witness import WATCHED, census_of
 from tests.deployed_operator import deployment
+from tests.jobs import QUEUE
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 EXAMPLES = MANIFESTS / "examples"
@@ -40,9 +41,7 @@ PATIENCE = 60.0
 """Seconds until something that should take one or two must have happened: test machines are busy."""
 _NPU_LABELS = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
 _OPT_IN = ("mind-cluster/scaling=enabled", "mind-cluster/beside-ascend-operator=true")
-_QUEUE: Object = {
-    "apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1},
-}  # fmt: skip
+T = TypeVar("T")
 
 
 def wall_clock() -> Clock:
@@ -92,10 +91,9 @@ class Stage:
 
     async def runs(self, service: str = SERVICE, **groups: int) -> None:
         """Wait until exactly so many instances of each group run."""
-        await until(lambda: self._runs(service, groups), f"{service} runs {groups}", self.views)
-
-    async def _runs(self, service: str, groups: dict[str, int]) -> bool:
-        return await self.running(service) == groups
+        await until(
+            lambda: self.views(service), f"{service} runs {groups}", fits=lambda views: running(views) == groups
+        )
 
     async def pods(self, namespace: str) -> list[str]:
         """Names of the pods that are there."""
@@ -134,10 +132,10 @@ class WatchingStage(Stage):
 
     async def nodes_are_open(self, seconds: float = PATIENCE) -> None:
         """Wait until every node takes pods: a new one is tainted until the control plane has seen it ready."""
-        await until(self._nodes_are_open, "every node takes pods", seconds=seconds)
-
-    async def _nodes_are_open(self) -> bool:
-        return not any(objects.spec(node).get("taints") for node in (await self.api.list(NODES)).items)
+        await until(
+            lambda: self.api.list(NODES), "every node takes pods", seconds=seconds,
+            fits=lambda nodes: not any(objects.spec(node).get("taints") for node in nodes.items),
+        )  # fmt: skip
 
     async def place_operator(self, *namespaces: str) -> None:
         """The policies of manifests/admission-policy in force in these namespaces, and an operator with replicas."""
@@ -172,37 +170,30 @@ def seats(views: Iterable[InstanceView]) -> dict[str, tuple[str, ...]]:
     return {view.name: view.nodes for view in views if view.condition is Condition.RUNNING}
 
 
-class Operator:
-    """Ascend Operator's stand-in, with the clock of the loop that runs it."""
-
-    def __init__(self, api: KubeApi) -> None:
-        self._operator = AscendOperator(api, wall_clock())
-
-    async def run(self) -> None:
-        await self._operator.run()
+def operator(api: KubeApi) -> AscendOperator:
+    """Ascend Operator's stand-in, inside a running loop."""
+    return AscendOperator(api, wall_clock())
 
 
 async def until(
-    condition: Callable[[], Awaitable[bool]], what: str, show: Callable[[], Awaitable[Any]] | None = None,
-    seconds: float = PATIENCE,
-) -> None:  # fmt: skip
-    """Wait until the condition holds. AssertionError that says what did not come, and what is there instead.
+    read: Callable[[], Awaitable[T]], what: str, show: Callable[[], Awaitable[Any]] | None = None,
+    seconds: float = PATIENCE, *, fits: Callable[[T], object] = bool,
+) -> T:  # fmt: skip
+    """Wait until what is read fits, and give it. AssertionError that says what did not come, and what is there instead.
 
     An API server that cannot answer now, after a restart for example, is asked again.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    while not await _holds(condition):
+    found: T | None = None
+    while True:
+        with suppress(KubeError):
+            found = await read()
+            if fits(found):
+                return found
         if loop.time() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}; there is {await show() if show else 'nothing'}")
+            raise AssertionError(f"not within {seconds:g} s: {what}; there is {await show() if show else found}")
         await asyncio.sleep(0.1)
-
-
-async def _holds(condition: Callable[[], Awaitable[bool]]) -> bool:
-    try:
-        return await condition()
-    except KubeError:
-        return False
 
 
 @asynccontextmanager
@@ -211,7 +202,7 @@ async def playing(api: KubeApi, actors: Iterable[Any]) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(actor.run()) for actor in actors]
         with suppress(AlreadyExistsError):
-            await api.create(QUEUES, None, _QUEUE)
+            await api.create(QUEUES, None, QUEUE)
         try:
             yield
         finally:

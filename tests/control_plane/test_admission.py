@@ -331,7 +331,7 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
         await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
         account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
         async with plane.client(account) as api:
-            home = {"namespace": NAMESPACE, "secret": WEBHOOK_SECRET}
+            home = {"namespace": NAMESPACE, "secret": WEBHOOK_SECRET, "configurations": "mind-cluster-scaler"}
             keeper = CertificateKeeper(api, wall_clock(), shown, names=("127.0.0.1",), **home)
             tasks = [asyncio.create_task(work) for work in (keeper.run_as_leader(), keeper.follow())]
             try:

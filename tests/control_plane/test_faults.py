@@ -19,12 +19,12 @@ from scaler.kube.api import ASCEND_JOBS, LEASES, POD_GROUPS, PODS
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions
-from tests.control_plane import kills
+from tests.control_plane import kills, stalling_scaler
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.proxy import BAD_GATEWAY, LOST, Answer, Fault, Proxy, proxied, status
-from tests.control_plane.scaler_process import ACCOUNT, ALONE, NAMESPACE, ScalerProcess, install, scaler
+from tests.control_plane.scaler_process import ACCOUNT, ALONE, LEASE, NAMESPACE, ScalerProcess, install, scaler
 from tests.control_plane.stage import Stage, staged, until
 from tests.control_plane.witness import witnessed
 from tests.parts import short_and_long
@@ -217,6 +217,43 @@ async def test_another_replica_takes_over_from_a_leader_that_is(
                 await until(lambda: _ended(first), "the first replica ends itself")
                 assert first.exit_code != 0
                 assert second.errors() == []
+
+
+QUICK = (*LEASE, "--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.3")
+
+
+@LONG
+async def test_a_leader_whose_loop_stands_still_keeps_its_lease_for_a_while_and_then_writes_nothing_more(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    kubeconfig = install(plane)
+    async with _stage(plane) as stage:
+        stalling = scaler(
+            tmp_path, kubeconfig, name="stalling", flags=QUICK, module="tests.control_plane.stalling_scaler"
+        )
+        async with stalling as first, scaler(tmp_path, kubeconfig, name="other", flags=QUICK) as second:
+            await until(lambda: _leads(stage, "stalling"), "the first replica leads")
+            await stage.apply()
+            await stage.runs(group0=2, group1=1)
+            first.signal(signal.SIGUSR1)
+            before = await _renewed(stage)
+            await asyncio.sleep(stalling_scaler.SHORT - 0.5)
+            assert await _renewed(stage) != before
+            assert await _leads(stage, "stalling")
+            await _loses_and_regains_a_node(stage)
+            assert await _leads(stage, "stalling")
+
+            first.signal(signal.SIGUSR2)
+            await until(lambda: _leads(stage, "other"), "the second replica leads", seconds=stalling_scaler.LONG)
+            await _loses_and_regains_a_node(stage)
+            await until(lambda: _ended(first), "the first replica ends itself")
+            assert first.exit_code != 0
+            assert await _leads(stage, "other")
+            assert second.errors() == []
+
+
+async def _renewed(stage: Stage) -> str:
+    return str((await stage.api.get(LEASES, NAMESPACE, "mind-cluster-scaler"))["spec"]["renewTime"])
 
 
 async def _leads(stage: Stage, name: str) -> bool:

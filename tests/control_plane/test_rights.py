@@ -22,8 +22,9 @@ from scaler.names import GATE
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions, workload_definitions
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.proxy import LOST, Fault, proxied, status
-from tests.control_plane.scaler_process import NAMESPACE, USER, install, scaler
+from tests.control_plane.scaler_process import LEASE, NAMESPACE, USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until
 
 pytestmark = [
@@ -35,6 +36,9 @@ pytestmark = [
     ),
 ]
 
+_MANIFESTS = Path(__file__).parents[2] / "manifests"
+_GUARD = _MANIFESTS / "account-guard" / "account-guard.yaml"
+_OPTED_IN = "mind-cluster/scaling=enabled"
 _CONTAINER = {"name": "ascend", "image": "none", "imagePullPolicy": "Sometimes"}  # no such policy
 _ODD_LABELS = {"app": "mindie-ms-server", "jobID": "odd", "framework": "pytorch"}
 _OTHERS = ("group0", "group1")
@@ -67,6 +71,8 @@ class Right(NamedTuple):
     group: str
     resource: str
     verb: str
+    at_home: bool = False
+    """In the scaler's own namespace, by a right that holds only there."""
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +90,20 @@ def test_nothing_is_refused_for_want_of_a_right(story: list[dict[str, Any]]) -> 
 def test_every_right_is_needed(plane: ControlPlane, story: list[dict[str, Any]]) -> None:
     unseen = {
         Right("mindxdl.gitee.com", "ascendjobs/finalizers", "update"),  # asked by an admission plugin, see below
+        Right("mind-cluster", "gates", "release"),  # asked by the gate guard
+        Right("", "configmaps", "list", at_home=True),  # those of every namespace are listed
+        Right("", "configmaps", "watch", at_home=True),
+        Right("coordination.k8s.io", "leases", "list"),  # in the namespaces of installs: there is only our own
         Right("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
+        Right("apiextensions.k8s.io", "customresourcedefinitions", "list"),  # of kinds that are not installed
+        Right("apiextensions.k8s.io", "customresourcedefinitions", "watch"),
     }
     assert _granted(plane) - _used(story) == unseen
 
 
 def test_without_the_right_to_finalizers_owner_references_are_refused(plane: ControlPlane, tmp_path: Path) -> None:
     kubeconfig = install(plane)
-    role = json.loads(plane.kubectl("get", "clusterrole", "mind-cluster-scaler-services", "--output", "json"))
+    role = json.loads(plane.kubectl("get", "clusterrole", "mind-cluster-scaler-create", "--output", "json"))
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["ascendjobs/finalizers"]]
     plane.kubectl("replace", "-f", "-", text=json.dumps(role))
     try:
@@ -99,6 +111,82 @@ def test_without_the_right_to_finalizers_owner_references_are_refused(plane: Con
     finally:
         install(plane)
     assert "cannot set blockOwnerDeletion" in refusal
+
+
+def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_business(
+    plane: ControlPlane, story: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    token, named = install(plane), ("mind-cluster/scaling-rule=x",)
+    refused = "ValidatingAdmissionPolicy 'mind-cluster-scaler-account'"
+    plane.kubectl("apply", "-f", str(_GUARD))
+    for namespace in ("other", "enabled"):
+        plane.kubectl("create", "namespace", namespace)
+        for name, labels in (("plain", ()), ("ours", named)):
+            plane.kubectl("run", name, "--image=none", "--namespace", namespace, *(f"--labels={one}" for one in labels))
+        plane.kubectl("create", "configmap", "theirs", "--namespace", namespace)
+    plane.kubectl("label", "namespace", "enabled", _OPTED_IN)
+    image = '{"spec":{"containers":[{"name":"%s","image":"evil"}]}}'
+    for request in (
+        ("patch", "pod", "plain", "-n", "enabled", "-p", image % "plain"),
+        ("patch", "pod", "ours", "-n", "enabled", "-p", image % "ours"),
+        ("patch", "pod", "ours", "-n", "other", "-p", '{"metadata":{"labels":{"a":"b"}}}'),
+        ("delete", "pod", "plain", "-n", "enabled"),
+        ("delete", "pod", "ours", "-n", "other"),
+        ("run", "evil", "--image=none", "-n", "enabled", "--labels=mind-cluster/scaling-rule=x"),
+        ("run", "evil", "--image=none", "-n", "kube-system"),
+        ("patch", "configmap", "theirs", "-n", "enabled", "-p", '{"data":{"a":"b"}}'),
+        ("delete", "configmap", "theirs", "-n", "enabled"),
+        ("create", "configmap", "evil", "-n", "kube-system"),
+        ("create", "service", "clusterip", "evil", "--tcp=80", "-n", "enabled"),
+    ):
+        with pytest.raises(ControlPlaneError, match=refused):
+            plane.kubectl(*request, kubeconfig=token)
+    plane.kubectl("patch", "pod", "ours", "-n", "enabled", "-p", '{"metadata":{"labels":{"a":"b"}}}', kubeconfig=token)
+    plane.kubectl("delete", "pod", "ours", "-n", "enabled", kubeconfig=token)
+
+
+def test_an_install_that_only_releases_is_refused_nothing_and_may_make_no_pod(
+    plane: ControlPlane, story: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    plane.kubectl("delete", "-k", str(_MANIFESTS / "cluster-wide"), "--ignore-not-found")
+    token = install(plane, "gates-only")
+    before = len(plane.audit_events(USER))
+    asyncio.run(_release(plane, token, tmp_path))
+    after = plane.audit_events(USER)[before:]
+    assert [event["requestURI"] for event in after if event["responseStatus"].get("code") == 403] == []
+    assert _used(after) <= {*_granted(plane), *(right._replace(at_home=True) for right in _granted(plane))}
+    for request in (
+        ("run", "evil", "--image=none", "-n", "default"),
+        ("delete", "ascendjobs.mindxdl.gitee.com", "theirs", "-n", "default"),
+        ("create", "configmap", "evil", "-n", "default"),
+        ("create", "secret", "generic", "evil", "-n", NAMESPACE),
+    ):
+        with pytest.raises(ControlPlaneError, match="is forbidden: User"):
+            plane.kubectl(*request, kubeconfig=token)
+
+
+async def _release(plane: ControlPlane, kubeconfig: Path, folder: Path) -> None:
+    """Somebody else's pods are released, and their status is told in the scaler's own namespace."""
+    flags = (*LEASE, "--mode", "gates", "--no-status-beside-rule")
+    async with staged(plane) as stage, scaler(folder, kubeconfig, flags=flags):
+        await stage.apply()
+        for group in _OTHERS:
+            await stage.api.create(PODS, "mindie", _others_pod(group))
+        for group in _OTHERS:
+            await until(partial(_is_released, stage, f"others-{group}"), "what somebody else created is released")
+        await until(lambda: _status_is_at_home(stage), "the status is told")
+        await asyncio.sleep(3)
+
+
+async def _status_is_at_home(stage: Stage) -> bool:
+    names = {found["metadata"]["name"] for found in (await stage.api.list(CONFIG_MAPS, NAMESPACE)).items}
+    return {"mindie.scaling-rule-scaler-status", "mindie.scaling-rule-scaler-last-valid"} <= names
+
+
+def _opted_in(obj: Object) -> Object:
+    if obj["kind"] == "Namespace":
+        obj["metadata"].setdefault("labels", {}).update([_OPTED_IN.split("=")])
+    return obj
 
 
 async def _refusal(plane: ControlPlane, kubeconfig: Path, folder: Path) -> str:
@@ -118,6 +206,7 @@ async def _is_refused(stage: Stage, job: str, namespace: str = "mindie") -> bool
 
 async def _tell(plane: ControlPlane, folder: Path) -> None:
     install(plane)
+    plane.kubectl("apply", "-f", str(_GUARD))
     async with proxied(plane.port, plane.authority) as proxy, staged(plane, npu_nodes=2) as stage:
         proxy.judge = _Once()
         kubeconfig = plane.grant(NAMESPACE, "mind-cluster-scaler", server=proxy.url)
@@ -127,8 +216,9 @@ async def _tell(plane: ControlPlane, folder: Path) -> None:
 
 async def _live(stage: Stage, plane: ControlPlane) -> None:
     """The life of a service, with what may come between."""
-    await stage.apply()
+    await stage.apply(change=_opted_in)
     await stage.runs(group0=1, group1=1)
+    plane.kubectl("annotate", "configmap", "scaling-rule", "--namespace", "mindie", "mind-cluster/trade=off")
     await until(lambda: _has_pods(stage, "mindie-server-p1"), "p1 is admitted and waits for a node", stage.views)
 
     lost = await stage.node_of("mindie-server-d0")
@@ -147,6 +237,7 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
             await stage.api.delete(PODS, "mindie", f"others-{group}")
 
     plane.kubectl("create", "namespace", "odd")
+    plane.kubectl("label", "namespace", "odd", _OPTED_IN)
     await stage.api.create(ASCEND_JOBS, "odd", _ODD_JOB)
     await until(lambda: _is_refused(stage, "odd-policy", "odd"), "a job with an unheard-of pull policy is refused")
 
@@ -202,10 +293,10 @@ async def _status_is_gone(stage: Stage) -> bool:
 def _granted(plane: ControlPlane) -> set[Right]:
     """What manifests/cluster-wide gives."""
     text = plane.kubectl("get", "clusterroles,roles", "--all-namespaces", "--output", "json", "--selector", _PART_OF)
-    rules = [rule for role in json.loads(text)["items"] for rule in role["rules"]]
+    rules = [(role, rule) for role in json.loads(text)["items"] for rule in role["rules"]]
     return {
-        Right(group, resource, verb)
-        for rule in rules
+        Right(group, resource, verb, role["kind"] == "Role")
+        for role, rule in rules
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -217,7 +308,11 @@ _PART_OF = "app.kubernetes.io/part-of=mind-cluster-scaler"
 
 def _used(events: list[dict[str, Any]]) -> set[Right]:
     asked = [event for event in events if "objectRef" in event]
-    return {Right(event["objectRef"].get("apiGroup", ""), _resource(event), event["verb"]) for event in asked}
+    return {
+        Right(ref.get("apiGroup", ""), _resource(event), event["verb"], ref.get("namespace") == NAMESPACE)
+        for event in asked
+        for ref in [event["objectRef"]]
+    }
 
 
 def _resource(event: dict[str, Any]) -> str:

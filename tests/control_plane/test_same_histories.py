@@ -19,8 +19,8 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NAMESPACES, PODS, KubeApi,
 from scaler.kube.errors import KubeError
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.conformance.harness import manifest
 from tests.control_plane.plane import ControlPlane
+from tests.jobs import manifest
 
 pytestmark = pytest.mark.every_kubernetes
 _numbers = itertools.count(1)

@@ -9,7 +9,7 @@ Everything else happens as if it took no time. What nothing hangs on any more is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -46,13 +46,14 @@ CAPS: dict[type, dict[str, int]] = {
 }
 """Every time that is remembered, and the age beyond which it is the same."""
 
-for _type, _times in CAPS.items():
+for _type, _caps in CAPS.items():
     _floats = {field.name for field in msgspec.structs.fields(_type) if field.type is float or field.type == "float"}
-    assert _floats == set(_times), f"the ages of {_type.__name__} are not those of the contract's code: {_floats}"
+    assert _floats == set(_caps), f"the ages of {_type.__name__} are not those of the contract's code: {_floats}"
 
 MOST_FAILURES = 3
 """From then on the pause is the longest."""
 
+_Timed = TypeVar("_Timed", bound=msgspec.Struct)
 Change = Callable[[str, float], float]
 """An age by the name of what it is the age of -> the age that it becomes."""
 
@@ -125,7 +126,7 @@ def _ages(s: State) -> Iterator[tuple[str, float]]:
             yield from _times(each)
 
 
-def _times(one: Any) -> Iterator[tuple[str, float]]:
+def _times(one: msgspec.Struct) -> Iterator[tuple[str, float]]:
     for name, cap in CAPS[type(one)].items():
         value = getattr(one, name)
         if value:
@@ -212,7 +213,7 @@ def _memory(memory: Memory, change: Change) -> Memory:
     return msgspec.structs.replace(_changed(memory, change), services=services)
 
 
-def _changed(one: Any, change: Change) -> Any:
+def _changed(one: _Timed, change: Change) -> _Timed:
     changes: dict[str, float] = {}
     for name, cap in CAPS[type(one)].items():
         value = getattr(one, name)

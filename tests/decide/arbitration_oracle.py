@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from scaler.decide.world import Preempt
 from scaler.rules.rule import Trade
-from tests.builders import GROUPS, rule
+from tests.builders import rule
 from tests.decide.packing import packs
 from tests.decide.small_worlds import POLICY, Shape, State
+from tests.decide.standing import may_evict, members, serves, share, shares, target
 
 Needs = list[tuple[frozenset[int], int]]
 """Pods, each with the nodes that it is reserved room on, and of which job it is."""
@@ -65,8 +65,7 @@ class _Judge:
     # what there is
 
     def group(self, team: int, name: str) -> list[int]:
-        jobs = self.of.jobs
-        return [n for n in self.of.of(team) if GROUPS[jobs[n].letter] == name and self.s.insts[n].there]
+        return [n for n in members(self.of, team, name) if self.s.insts[n].there]
 
     def ratios(self, team: int) -> list[dict[str, int]]:
         ladder = rule(self.of.teams[team].ladder)
@@ -80,28 +79,11 @@ class _Judge:
         ratios = self.ratios(team)
         return [r for r in ratios if all(len(self.group(team, g)) >= n for g, n in r.items())] or ratios[-1:]
 
-    def target(self, team: int) -> dict[str, int]:
-        reachable = self.reachable(team)
-        open_ = [r for r in reachable if any(self.number(team, g, "running") < n for g, n in r.items())]
-        return open_[-1] if open_ else reachable[0]
-
-    def serves(self, team: int) -> bool:
-        return all(self.number(team, g, "running") >= n for g, n in self.ratios(team)[-1].items())
-
     def exists(self, team: int) -> bool:
         return any(self.s.insts[n].there for n in self.of.of(team))
 
-    def share(self, team: int, other: int) -> bool:
-        def usable(each: int) -> frozenset[int]:
-            there = {n for n, (state, _) in enumerate(self.s.nodes) if state != "G"}
-            return frozenset().union(
-                *(self.of.jobs[n].nodes & there for n in self.of.of(each) if self.s.insts[n].there)
-            )
-
-        return bool(usable(team) & usable(other))
-
     def alone(self, team: int) -> bool:
-        return not any(self.share(team, other) for other in range(len(self.of.teams)) if other != team)
+        return not shares(self.of, self.s, team)
 
     def needs(self, job: int, room: frozenset[int]) -> Needs:
         one = self.of.jobs[job]
@@ -155,7 +137,7 @@ class _Judge:
         return True
 
     def misses(self, team: int) -> bool:
-        return not self.serves(team) and bool(self.fixed(team) or any(self.lacks(team).values()))
+        return not serves(self.of, self.s, team) and bool(self.fixed(team) or any(self.lacks(team).values()))
 
     # 3b.2: their order
 
@@ -189,18 +171,13 @@ class _Judge:
         return all(self.s.nodes[at][0] in "RC" for _, at in self.s.insts[job].pods if at >= 0)
 
     def victims_elsewhere(self, team: int) -> list[int]:
-        one, found = self.of.teams[team], []
-        for number, other in enumerate(self.of.teams):
-            allowed = other.priority < one.priority
-            allowed |= self.of.preempt is Preempt.EQUAL_OR_HIGHER and other.priority == one.priority
-            if number == team or not allowed or other.protected or self.of.preempt is Preempt.NEVER:
-                continue
-            if self.share(team, number):
-                found += [
-                    (r, other.priority, -n, n)
-                    for r in (False, True)
-                    for n in self.surplus(number, running=r, helps=team)
-                ]
+        found = [
+            (running, other.priority, -n, n)
+            for number, other in enumerate(self.of.teams)
+            if may_evict(self.of, team, number) and share(self.of, self.s, team, number)
+            for running in (False, True)
+            for n in self.surplus(number, running=running, helps=team)
+        ]
         return [n for *_, n in sorted(found)]
 
     def seats(self, jobs: list[int]) -> frozenset[int]:
@@ -307,7 +284,7 @@ class _Judge:
         more: Needs = []
         for g, n in self.lacks(team).items():
             queue = [one for one in self.candidates(team, g) if self.state[one] != "ending"]
-            good = []
+            good: list[int] = []
             for one in queue:
                 if len(good) < n and self.fit(more + self.needs(one, self.free)):
                     good.append(one)
@@ -331,7 +308,7 @@ class _Judge:
 
     def scale_ups_in_hands(self, teams: list[int]) -> None:
         beyond = self.too_many(teams, lambda team: self.reachable(team)[0])
-        late = self.too_many(teams, self.target)
+        late = self.too_many(teams, lambda team: target(self.of, self.s, team))
         hands = [n for n in self.chosen if self.state[n] == "hands" and n not in self.revoke] + [
             n for n, each in enumerate(self.state) if each == "part"
         ]
@@ -371,16 +348,18 @@ class _Judge:
 
     def crowded(self, team: int) -> bool:
         """What is revoked now of those it shares nodes with may be bound before that is done."""
-        near = [n for n in self.revoke if self.of.jobs[n].team == team or self.share(team, self.of.jobs[n].team)]
+        near = [
+            n for n in self.revoke if self.of.jobs[n].team == team or share(self.of, self.s, team, self.of.jobs[n].team)
+        ]
         return bool(near) and not self.fit([need for n in near for need in self.needs(n, self.free)])
 
     def scale_ups_held(self, teams: list[int], hands: list[int]) -> None:
         for team in self.in_order(teams):
-            if self.misses(team) or not self.serves(team):
+            if self.misses(team) or not serves(self.of, self.s, team):
                 continue
-            for g, target in self.target(team).items():
+            for g, most in target(self.of, self.s, team).items():
                 up = ("running", "starting", "part", "broken", "hands")
-                places = target - self.number(team, g, *up)
+                places = most - self.number(team, g, *up)
                 for n in (n for n in self.group(team, g) if self.state[n] == "held"):
                     if places <= 0:
                         break
@@ -419,8 +398,8 @@ class _Judge:
         """Whether the scheduler can put some of these so that what is reserved for the others fits no more."""
         return _can_spoil(
             frozenset(self.free),
-            tuple((nodes & self.free, job) for nodes, job in movers),
-            tuple(self.reserved),
+            [(nodes & self.free, job) for nodes, job in movers],
+            self.reserved,
             self.free,
         )
 
@@ -440,7 +419,7 @@ def _state(s: State, number: int) -> str:
     return "starting" if inst.count("s") else "running"
 
 
-def _can_spoil(free: frozenset[int], movers: Needs | tuple, reserved: tuple, base: frozenset[int]) -> bool:  # type: ignore[type-arg]
+def _can_spoil(free: frozenset[int], movers: Needs, reserved: Needs, base: frozenset[int]) -> bool:
     rooms = dict.fromkeys(free | frozenset().union(*(nodes - base for nodes, _ in reserved)), 1)
     if not packs(rooms, [(1, (nodes & free) | (nodes - base)) for nodes, _ in reserved]):
         return True

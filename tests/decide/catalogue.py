@@ -2,273 +2,215 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 from collections.abc import Iterator
+from typing import Any
 
 from scaler.decide.world import Preempt
 from tests.decide.small_worlds import Shape, shape
 
-EQUAL, NEVER = Preempt.EQUAL_OR_HIGHER, Preempt.NEVER
+WORLDS = """
+# room for all, or nearly
+two minimums on room for one | a:1x2 | 1P1D: p d | 1P1D: p d
+two minimums on room for one and a half | a:1x3 | 1P1D: p d | 1P1D: p d
+two ladders on room for their minimums | a:1x4 | 2P1D > 1P1D: p p d | 2P1D > 1P1D: p p d
+two ladders, room for all | a:1x6 | 2P1D > 1P1D: p p d | 2P1D > 1P1D: p p d
+three minimums that come at any time | a:1x4 | 1P1D: p d | 1P1D: p d late | 1P1D: p d late
+four services of one | a:1x3 | 1P: p | 1P: p late | 1P: p late | 2P > 1P: p p
+a big one and small ones | a:1x3 | 1P: p*2 | 1P: p late | 2P > 1P: p p
+gangs of two | a:1x4 | 2P > 1P: p*2 p*2 | 2P > 1P: p p
+gangs bound one by one | a:1x3 | 1P: p*2 | 1P: p*2 | with one-by-one
+two kinds of nodes | a:1 b:1x2 | 1P1D: p@ab d@b | 1P: p
+two kinds, chains of choices | a:1 b:1 c:1 | 1P: p@ab | 1P: p@bc | 1P: p@a
+two kinds, a scale-up that could spoil | a:1x2 b:1 | 2P > 1P: p p | 1P: p@b late
+a scale-up and two kinds | a:1x2 b:1x2 | 2P1D > 1P1D: p@a p@b d@b | 1P: p@a late
+gates, room for one | a:1x2 | 1P1D: p d | 1P1D: p d | with gates
+gates, a ladder and a minimum late | a:1x4 | 2P1D > 1P1D: p p d | 1P: p late | with gates
+a failover in between | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with failover
+a stale decision, two minimums | a:1x2 | 1P1D: p d | 1P1D: p d | with stale
+a stale decision, a ladder | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with stale
+two stale decisions | a:1x2 | 2P > 1P: p p | 1P: p late | with stale stale
+# cursed
+half a minimum never bound, beside a ladder | a:1x4 | 1P1D: p d!bind | 2P1D > 1P1D: p p d
+half a minimum never bound, two others | a:1x4 | 1P1D: p d!bind | 1P1D: p d late | 1P: p late
+half a minimum never bound, two kinds | a:1x2 b:1x2 | 1P1D: p@a d@b!bind | 2P1D > 1P1D: p@a p@a d@b
+half a gang bound | a:1x4 | 1P1D: p*2!half d | 2P1D > 1P1D: p p d
+half a gang bound, one by one | a:1x4 | 1P: p*2!half | 2P > 1P: p p | with one-by-one
+a scale-up half bound | a:1x4 | 2P > 1P: p p*2!half | 1P1D: p d late
+never made, beside a ladder | a:1x4 | 1P1D: p d!make | 2P1D > 1P1D: p p d
+never made, scarce | a:1x2 | 1P1D: p!make d!make | 1P1D: p d
+a scale-up never made | a:1x3 | 2P > 1P: p p!make | 2P > 1P: p p
+made slowly | a:1x3 | 1P1D: p d!slow | 2P > 1P: p p
+made slowly, scarce | a:1x2 | 1P1D: p!slow d!slow | 1P1D: p d
+a gang made slowly | a:1x3 | 1P: p*2!slow | 2P > 1P: p p
+a gang made slowly, one by one | a:1x3 | 1P: p*2!slow | 2P > 1P: p p | with one-by-one
+never bound, beside scale-ups | a:1x5 | 1P1D: p!bind d!bind late | 2P > 1P: p p | 2P > 1P: p p
+never bound, scale-ups late | a:1x4 | 1P1D: p!bind d!bind | 2P > 1P: p p late | 2P > 1P: p p late
+refused | a:1x3 | 1P1D: p!refuse d | 2P > 1P: p p
+refused, a spare | a:1x2 | 1P: p!refuse p | 1P: p
+a scale-up refused, a spare | a:1x3 | 2P > 1P: p p!refuse p | 1P: p
+a spare of another kind | a:1 b:1x2 | 1P1D: p@a p@b d@b late | 1P: p@a late
+the first never bound, a spare | a:1x3 | 1P1D: p!bind p d | 1P: p
+the first of the second group never bound, a spare | a:1x3 | 1P1D: p d!bind d | 2P > 1P: p p
+a scale-up never bound, a spare | a:1x3 | 2P > 1P: p p!bind p | 1P: p
+never runs, a spare | a:1x3 | 1P1D: p!run p d | 1P: p
+never runs, no spare | a:1x3 | 1P: p!run | 2P > 1P: p p
+a scale-up that never runs, a minimum late | a:1x2 | 2P > 1P: p p!run | 1P: p +1 late
+two never bound and one that is | a:1x2 | 1P1D: p!bind d!bind | 1P1D: p d!bind | 1P1D: p d
+never made and never runs, equals preempt | a:1x2 | 1P1D: p d!make late | 2P: p!run p!bind | with equals-preempt
+kinds, the flexible one never bound | a:1 b:1 c:1 | 1P: p@ab!bind | 1P1D: p@bc d@ab | 2P > 1P: p p late
+restarts are few, beside a minimum | a:1x2 | 2P > 1P: p p!bind | 1P: p late | with gates few-restarts
+restarts are few, never bound | a:1x2 | 1P1D: p d!bind | 1P: p late | with gates few-restarts
+# priorities
+preempts one | a:1x3 | 2P1D > 1P1D: p p d | 1P: p +1 late
+preempts two | a:1x4 | 3P1D > 1P1D: p p p d | 1P1D: p d +1 late
+preempts, never bound | a:1x3 | 2P1D > 1P1D: p p d | 1P: p!bind +1 late
+preempts, never bound, a spare | a:1x3 | 2P1D > 1P1D: p p d | 1P: p!bind p +1 late
+preempts, half never bound | a:1x4 | 3P1D > 1P1D: p p p d | 1P1D: p d!bind +1 late
+two that preempt | a:1x4 | 3P > 1P: p p p | 1P: p +1 late | 1P: p!bind +2 late
+the victim never ends | a:1x3 | 3P > 1P: p p!stuck p | 1P: p +1 late
+evicting would not do | a:1x3 | 2P1D > 1P1D: p p d | 1P1D: p d +1 late
+preempts, refused | a:1x2 | 2P > 1P: p p | 1P: p!refuse +1 late
+protected | a:1x3 | 2P1D > 1P1D: p p d protected | 1P: p +1 late
+preempts never | a:1x3 | 2P1D > 1P1D: p p d | 1P: p +1 late | with nobody-preempts
+equals preempt | a:1x3 | 2P > 1P: p p late | 2P > 1P: p p late | 1P: p late | with equals-preempt
+equals preempt, never bound | a:1x3 | 2P > 1P: p p late | 1P: p!bind late | 2P > 1P: p p late | with equals-preempt
+equals preempt a ladder | a:1x4 | 2P1D > 1P1D: p p d late | 1P1D: p d late | with equals-preempt
+the higher one never bound | a:1x2 | 1P1D: p!bind d!bind +1 late | 1P1D: p d late
+preempts, a stale decision | a:1x2 | 2P > 1P: p p | 1P: p +1 late | with stale
+preempts, the victim's node dies | a:1x2 | 2P > 1P: p p!stuck | 1P: p +1 late | with lose back
+preempts a gang | a:1x3 | 2P > 1P: p p*2 | 1P1D: p d +1 late
+preempts, gates | a:1x3 | 2P1D > 1P1D: p p d | 1P: p +1 late | with gates
+preempts, never made | a:1x3 | 2P1D > 1P1D: p p d | 1P1D: p d!make +1 late | with gates
+preempts on one of two kinds | a:1x2 b:1x2 | 2P1D > 1P1D: p@a p@b d@b | 1P: p@b +1 late
+# pods that share nodes; free amounts that only some of them can use
+halves of nodes | a:2x2 | 1P1D: p d | 2P1D > 1P1D: p p d
+halves and wholes | a:2x2 | 2P > 1P: p p | 1P: p:2
+halves and wholes, late | a:2x2 | 2P > 1P: p p | 1P: p:2 late | 1P: p late
+a whole one preempts two halves | a:2x2 | 3P > 1P: p p p | 1P: p:2 +1 late
+odd amounts | a:3 b:2 | 2P1D > 1P1D: p p d:2 | 1P: p:2 late
+a half never bound | a:2x2 | 1P1D: p d!bind | 2P > 1P: p:2 p
+a node of halves is lost | a:2x2 | 2P1D > 1P1D: p p d | 1P: p:2 | with lose back
+gates on halves | a:2x2 | 1P1D: p d | 2P > 1P: p p:2 | with gates
+enough in all, but on no node | a:2x2 | 2P: p p | 1P: p:2 late
+# alone on its nodes
+alone, the oldest scale-up fits nowhere | a:1 b:1 | 2P > 1P: p@a p@a p@b
+alone, room for one, a spare | a:1 b:1 | 2P > 1P: p@a p@a p@b | with cordon back
+alone, a minimum, a spare | a:1 b:1 | 1P1D: p@a p@b d@ab | with cordon back
+alone, no room | a:1 | 1P1D: p d
+alone, own surplus | a:1x2 | 2P1D > 1P1D: p p d~
+alone, never bound | a:1x3 | 2P1D > 1P1D: p p!bind d
+alone, trade always | a:1x3 | 3P2D > 2P2D > 1P1D: p p p~ d d~ trade-always
+two that are alone | a:1 b:1 | 2P > 1P: p@a p@a | 1P1D: p@b d@b
+# every job comes at any time, or never
+all late, two ladders of two | a:1x3 | 2P > 1P: p p late | 2P > 1P: p p late
+all late, a minimum of two and a spare | a:1x3 | 1P1D: p p d late | 1P: p late
+all late, priorities | a:1x2 | 2P > 1P: p p late | 1P1D: p d +1 late
+# one revision replaces another, one by one, beside a service that lacks room
+a rollout, room for a pair | a:1x3 | 1P1D: p^ p d | 1P: p late
+a rollout, no room for a pair | a:1x2 | 1P1D: p^ p d | 1P: p late
+a rollout of two | a:1x3 | 2P > 1P: p^ p^ p p | 1P: p late
+a rollout beside a ladder | a:1x4 | 1P: p^ p | 2P1D > 1P1D: p p d
+a rollout, the newest never bound | a:1x3 | 1P: p^ p!bind | 2P > 1P: p p
+a rollout, the newest never runs | a:1x3 | 1P: p^ p!run | 2P > 1P: p p
+a rollout, the outdated one never runs | a:1x3 | 1P: p^!run p | 2P > 1P: p p
+a rollout, preempted | a:1x2 | 2P > 1P: p^ p^ p | 1P: p +1 late
+a rollout of what preempts | a:1x3 | 2P1D > 1P1D: p p d | 1P: p^ p +1
+a rollout, a node is lost | a:1x3 | 1P1D: p^ p d | 1P: p late | with lose back
+a rollout, a stale decision | a:1x3 | 1P1D: p^ p d | 1P: p late | with stale
+a rollout, a failover | a:1x3 | 1P1D: p^ p d | 1P: p | with failover
+alone, a rollout | a:1x3 | 2P1D > 1P1D: p^ p^ p p d
+alone, a rollout without room | a:1x2 | 1P1D: p^ p d
+# nodes that go
+a node lost and back | a:1x4 | 1P1D: p d | 2P > 1P: p p late | with lose back
+a node lost, a spare instance | a:1x3 | 1P1D: p d d | 1P: p late | with lose back
+a node vanishes and comes back | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with vanish back
+surplus that never ends | a:1x3 | 3P1D > 1P1D: p p!stuck p!stuck d | with lose
+own surplus beside another | a:1x4 | 2P1D > 1P1D: p p d | 1P: p | with lose back
+surplus that never runs goes first | a:1x3 | 2P1D > 1P1D: p p!run d | 1P: p late | with lose
+no trade | a:1x3 | 2P1D > 1P1D: p p d trade-off | 1P: p | with lose
+a node flaps | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with flap back
+a node is cordoned | a:1x3 | 1P1D: p d late | 2P > 1P: p p | with cordon back
+two nodes are lost | a:1x4 | 2P1D > 1P1D: p p d | 1P: p | with lose lose back
+a node lost, then a failover | a:1x3 | 2P1D > 1P1D: p p d | with lose failover
+gates, a node lost and back | a:1x3 | 2P1D > 1P1D: p p d | 1P: p | with lose back gates
+gates, a gang loses a node | a:1x4 | 1P: p*2 | 2P > 1P: p p | with lose back gates
+a gang loses a node | a:1x4 | 1P: p*2 | 2P > 1P: p p | with lose back
+a node of one kind is lost | a:1x2 b:1x2 | 1P1D: p@a d@b | 2P > 1P: p@ab p@ab | with lose back
+# outages of the scheduler
+outage, high and low | a:1x2 | 1P1D: p d +1 | 1P1D: p d late | with outage resume
+outage, scale-ups | a:1x3 | 2P > 1P: p p | 2P > 1P: p p late | with outage resume
+outage, two on one room | a:1x2 | 1P1D: p d | 1P1D: p d | with outage resume
+outage, preempts late | a:1x3 | 2P > 1P: p p | 1P: p | 1P: p +1 late | with outage resume
+outage, preempts late, never bound | a:1x3 | 2P > 1P: p p | 1P: p | 1P: p!bind +1 late | with outage resume
+outage, a spare, gates, slow | a:1x2 | 1P: p!slow p late | 1P: p!slow +1 late | with outage resume
+outage, a lower one late | a:1x3 | 2P > 1P: p p +1 | 1P1D: p d late | with outage resume
+# two faults of different kinds, in any order and at any moment
+a node lost, a stale decision | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with lose stale
+a node flaps, a stale decision | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with flap back stale
+a node cordoned, a stale decision | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with cordon stale
+a failover, a stale decision | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with failover stale
+a node lost, an outage | a:1x3 | 2P > 1P: p p | 1P: p late | with lose outage resume
+an outage, a stale decision | a:1x2 | 2P > 1P: p p | 1P: p late | with outage resume stale
+an outage, a failover | a:1x2 | 1P1D: p d | 1P: p | with outage resume failover
+a node lost, one refused | a:1x3 | 1P1D: p d!refuse | 2P > 1P: p p | with lose back
+a stale decision, one refused | a:1x3 | 1P1D: p d!refuse | 2P > 1P: p p | with stale
+a failover, one refused | a:1x3 | 1P1D: p d!refuse | 2P > 1P: p p | with failover
+a node lost, one never bound | a:1x3 | 1P1D: p d!bind | 2P > 1P: p p | with lose back
+a stale decision, one never bound | a:1x3 | 1P1D: p d!bind | 2P > 1P: p p | with stale
+a failover, one never bound | a:1x3 | 1P1D: p d!bind | 2P > 1P: p p | with failover
+a node lost, one half bound | a:1x4 | 1P: p*2!half | 2P > 1P: p p | with lose back
+a stale decision, one half bound | a:1x4 | 1P: p*2!half | 2P > 1P: p p | with stale
+a node lost, one never made | a:1x3 | 1P1D: p d!make | 2P > 1P: p p | with lose back
+a stale decision, one made slowly | a:1x3 | 1P1D: p d!slow | 1P: p | with stale
+a node lost, one never runs | a:1x3 | 1P: p!run p | 2P > 1P: p p | with lose back
+a stale decision, one never runs | a:1x3 | 1P: p!run p | 2P > 1P: p p | with stale
+one never ends, a stale decision | a:1x2 | 2P > 1P: p p!stuck | 1P: p +1 late | with stale
+one never ends, an outage | a:1x2 | 2P > 1P: p p!stuck | 1P: p +1 late | with outage resume
+preempts, a node lost, a stale decision | a:1x2 | 2P > 1P: p p | 1P: p +1 late | with lose stale
+preempts, a failover | a:1x3 | 2P1D > 1P1D: p p d | 1P: p +1 late | with failover
+never bound, never runs | a:1x3 | 1P1D: p!bind d | 2P > 1P: p!run p | 1P: p
+refused, never bound | a:1x3 | 1P1D: p!refuse d | 1P1D: p d!bind | 1P: p
+restarts are few, a node lost | a:1x2 | 2P > 1P: p p | 1P: p late | with lose gates few-restarts
+"""
+"""Name | nodes | service | ... | with events and what else is special, in the words of `shape`."""
+SPECIAL: dict[str, dict[str, Any]] = {
+    "gates": {"gates": True},
+    "one-by-one": {"one_by_one": True},
+    "few-restarts": {"budget": 3},
+    "equals-preempt": {"preempt": Preempt.EQUAL_OR_HIGHER},
+    "nobody-preempts": {"preempt": Preempt.NEVER},
+}
 
 
 def chosen() -> list[Shape]:
-    quiet = [*room_for_all(), *cursed(), *priorities(), *shared_nodes(), *alone(), *late(), *rollouts()]
-    return [*quiet, *nodes_that_go(), *outages(), *pairs_of_faults()]
+    rows = [re.split(r" +\| +", line) for line in WORLDS.splitlines() if line and not line.startswith("#")]
+    return [_world(*row) for row in rows]
 
 
-def room_for_all() -> list[Shape]:
-    return [
-        shape("two minimums on room for one", "a:1x2", "1P1D: p d", "1P1D: p d"),
-        shape("two minimums on room for one and a half", "a:1x3", "1P1D: p d", "1P1D: p d"),
-        shape("two ladders on room for their minimums", "a:1x4", "2P1D > 1P1D: p p d", "2P1D > 1P1D: p p d"),
-        shape("two ladders, room for all", "a:1x6", "2P1D > 1P1D: p p d", "2P1D > 1P1D: p p d"),
-        shape("three minimums that come at any time", "a:1x4", "1P1D: p d", "1P1D: p d late", "1P1D: p d late"),
-        shape("four services of one", "a:1x3", "1P: p", "1P: p late", "1P: p late", "2P > 1P: p p"),
-        shape("a big one and small ones", "a:1x3", "1P: p*2", "1P: p late", "2P > 1P: p p"),
-        shape("gangs of two", "a:1x4", "2P > 1P: p*2 p*2", "2P > 1P: p p"),
-        shape("gangs bound one by one", "a:1x3", "1P: p*2", "1P: p*2", one_by_one=True),
-        shape("two kinds of nodes", "a:1 b:1x2", "1P1D: p@ab d@b", "1P: p"),
-        shape("two kinds, chains of choices", "a:1 b:1 c:1", "1P: p@ab", "1P: p@bc", "1P: p@a"),
-        shape("two kinds, a scale-up that could spoil", "a:1x2 b:1", "2P > 1P: p p", "1P: p@b late"),
-        shape("a scale-up and two kinds", "a:1x2 b:1x2", "2P1D > 1P1D: p@a p@b d@b", "1P: p@a late"),
-        shape("gates, room for one", "a:1x2", "1P1D: p d", "1P1D: p d", gates=True),
-        shape("gates, a ladder and a minimum late", "a:1x4", "2P1D > 1P1D: p p d", "1P: p late", gates=True),
-        shape("a failover in between", "a:1x3", "2P1D > 1P1D: p p d", "1P: p late", events="failover"),
-        shape("a stale decision, two minimums", "a:1x2", "1P1D: p d", "1P1D: p d", events="stale"),
-        shape("a stale decision, a ladder", "a:1x3", "2P1D > 1P1D: p p d", "1P: p late", events="stale"),
-        shape("two stale decisions", "a:1x2", "2P > 1P: p p", "1P: p late", events="stale stale"),
-    ]
-
-
-def cursed() -> list[Shape]:
-    return [
-        shape("half a minimum never bound, beside a ladder", "a:1x4", "1P1D: p d!bind", "2P1D > 1P1D: p p d"),
-        shape("half a minimum never bound, two others", "a:1x4", "1P1D: p d!bind", "1P1D: p d late", "1P: p late"),
-        shape("half a minimum never bound, two kinds", "a:1x2 b:1x2", "1P1D: p@a d@b!bind", "2P1D > 1P1D: p@a p@a d@b"),
-        shape("half a gang bound", "a:1x4", "1P1D: p*2!half d", "2P1D > 1P1D: p p d"),
-        shape("half a gang bound, one by one", "a:1x4", "1P: p*2!half", "2P > 1P: p p", one_by_one=True),
-        shape("a scale-up half bound", "a:1x4", "2P > 1P: p p*2!half", "1P1D: p d late"),
-        shape("never made, beside a ladder", "a:1x4", "1P1D: p d!make", "2P1D > 1P1D: p p d"),
-        shape("never made, scarce", "a:1x2", "1P1D: p!make d!make", "1P1D: p d"),
-        shape("a scale-up never made", "a:1x3", "2P > 1P: p p!make", "2P > 1P: p p"),
-        shape("made slowly", "a:1x3", "1P1D: p d!slow", "2P > 1P: p p"),
-        shape("made slowly, scarce", "a:1x2", "1P1D: p!slow d!slow", "1P1D: p d"),
-        shape("a gang made slowly", "a:1x3", "1P: p*2!slow", "2P > 1P: p p"),
-        shape("a gang made slowly, one by one", "a:1x3", "1P: p*2!slow", "2P > 1P: p p", one_by_one=True),
-        shape("never bound, beside scale-ups", "a:1x5", "1P1D: p!bind d!bind late", "2P > 1P: p p", "2P > 1P: p p"),
-        shape("never bound, scale-ups late", "a:1x4", "1P1D: p!bind d!bind", "2P > 1P: p p late", "2P > 1P: p p late"),
-        shape("refused", "a:1x3", "1P1D: p!refuse d", "2P > 1P: p p"),
-        shape("refused, a spare", "a:1x2", "1P: p!refuse p", "1P: p"),
-        shape("a scale-up refused, a spare", "a:1x3", "2P > 1P: p p!refuse p", "1P: p"),
-        shape("a spare of another kind", "a:1 b:1x2", "1P1D: p@a p@b d@b late", "1P: p@a late"),
-        shape("the first never bound, a spare", "a:1x3", "1P1D: p!bind p d", "1P: p"),
-        shape("the first of the second group never bound, a spare", "a:1x3", "1P1D: p d!bind d", "2P > 1P: p p"),
-        shape("a scale-up never bound, a spare", "a:1x3", "2P > 1P: p p!bind p", "1P: p"),
-        shape("never runs, a spare", "a:1x3", "1P1D: p!run p d", "1P: p"),
-        shape("never runs, no spare", "a:1x3", "1P: p!run", "2P > 1P: p p"),
-        shape("a scale-up that never runs, a minimum late", "a:1x2", "2P > 1P: p p!run", "1P: p +1 late"),
-        shape("two never bound and one that is", "a:1x2", "1P1D: p!bind d!bind", "1P1D: p d!bind", "1P1D: p d"),
-        shape(
-            "never made and never runs, equals preempt",
-            "a:1x2",
-            "1P1D: p d!make late",
-            "2P: p!run p!bind",
-            preempt=EQUAL,
-        ),
-        shape(
-            "kinds, the flexible one never bound",
-            "a:1 b:1 c:1",
-            "1P: p@ab!bind",
-            "1P1D: p@bc d@ab",
-            "2P > 1P: p p late",
-        ),
-        shape("restarts are few, beside a minimum", "a:1x2", "2P > 1P: p p!bind", "1P: p late", gates=True, budget=3),
-        shape("restarts are few, never bound", "a:1x2", "1P1D: p d!bind", "1P: p late", gates=True, budget=3),
-    ]
-
-
-def nodes_that_go() -> list[Shape]:
-    both = "lose back"
-    return [
-        shape("a node lost and back", "a:1x4", "1P1D: p d", "2P > 1P: p p late", events=both),
-        shape("a node lost, a spare instance", "a:1x3", "1P1D: p d d", "1P: p late", events=both),
-        shape("a node vanishes and comes back", "a:1x3", "2P1D > 1P1D: p p d", "1P: p late", events="vanish back"),
-        shape("surplus that never ends", "a:1x3", "3P1D > 1P1D: p p!stuck p!stuck d", events="lose"),
-        shape("own surplus beside another", "a:1x4", "2P1D > 1P1D: p p d", "1P: p", events=both),
-        shape("surplus that never runs goes first", "a:1x3", "2P1D > 1P1D: p p!run d", "1P: p late", events="lose"),
-        shape("no trade", "a:1x3", "2P1D > 1P1D: p p d trade-off", "1P: p", events="lose"),
-        shape("a node flaps", "a:1x3", "2P1D > 1P1D: p p d", "1P: p late", events="flap back"),
-        shape("a node is cordoned", "a:1x3", "1P1D: p d late", "2P > 1P: p p", events="cordon back"),
-        shape("two nodes are lost", "a:1x4", "2P1D > 1P1D: p p d", "1P: p", events="lose lose back"),
-        shape("a node lost, then a failover", "a:1x3", "2P1D > 1P1D: p p d", events="lose failover"),
-        shape("gates, a node lost and back", "a:1x3", "2P1D > 1P1D: p p d", "1P: p", events=both, gates=True),
-        shape("gates, a gang loses a node", "a:1x4", "1P: p*2", "2P > 1P: p p", events=both, gates=True),
-        shape("a gang loses a node", "a:1x4", "1P: p*2", "2P > 1P: p p", events=both),
-        shape("a node of one kind is lost", "a:1x2 b:1x2", "1P1D: p@a d@b", "2P > 1P: p@ab p@ab", events=both),
-    ]
-
-
-def priorities() -> list[Shape]:
-    return [
-        shape("preempts one", "a:1x3", "2P1D > 1P1D: p p d", "1P: p +1 late"),
-        shape("preempts two", "a:1x4", "3P1D > 1P1D: p p p d", "1P1D: p d +1 late"),
-        shape("preempts, never bound", "a:1x3", "2P1D > 1P1D: p p d", "1P: p!bind +1 late"),
-        shape("preempts, never bound, a spare", "a:1x3", "2P1D > 1P1D: p p d", "1P: p!bind p +1 late"),
-        shape("preempts, half never bound", "a:1x4", "3P1D > 1P1D: p p p d", "1P1D: p d!bind +1 late"),
-        shape("two that preempt", "a:1x4", "3P > 1P: p p p", "1P: p +1 late", "1P: p!bind +2 late"),
-        shape("the victim never ends", "a:1x3", "3P > 1P: p p!stuck p", "1P: p +1 late"),
-        shape("evicting would not do", "a:1x3", "2P1D > 1P1D: p p d", "1P1D: p d +1 late"),
-        shape("preempts, refused", "a:1x2", "2P > 1P: p p", "1P: p!refuse +1 late"),
-        shape("protected", "a:1x3", "2P1D > 1P1D: p p d protected", "1P: p +1 late"),
-        shape("preempts never", "a:1x3", "2P1D > 1P1D: p p d", "1P: p +1 late", preempt=NEVER),
-        shape("equals preempt", "a:1x3", "2P > 1P: p p late", "2P > 1P: p p late", "1P: p late", preempt=EQUAL),
-        shape(
-            "equals preempt, never bound",
-            "a:1x3",
-            "2P > 1P: p p late",
-            "1P: p!bind late",
-            "2P > 1P: p p late",
-            preempt=EQUAL,
-        ),
-        shape("equals preempt a ladder", "a:1x4", "2P1D > 1P1D: p p d late", "1P1D: p d late", preempt=EQUAL),
-        shape("the higher one never bound", "a:1x2", "1P1D: p!bind d!bind +1 late", "1P1D: p d late"),
-        shape("preempts, a stale decision", "a:1x2", "2P > 1P: p p", "1P: p +1 late", events="stale"),
-        shape("preempts, the victim's node dies", "a:1x2", "2P > 1P: p p!stuck", "1P: p +1 late", events="lose back"),
-        shape("preempts a gang", "a:1x3", "2P > 1P: p p*2", "1P1D: p d +1 late"),
-        shape("preempts, gates", "a:1x3", "2P1D > 1P1D: p p d", "1P: p +1 late", gates=True),
-        shape("preempts, never made", "a:1x3", "2P1D > 1P1D: p p d", "1P1D: p d!make +1 late", gates=True),
-        shape("preempts on one of two kinds", "a:1x2 b:1x2", "2P1D > 1P1D: p@a p@b d@b", "1P: p@b +1 late"),
-    ]
-
-
-def outages() -> list[Shape]:
-    two = "outage resume"
-    return [
-        shape("outage, high and low", "a:1x2", "1P1D: p d +1", "1P1D: p d late", events=two),
-        shape("outage, scale-ups", "a:1x3", "2P > 1P: p p", "2P > 1P: p p late", events=two),
-        shape("outage, two on one room", "a:1x2", "1P1D: p d", "1P1D: p d", events=two),
-        shape("outage, preempts late", "a:1x3", "2P > 1P: p p", "1P: p", "1P: p +1 late", events=two),
-        shape("outage, preempts late, never bound", "a:1x3", "2P > 1P: p p", "1P: p", "1P: p!bind +1 late", events=two),
-        shape("outage, a spare, gates, slow", "a:1x2", "1P: p!slow p late", "1P: p!slow +1 late", events=two),
-        shape("outage, a lower one late", "a:1x3", "2P > 1P: p p +1", "1P1D: p d late", events=two),
-    ]
-
-
-def shared_nodes() -> list[Shape]:
-    """Pods that share nodes; free amounts that only some of them can use."""
-    return [
-        shape("halves of nodes", "a:2x2", "1P1D: p d", "2P1D > 1P1D: p p d"),
-        shape("halves and wholes", "a:2x2", "2P > 1P: p p", "1P: p:2"),
-        shape("halves and wholes, late", "a:2x2", "2P > 1P: p p", "1P: p:2 late", "1P: p late"),
-        shape("a whole one preempts two halves", "a:2x2", "3P > 1P: p p p", "1P: p:2 +1 late"),
-        shape("odd amounts", "a:3 b:2", "2P1D > 1P1D: p p d:2", "1P: p:2 late"),
-        shape("a half never bound", "a:2x2", "1P1D: p d!bind", "2P > 1P: p:2 p"),
-        shape("a node of halves is lost", "a:2x2", "2P1D > 1P1D: p p d", "1P: p:2", events="lose back"),
-        shape("gates on halves", "a:2x2", "1P1D: p d", "2P > 1P: p p:2", gates=True),
-        shape("enough in all, but on no node", "a:2x2", "2P: p p", "1P: p:2 late"),
-    ]
-
-
-def alone() -> list[Shape]:
-    lost = "cordon back"
-    return [
-        shape("alone, the oldest scale-up fits nowhere", "a:1 b:1", "2P > 1P: p@a p@a p@b"),
-        shape("alone, room for one, a spare", "a:1 b:1", "2P > 1P: p@a p@a p@b", events=lost),
-        shape("alone, a minimum, a spare", "a:1 b:1", "1P1D: p@a p@b d@ab", events=lost),
-        shape("alone, no room", "a:1", "1P1D: p d"),
-        shape("alone, own surplus", "a:1x2", "2P1D > 1P1D: p p d~"),
-        shape("alone, never bound", "a:1x3", "2P1D > 1P1D: p p!bind d"),
-        shape("alone, trade always", "a:1x3", "3P2D > 2P2D > 1P1D: p p p~ d d~ trade-always"),
-        shape("two that are alone", "a:1 b:1", "2P > 1P: p@a p@a", "1P1D: p@b d@b"),
-    ]
-
-
-def late() -> list[Shape]:
-    """Every job comes at any time, or never."""
-    return [
-        shape("all late, two ladders of two", "a:1x3", "2P > 1P: p p late", "2P > 1P: p p late"),
-        shape("all late, a minimum of two and a spare", "a:1x3", "1P1D: p p d late", "1P: p late"),
-        shape("all late, priorities", "a:1x2", "2P > 1P: p p late", "1P1D: p d +1 late"),
-    ]
-
-
-def rollouts() -> list[Shape]:
-    """One revision replaces another, one by one, beside a service that lacks room."""
-    return [
-        shape("a rollout, room for a pair", "a:1x3", "1P1D: p^ p d", "1P: p late"),
-        shape("a rollout, no room for a pair", "a:1x2", "1P1D: p^ p d", "1P: p late"),
-        shape("a rollout of two", "a:1x3", "2P > 1P: p^ p^ p p", "1P: p late"),
-        shape("a rollout beside a ladder", "a:1x4", "1P: p^ p", "2P1D > 1P1D: p p d"),
-        shape("a rollout, the newest never bound", "a:1x3", "1P: p^ p!bind", "2P > 1P: p p"),
-        shape("a rollout, the newest never runs", "a:1x3", "1P: p^ p!run", "2P > 1P: p p"),
-        shape("a rollout, the outdated one never runs", "a:1x3", "1P: p^!run p", "2P > 1P: p p"),
-        shape("a rollout, preempted", "a:1x2", "2P > 1P: p^ p^ p", "1P: p +1 late"),
-        shape("a rollout of what preempts", "a:1x3", "2P1D > 1P1D: p p d", "1P: p^ p +1"),
-        shape("a rollout, a node is lost", "a:1x3", "1P1D: p^ p d", "1P: p late", events="lose back"),
-        shape("a rollout, a stale decision", "a:1x3", "1P1D: p^ p d", "1P: p late", events="stale"),
-        shape("a rollout, a failover", "a:1x3", "1P1D: p^ p d", "1P: p", events="failover"),
-        shape("alone, a rollout", "a:1x3", "2P1D > 1P1D: p^ p^ p p d"),
-        shape("alone, a rollout without room", "a:1x2", "1P1D: p^ p d"),
-    ]
-
-
-def pairs_of_faults() -> list[Shape]:
-    """Two faults of different kinds, in any order and at any moment."""
-    ladder, late_one = "2P1D > 1P1D: p p d", "1P: p late"
-    return [
-        shape("a node lost, a stale decision", "a:1x3", ladder, late_one, events="lose stale"),
-        shape("a node flaps, a stale decision", "a:1x3", ladder, late_one, events="flap back stale"),
-        shape("a node cordoned, a stale decision", "a:1x3", ladder, late_one, events="cordon stale"),
-        shape("a failover, a stale decision", "a:1x3", ladder, late_one, events="failover stale"),
-        shape("a node lost, an outage", "a:1x3", "2P > 1P: p p", late_one, events="lose outage resume"),
-        shape("an outage, a stale decision", "a:1x2", "2P > 1P: p p", late_one, events="outage resume stale"),
-        shape("an outage, a failover", "a:1x2", "1P1D: p d", "1P: p", events="outage resume failover"),
-        shape("a node lost, one refused", "a:1x3", "1P1D: p d!refuse", "2P > 1P: p p", events="lose back"),
-        shape("a stale decision, one refused", "a:1x3", "1P1D: p d!refuse", "2P > 1P: p p", events="stale"),
-        shape("a failover, one refused", "a:1x3", "1P1D: p d!refuse", "2P > 1P: p p", events="failover"),
-        shape("a node lost, one never bound", "a:1x3", "1P1D: p d!bind", "2P > 1P: p p", events="lose back"),
-        shape("a stale decision, one never bound", "a:1x3", "1P1D: p d!bind", "2P > 1P: p p", events="stale"),
-        shape("a failover, one never bound", "a:1x3", "1P1D: p d!bind", "2P > 1P: p p", events="failover"),
-        shape("a node lost, one half bound", "a:1x4", "1P: p*2!half", "2P > 1P: p p", events="lose back"),
-        shape("a stale decision, one half bound", "a:1x4", "1P: p*2!half", "2P > 1P: p p", events="stale"),
-        shape("a node lost, one never made", "a:1x3", "1P1D: p d!make", "2P > 1P: p p", events="lose back"),
-        shape("a stale decision, one made slowly", "a:1x3", "1P1D: p d!slow", "1P: p", events="stale"),
-        shape("a node lost, one never runs", "a:1x3", "1P: p!run p", "2P > 1P: p p", events="lose back"),
-        shape("a stale decision, one never runs", "a:1x3", "1P: p!run p", "2P > 1P: p p", events="stale"),
-        shape("one never ends, a stale decision", "a:1x2", "2P > 1P: p p!stuck", "1P: p +1 late", events="stale"),
-        shape("one never ends, an outage", "a:1x2", "2P > 1P: p p!stuck", "1P: p +1 late", events="outage resume"),
-        shape("preempts, a node lost, a stale decision", "a:1x2", "2P > 1P: p p", "1P: p +1 late", events="lose stale"),
-        shape("preempts, a failover", "a:1x3", ladder, "1P: p +1 late", events="failover"),
-        shape("never bound, never runs", "a:1x3", "1P1D: p!bind d", "2P > 1P: p!run p", "1P: p"),
-        shape("refused, never bound", "a:1x3", "1P1D: p!refuse d", "1P1D: p d!bind", "1P: p"),
-        shape("restarts are few, a node lost", "a:1x2", "2P > 1P: p p", late_one, events="lose", gates=True, budget=3),
-    ]
+def _world(name: str, nodes: str, *cells: str) -> Shape:
+    words = [word for cell in cells if cell.startswith("with ") for word in cell.split()[1:]]
+    events = [word for word in words if word not in SPECIAL]
+    assert set(events) <= set(" ".join(EVENTS).split()), events
+    changes = {key: value for word in words if word in SPECIAL for key, value in SPECIAL[word].items()}
+    return shape(
+        name, nodes, *(cell for cell in cells if not cell.startswith("with ")), events=" ".join(events), **changes
+    )
 
 
 LADDERS = (
     ("1P", "p"), ("1P", "p p"), ("2P > 1P", "p p"), ("2P > 1P", "p p p"), ("1P1D", "p d"), ("1P1D", "p p d"),
     ("2P1D > 1P1D", "p p d"), ("3P > 1P", "p p p"), ("2P", "p p"),
 )  # fmt: skip
-EVENTS = (
-    "",
-    "",
-    "",
-    "lose",
-    "lose back",
-    "flap back",
-    "cordon back",
-    "vanish back",
-    "outage resume",
-    "failover",
-    "stale",
-)
+EVENTS = ("",) * 3 + (
+    "lose", "lose back", "flap back", "cordon back", "vanish back", "outage resume", "failover", "stale",
+)  # fmt: skip
 
 
 def endless(seed: int) -> Iterator[Shape]:
-    number = 0
-    while True:
-        number += 1
-        yield drawn(random.Random(seed * 1_000_003 + number), f"{seed}-{number}")
+    return (drawn(random.Random(seed * 1_000_003 + number), f"{seed}-{number}") for number in itertools.count(1))
 
 
 def drawn(dice: random.Random, name: str) -> Shape:
@@ -287,7 +229,7 @@ def drawn(dice: random.Random, name: str) -> Shape:
         jobs += len(letters.split())
         teams.append(_team(dice, ladder, letters.split(), classes, size, gates))
     events = dice.choice(EVENTS)
-    preempt = dice.choice((Preempt.HIGHER_PRIORITY, Preempt.HIGHER_PRIORITY, EQUAL, NEVER))
+    preempt = dice.choice((Preempt.HIGHER_PRIORITY, Preempt.HIGHER_PRIORITY, Preempt.EQUAL_OR_HIGHER, Preempt.NEVER))
     words = " ".join([*sorted(nodes), preempt, events]).strip()
     return shape(
         f"random {name}: {words} | {' | '.join(teams)}",

@@ -44,6 +44,7 @@ from tests.decide.small_worlds import (
     standing_for,
     view,
 )
+from tests.decide.walk import strongly_connected
 
 Key = tuple[object, ...]
 
@@ -336,56 +337,6 @@ def _turns_at_once(states: list[int], inner: list[tuple[int, Edge]]) -> bool:
             fast[places[at]].append(places[edge.to])
     _, components = strongly_connected(fast)
     return len(components) < len(states) or any(at in fast[at] for at in range(len(states)))
-
-
-def strongly_connected(edges: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Tarjan's components, those that are led to first: the component of each, and the members of each component."""
-    search = _Search(edges)
-    for root in range(len(edges)):
-        if not search.index[root]:
-            search.follow(root)
-    return search.component, search.components
-
-
-class _Search:
-    def __init__(self, edges: list[list[int]]) -> None:
-        self.edges = edges
-        self.index, self.low = [0] * len(edges), [0] * len(edges)
-        self.component = [-1] * len(edges)
-        self.components: list[list[int]] = []
-        self.stack: list[int] = []
-        self.work: list[tuple[int, Iterator[int]]] = []
-        self.count = 0
-
-    def follow(self, root: int) -> None:
-        self._enter(root)
-        while self.work:
-            at, left = self.work[-1]
-            to = next(left, None)
-            if to is None:
-                self._leave(at)
-            elif not self.index[to]:
-                self._enter(to)
-            elif self.component[to] < 0:
-                self.low[at] = min(self.low[at], self.index[to])
-
-    def _enter(self, at: int) -> None:
-        self.count += 1
-        self.index[at] = self.low[at] = self.count
-        self.stack.append(at)
-        self.work.append((at, iter(self.edges[at])))
-
-    def _leave(self, at: int) -> None:
-        self.work.pop()
-        if self.work:
-            above = self.work[-1][0]
-            self.low[above] = min(self.low[above], self.low[at])
-        if self.low[at] == self.index[at]:
-            members: list[int] = []
-            while not members or members[-1] != at:
-                members.append(self.stack.pop())
-                self.component[members[-1]] = len(self.components)
-            self.components.append(members)
 
 
 def explored(of: Shape, most: int, seconds: float, traces: int = 1) -> Result:

@@ -267,7 +267,7 @@ def troubled(one: Instance, seen: Seen) -> bool:
     return bool(one.crashing or one.faulty or one.ended or one.terminating) or restarted_lately(one, seen)
 
 
-STATES = {
+STATES: dict[State, Callable[[Instance, Seen], bool]] = {
     State.FINISHED: lambda one, _: one.owner_finished,
     State.TERMINATING: lambda one, _: one.owner_deleting or (one.pods == 0 and one.terminating > 0),
     State.HELD: lambda one, _: one.pods == one.gated,

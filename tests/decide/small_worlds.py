@@ -16,14 +16,14 @@ once on what it decided before something else moved).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
+from scaler.decide.nodes import Node, NodeClass, Nodes
 from scaler.decide.state import refuse
 from scaler.decide.world import (
     Admit,
@@ -41,8 +41,8 @@ from scaler.decide.world import (
     World,
 )
 from scaler.rules.rule import RuleOptions, Trade
-from tests.builders import GROUPS, NOW, rule
-from tests.decide.ages import CAPS, JUST_NOW, LONG_AGO, aged, regular
+from tests.builders import GROUPS, NOW, RESOURCES, request, rule
+from tests.decide.ages import JUST_NOW, LONG_AGO, aged, regular
 from tests.decide.packing import Pod
 
 POLICY = Policy(
@@ -56,8 +56,6 @@ POLICY = Policy(
     fit_patience=3600,
 )
 """Time limits scaled down, in their order, all multiples of `ages.QUANTUM`, so that the states stay few."""
-
-RESOURCES = ("x/npu", "pods")
 
 
 # What never changes
@@ -193,6 +191,10 @@ class Inst(NamedTuple):
     def bound(self) -> int:
         return self.count("s", "r")
 
+    def having(self, pods: Iterable[Spot], **more: Any) -> Inst:
+        """With these pods, in any order."""
+        return self._replace(pods=tuple(sorted(pods)), **more)
+
 
 class State(NamedTuple):
     nodes: tuple[tuple[str, int], ...]
@@ -229,12 +231,6 @@ def unbound_pods(of: Shape, s: State, number: int) -> list[Pod]:
 
 
 # How the controller sees it
-
-
-@lru_cache(maxsize=1 << 12)
-def request(units: int, classes: str) -> PodRequest:
-    only = Requirement("class", "In", tuple(sorted(classes)))
-    return PodRequest((("x/npu", units), ("pods", 1)), Where(affinity=((only,),)) if classes else Where())
 
 
 def key(team: int) -> ServiceKey:
@@ -391,7 +387,7 @@ def _acted(of: Shape, inst: Inst, action: object) -> Inst:
 
 
 def _all(inst: Inst, changes: dict[Spot, Spot]) -> Inst:
-    return inst._replace(pods=tuple(sorted(changes.get(pod, pod) for pod in inst.pods)), newest=0)
+    return inst.having((changes.get(pod, pod) for pod in inst.pods), newest=0)
 
 
 def _refused(memory: Memory, team: int, number: int) -> Memory:
@@ -424,17 +420,11 @@ def moves(of: Shape, s: State) -> Iterator[Step]:
         if not s.out and inst.count("u"):
             yield from _bindings(of, s, number, room)
         if inst.count("s") and _can_run(s, job, inst):
-            pods = tuple(sorted(("r", place) for _, place in inst.pods))
-            yield ("run", job_name(of, number)), _with(s, number, inst._replace(pods=pods))
-        if job.curse != "stuck" and any(phase == "t" and s.nodes[place][0] != "X" for phase, place in inst.pods):
-            pods = tuple(
-                NOT_THERE if phase == "t" and s.nodes[place][0] != "X" else (phase, place) for phase, place in inst.pods
-            )
-            left = inst._replace(pods=tuple(sorted(pods)))
-            yield (
-                ("gone", job_name(of, number)),
-                _with(s, number, left._replace(ending=left.count("t") and left.ending)),
-            )
+            yield ("run", job_name(of, number)), _with(s, number, inst.having(("r", place) for _, place in inst.pods))
+        left = inst.having(NOT_THERE if pod[0] == "t" and s.nodes[pod[1]][0] != "X" else pod for pod in inst.pods)
+        if job.curse != "stuck" and left.pods != inst.pods:
+            gone = left._replace(ending=left.count("t") and left.ending)
+            yield ("gone", job_name(of, number)), _with(s, number, gone)
         if job.outdated and _is_replaced(of, s, number):
             yield ("replace", job_name(of, number)), _with(s, number, Inst(False, (NOT_THERE,) * job.pods))
 
@@ -469,7 +459,7 @@ def _bindings(of: Shape, s: State, number: int, room: dict[int, int]) -> Iterato
             for place in chosen:
                 pods.remove(UNBOUND)
                 pods.append(("s", place))
-            after = _with(s, number, inst._replace(pods=tuple(sorted(pods))))
+            after = _with(s, number, inst.having(pods))
             yield ("bind", job_name(of, number), *map(str, chosen)), after._replace(last_bind=JUST_NOW)
 
 
@@ -496,8 +486,7 @@ def _jobs_that_come(of: Shape, s: State) -> Iterator[Step]:
         elif job.curse == "slow" and inst.count("."):
             pods = list(inst.pods)
             pods[pods.index(NOT_THERE)] = GATED
-            made = inst._replace(pods=tuple(sorted(pods)), newest=0)
-            yield ("make one of", job_name(of, number)), _with(s, number, made)
+            yield ("make one of", job_name(of, number)), _with(s, number, inst.having(pods, newest=0))
 
 
 def _may_come(of: Shape, s: State, number: int) -> bool:
@@ -525,8 +514,8 @@ def _lost(inst: Inst, number: int, event: str) -> Inst:
     if not any(place == number for _, place in inst.pods):
         return inst
     after = NOT_THERE if event == "vanish" else ("t", number)
-    pods = tuple(sorted(after if place == number else (phase, place) for phase, place in inst.pods))
-    return inst._replace(pods=pods, ending=inst.ending if event == "vanish" else 0)
+    pods = (after if place == number else (phase, place) for phase, place in inst.pods)
+    return inst.having(pods, ending=inst.ending if event == "vanish" else 0)
 
 
 def _node(s: State, number: int, state: str) -> State:
@@ -571,10 +560,7 @@ def canonical(of: Shape, s: State) -> State:
     nodes = list(s.nodes)
     for old, place in enumerate(order):
         nodes[place] = s.nodes[old]
-    insts = tuple(
-        inst._replace(pods=tuple(sorted((phase, order[at] if at >= 0 else at) for phase, at in inst.pods)))
-        for inst in s.insts
-    )
+    insts = tuple(inst.having((phase, order[at] if at >= 0 else at) for phase, at in inst.pods) for inst in s.insts)
     return s._replace(nodes=tuple(nodes), insts=insts)
 
 
@@ -607,6 +593,3 @@ def in_short(of: Shape, s: State) -> str:
             words.append(f"{of.jobs[number].name}:{pods if inst.there else '(late)'}")
         text.append(f"s{team}[{' '.join(words)}]")
     return " ".join(text) + (" OUT" if s.out else "") + (" HAND" if s.hand is not None else "")
-
-
-__all__ = ["CAPS", "POLICY", "Job", "Shape", "State", "Team", "act", "canonical", "initial", "moves", "shape", "view"]

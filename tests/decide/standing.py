@@ -74,8 +74,12 @@ def _lasting(of: Shape, s: State, mine: list[int]) -> int:
 
 def shares(of: Shape, s: State, team: int) -> bool:
     """Whether another service that exists could use one of its nodes."""
-    own = _usable(of, s, team)
-    return any(own & _usable(of, s, other) for other in range(len(of.teams)) if other != team)
+    return any(share(of, s, team, other) for other in range(len(of.teams)) if other != team)
+
+
+def share(of: Shape, s: State, one: int, other: int) -> bool:
+    """Whether there is a node that both could use."""
+    return bool(_usable(of, s, one) & _usable(of, s, other))
 
 
 def _usable(of: Shape, s: State, team: int) -> frozenset[int]:

@@ -107,7 +107,7 @@ def test_success_is_all_pods_or_all_workers() -> None:
     done = (Outcome.SUCCEEDED, "JobSucceeded")
     assert ending(living(State.STARTING, succeeded=2)) == done
     assert ending(living(State.STARTING, succeeded=1, version=-1)) is None
-    workers = {"succeeded": 1, "workers": 1, "workers_succeeded": 1, "policy": {"all_workers": True}}
+    workers: dict[str, Any] = {"succeeded": 1, "workers": 1, "workers_succeeded": 1, "policy": {"all_workers": True}}
     assert ending(living(State.STARTING, **workers)) == done
 
 

@@ -23,6 +23,9 @@ from tests.builders import NOW, instance, service, world
 from tests.decide.makers import pod, start
 from tests.decide.walk import ends
 
+Chosen = dict[type[Admit | Revoke], set[str]]
+"""Uids by what is done."""
+
 
 class Pods(NamedTuple):
     """Pods of one revision; one that is bound runs at once."""
@@ -80,7 +83,7 @@ def decide(old: Pods, new: Pods, replicas: int, target: int, missing: bool) -> t
     made = decided(seen)
     assert violations(seen, made) == ()
     actions = made.plans[0].actions
-    chosen = {kind: {one.uid for one in actions if isinstance(one, kind)} for kind in (Admit, Revoke)}
+    chosen: Chosen = {kind: {one.uid for one in actions if isinstance(one, kind)} for kind in (Admit, Revoke)}
     return (_moves(found, chosen, outdated=True), _moves(found, chosen, outdated=False))
 
 
@@ -95,7 +98,7 @@ def _instances(pods: Pods, replicas: int, *, outdated: bool) -> Iterator[Instanc
             yield one
 
 
-def _moves(found: list[Instance], chosen: dict[type, set[str]], *, outdated: bool) -> Moves:
+def _moves(found: list[Instance], chosen: Chosen, *, outdated: bool) -> Moves:
     uids = {one.uid for one in found if one.outdated is outdated}
     return Moves(len(uids & chosen[Admit]), len(uids & chosen[Revoke]))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide.ground import Ground
+from scaler.decide.node_index import NodeIndex
 from scaler.decide.nodes import (
     Amounts,
     Node,
@@ -53,8 +53,8 @@ def placement(*some: Node, now: float = 0.0, due_back: float = 0.0) -> Placement
     return Placement(nodes(*some), now=now, due_back=due_back)
 
 
-def ground(*some: Node) -> Ground:
-    return Ground(nodes(*some))
+def node_index(*some: Node) -> NodeIndex:
+    return NodeIndex(nodes(*some))
 
 
 def fits(of: Placement, *requests: PodRequest, room: Room = Room.FREE) -> bool:
@@ -267,11 +267,11 @@ def test_a_cache_changes_no_answer(
         same = {"name": old.name, "node_class": old.node_class, "passing": old.passing}
         now[at % len(now)] = msgspec.structs.replace(changed, **(same if at % 4 else {"name": old.name}))
     after = Nodes(RESOURCES, tuple(now))
-    old = played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps)
+    first = played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps)
     assert played(Placement(after, now=10.0, due_back=5.0, cache=cache), steps) == played(
         Placement(after, now=10.0, due_back=5.0), steps
     )
-    assert played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps) == old
+    assert played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps) == first
 
 
 def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> list[object]:
@@ -301,7 +301,7 @@ def test_what_is_said_to_spoil_nothing_spoils_nothing(
     of = placement(*some)
     hands, rest = list[PodRequests](), list[Pod]()
     for pod, count, in_hands in asked:
-        pods = ((pod, count),)
+        pods: PodRequests = ((pod, count),)
         if isinstance(of.reserve(pods), Reservation):
             if in_hands:
                 hands.append(pods)
@@ -453,11 +453,11 @@ def test_a_passing_taint_repels_who_does_not_tolerate_it() -> None:
     of = placement(node(A, 8, passing=(PRESSURE,)))
     assert not fits(of, ask(8))
     assert fits(of, ask(8, PATIENT))
-    assert ground(node(A, 8, passing=(PRESSURE,))).classes_for(((ask(8), 1),)) == {A}
+    assert node_index(node(A, 8, passing=(PRESSURE,))).classes_for(((ask(8), 1),)) == {A}
 
 
 def test_node_classes_are_a_static_fact() -> None:
-    of = ground(node(A, 0), node(B, 8, ready=False))
+    of = node_index(node(A, 0), node(B, 8, ready=False))
     assert of.classes_for(((ask(1), 1),)) == {A, B}
     assert of.classes_for(((ask(1, ON_A), 1), (ask(1, ON_B), 1))) == {A, B}
     assert of.classes_for(((ask(1, ON_A), 1),)) == {A}

@@ -52,6 +52,14 @@ def test_the_setting_says_whose_scale_ups_may_be_evicted(preempt: Preempt, benef
     assert bool(done(SURPLUS, beneficiary, nodes="a:8x3", preempt=preempt)) is evicts
 
 
+@pytest.mark.parametrize(("most", "evicts"), [(None, False), (0, False), (1, True)])
+def test_a_tenant_evicts_nobody_by_an_annotation_unless_the_administrator_allows_it(
+    most: int | None, evicts: bool
+) -> None:
+    raised = on_nodes("1P", "p0 -", name="b", options=RuleOptions(service_priority=10**9))
+    assert bool(done(SURPLUS, raised, nodes="a:8x3", max_service_priority=most)) is evicts
+
+
 @pytest.mark.parametrize(("honoured", "evicts"), [(True, False), (False, True)])
 def test_a_rule_may_protect_its_service_unless_the_administrator_says_otherwise(honoured: bool, evicts: bool) -> None:
     protected = msgspec.structs.replace(SURPLUS, options=RuleOptions(preemptable=False))

@@ -6,6 +6,7 @@ The numbers are those of docs/explanation/holding-by-gates.md.
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def ended(way: list[Fleet]) -> bool:
     return not any(one.outdated for one in way[-1])
 
 
-def defaults(replicas: int) -> dict[str, int]:
+def defaults(replicas: int) -> dict[str, Any]:
     """25 % up, rounded up; 25 % down, rounded down."""
     return {"surge": -(-replicas // 4), "unavailable": replicas // 4}
 

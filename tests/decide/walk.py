@@ -10,27 +10,45 @@ N = TypeVar("N", bound=Hashable)
 
 def ends(starts: Iterable[N], steps: Callable[[N], Iterator[N]]) -> list[N]:
     """The nodes without a next step, of all that can be reached; fails on a walk without an end."""
+
+    def fail(path: Iterable[N]) -> None:
+        raise AssertionError(f"never comes to rest: {list(path)}")
+
+    return [node for node in left(starts, steps, fail) if next(steps(node), None) is None]
+
+
+def left(
+    starts: Iterable[N], steps: Callable[[N], Iterable[N]], on_cycle: Callable[[Iterable[N]], None] = lambda _: None
+) -> Iterator[N]:
+    """Depth first, each node once, after all that it leads to (but on a cycle, which is told)."""
     done: set[N] = set()
-    quiet: list[N] = []
     for start in starts:
-        _follow(start, steps, done, quiet)
-    return quiet
+        path: dict[N, Iterator[N]] = {} if start in done else {start: iter(steps(start))}
+        while path:
+            last = next(reversed(path))
+            to = next(path[last], None)
+            if to is None:
+                path.popitem()
+                done.add(last)
+                yield last
+            elif to in path:
+                on_cycle(path)
+            elif to not in done:
+                path[to] = iter(steps(to))
 
 
-def _follow(start: N, steps: Callable[[N], Iterator[N]], done: set[N], quiet: list[N]) -> None:
-    """Depth first; a node met again on the path that led to it is a cycle."""
-    path: dict[N, Iterator[N]] = {}
-    node: N | None = start
-    while node is not None or path:
-        if node is not None and node not in done:
-            assert node not in path, f"never comes to rest: {list(path)}"
-            path[node] = steps(node)
-        last = next(reversed(path), None)
-        if last is None:
-            return
-        node = next(path[last], None)
-        if node is None:
-            path.popitem()
-            done.add(last)
-            if next(steps(last), None) is None:
-                quiet.append(last)
+def strongly_connected(edges: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Components, those that are led to first: the component of each node, and the members of each component."""
+    back: list[list[int]] = [[] for _ in edges]
+    for at, tos in enumerate(edges):
+        for to in tos:
+            back[to].append(at)
+    component = [-1] * len(edges)
+    components: list[list[int]] = []
+    for root in reversed(list(left(range(len(edges)), back.__getitem__))):
+        if component[root] < 0:
+            members = list(left([root], lambda at: [to for to in edges[at] if component[to] < 0]))
+            for at in members:
+                component[at] = len(components)
+            components.append(members)
+    return component, components

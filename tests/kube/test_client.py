@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import msgspec
 import pytest
 import yaml
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NODES, PODS, Object, PatchType
+from scaler.kube import client
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NODES, PODS, Object, PatchType, Resource
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -91,6 +93,41 @@ async def events_of(api: HttpKubeApi, decode: Any = Object) -> tuple[list[tuple[
     return seen, None
 
 
+# What is told about each request
+
+
+async def test_each_request_tells_how_long_it_took_and_what_time_the_server_says_it_is(tmp_path: Path) -> None:
+    now = "Sun, 22 Nov 2026 11:00:00 GMT"
+    answers = [
+        reply(200, {"items": [], "metadata": {}}, Date=now), reply(200, POD, Date="soon"), reply(409, {}, Date=now),
+        stream(line("ADDED", "a", 9)), silence,
+    ]  # fmt: skip
+    told: list[tuple[str, str, float | None]] = []
+
+    def answered(verb: str, resource: Resource, seconds: float, date: float | None) -> None:
+        assert 0 <= seconds < 5
+        told.append((verb, resource.full_name, date))
+
+    async with (
+        serving(*answers) as server,
+        connect(kubeconfig=kubeconfig(tmp_path, server.url), request_timeout=0.5, answered=answered) as api,
+    ):
+        await api.list(PODS, "ns")
+        await api.get(LEASES, "ns", "l")
+        with pytest.raises(ConflictError):
+            await api.create(PODS, "ns", POD)
+        await events_of(api)
+        with pytest.raises(UnknownOutcomeError):
+            await api.delete(PODS, "ns", "p")
+    assert told == [
+        ("list", "pods", datetime(2026, 11, 22, 11, tzinfo=UTC).timestamp()),
+        ("get", "leases.coordination.k8s.io", None),
+        ("create", "pods", None),
+        ("watch", "pods", None),
+        ("delete", "pods", None),
+    ]
+
+
 # What is sent
 
 
@@ -118,6 +155,29 @@ async def test_requests_are_what_the_api_server_expects(tmp_path: Path) -> None:
     assert headers["user-agent"].startswith("scaler/")
     assert server.requests[4].json["preconditions"] == {"uid": "u", "resourceVersion": "7"}
     assert server.requests[4].json["gracePeriodSeconds"] == 0
+
+
+async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MOST_PAGE", 2_000)
+    large, small = ({"metadata": {"resourceVersion": "9"}, "items": [POD] * number} for number in (100, 1))
+    async with talking(tmp_path, reply(200, large), reply(200, small), reply(200, small)) as (api, server):
+        for _ in range(2):
+            assert len((await api.list(PODS, limit=500)).items) == 1
+    assert [request.path.partition("limit=")[2] for request in server.requests] == ["500", "62", "124"]
+
+
+async def test_one_object_that_is_larger_than_a_page_may_be_is_no_endless_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MOST_PAGE", 2_000)
+    monkeypatch.setattr(client, "LONGEST_LINE", 2_000)
+    large = {"metadata": {"resourceVersion": "9"}, "items": [POD] * 100}
+    async with talking(tmp_path, *[reply(200, large)] * 5) as (api, server):
+        with pytest.raises(UnknownOutcomeError, match="more than 2000 bytes"):
+            await api.list(PODS, limit=500)
+    assert len(server.requests) == 4
 
 
 async def test_lists_and_watches_carry_their_parameters(tmp_path: Path) -> None:
@@ -245,10 +305,10 @@ async def test_an_event_may_be_larger_than_any_buffer(tmp_path: Path) -> None:
     assert (seen, error) == ([("ADDED", "6"), ("ADDED", "7")], None)
 
 
-async def test_an_event_that_is_not_understood_is_left_out(tmp_path: Path) -> None:
+async def test_an_event_that_is_not_understood_costs_its_object_only(tmp_path: Path) -> None:
     odd = b'{"type":"ADDED","object":{"metadata":{"name":5,"resourceVersion":"6"}}}\n'
     async with talking(tmp_path, stream(odd, line("ADDED", "b", 7))) as (api, _):
-        assert await events_of(api, Thing) == ([("ADDED", "7")], None)
+        assert await events_of(api, Thing) == ([("ADDED", "6"), ("ADDED", "7")], None)
 
 
 def error_line(code: int, reason: str) -> bytes:

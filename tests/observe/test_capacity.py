@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scaler.clock import Skew
 from scaler.decide.nodes import NODE_NAME, Node, NodeClass, PodRequest, Requirement, Taint, Where, accepts
 from scaler.informers.faults import faulty_devices
 from scaler.informers.records import NodeFacts
@@ -55,6 +56,15 @@ def test_room_of_terminating_pods_is_taken_and_told_by_when_they_should_be_gone(
         index(node(), load(1, deletion=SOON), load(1, deletion=SOON), load(2, deletion=SOON - 1, cpu=1), load(3))
     )
     assert (found.free, found.ending) == ((1, 6), ((SOON - 1, (2, 1)), (SOON, (2, 2))))
+
+
+def test_when_pods_should_be_gone_is_counted_by_the_clock_of_the_api_server() -> None:
+    of = index(node(), load(1, deletion=SOON))
+    assert only(of).ending == ((SOON, (1, 1)),)
+    of.adjust(Skew(10.0, 30.0))
+    assert only(of).ending == ((SOON - 30, (1, 1)),)
+    of.pod_changed(load(1, deletion=SOON), None)
+    assert only(of).ending == ()
 
 
 @pytest.mark.parametrize("facts", [{"ready": False}, {"unschedulable": True}, {"unhealthy": True}])

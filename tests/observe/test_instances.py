@@ -46,7 +46,7 @@ class Seen:
     def job(self, name: str, *, status: dict[str, Any] | None = None, **options: Any) -> None:
         made = job(name, uid=f"uid-{name}", resourceVersion=self.version(), **options)
         made |= {"status": status} if status else {}
-        record = objects.job_record(made)
+        record = objects.read_job_record(made)
         assert record is not None
         self.cache.jobs.apply(record)
 
@@ -236,3 +236,12 @@ def test_the_rest_is_still_to_come_until_the_leader_is_ready_where_the_owner_wai
     group_pod(seen, "lws-0")
     group_pod(seen, "lws-0-1")
     assert not seen.instance().more_to_come
+
+
+def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_is_not_its_pod(seen: Seen) -> None:
+    seen.pod("p0-master-0", node="node", phase="Running")
+    before = seen.service()
+    seen.pod("p0-master-0", node="elsewhere", phase="Failed", more={"namespace": "stranger", "uid": "forged"})
+    assert seen.service() == before
+    seen.cache.pods.remove("stranger", "p0-master-0", "forged")
+    assert (seen.service(), seen.instance().running) == (before, 1)

@@ -38,7 +38,7 @@ class Seen:
         return str(self.version)
 
     def job(self, **changes: Any) -> None:
-        record = objects.job_record(job("p0", pods=2, uid="u1", resourceVersion=self.next_version(), **changes))
+        record = objects.read_job_record(job("p0", pods=2, uid="u1", resourceVersion=self.next_version(), **changes))
         assert record is not None
         self.cache.jobs.apply(record)
 
@@ -59,7 +59,7 @@ class Seen:
 
     @property
     def record(self) -> JobRecord:
-        record = self.cache.job("u1")
+        record = self.cache.jobs.get(NAMESPACE, "p0")
         assert record is not None
         return record
 

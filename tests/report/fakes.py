@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 from scaler.decide.world import Service
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from scaler.report.service_reports import ServiceReport, Subject
+from scaler.sim.apiserver.patches import merge_patch
 from tests.builders import plan, service
 
 
@@ -63,9 +63,7 @@ class FakeStore:
             if patch.get("metadata", {}).get(key, existing["metadata"][key]) != existing["metadata"][key]:
                 raise ConflictError(409, "Conflict", f"{name}: {key} differs")
         self.log.append(f"patch {resource.plural}/{name}" + (f"/{subresource}" if subresource else ""))
-        _merge(existing, patch)
-        self._stamp(existing)
-        return copy.deepcopy(existing)
+        return self.seed(resource, merge_patch(existing, copy.deepcopy(patch)))
 
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
@@ -95,18 +93,6 @@ class FakeStore:
     def _fail(self) -> None:
         if self.failures:
             raise self.failures.pop(0)
-
-
-def _merge(target: dict[str, Any], patch: Mapping[str, Any]) -> None:
-    for key, value in patch.items():
-        if value is None:
-            target.pop(key, None)
-        elif isinstance(value, Mapping):
-            if not isinstance(target.get(key), dict):
-                target[key] = {}
-            _merge(target[key], value)
-        else:
-            target[key] = copy.deepcopy(value)
 
 
 def job(name: str, **status: Any) -> Object:

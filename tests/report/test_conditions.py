@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scaler.decide.life import Life, RunPolicy
 from scaler.decide.world import Reason, State, Verdict
 from scaler.kube.api import Object
+from scaler.sim.apiserver.patches import merge_patch
 from scaler.workloads.ascendjob_status import (
     JobSummary,
     already_says,
@@ -22,14 +23,15 @@ from scaler.workloads.ascendjob_status import (
     status_patch,
 )
 from tests.builders import instance
-from tests.report.fakes import _merge, job
+from tests.report.fakes import job
 
 NOW, LATER = "2026-11-21T07:00:00Z", "2026-11-21T08:00:00Z"
 
 
 def told(state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]) -> JobSummary:  # noqa: B008 - a value
     verdict = Verdict("uid-p0", "p0", "group0", state, reason)
-    return JobSummary(instance("p0", state, life=life), verdict, "words", replicas or None)
+    shown = instance("p0", state, life=life)
+    return JobSummary(shown, verdict, "words", replicas or None, shown.admitted_at)
 
 
 HELD = told(State.HELD, Reason.WAITING_FOR_RATIO)
@@ -43,7 +45,7 @@ def written(obj: Object, *history: JobSummary, now: str = NOW) -> Object:
     for moment in history:
         patch = status_patch(obj, moment, now)
         if patch is not None:
-            _merge(obj, patch)
+            obj = merge_patch(obj, patch)
     return obj
 
 
@@ -82,7 +84,7 @@ def test_a_later_round_is_restarting_until_it_runs() -> None:
 
 def test_a_job_that_ends_has_its_ending_last_and_runs_no_more() -> None:
     running = written(job("p0"), RUNNING)
-    _merge(running, final_patch(running, ("Failed", "PodFailed", "words"), LATER))
+    running = merge_patch(running, final_patch(running, ("Failed", "PodFailed", "words"), LATER))
     assert conditions(running)[1:] == [("Running", "False", "PodFailed"), ("Failed", "True", "PodFailed")]
     assert running["status"]["completionTime"] == LATER
     assert status_patch(running, BROKEN, LATER) is None
@@ -164,8 +166,7 @@ _flat = st.dictionaries(st.sampled_from("abc"), st.integers() | st.dictionaries(
 
 @given(before=_flat, after=_flat)
 def test_a_merge_diff_turns_the_old_value_into_the_new_one(before: dict[str, Any], after: dict[str, Any]) -> None:
-    merged = copy.deepcopy(before)
-    _merge(merged, merge_diff(before, after))
+    merged = merge_patch(before, merge_diff(before, after))
     assert {key: merged[key] for key in after} == after
     assert merge_diff(merged, after) == {}
 

@@ -12,6 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.state.last_valid import LastValid, decode, encode
+from scaler.state.own_config_maps import Home, Name
+
+RULE = Name("default", "rule")
+PLACE = Home("scaler-home").last_valid(RULE)
 
 _annotations = st.dictionaries(st.text(max_size=9).map("mind-cluster/".__add__), st.text(max_size=9), max_size=3)
 _values = st.builds(LastValid, st.text(), _annotations, st.text(max_size=9), st.booleans())
@@ -19,29 +23,29 @@ _values = st.builds(LastValid, st.text(), _annotations, st.text(max_size=9), st.
 
 @given(_values)
 def test_what_was_stored_comes_back_as_it_was(value: LastValid) -> None:
-    assert decode(encode("default", "rule", value), "rule") == value
+    assert decode(encode(PLACE, RULE, value), RULE) == value
 
 
 @given(_values)
 def test_the_same_value_gives_the_same_object(value: LastValid) -> None:
-    assert encode("default", "rule", value) == encode("default", "rule", value)
+    assert encode(PLACE, RULE, value) == encode(PLACE, RULE, value)
 
 
 def test_only_our_annotations_are_kept() -> None:
-    stored = encode("default", "rule", LastValid("{}", {"mind-cluster/paused": "true", "kubectl/last-applied": "x"}))
-    found = decode(stored, "rule")
+    stored = encode(PLACE, RULE, LastValid("{}", {"mind-cluster/paused": "true", "kubectl/last-applied": "x"}))
+    found = decode(stored, RULE)
     assert found is not None
     assert found.annotations == {"mind-cluster/paused": "true"}
 
 
 def test_the_object_of_another_rule_is_not_taken() -> None:
-    assert decode(encode("default", "rule", LastValid("{}")), "other") is None
+    assert decode(encode(PLACE, RULE, LastValid("{}")), Name("default", "other")) is None
 
 
 def test_an_object_that_is_not_ours_is_not_taken() -> None:
-    stored = encode("default", "rule", LastValid("{}"))
+    stored = encode(PLACE, RULE, LastValid("{}"))
     stored["metadata"]["labels"] = {}
-    assert decode(stored, "rule") is None
+    assert decode(stored, RULE) is None
 
 
 def _packed(raw: bytes) -> str:
@@ -65,10 +69,10 @@ def _packed(raw: bytes) -> str:
     ],
 )
 def test_garbage_is_no_rule_and_never_raises(content: dict[str, Any]) -> None:
-    assert decode(encode("default", "rule", LastValid("{}")) | content, "rule") is None
+    assert decode(encode(PLACE, RULE, LastValid("{}")) | content, RULE) is None
 
 
 def test_a_small_object_cannot_unfold_into_a_large_document() -> None:
-    stored = copy.deepcopy(encode("default", "rule", LastValid("{}")))
+    stored = copy.deepcopy(encode(PLACE, RULE, LastValid("{}")))
     stored["binaryData"]["elastic_scaling.json.gz"] = _packed(gzip.compress(b" " * (100 << 20), 9))
-    assert decode(stored, "rule") is None
+    assert decode(stored, RULE) is None

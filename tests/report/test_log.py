@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from scaler.clock import Clock
-from scaler.report.log import MAX_FIELD, MAX_FIELDS, configure
+from scaler.report.log import MAX_FIELD, MAX_FIELDS, Level, configure
 from scaler.sim.loop import run
 
 
@@ -102,3 +102,13 @@ def test_text_is_for_people(out: io.StringIO) -> None:
     configure("text", "info", timestamp=Clock(0.0).micro_timestamp, stream=out)
     structlog.get_logger().warning("plan", service="a/b/c")
     assert out.getvalue().split() == ["[warning", "]", "plan", "service=a/b/c"]
+
+
+def test_the_level_is_toggled_while_the_process_runs_for_loggers_that_exist_already(out: io.StringIO) -> None:
+    log, level = structlog.get_logger("early"), Level("info")
+    for _ in range(2):
+        log.debug("detail")
+        level.toggle()
+    log.debug("no more")
+    events = [json.loads(text)["event"] for text in out.getvalue().splitlines()]
+    assert events == ["log level", "detail", "log level"]

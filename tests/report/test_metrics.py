@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler import __version__
 from scaler.decide.world import Evict, Revoke, ServiceKey, State, Tally
 from scaler.report.metrics import Metrics
 from tests.builders import KEY, plan, service
@@ -124,4 +127,27 @@ def test_a_pass_is_counted_and_timed() -> None:
 
 def test_the_reference_page_names_every_metric_and_no_other() -> None:
     families = {family.name + ("_total" if family.type == "counter" else "") for family in Metrics().registry.collect()}
-    assert set(re.findall(r"^\| `(scaler_\w+)`", REFERENCE.read_text(), re.MULTILINE)) == families
+    names = " ".join(re.findall(r"^\| (`(?:scaler|process)_[^|]*) \|", REFERENCE.read_text(), re.MULTILINE))
+    assert set(re.findall(r"`(\w+)`", names)) == families
+
+
+def test_the_build_and_the_process_are_told() -> None:
+    metrics = Metrics()
+    assert value(metrics, "scaler_build_info", version=__version__, python=platform.python_version()) == 1
+    assert (value(metrics, "process_resident_memory_bytes") or 0) > 2**20
+
+
+def test_what_is_followed_is_left_out_while_nothing_is_known_of_it() -> None:
+    metrics, ends = Metrics(), [None, 1.5]
+    metrics.certificate_expires.follow(lambda: ends[0])
+    name = "scaler_webhook_certificate_expires_timestamp_seconds"
+    assert value(metrics, name) is None
+    ends.reverse()
+    assert value(metrics, name) == 1.5
+
+
+@pytest.mark.parametrize("seconds", [0.001, 3.0, 100.0])
+def test_a_request_is_timed_by_verb_and_resource(seconds: float) -> None:
+    metrics = Metrics()
+    metrics.request("patch", "pods", seconds)
+    assert value(metrics, "scaler_request_duration_seconds_sum", verb="patch", resource="pods") == seconds

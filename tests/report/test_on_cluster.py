@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -38,14 +38,16 @@ def report(cluster: SimCluster, states: str, rule_name: str = "rule") -> Service
     return report_of(taken, jobs=shown, last_valid=LastValid("{}"))
 
 
-async def told(cluster: SimCluster, *notes: Callable[[Reporter], None]) -> None:
+async def told(cluster: SimCluster, *notes: Callable[[Reporter], Awaitable[None] | None]) -> None:
     """A new leader's reporter hears these notes, with time to write between them."""
     clock = Clock(NOW)
     writer = Writer(cluster, deadline=lambda: math.inf, rng=random.Random(0))
     reporter = Reporter(writer, clock, Metrics())
     task = asyncio.create_task(reporter.run())
     for note in notes:
-        note(reporter)
+        noted = note(reporter)
+        if noted is not None:
+            await noted
         await asyncio.sleep(10)
     task.cancel()
     await asyncio.wait([task])
@@ -70,7 +72,7 @@ def test_the_api_server_accepts_all_of_it() -> None:
     async def story(cluster: SimCluster) -> None:
         await told(cluster, lambda to: to.note([report(cluster, HELD)]), lambda to: to.note([report(cluster, RUNS)]))
         assert [cm["metadata"]["name"] for cm in cluster.peek(CONFIG_MAPS)] == [
-            "rule-scaler-last-valid",
+            "mindie.rule-scaler-last-valid",
             "rule-scaler-status",
         ]
         last = {job["metadata"]["name"]: job["status"]["conditions"][-1]["type"] for job in cluster.peek(ASCEND_JOBS)}

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from scaler.kube.errors import KubeError, TooManyRequestsError
 from scaler.kube.outbox import Outbox
+from scaler.kube.slots import Slots
 from scaler.sim.loop import run
 
 Script = Callable[[Outbox[str]], Coroutine[Any, Any, None]]
@@ -36,9 +37,11 @@ class Desk:
             raise self._errors.pop(0)
 
 
-def play(desk: Desk, script: Script, *, parallel: int = 2) -> None:
+def play(desk: Desk, script: Script, *, parallel: int = 2, namespace_of: Callable[[str], str] = str) -> None:
     async def main() -> None:
-        outbox: Outbox[str] = Outbox(desk.write, interval=1.0, parallel=parallel)
+        outbox: Outbox[str] = Outbox(
+            desk.write, interval=1.0, slots=Slots(parallel, most_of_one=1), namespace_of=namespace_of
+        )
         task = asyncio.create_task(outbox.run())
         await script(outbox)
         await asyncio.sleep(10_000)
@@ -90,7 +93,7 @@ def test_no_more_writes_are_under_way_than_allowed() -> None:
         for number in range(10):
             outbox.mark(str(number))
 
-    desk = Desk(takes=1.0)
+    desk = Desk(takes=0.9)
     play(desk, script, parallel=3)
     assert (desk.busiest, len(desk.written)) == (3, 10)
 
@@ -121,3 +124,14 @@ def test_a_bug_in_one_report_does_not_stop_the_others() -> None:
     desk = Desk(errors=(ZeroDivisionError(),))
     play(desk, script)
     assert desk.written == [(0.0, "a"), (0.0, "b"), (1.0, "a")]
+
+
+def test_a_namespace_whose_writes_hang_does_not_keep_the_reports_of_others() -> None:
+    async def script(outbox: Outbox[str]) -> None:
+        for number in range(50):
+            outbox.mark(f"slow/{number}")
+        outbox.mark("fast/0")
+
+    desk = Desk(takes=10.0)
+    play(desk, script, parallel=2, namespace_of=lambda key: key.partition("/")[0])
+    assert {key: at for at, key in desk.written}["fast/0"] == 10.0

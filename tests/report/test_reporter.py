@@ -26,7 +26,7 @@ from tests.report.fakes import FakeStore, job, report, report_of
 
 RULE = RuleKey("default", "rule")
 STATUS = "configmaps/rule-scaler-status"
-LAST_VALID = "configmaps/rule-scaler-last-valid"
+LAST_VALID = "configmaps/default.rule-scaler-last-valid"
 COLD = report("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held")
 LATER = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
 
@@ -53,7 +53,7 @@ def play(store: FakeStore, script: Script, metrics: Metrics | None = None) -> No
 def notes(*reports: ServiceReport, pause: float = 5.0) -> Script:
     async def script(reporter: Reporter) -> None:
         for noted in reports:
-            reporter.note([noted])
+            await reporter.note([noted])
             await asyncio.sleep(pause)
 
     return script
@@ -213,7 +213,7 @@ def test_a_refused_event_is_dropped_and_counted() -> None:
 
     async def script(reporter: Reporter) -> None:
         store.failures = [ForbiddenError(403, "Forbidden", "namespace is being terminated")] * 4
-        reporter.note([report("1P", "p0 Held")])
+        await reporter.note([report("1P", "p0 Held")])
 
     play(store, script, metrics)
     assert events(store) == []
@@ -233,7 +233,7 @@ def test_the_last_valid_rule_is_kept_and_follows_the_rule() -> None:
         store,
         notes(msgspec.structs.replace(COLD, last_valid=first), msgspec.structs.replace(COLD, last_valid=second)),
     )
-    assert decode(store[LAST_VALID], "rule") == second
+    assert decode(store[LAST_VALID], RULE) == second
 
 
 def test_without_a_valid_rule_none_is_kept() -> None:
@@ -271,7 +271,7 @@ def test_a_job_that_turns_up_in_time_keeps_them() -> None:
     async def script(reporter: Reporter) -> None:
         await notes(COLD, pause=0.2)(reporter)
         reporter.forget(RULE)
-        reporter.note([LATER])
+        await reporter.note([LATER])
 
     play(store, script)
     assert STATUS in store
@@ -283,7 +283,7 @@ def test_a_service_that_is_gone_leaves_the_status_of_the_rule_it_shared() -> Non
     shared = msgspec.structs.replace(service("1P1D", "p5 Held"), key=ServiceKey("default", "rule", "other"))
 
     async def script(reporter: Reporter) -> None:
-        reporter.note([report("1P1D", "p0 Held"), report_of(shared)])
+        await reporter.note([report("1P1D", "p0 Held"), report_of(shared)])
         await asyncio.sleep(5)
         reporter.service_gone(shared.key)
 
@@ -309,9 +309,9 @@ def test_a_job_that_has_moved_on_survives_the_late_end_of_the_service_that_it_le
     joined = msgspec.structs.replace(service("1P", "p0 Running"), key=ServiceKey("default", "rule", "other"))
 
     async def script(reporter: Reporter) -> None:
-        reporter.note([left])
+        await reporter.note([left])
         await asyncio.sleep(5)
-        reporter.note([report_of(joined)])
+        await reporter.note([report_of(joined)])
         reporter.service_gone(left.plan.key)
 
     play(store, script)
@@ -320,7 +320,7 @@ def test_a_job_that_has_moved_on_survives_the_late_end_of_the_service_that_it_le
 
 async def _note_together(reporter: Reporter, batches: list[list[ServiceReport]]) -> None:
     for batch in batches:
-        reporter.note(batch)
+        await reporter.note(batch)
         await asyncio.sleep(5)
 
 

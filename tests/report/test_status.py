@@ -19,9 +19,11 @@ from scaler.report.service_reports import ServiceReport
 from scaler.report.status import status_config_map, status_document
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 from scaler.state.last_valid import LastValid
-from scaler.state.own_config_maps import is_ours, last_valid_name, rule_of, status_name
+from scaler.state.own_config_maps import Home, Name, is_ours, rule_of
 from tests.builders import NOW, instance, plan, rolling, service
 from tests.report.fakes import report, report_of
+
+HOME = Home("scaler-home")
 
 
 def document(*reports: ServiceReport) -> Any:
@@ -29,7 +31,7 @@ def document(*reports: ServiceReport) -> Any:
 
 
 def config_map(*reports: ServiceReport) -> Object:
-    return status_config_map(reports)
+    return status_config_map(reports, HOME)
 
 
 def text(*reports: ServiceReport) -> str:
@@ -139,7 +141,7 @@ def test_it_rests_while_only_time_and_versions_move() -> None:
 def test_it_belongs_to_us_and_names_its_rule() -> None:
     found = config_map(DEGRADED)
     assert is_ours(found)
-    assert rule_of(found) == "rule"
+    assert rule_of(found) == ("default", "rule")
     assert "ownerReferences" not in found["metadata"]
 
 
@@ -151,16 +153,19 @@ _object_names = st.from_regex(r"\A[a-z0-9]{1,9}([-.][a-z0-9]{1,9}){0,24}\Z")
 def test_names_and_labels_are_valid_whatever_a_label_calls_the_rule(name: str) -> None:
     named = msgspec.structs.replace(service("1P", "p0"), key=ServiceKey("default", name, "mindie"))
     metadata = config_map(report_of(named))["metadata"]
-    assert metadata["name"] == status_name(name)
-    for made in (metadata["name"], last_valid_name(name)):
+    rule, elsewhere = Name("default", name), Home("scaler-home", status_beside_rule=False)
+    assert metadata["name"] == HOME.status(rule).name
+    for made in (metadata["name"], HOME.last_valid(rule).name, elsewhere.status(rule).name):
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", made)
         assert len(made) <= 253
     assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", metadata["labels"][KEPT_FOR_LABEL])
 
 
 def test_rules_with_similar_names_have_different_objects() -> None:
-    names = ["rule", "Rule", "rule_", "ru.le", "a" * 253, "a" * 252 + "b"]
-    assert len({status_name(name) for name in names} | {last_valid_name(name) for name in names}) == 12
+    rules = [Name("default", name) for name in ("rule", "Rule", "rule_", "ru.le", "a" * 253, "a" * 252 + "b")]
+    rules += [Name("default-rule", "rule"), Name("default", "rule.rule"), Name("rule", "default")]
+    home = Home("scaler-home", status_beside_rule=False)
+    assert len({home.status(rule) for rule in rules} | {home.last_valid(rule) for rule in rules}) == 18
 
 
 def many(number: int) -> ServiceReport:

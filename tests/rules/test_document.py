@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from scaler.names import RULE_KEY
 from scaler.rules.check import check
-from scaler.rules.document import MAX_BYTES, read_rule
+from scaler.rules.document import read_rule
 from scaler.rules.finding import Finding, pointer
+from scaler.rules.limits import MAX_BYTES, MAX_GROUPS, MAX_INSTANCES, MAX_PODS, MAX_RATIOS
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 from scaler.tools.linting.document import examine, read_document
 from tests.rules.documents import TWO_TO_ONE, document, good_documents, group, odd_documents, text
@@ -76,14 +77,19 @@ def test_only_plain_decimal_digits_in_quotes_are_numbers(num: object) -> None:
 
 @pytest.mark.parametrize(
     ("num", "size", "code"),
-    [("1000001", "1", "NumberTooLarge"), ("1", "9" * 40, "NumberTooLarge"), ("1", "0", "ServerNumZero")],
+    [
+        ("10001", "1", "NumberTooLarge"),
+        ("1", "1001", "NumberTooLarge"),
+        ("1", "9" * 40, "NumberTooLarge"),
+        ("1", "0", "ServerNumZero"),
+    ],
 )
 def test_numbers_have_bounds(num: str, size: str, code: str) -> None:
     assert errors_with_group(**group("a", num, size)) == [code]
 
 
 def test_the_largest_number_is_accepted() -> None:
-    assert errors_with_group(**group("a", "1000000", "1000000")) == []
+    assert errors_with_group(**group("a", str(MAX_INSTANCES), str(MAX_PODS))) == []
 
 
 @pytest.mark.parametrize(
@@ -162,10 +168,14 @@ def test_ratios_of_only_zeros_are_left_out_of_the_rule() -> None:
 
 def test_documents_and_ladders_have_an_upper_bound() -> None:
     assert [finding.code for finding in read_document(" " * (MAX_BYTES + 1))[1]] == ["DocumentTooLarge"]
-    many = document(*[{"a": 1}] * 2)
-    many["elastic_scaling_list"] = many["elastic_scaling_list"][:1] * 10_001
-    small = json.dumps(many, separators=(",", ":"))
-    assert "TooManyEntries" in {finding.code for finding in read_document(small)[1]}
+    for_each = [{"a": MAX_RATIOS + 2 - number} for number in range(MAX_RATIOS + 1)]
+    assert [finding.code for finding in read_document(text(*for_each))[1]] == ["TooManyEntries"]
+    assert read_document(text(*for_each[1:]))[0] is not None
+    groups = {f"g{number}": 1 for number in range(MAX_GROUPS + 1)}
+    (finding,) = read_document(text(groups))[1]
+    assert (finding.code, finding.pointer) == ("TooManyEntries", "/elastic_scaling_list/0/group_list")
+    assert "more than 8 groups" in finding.message
+    assert finding.hint
 
 
 def test_a_thousand_faults_are_cut_to_what_a_person_reads() -> None:

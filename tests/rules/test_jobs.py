@@ -51,7 +51,7 @@ NO_MASTER = [("error", "InvalidReplicaType", f"{SPECS}/Chief"), ("error", "Inval
         ({"workers": "      replicas: 2\n", "min": "minAvailable: 3"}, [("warning", "InstanceSizeMismatch", SPECS)]),
         ({"workers": "      replicas: -1\n"}, [("error", "InvalidReplicaSpec", WORKERS)]),
         ({"workers": "      replicas: '1'\n"}, [("error", "InvalidReplicaSpec", WORKERS)]),
-        ({"workers": "      replicas: 20001\n", "rule": "", "group": ""}, [("error", "InvalidReplicaSpec", WORKERS)]),
+        ({"workers": "      replicas: 1001\n", "rule": "", "group": ""}, [("error", "InvalidReplicaSpec", WORKERS)]),
         ({"master": MASTER.replace("1", "2"), "workers": WORKERS_0}, [("error", "InvalidReplicaSpec", MASTERS)]),
         ({"master": "    Chief:\n      replicas: 1\n"}, NO_MASTER),
         ({"min": "minAvailable: 3"}, [("warning", "MinAvailableTooBig", MIN_AT)]),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from scaler.clock import Clock
 from scaler.serve.health import HealthState
 from scaler.sim.loop import run
 
 
 def test_a_loop_that_stops_is_named_after_a_while_and_forgiven_when_it_beats_again() -> None:
     async def main() -> list[list[str]]:
-        health = HealthState(Clock(0), stalled_after=30)
+        health = HealthState(stalled_after=30)
         health.beat("decision loop")
         await asyncio.sleep(30)
         answers = [health.stalled()]
@@ -24,6 +23,6 @@ def test_a_loop_that_stops_is_named_after_a_while_and_forgiven_when_it_beats_aga
 
 
 def test_everything_waited_for_is_named() -> None:
-    health = HealthState(Clock(0))
+    health = HealthState()
     health.wait_for("pods", "not listed yet")
     assert health.missing() == ["waiting for pods: not listed yet", "waiting for start: starting"]

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
 from structlog.testing import capture_logs
 
-from scaler.clock import Clock
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import Metrics
 from scaler.serve.health import HealthState
@@ -22,7 +22,7 @@ WORLD = world(service("2P1D > 1P1D", "p0 Running, d0 Held"), ALONE)
 
 @pytest.fixture
 async def state() -> ServeState:
-    return ServeState(HealthState(Clock(0)), Metrics(), lambda: WORLD)
+    return ServeState(HealthState(), Metrics(), lambda: WORLD)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_it_is_ready_once_it_waits_for_nothing(client: aiohttp.ClientSessi
 
 
 async def test_a_stalled_loop_is_unhealthy(state: ServeState) -> None:
-    stalled = HealthState(Clock(0), stalled_after=-1.0)
+    stalled = HealthState(stalled_after=-1.0)
     stalled.beat("decision loop")
     status, text = await fetched(state._replace(health=stalled), "/healthz")
     assert status == 500
@@ -64,6 +64,32 @@ async def test_metrics_are_in_the_text_format(client: aiohttp.ClientSession, sta
     async with client.get("/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert "scaler_passes_total 1.0" in await answer.text()
+
+
+@pytest.mark.parametrize(
+    ("peer", "own", "served"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("::1", "::1", True),
+        ("::ffff:127.0.0.1", "::ffff:127.0.0.1", True),
+        ("10.0.0.7", "10.0.0.9", False),
+        ("::ffff:10.0.0.7", "::ffff:10.0.0.9", False),
+        ("fe80::1%eth0", "fe80::2%eth0", False),
+        ("127.0.0.6", "10.0.0.9", False),  # a proxy beside it that passes on what comes from outside
+    ],
+)
+async def test_snapshots_are_served_over_loopback_only_and_metrics_and_probes_to_all(
+    monkeypatch: pytest.MonkeyPatch, client: aiohttp.ClientSession, peer: str, own: str, served: bool
+) -> None:
+    ends = {"peername": (peer, 1), "sockname": (own, 2)}
+    monkeypatch.setattr(web.BaseRequest, "get_extra_info", lambda _, name: ends[name])
+    for path in ("/snapshots", "/snapshots/world", "/snapshots/default/rule/mindie"):
+        async with client.get(path) as answer:
+            assert answer.status == (200 if served else 403)
+            assert served or "mindie" not in await answer.text()
+    for path in ("/healthz", "/metrics"):
+        async with client.get(path) as answer:
+            assert answer.status == 200
 
 
 async def test_services_are_listed_and_all_that_was_decided_on_can_be_replayed(client: aiohttp.ClientSession) -> None:
@@ -114,6 +140,6 @@ async def test_a_bug_shows_in_the_log_and_not_on_the_wire(state: ServeState) -> 
 
 async def test_a_taken_port_is_told_at_start(state: ServeState) -> None:
     async with serve(state, "127.0.0.1", 0) as port:
-        with pytest.raises(OSError, match="address already in use"):
+        with pytest.raises(OSError, match="ddress already in use"):
             async with serve(state, "127.0.0.1", port):
                 pass

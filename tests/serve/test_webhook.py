@@ -105,6 +105,47 @@ async def test_anything_else_is_refused(keys: Keys, method: str, path: str, size
         assert (answer.status, answer.headers["Server"]) == (status, "scaler")
 
 
+async def test_a_body_of_unknown_length_is_refused_before_it_is_read(keys: Keys) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(3600)
+
+    async with (
+        session(state(keys)) as client,
+        client.post("/validate/rules", data=chunks(), ssl=trusting(keys)) as answer,
+    ):
+        assert answer.status == 411
+
+
+async def test_more_long_requests_than_may_wait_are_told_to_come_again(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+
+    def review(body: bytes) -> Response:
+        assert go_on.wait(60)
+        return review_rule(body)
+
+    monkeypatch.setattr(webhook, "review_rule", review)
+    monkeypatch.setattr(webhook, "_LONG", 4)
+    long = request(rule_config_map("{" + " " * 20_000))
+    turned_away: list[None] = []
+    async with session(state(keys)._replace(turned_away=lambda: turned_away.append(None))) as client:
+
+        async def status() -> tuple[int, str]:
+            async with client.post("/validate/rules", data=long, ssl=trusting(keys)) as answer:
+                return answer.status, answer.headers.get("Retry-After", "")
+
+        asking = [asyncio.create_task(status()) for _ in range(5)]
+        async with asyncio.timeout(60):
+            while len(turned_away) < 3:  # noqa: ASYNC110 - counted, not told
+                await asyncio.sleep(0.01)
+        async with client.post("/mutate/pods", data=b"{}", ssl=trusting(keys)) as answer:
+            assert answer.status == 200
+        go_on.set()
+        assert sorted(await asyncio.gather(*asking)) == [(200, "")] * 2 + [(503, "1")] * 3
+
+
 async def test_long_requests_are_read_beside_the_loop_one_at_a_time(
     keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,9 @@ class Home:
 
     def replica(self, api: KubeApi | None = None) -> tuple[CertificateKeeper, ServerCertificate]:
         shown = ServerCertificate()
-        keeper = CertificateKeeper(api or self.api, self.clock, shown, namespace=HOME, secret=SECRET, names=NAMES)
+        keeper = CertificateKeeper(
+            api or self.api, self.clock, shown, namespace=HOME, secret=SECRET, configurations=NAME, names=NAMES
+        )
         return keeper, shown
 
     def secret(self) -> Object:
@@ -227,6 +229,30 @@ def test_a_new_certificate_is_shown_only_when_the_configurations_trust_it() -> N
         assert home.keys().coming is None
         assert shown.pair == home.keys().shown != first.shown
         assert first.shown.certificate in home.keys().trusted
+
+    story(tell)
+
+
+def test_a_certificate_that_has_ended_is_replaced_even_while_the_configurations_cannot_be_written() -> None:
+    async def tell(home: Home) -> None:
+        api: Any = Refusing(home.api, set(), FORBIDDEN)
+        keeper, shown = home.replica(api)
+        await during(5.0, keeper.run_as_leader())
+        first = home.keys().shown
+        api.refused = {("patch", resource.plural) for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}
+        await asyncio.sleep(LIFE - DAY)
+        await during(60.0, keeper.run_as_leader())
+        coming = home.keys().coming
+        assert coming is not None
+        assert shown.pair == first
+        await asyncio.sleep(2 * DAY)
+        await during(60.0, keeper.run_as_leader())
+        assert shown.pair == home.keys().shown == coming
+        await during(60.0, keeper.run_as_leader())
+        assert home.keys().coming is None
+        api.refused = set()
+        await during(15.0, keeper.run_as_leader())
+        assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
 
     story(tell)
 

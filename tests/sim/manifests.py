@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scaler.kube.api import Object
+from scaler.kube.api import DEPLOYMENTS, LEADER_WORKER_SETS, VOLCANO_JOBS, Object
+from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, STORM_SERVICES
+from tests.jobs import manifest
 
 NPU = "huawei.com/Ascend910"
 
@@ -16,23 +18,15 @@ def template(*, npu: int = 0, labels: dict[str, str] | None = None, **spec: Any)
     return {"metadata": {"labels": labels or {}}, "spec": {"containers": [container], **spec}}
 
 
-def workload(api_version: str, kind: str, name: str, spec: Object, **metadata: Any) -> Object:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
-
-
 def deployment(name: str = "web", replicas: int = 3, *, pod: Object | None = None, **spec: Any) -> Object:
     made = pod or template()
     made["metadata"]["labels"] = {"app": name, **made["metadata"]["labels"]}
     whole = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": made, **spec}
-    return workload("apps/v1", "Deployment", name, whole)
+    return manifest(DEPLOYMENTS, name, spec=whole)
 
 
-def stateful_set(name: str = "db", replicas: int = 3, *, pod: Object | None = None, **spec: Any) -> Object:
-    made = pod or template()
-    made["metadata"]["labels"] = {"app": name, **made["metadata"]["labels"]}
-    selector = {"matchLabels": {"app": name}}
-    whole = {"replicas": replicas, "serviceName": name, "selector": selector, "template": made, **spec}
-    return workload("apps/v1", "StatefulSet", name, whole)
+def stateful_set(name: str = "db", replicas: int = 3, **spec: Any) -> Object:
+    return {**deployment(name, replicas, serviceName=name, **spec), "kind": "StatefulSet"}
 
 
 def leader_worker_set(name: str = "vllm", replicas: int = 2, size: int = 2, **parts: Any) -> Object:
@@ -43,7 +37,7 @@ def leader_worker_set(name: str = "vllm", replicas: int = 2, size: int = 2, **pa
     if "restart" in parts:
         templates["restartPolicy"] = parts.pop("restart")
     whole = {"replicas": replicas, "leaderWorkerTemplate": templates, **parts}
-    return workload("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, whole)
+    return manifest(LEADER_WORKER_SETS, name, spec=whole)
 
 
 def volcano_job(name: str = "infer", replicas: int = 2, **parts: Any) -> Object:
@@ -56,7 +50,7 @@ def volcano_job(name: str = "infer", replicas: int = 2, **parts: Any) -> Object:
         "tasks": [{"name": task, "replicas": number, "template": pod} for task, number in tasks.items()],
         **parts,
     }
-    return workload("batch.volcano.sh/v1alpha1", "Job", name, whole)
+    return manifest(VOLCANO_JOBS, name, spec=whole)
 
 
 def storm_service(name: str = "storm", replicas: int = 1, **roles: Object) -> Object:
@@ -64,7 +58,7 @@ def storm_service(name: str = "storm", replicas: int = 1, **roles: Object) -> Ob
     listed = [{"name": role, "template": template(), **parts} for role, parts in roles.items()]
     inner = {"metadata": {"labels": {"app": name}}, "spec": {"roles": listed}}
     whole = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": inner}
-    return workload("orchestration.aibrix.ai/v1alpha1", "StormService", name, whole)
+    return manifest(STORM_SERVICES, name, spec=whole)
 
 
 def infer_service_set(name: str = "qwen", replicas: int = 1, **roles: Object) -> Object:
@@ -80,4 +74,4 @@ def infer_service_set(name: str = "qwen", replicas: int = 1, **roles: Object) ->
         }
         listed.append({"name": role, "workload": kind, "spec": inner, **parts})
     whole = {"replicas": replicas, "template": {"roles": listed}}
-    return workload("mindcluster.huawei.com/v1", "InferServiceSet", name, whole)
+    return manifest(INFER_SERVICE_SETS, name, spec=whole)

@@ -12,6 +12,7 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeSpec, add_node, ready_condition
 from scaler.sim.apiserver.admission import Hook
 from scaler.sim.cluster import SimCluster
+from tests.jobs import manifest
 
 NPU = "huawei.com/Ascend910"
 FORCE = {"fault-scheduling": "force", "fault-retry-times": "3"}
@@ -50,12 +51,8 @@ class Stage:
     async def gang(self, name: str, *, members: int = 1, labels: dict[str, str] | None = None, **spec: Any) -> None:
         """A PodGroup and its pods `NAME-0`, `NAME-1`, ...; `pod_spec` and `pod_labels` go to the pods."""
         pod_spec, pod_labels = spec.pop("pod_spec", {}), spec.pop("pod_labels", {})
-        group: Object = {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
-            "spec": {"minMember": members, "minResources": {NPU: str(8 * members)}, **spec},
-        }
+        spec = {"minMember": members, "minResources": {NPU: str(8 * members)}, **spec}
+        group = manifest(POD_GROUPS, name, "default", labels=labels or {}, spec=spec)
         await self.cluster.create(POD_GROUPS, "default", group)
         for index in range(members):
             await self.pod(f"{name}-{index}", group=name, labels=pod_labels, **pod_spec)
@@ -66,17 +63,9 @@ class Stage:
         resources = {"requests": {"cpu": "1", **({NPU: str(npu)} if npu else {})}}
         if npu:
             resources["limits"] = {NPU: str(npu)}
-        body: Object = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "labels": labels or {}},
-            "spec": {
-                "schedulerName": "volcano",
-                "restartPolicy": "Never",
-                "containers": [{"name": "ascend", "image": "x", "resources": resources}],
-                **spec,
-            },
-        }
+        containers = [{"name": "ascend", "image": "x", "resources": resources}]
+        spec = {"schedulerName": "volcano", "restartPolicy": "Never", "containers": containers, **spec}
+        body = manifest(PODS, name, "default", labels=labels or {}, spec=spec)
         if group:
             body["metadata"]["annotations"] = {objects.GROUP_NAME: group}
         await self.cluster.create(PODS, "default", body)

@@ -79,6 +79,7 @@ async def _replay(sim: SimCluster, start: dict[str, str], version: str) -> dict[
         async for event in stream:
             assert int(event.resource_version) > last
             last = int(event.resource_version)
+            assert event.object is not None
             name = event.object["metadata"]["name"]
             if event.type == "DELETED":
                 del found[name]

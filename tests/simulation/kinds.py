@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from scaler.kube import api
 from scaler.kube.api import Object
 from scaler.names import INSTANCE, INSTANCE_SIZE
 from tests import jobs
-from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, volcano_job, workload
+from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, volcano_job
 
 GROUPS = ("prefill", "decode")
 Ratio = tuple[int, int]
@@ -74,18 +76,28 @@ def _pod(spot: Spot, group: str, *, container: str = "server", **more: Any) -> O
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def _jobs(spot: Spot, replicas: Ratio, make: Callable[[Spot, str, str], Object]) -> list[Object]:
-    return [
-        make(spot, group, f"{spot.name}-{group[0]}{index}")
+Write = Callable[[Spot, Ratio], list[Object]]
+
+
+def _each_group(make: Callable[[Spot, str, int], Object]) -> Write:
+    """One object of so many instances for each group."""
+    return lambda spot, replicas: [make(spot, group, n) for group, n in zip(GROUPS, replicas, strict=True)]
+
+
+def _each_instance(make: Callable[[Spot, str, str], list[Object]]) -> Write:
+    """Objects of its own for each instance."""
+    return lambda spot, replicas: [
+        obj
         for group, number in zip(GROUPS, replicas, strict=True)
         for index in range(number)
+        for obj in make(spot, group, f"{spot.name}-{group[0]}{index}")
     ]
 
 
 # kinds whose instances are jobs
 
 
-def _ascend_job(spot: Spot, group: str, name: str) -> Object:
+def _ascend_job(spot: Spot, group: str, name: str) -> list[Object]:
     """As for Ascend Operator alone: the labels stand on the job, and admission moves them."""
     pod = _pod(spot, group, container="ascend")
     pod["metadata"]["labels"] = {"app": spot.name}
@@ -94,13 +106,13 @@ def _ascend_job(spot: Spot, group: str, name: str) -> Object:
     if group == "decode":
         replicas["Worker"] = {"replicas": 1, "template": pod}
     spec = {"schedulerName": "volcano", "replicaSpecs": replicas}
-    return workload("mindxdl.gitee.com/v1", "AscendJob", name, spec, labels=labels)
+    return [jobs.manifest(api.ASCEND_JOBS, name, labels=labels, spec=spec)]
 
 
-def _volcano_job(spot: Spot, group: str, name: str) -> Object:
+def _volcano_job(spot: Spot, group: str, name: str) -> list[Object]:
     tasks = {"leader": 1, "worker": 1} if group == "prefill" else {"server": 1}
     policies = [{"event": "PodEvicted", "action": "RestartJob"}]
-    return volcano_job(name, tasks=tasks, pod=_pod(spot, group), policies=policies, maxRetry=1000)
+    return [volcano_job(name, tasks=tasks, pod=_pod(spot, group), policies=policies, maxRetry=1000)]
 
 
 # kinds whose instances are pods
@@ -110,35 +122,14 @@ def _deployment(spot: Spot, group: str, replicas: int, **strategy: Any) -> Objec
     return deployment(f"{spot.name}-{group}", replicas, pod=_pod(spot, group), **strategy)
 
 
-def _deployments(spot: Spot, replicas: Ratio) -> list[Object]:
-    return [_deployment(spot, group, number) for group, number in zip(GROUPS, replicas, strict=True)]
-
-
-def _surging(spot: Spot, replicas: Ratio) -> list[Object]:
-    """A whole new set of pods beside the old one."""
-    budget = {"maxSurge": "100%", "maxUnavailable": 1}
-    strategy = {"type": "RollingUpdate", "rollingUpdate": budget}
-    return [_deployment(spot, group, n, strategy=strategy) for group, n in zip(GROUPS, replicas, strict=True)]
-
-
 def _bare(spot: Spot, group: str, name: str) -> list[Object]:
     """A decode instance consists of two pods, which their annotations say."""
     names = [f"{name}-0", f"{name}-1"] if group == "decode" else [name]
     notes = {INSTANCE: name, INSTANCE_SIZE: "2"} if group == "decode" else {}
     made = _pod(spot, group)
     return [
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {**made["metadata"], "name": one, "annotations": notes},
-         "spec": made["spec"]}
+        jobs.manifest(api.PODS, one, labels=made["metadata"]["labels"], annotations=notes, spec=made["spec"])
         for one in names
-    ]  # fmt: skip
-
-
-def _bare_pods(spot: Spot, replicas: Ratio) -> list[Object]:
-    return [
-        pod
-        for group, number in zip(GROUPS, replicas, strict=True)
-        for index in range(number)
-        for pod in _bare(spot, group, f"{spot.name}-{group[0]}{index}")
     ]
 
 
@@ -150,33 +141,18 @@ def _leader_worker_set(spot: Spot, group: str, replicas: int, **parts: Any) -> O
     return leader_worker_set(f"{spot.name}-{group}", replicas, size=2, leader=pod, worker=pod, **parts)
 
 
-def _leader_worker_sets(spot: Spot, replicas: Ratio) -> list[Object]:
-    return [_leader_worker_set(spot, group, number) for group, number in zip(GROUPS, replicas, strict=True)]
-
-
-def _leaders_first(spot: Spot, replicas: Ratio) -> list[Object]:
-    return [
-        _leader_worker_set(spot, group, number, startupPolicy="LeaderReady")
-        for group, number in zip(GROUPS, replicas, strict=True)
-    ]
-
-
 def _storm_service(spot: Spot, replicas: Ratio, *, stateful: bool) -> list[Object]:
-    budget = {"maxSurge": int(stateful), "maxUnavailable": 1}
-    prefill = {"template": _pod(spot, "prefill"), "replicas": replicas[0], "stateful": stateful}
-    decode = {"template": _pod(spot, "decode"), "replicas": replicas[1], "stateful": True, "podGroupSize": 2}
-    return [
-        storm_service(
-            spot.name, prefill={**prefill, "updateStrategy": budget}, decode={**decode, "updateStrategy": budget}
-        )
-    ]  # fmt: skip
+    both = {"updateStrategy": {"maxSurge": int(stateful), "maxUnavailable": 1}}
+    prefill = {"template": _pod(spot, "prefill"), "replicas": replicas[0], "stateful": stateful, **both}
+    decode = {"template": _pod(spot, "decode"), "replicas": replicas[1], "stateful": True, "podGroupSize": 2, **both}
+    return [storm_service(spot.name, prefill=prefill, decode=decode)]
 
 
 def _infer_service_set(spot: Spot, replicas: Ratio) -> list[Object]:
     """Prefill pods come one after the other (OrderedReady); decode ones together, in a gang of the operator's."""
     prefill = {"replicas": replicas[0], "pods": 2, "pod": _pod(spot, "prefill")}
     decode = {"replicas": replicas[1], "pods": 2, "pod": _pod(spot, "decode"), "metadata": {"labels": _GANG}}
-    (made,) = [infer_service_set(spot.name, prefill=prefill, decode=decode)]
+    made = infer_service_set(spot.name, prefill=prefill, decode=decode)
     made["spec"]["template"]["roles"][1]["spec"]["podManagementPolicy"] = "Parallel"
     return [made]
 
@@ -185,16 +161,19 @@ def _mixed(spot: Spot, replicas: Ratio) -> list[Object]:
     return [_deployment(spot, "prefill", replicas[0]), _leader_worker_set(spot, "decode", replicas[1])]
 
 
-ASCEND_JOBS = Kind("ascend-jobs", (1, 2), lambda spot, n: _jobs(spot, n, _ascend_job))
-VOLCANO_JOBS = Kind("volcano-jobs", (2, 1), lambda spot, n: _jobs(spot, n, _volcano_job))
-DEPLOYMENTS = Kind("deployments", (1, 1), _deployments, rolls=True)
-SURGING = Kind("surging-deployments", (1, 1), _surging, rolls=True)
-LEADER_WORKER_SETS = Kind("leader-worker-sets", (2, 2), _leader_worker_sets, rolls=True)
-LEADERS_FIRST = Kind("leaders-first", (2, 2), _leaders_first, rolls=True)
-STORM_STATELESS = Kind("storm-stateless", (1, 2), lambda spot, n: _storm_service(spot, n, stateful=False), rolls=True)
-STORM_STATEFUL = Kind("storm-stateful", (1, 2), lambda spot, n: _storm_service(spot, n, stateful=True), rolls=True)
+ASCEND_JOBS = Kind("ascend-jobs", (1, 2), _each_instance(_ascend_job))
+VOLCANO_JOBS = Kind("volcano-jobs", (2, 1), _each_instance(_volcano_job))
+DEPLOYMENTS = Kind("deployments", (1, 1), _each_group(_deployment), rolls=True)
+_WHOLE_SET = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 1}}
+"""A whole new set of pods beside the old one."""
+SURGING = Kind("surging-deployments", (1, 1), _each_group(partial(_deployment, strategy=_WHOLE_SET)), rolls=True)
+LEADER_WORKER_SETS = Kind("leader-worker-sets", (2, 2), _each_group(_leader_worker_set), rolls=True)
+_LEADERS_FIRST = partial(_leader_worker_set, startupPolicy="LeaderReady")
+LEADERS_FIRST = Kind("leaders-first", (2, 2), _each_group(_LEADERS_FIRST), rolls=True)
+STORM_STATELESS = Kind("storm-stateless", (1, 2), partial(_storm_service, stateful=False), rolls=True)
+STORM_STATEFUL = Kind("storm-stateful", (1, 2), partial(_storm_service, stateful=True), rolls=True)
 INSTANCE_SETS = Kind("instance-sets", (2, 2), _infer_service_set)
-PLAIN_PODS = Kind("plain-pods", (1, 2), _bare_pods)
+PLAIN_PODS = Kind("plain-pods", (1, 2), _each_instance(_bare))
 MIXED = Kind("deployment-and-leader-worker-set", (1, 2), _mixed, rolls=True)
 
 KINDS = (

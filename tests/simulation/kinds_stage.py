@@ -14,7 +14,7 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Evict, World
-from scaler.kube.api import CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.kube.api import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Settings
 from scaler.sim.actors import objects
@@ -42,6 +42,7 @@ from tests.campaign.outside import Instance
 from tests.campaign.releases import held
 from tests.campaign.witness import Witness
 from tests.deployed_operator import DeployedOperator, deployment
+from tests.jobs import QUEUE, manifest
 from tests.simulation.applying import apply
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
 
@@ -51,8 +52,6 @@ LOOK, MOMENT = 0.5, 3.0
 """Seconds between two looks, and how long an instance may be half released, or held without a reason."""
 LONG = 180.0
 """Seconds within which everything ends that only waits for machines."""
-QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
-         "spec": {"weight": 1}}  # fmt: skip
 
 
 def makers(api: KubeApi, clock: Clock) -> list[Actor]:
@@ -96,11 +95,7 @@ class KindsStage:
     def furnish(self, *, admission: bool) -> None:
         beside = self.kind is ASCEND_JOBS
         labels = {NAMESPACE_LABEL: "enabled", **({BESIDE_LABEL: "true"} if beside else {})} if admission else {}
-        namespace = {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": self.spot.namespace, "labels": labels},
-        }
+        namespace = manifest(NAMESPACES, self.spot.namespace, labels=labels)
         self.cluster.apply([QUEUE, namespace, node_object(NodeSpec("cpu-0", npu=0))])
         self.cluster.apply([deployment()] if beside else [])
 

@@ -18,7 +18,6 @@ from scaler.kube.api import (
     NODES,
     POD_GROUPS,
     PODS,
-    QUEUES,
     SERVICES,
     Object,
     PatchType,
@@ -40,12 +39,10 @@ from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import START
 from scaler.sim.stories.world import Actor
 from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
+from tests.jobs import QUEUE
 from tests.simulation.worlds import A2, A3
 
 SCALER, OPERATOR = "scaler", "operator"
-_QUEUE: Object = {
-    "apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1},
-}  # fmt: skip
 
 
 class _Guard(Interceptor):
@@ -78,7 +75,7 @@ class Moving:
             spec = NodeSpec(f"npu-{number}", labels=A3 if a3 else A2, npu=16 if a3 else 8)
             await add_node(self.cluster, spec)
         await add_node(self.cluster, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
-        self.cluster.apply([_QUEUE])
+        self.cluster.apply([QUEUE])
         for path in manifests:
             for obj in read_manifests(path):
                 await apply(self.cluster, obj)

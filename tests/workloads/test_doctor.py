@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scaler.decide.world import Warning
-from scaler.informers.config_maps import RankTableMap
+from scaler.informers.config_maps import RankTableMap, told
 from scaler.ranktables.config_map import Obstacle
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import INITIALIZING, rank_table
@@ -25,7 +25,7 @@ ROLES = tuple(RolePod(f"mindie-ms-{role}", role, "1.1.1.1", "2.2.2.2") for role 
 
 def rings(text: str | None = DONE.text, name: str = "rings-config-p0", **labels: Any) -> RankTableMap:
     given = {key: value for key, value in (LABELS | labels).items() if value is not None}
-    return RankTableMap("mindie", name, "u", "1", text, labels=given)
+    return RankTableMap("mindie", name, "u", "1", text, labels=given, **told(text))
 
 
 def server(

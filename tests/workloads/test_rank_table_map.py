@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.world import Warning
-from scaler.informers.config_maps import RankTableMap
+from scaler.informers.config_maps import RankTableMap, told
 from scaler.kube.api import Object
 from scaler.ranktables.config_map import merge_patch, next_version, obstacle, says
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
@@ -21,7 +21,7 @@ DONE = RankTable(Status.COMPLETED, '{"status":"completed","server_list":[]}')
 
 
 def rings(text: str | None = INITIALIZING.text, **changes: Any) -> RankTableMap:
-    return RankTableMap("mindie", "rings-config-p0", "u9", "17", text, **changes)
+    return RankTableMap("mindie", "rings-config-p0", "u9", "17", text, **told(text), **changes)
 
 
 def job(*, mounts: bool = True) -> Object:
@@ -45,7 +45,7 @@ def job(*, mounts: bool = True) -> Object:
 def test_what_stands_in_the_way_has_one_name_and_says_what_to_do(
     there: RankTableMap | None, warning: Warning, words: str
 ) -> None:
-    found = obstacle(there, read_job(job()), job(), DONE)
+    found = obstacle(there, read_job(job()), True, DONE)
     assert found is not None
     assert found.warning is warning
     assert words in found.message
@@ -53,14 +53,14 @@ def test_what_stands_in_the_way_has_one_name_and_says_what_to_do(
 
 def test_nothing_is_said_where_no_table_was_asked_for_or_all_is_well() -> None:
     without = job(mounts=False)
-    assert obstacle(None, read_job(without), without, DONE) is None
-    assert obstacle(rings(), read_job(job()), job(), DONE) is None
-    assert obstacle(rings(controller="AscendJob p0", controller_uid="u1"), read_job(job()), job(), DONE) is None
+    assert obstacle(None, read_job(without), False, DONE) is None
+    assert obstacle(rings(), read_job(job()), True, DONE) is None
+    assert obstacle(rings(controller="AscendJob p0", controller_uid="u1"), read_job(job()), True, DONE) is None
 
 
 def test_what_is_wrong_with_the_chips_is_said_where_a_table_was_asked_for() -> None:
     table = RankTable(Status.INITIALIZING, INITIALIZING.text, "pod p0-master-0 names no devices")
-    found = obstacle(rings(), read_job(job()), job(), table)
+    found = obstacle(rings(), read_job(job()), True, table)
     assert found is not None
     assert (found.warning, "names no devices" in found.message) == (Warning.DEVICE_DATA_INVALID, True)
 

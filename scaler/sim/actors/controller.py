@@ -6,6 +6,7 @@ by one. Refusals and failures are left to the next round. Must not: know what an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable
 from typing import Any
 
@@ -28,7 +29,7 @@ async def attempt(write: Awaitable[Any]) -> bool:
     return True
 
 
-class Controller:
+class Controller(ABC):
     """Base of the controllers. `reconcile` is called only when the mirror shows everything that was written."""
 
     def __init__(self, api: KubeApi, *resources: Resource) -> None:
@@ -43,9 +44,9 @@ class Controller:
         """Work until cancelled."""
         await self.mirror.drive(self._round, type(self).__name__)
 
+    @abstractmethod
     async def reconcile(self) -> None:
         """Bring the cluster one step nearer to what the owners want."""
-        raise NotImplementedError
 
     def living(self, resource: Resource) -> list[Object]:
         """All objects of that type but those on their way out."""

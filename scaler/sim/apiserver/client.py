@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scaler.kube.api import Object, Page, PatchType, Resource, WatchEvent
+from scaler.kube.api import Object, Page, PatchType, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError
+from scaler.kube.wire import refused_of
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.apiserver.reading import Query
@@ -60,12 +61,14 @@ class SimClient:
         """See KubeApi.list."""
         request = Request(self.name, "list", resource, namespace or "")
         page = await self._send(request, lambda: self.server.list(resource, namespace, Query(**query)))
-        items = [item for item in (_decoded(record, decode) for record in page.records) if item is not None]
+        read = [_decoded(record, decode) for record in page.records]
+        items = [item for item in read if not isinstance(item, Refused)]
         if decode is None and not self.server.catalog.find(resource).custom:
             for item in items:
                 # In a list only custom resources say what they are, as from a real API server.
                 del item["apiVersion"], item["kind"]
-        return Page(items, str(page.version), page.continue_token)
+        refused = [item for item in read if isinstance(item, Refused)]
+        return Page(items, str(page.version), page.continue_token, refused)
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, *, timeout_seconds: int = 300, decode: Any = None,
@@ -81,7 +84,9 @@ class SimClient:
                     if not await self.interceptor.deliver(request, event):
                         return
                     obj = None if event.record is None else _decoded(event.record, decode)
-                    if obj is not None or event.record is None:
+                    if isinstance(obj, Refused):
+                        yield WatchEvent(event.type, None, str(event.version), obj)
+                    else:
                         yield WatchEvent(event.type, obj, str(event.version))
         finally:
             self._watches.remove(watch)
@@ -171,10 +176,10 @@ def _name_in(body: Any) -> str:
 
 
 def _decoded(record: Record, decode: Any) -> Any:
-    """The object as its reader wants it; None, as if it were not there, when it is not what `decode` says."""
+    """The object as its reader wants it, or that it is not what `decode` says."""
     if decode is None:
         return record.copy()
     try:
         return record.decode(decode)
-    except msgspec.ValidationError:
-        return None
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+        return refused_of(record.object["metadata"], error)

@@ -6,10 +6,11 @@ change takes a copy.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -97,6 +98,10 @@ class Table:
         del self.changes[: self.index_after(version)]
         self.oldest = max(self.oldest, version)
 
+    def become(self, records: dict[Key, Record], version: int) -> None:
+        """Other objects, without a history."""
+        self.records, self.keys, self.changes, self.oldest = dict(records), sorted(records), [], version
+
     def index_after(self, version: int) -> int:
         """Where in `changes` the first change after `version` is."""
         return bisect_right(self.changes, version, key=lambda change: change.version)
@@ -110,6 +115,13 @@ class Table:
             else:
                 records[change.key] = change.before
         return records
+
+
+class Backup(NamedTuple):
+    """All objects of one moment, for `Store.restore`."""
+
+    version: int
+    records: dict[Resource, dict[Key, Record]]
 
 
 class Store:
@@ -145,16 +157,20 @@ class Store:
         for table in self._tables.values():
             table.forget(self.version if version is None else version)
 
-    def restore(self, moment: float) -> None:
-        """Everything as it was at a moment (wall time), as from a backup of etcd: the versions that were given since
-        then are given again, and nobody is told what changed. Not before the last compaction."""
-        oldest = max(table.oldest for table in self._tables.values())
-        kept = [change for table in self._tables.values() for change in table.changes if change.moment <= moment]
-        self.version = max([oldest, *(change.version for change in kept)])
-        for table in self._tables.values():
-            table.records = table.at(self.version)
-            table.keys = sorted(table.records)
-            table.changes, table.oldest = [], self.version
+    def back_up(self, moment: float = math.inf) -> Backup:
+        """Everything as it was at a moment (wall time), or as it is now. Not before the last compaction."""
+        version = self.version
+        if moment < math.inf:
+            oldest = max(table.oldest for table in self._tables.values())
+            kept = [change for table in self._tables.values() for change in table.changes if change.moment <= moment]
+            version = max([oldest, *(change.version for change in kept)])
+        return Backup(version, {resource: table.at(version) for resource, table in self._tables.items()})
+
+    def restore(self, backup: Backup) -> None:
+        """Everything becomes what it was, and versions are given a second time. Nobody is told."""
+        self.version = backup.version
+        for resource, table in self._tables.items():
+            table.become(backup.records.get(resource, {}), backup.version)
 
     def _commit(
         self, kind: EventType, resource: Resource, key: Key, before: Record | None, obj: Object, moment: float

@@ -122,7 +122,9 @@ class Watch:
             return
         self._next_bookmark = now + self.bookmark_seconds
         self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
-        self._position = max(self._position, self._store.version)
+        if self._position > self._store.version:
+            return  # of a version that is yet to come a real API server says nothing, not even this
+        self._position = self._store.version
         yield Seen(EventType.BOOKMARK, None, self._position, 0.0)
 
     def _tick(self) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from scaler.names import RULE_KEY
-from scaler.rules.document import MAX_BYTES
 from scaler.rules.finding import Finding
+from scaler.rules.limits import MAX_BYTES
 from scaler.rules.rule import Rule
 from scaler.tools.linting.brackets import read
 from scaler.tools.linting.configmap import RuleMap, is_rule_map, read_rule_map

@@ -12,10 +12,10 @@ from scaler.decide.placement import Placement
 from scaler.decide.shortage import Shortage
 
 
-class Ground:
-    """Of one set of nodes. `before`: the ground of an earlier one."""
+class NodeIndex:
+    """Of one set of nodes. `before`: the index of an earlier one."""
 
-    def __init__(self, nodes: Nodes, before: Ground | None = None) -> None:
+    def __init__(self, nodes: Nodes, before: NodeIndex | None = None) -> None:
         self._all, self._nodes = nodes, nodes.nodes
         pairs = before._pairs(nodes) if before else None
         self.changed = None if pairs is None else frozenset([new.node_class for _, new in pairs])
@@ -31,7 +31,7 @@ class Ground:
             self._sizes = before._sizes
 
     @classmethod
-    def of(cls, nodes: Nodes, known: Ground | None) -> Ground:
+    def of(cls, nodes: Nodes, known: NodeIndex | None) -> NodeIndex:
         """The known one where nothing changed."""
         if known is None or known._all is not nodes:
             return cls(nodes, known)

@@ -1,0 +1,61 @@
+"""Kinds that are not installed: wait for their definition instead of asking for their objects again and again.
+
+Needs the right to list and watch customresourcedefinitions by these names. Without it there is nothing to wait for,
+and the caller's own pauses are all. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, KubeApi, Resource, closing
+from scaler.kube.errors import ForbiddenError, KubeError
+from scaler.kube.metadata import Metadata
+
+
+class _Version(msgspec.Struct, gc=False):
+    name: str = ""
+    served: bool = False
+
+
+class _Spec(msgspec.Struct, gc=False):
+    versions: tuple[_Version, ...] = ()
+
+
+class _Definition(msgspec.Struct, gc=False):
+    """Of a definition, which may have a megabyte, no more than what is served."""
+
+    metadata: Metadata
+    spec: _Spec
+
+
+async def definition_changed(api: KubeApi, resource: Resource, seconds: int, on_absent: Callable[[], None]) -> bool:
+    """Whether something has happened to the definition of `resource`, or `seconds` have passed. False at once when that
+    cannot be waited for, and when the resource is defined: an API server that has just started may need a moment.
+
+    `on_absent` is called when it is not defined, or when nobody can say.
+    """
+    if "." not in resource.group:
+        return False  # built in
+    selector = f"metadata.name={resource.plural}.{resource.group}"
+    try:
+        page = await api.list(CUSTOM_RESOURCE_DEFINITIONS, field_selector=selector, decode=_Definition)
+        if any(version == _Version(resource.version, True) for item in page.items for version in item.spec.versions):
+            return False
+        on_absent()
+        stream = api.watch(
+            CUSTOM_RESOURCE_DEFINITIONS, resource_version=page.resource_version, field_selector=selector,
+            timeout_seconds=seconds, decode=_Definition,
+        )  # fmt: skip
+        async with closing(stream):
+            async for event in stream:
+                if event.object is not None:
+                    return True
+    except ForbiddenError:
+        on_absent()
+        return False
+    except KubeError:
+        return False
+    return True

@@ -1,0 +1,139 @@
+"""No two installs decide about the same namespace: a second one ends with a sentence.
+
+Every install writes on its Lease what it governs, and a leader looks at the Leases of the others before it does
+anything. Both write before they look, so of two that start together at least one sees the other: the one whose Lease
+is younger gives way at once, the other waits for that as long as a Lease lives. A namespace with the label of an
+install is an administrator's: Leases elsewhere count for nothing, or any tenant could stop everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object, within
+from scaler.kube.errors import KubeError
+from scaler.names import GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+
+EVERYTHING = "*"
+LONGEST = 60.0
+"""Seconds that are waited for a Lease to be renewed, whatever it says of itself."""
+MARGIN = 2.0
+POLL = 1.0
+DEADLINE = 10.0
+"""Seconds for one request."""
+_MOST = 500
+"""Namespaces, and Leases in each, that are looked at."""
+_OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
+_log = structlog.get_logger("installs")
+
+
+class OverlapError(Exception):
+    """Another install governs some of the same namespaces. In words for the administrator of both."""
+
+
+def marks(namespaces: Sequence[str]) -> Object:
+    """Labels and annotations of the Lease of an install that governs these namespaces; none = all."""
+    governed = ",".join(sorted(namespaces)) or EVERYTHING
+    return {"labels": {MANAGED_BY_LABEL: MANAGED_BY}, "annotations": {GOVERNS: governed}}
+
+
+class Installs:
+    """One look per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`; one
+    that holds none gives way to whoever holds one."""
+
+    def __init__(self, api: KubeApi, *, namespace: str, lease: str, namespaces: Sequence[str]) -> None:
+        self._api = api
+        self._own = (namespace, lease)
+        self._governed = frozenset(namespaces)
+
+    async def look(self) -> None:
+        """Return when nobody else governs any of it; raises OverlapError. Without the right to look it only says so."""
+        try:
+            await self._look()
+        except KubeError as error:
+            _log.warning("other installs are not looked for", why=str(error))
+
+    async def _look(self) -> None:
+        scopes = await self._scopes()
+        first = await self._others(scopes)
+        if not first:
+            return
+        known = {_uid(other): _renewed(other) for other in first}
+        longest = max(float(other["spec"].get("leaseDurationSeconds") or 0) for other in first)
+        now = asyncio.get_running_loop().time
+        end = now() + min(longest, LONGEST) + MARGIN
+        _log.warning("another install governs the same", **self._words(first[0]), waits=round(end - now()))
+        alive: list[dict[str, Any]] | None = None  # not known yet
+        while now() < end:
+            await asyncio.sleep(POLL)
+            with suppress(KubeError):
+                found = await self._others(scopes)
+                if not found:
+                    return
+                alive = [other for other in found if known.get(_uid(other)) != _renewed(other)]
+            if any(other["older"] for other in alive or ()):
+                break
+        if alive or alive is None:  # otherwise nobody renews any of them
+            raise OverlapError(self._sentence((alive or first)[0]))
+
+    async def _scopes(self) -> list[str]:
+        """Where the Leases of installs are."""
+        page = await within(DEADLINE, self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST))
+        named = [str(item["metadata"]["name"]) for item in page.items]
+        if self._own[0] not in named:
+            why = f"namespace {self._own[0]} has no label {INSTALL_LABEL}: an install that comes later will not see us"
+            _log.warning("not known as an install", why=why)
+        return named
+
+    async def _others(self, scopes: Sequence[str]) -> list[dict[str, Any]]:
+        """The Leases, held, of installs that govern some of the same; the oldest first."""
+        found: list[dict[str, Any]] = []
+        for scope in scopes:
+            page = await within(DEADLINE, self._api.list(LEASES, scope, label_selector=_OURS, limit=_MOST))
+            found += page.items
+        found.sort(key=_age)
+        own = next((number for number, lease in enumerate(found) if _name(lease) == self._own), len(found))
+        return [
+            {**lease, "older": number < own}
+            for number, lease in enumerate(found)
+            if number != own and (lease.get("spec") or {}).get("holderIdentity") and self._shared(lease)
+        ]
+
+    def _shared(self, lease: Object) -> str:
+        """Which namespaces both govern, "" = none."""
+        text = str((lease["metadata"].get("annotations") or {}).get(GOVERNS, ""))
+        theirs = frozenset(filter(None, text.split(",")))
+        if EVERYTHING in theirs:
+            return ", ".join(sorted(self._governed)) or "all namespaces"
+        shared = theirs & self._governed if self._governed else theirs
+        return ", ".join(sorted(shared))
+
+    def _words(self, lease: Object) -> dict[str, str]:
+        return {"lease": "/".join(_name(lease)), "holder": lease["spec"]["holderIdentity"], "both": self._shared(lease)}
+
+    def _sentence(self, lease: Object) -> str:
+        return (
+            "another install governs {both} as well: Lease {lease}, held by {holder}; give each install namespaces of "
+            "its own (setting namespaces), or remove one of the two".format(**self._words(lease))
+        )
+
+
+def _name(lease: Object) -> tuple[str, str]:
+    return lease["metadata"]["namespace"], lease["metadata"]["name"]
+
+
+def _age(lease: Object) -> tuple[str, tuple[str, str]]:
+    return lease["metadata"].get("creationTimestamp") or "", _name(lease)
+
+
+def _uid(lease: Object) -> str:
+    return str(lease["metadata"]["uid"])
+
+
+def _renewed(lease: Object) -> object:
+    return (lease.get("spec") or {}).get("renewTime")

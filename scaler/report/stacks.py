@@ -1,0 +1,76 @@
+"""Where every thread and task of this process is: files, lines and functions, never values, so nothing secret.
+
+Written to stderr as text, whatever is logged: threads by the interpreter itself, also while the loop stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+STILL = 5.0
+"""Seconds in which the loop did not turn after which all threads are written down."""
+PERIOD = 1.0
+MOST = 200
+"""Different stacks of tasks that are written at most."""
+_DEEPEST = 30
+_log = structlog.get_logger("stacks")
+
+
+def write_on(number: signal.Signals) -> None:
+    """Write down all threads and all tasks of this loop whenever the signal comes; the tasks when the loop turns."""
+    asyncio.get_running_loop().add_signal_handler(number, _write_tasks)
+    faulthandler.register(number, file=sys.__stderr__ or 2, all_threads=True, chain=True)
+
+
+async def watch() -> None:
+    """Write down all threads when this loop stands still, and log for how long it did, until cancelled."""
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            faulthandler.dump_traceback_later(STILL, file=sys.__stderr__ or 2)
+            began = loop.time()
+            await asyncio.sleep(PERIOD)
+            still = loop.time() - began - PERIOD
+            if still > STILL - PERIOD:
+                _log.warning("loop stood still", seconds=round(still, 1), threads="on stderr")
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def tasks() -> str:
+    """All tasks of this loop, as text: those that wait at the same place once."""
+    places = Counter(_place(task) for task in asyncio.all_tasks())
+    lines = [f"{count} x {place}" for place, count in places.most_common(MOST)]
+    left_out = [f"... and {len(places) - MOST} other places"] if len(places) > MOST else []
+    return "\n".join([f"{places.total()} tasks (outermost call first):", *lines, *left_out]) + "\n"
+
+
+def _write_tasks() -> None:
+    stream = sys.__stderr__ or sys.stdout
+    stream.write(tasks())
+    stream.flush()
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    """Coroutine by coroutine, from the one that the task was made of to the one that waits."""
+    calls: list[str] = []
+    inner: Any = task.get_coro()
+    while inner is not None and len(calls) < _DEEPEST:
+        frame = next((found for name in _FRAMES if (found := getattr(inner, name, None)) is not None), None)
+        if frame is not None:
+            code = frame.f_code
+            calls.append(f"{'/'.join(Path(code.co_filename).parts[-2:])}:{frame.f_lineno} {code.co_qualname}")
+        inner = next((found for name in _INNER if (found := getattr(inner, name, None)) is not None), None)
+    return " > ".join(calls) or "not begun"
+
+
+_FRAMES = ("cr_frame", "gi_frame", "ag_frame")
+_INNER = ("cr_await", "gi_yieldfrom", "ag_await")

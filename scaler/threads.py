@@ -1,0 +1,81 @@
+"""Loops in threads of their own, for what must not wait for the main loop, nor make it wait.
+
+What passes between loops is an awaited outcome, or a value that never changes. Must not know what runs in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@contextmanager
+def loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop that turns in a thread until the block ends: of the same kind, so that both have one clock."""
+    loop = type(asyncio.get_running_loop())()
+    thread = threading.Thread(target=loop.run_forever, name=name, daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def run_in(there: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """`work` in the loop of another thread, with its outcome. On cancellation it is cancelled and awaited first."""
+    here = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = here.create_future()
+    begun: list[asyncio.Task[T]] = []
+
+    def begin() -> None:
+        task = there.create_task(work())
+        task.add_done_callback(lambda task: here.call_soon_threadsafe(_settle, ended, task))
+        begun.append(task)
+
+    def end() -> None:
+        begun[0].cancel()
+
+    there.call_soon_threadsafe(begin)
+    try:
+        return await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        there.call_soon_threadsafe(end)
+        await asyncio.wait({ended})
+        raise
+
+
+def _settle(ended: asyncio.Future[T], task: asyncio.Task[T]) -> None:
+    if task.cancelled():
+        ended.cancel()
+    elif (error := task.exception()) is not None:
+        ended.set_exception(error)
+        ended.exception()  # who was cancelled does not ask for it
+    else:
+        ended.set_result(task.result())
+
+
+@asynccontextmanager
+async def entered_in_thread(name: str, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    """`manager`, entered and left in a thread and loop of its own."""
+    with loop_in_thread(name) as there:
+        found = await run_in(there, partial(_enter, manager))
+        try:
+            yield found
+        finally:
+            await run_in(there, partial(_leave, manager))
+
+
+async def _enter(manager: AbstractAsyncContextManager[T]) -> T:
+    return await manager.__aenter__()
+
+
+async def _leave(manager: AbstractAsyncContextManager[Any]) -> None:
+    await manager.__aexit__(None, None, None)

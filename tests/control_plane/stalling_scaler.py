@@ -1,0 +1,20 @@
+"""`scaler run` whose main thread stands still at a signal: SIGUSR1 for a while, SIGUSR2 for long.
+
+Must not: change anything else.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+from scaler.cli import main
+
+SHORT, LONG = 4.0, 25.0
+"""Seconds."""
+
+if __name__ == "__main__":
+    for number, seconds in ((signal.SIGUSR1, SHORT), (signal.SIGUSR2, LONG)):
+        signal.signal(number, lambda *_, seconds=seconds: time.sleep(seconds))
+    sys.exit(main())

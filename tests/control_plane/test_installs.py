@@ -1,0 +1,76 @@
+"""Several installs in one real cluster: side by side over other namespaces, and never two over the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scaler.kube.api import CONFIG_MAPS, LEASES, PODS
+from scaler.sim.apiserver.crds import definitions
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.scaler_process import LEASE, NAMESPACE, ScalerProcess, install, scaler
+from tests.control_plane.stage import until
+from tests.jobs import job, rule_config_map
+
+pytestmark = [pytest.mark.plane_options(crds=[*definitions()])]
+
+_MANIFESTS = Path(__file__).parents[2] / "manifests"
+
+
+def _second(plane: ControlPlane, folder: Path, team: str) -> tuple[Path, tuple[str, ...]]:
+    """Apply manifests/second-install under this name; the kubeconfig of its account, and its flags."""
+    shutil.copytree(_MANIFESTS, folder / team)
+    for path in (folder / team / "second-install").rglob("kustomization.yaml"):
+        more = "  - ../../gate-guard\n  - ../../admission-webhook\n  - ../../create"
+        path.write_text(path.read_text().replace("team-a", team).replace("  - ../../create", more))
+    plane.kubectl("create", "namespace", team)
+    plane.kubectl("apply", "-k", str(folder / team / "second-install"))
+    account, home = f"mind-cluster-scaler-{team}", f"{team}-scaler"
+    plane.kubectl("scale", "deployment", account, "--replicas=0", "--namespace", home)
+    flags = ("--lease-namespace", home, "--namespaces", team, "--install", account)
+    return plane.grant(home, account), flags
+
+
+async def test_two_installs_of_two_names_serve_two_namespaces_side_by_side_and_a_third_over_all_is_refused(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    installs = {team: _second(plane, tmp_path, team) for team in ("team-a", "team-b")}
+    (one, its), (two, others) = installs.values()
+    everywhere = install(plane)
+    async with (
+        plane.client(plane.admin) as api,
+        scaler(tmp_path, one, name="one", flags=its) as first,
+        scaler(tmp_path, two, name="two", flags=others) as second,
+    ):
+        for team in installs:
+            for obj in (rule_config_map(), job("p0"), job("d0")):
+                obj["metadata"]["namespace"] = team
+                plane.kubectl("apply", "-f", "-", text=json.dumps(obj))
+        for team in installs:
+            for kind, namespace, names in (
+                (PODS, team, {"p0-master-0", "d0-master-0"}),
+                (CONFIG_MAPS, f"{team}-scaler", {f"{team}.rule-scaler-last-valid"}),
+            ):
+
+                async def are_there(kind=kind, namespace=namespace, names=names) -> bool:  # type: ignore[no-untyped-def]
+                    found = {obj["metadata"]["name"] for obj in (await api.list(kind, namespace)).items}
+                    return bool(names <= found)
+
+                await until(are_there, f"{names} are in {namespace}")
+        third = ScalerProcess("third", tmp_path, everywhere, LEASE)
+        third.start()
+        await until(lambda: asyncio.sleep(0, third.exit_code is not None), "the third ends")
+        assert third.exit_code == 2
+        (line,) = third.lines("ended")
+        assert line["error"].startswith("OverlapError: another install governs team-a as well: Lease team-a-scaler/")
+        assert "exception" not in line
+        (lease,) = (await api.list(LEASES, NAMESPACE)).items
+        assert "holderIdentity" not in lease["spec"]
+        for process in (first, second):
+            assert process.errors() == []
+            refused = [line for line in process.lines() if "403 Forbidden" in json.dumps(line)]
+            assert {line["event"] for line in refused} <= {"watch interrupted", "no fault data"}  # of MindCluster

@@ -1,0 +1,105 @@
+"""A fault of ours about one service costs that service only, wherever in a decision it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from scaler.decide.arbitration import Arbitration
+from scaler.decide.decide import Cache, decide
+from scaler.decide.demand import Demand
+from scaler.decide.plan import plan_of
+from scaler.decide.undecided import PAUSE, fault_in
+from scaler.decide.unweighed import decide_alone
+from scaler.decide.world import Decision, ServiceKey, World
+from tests.builders import doings, on_nodes, service, world
+
+NODES = "a:8x4 b:8x3"
+
+
+def bad(key: ServiceKey) -> bool:
+    return "bad" in str(key)
+
+
+def fails_at(call: Callable[..., Any], key_of: Callable[..., ServiceKey]) -> Callable[..., Any]:
+    def wrapped(*args: Any) -> Any:
+        if bad(key_of(*args)):
+            raise OverflowError("too many digits")
+        return call(*args)
+
+    return wrapped
+
+
+def in_a_look(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("scaler.decide.demands.Demand", fails_at(Demand, lambda service, *_: service.key))
+
+
+def in_the_plan(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("scaler.decide.decide.plan_of", fails_at(plan_of, lambda draft, *_: draft.demand.service.key))
+
+
+def in_the_weighing(patch: pytest.MonkeyPatch) -> None:
+    run = Arbitration.run
+
+    def wrapped(self: Arbitration) -> None:
+        run(self)
+        if any(bad(draft.demand.service.key) for draft in self.drafts):
+            raise RecursionError("too deep")
+
+    patch.setattr(Arbitration, "run", wrapped)
+
+
+def undecided(made: Decision) -> set[str]:
+    return {plan.key.job_id for plan in made.plans if fault_in(plan)}
+
+
+def five() -> World:
+    """Four that share the nodes a, of which b is at fault, and one on the nodes b."""
+    names = ("a", "bad", "c", "d")
+    return world(
+        *(on_nodes("1P", "p0@a -", name=name) for name in names), on_nodes("1P", "p0@b -", name="e"), nodes=NODES
+    )
+
+
+@pytest.mark.parametrize("fault", [in_a_look, in_the_plan, in_the_weighing])
+def test_all_others_are_decided_about(monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]) -> None:
+    fault(monkeypatch)
+    made = decide(five())
+    assert undecided(made) == {"bad"}
+    assert doings(made) == {"a-p0": "Admit", "c-p0": "Admit", "d-p0": "Admit", "e-p0": "Admit"}
+    (plan,) = [plan for plan in made.plans if plan.key.job_id == "bad"]
+    assert (plan.actions, plan.verdicts) == ((), ())
+    assert "Error: too" in fault_in(plan)
+
+
+@pytest.mark.parametrize("fault", [in_a_look, in_the_weighing])
+def test_it_is_tried_again_after_a_pause(monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]) -> None:
+    cache, start = Cache(), five()
+    with monkeypatch.context() as patch:
+        fault(patch)
+        made = decide(start, cache)
+        assert start.now < made.recheck_at <= start.now + PAUSE
+    soon = decide(msgspec.structs.replace(start, memory=made.memory, now=start.now + 1), cache)
+    assert undecided(soon) == {"bad"}
+    later = decide(msgspec.structs.replace(start, memory=soon.memory, now=start.now + PAUSE), cache)
+    assert undecided(later) == set()
+
+
+def test_services_that_decide_alone_are_apart_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = fails_at(decide_alone, lambda draft, *_: draft.demand.service.key)
+    monkeypatch.setattr("scaler.decide.decide.decide_alone", failing)
+    two = [msgspec.structs.replace(service("1P", "p0"), key=ServiceKey("ns", "r", name)) for name in ("bad", "good")]
+    made = decide(world(*two))
+    assert undecided(made) == {"bad"}
+    assert [len(plan.actions) for plan in made.plans] == [0, 1]
+
+
+def test_a_part_with_many_at_fault_waits_as_a_whole_and_the_other_parts_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_the_weighing(monkeypatch)
+    many = [on_nodes("1P", "p0@a -", name=f"bad{number}") for number in range(9)]
+    made = decide(world(*many, on_nodes("1P", "p0@a -", name="c"), on_nodes("1P", "p0@b -", name="e"), nodes=NODES))
+    assert undecided(made) == {f"bad{number}" for number in range(9)} | {"c"}
+    assert doings(made) == {"e-p0": "Admit"}

@@ -1,0 +1,125 @@
+"""What the scaler keeps for itself stands in its own namespace, and what tenants write of that kind is not believed."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scaler.clock import Clock
+from scaler.informers.config_maps import ConfigMapObject, config_map_record
+from scaler.kube.api import CONFIG_MAPS, Object
+from scaler.sim.cluster import SimCluster
+from scaler.sim.loop import run
+from scaler.state.last_valid import LastValid, decode, encode
+from scaler.state.own_config_maps import Home, Name, rule_of
+from tests.jobs import NAMESPACE, job, rule_config_map
+from tests.rig import START, rig
+
+OWN = "scaler-home"
+RULE = Name(NAMESPACE, "rule")
+VALID = rule_config_map()["data"]["elastic_scaling.json"]
+SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
+
+
+def places(cluster: SimCluster) -> list[Name]:
+    """Where ConfigMaps are, the rule left out."""
+    found = [Name(cm["metadata"]["namespace"], cm["metadata"]["name"]) for cm in cluster.peek(CONFIG_MAPS)]
+    return sorted(place for place in found if place != RULE)
+
+
+def forged(place: Name, rule: Name) -> Object:
+    """A last valid rule as the scaler itself would keep it at that place."""
+    return encode(place, rule, LastValid(VALID))
+
+
+def test_the_last_valid_rule_stands_in_the_own_namespace_and_the_status_beside_the_rule() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE, lease_namespace=OWN) as on:
+            await on.settle(3)
+            assert places(on.cluster) == [(NAMESPACE, "rule-scaler-status"), (OWN, "mindie.rule-scaler-last-valid")]
+
+    run(story())
+
+
+@pytest.mark.parametrize("namespaces", [(), (NAMESPACE,)])
+def test_it_is_read_there_after_a_restart(namespaces: tuple[str, ...]) -> None:
+    async def story() -> None:
+        async with rig(*SERVICE, lease_namespace=OWN, namespaces=namespaces) as on:
+            await on.start("p0", "d0")
+            await on.settle(3)
+        await on.cluster.delete(CONFIG_MAPS, NAMESPACE, "rule")
+        await on.kill("d0")
+        async with rig(cluster=on.cluster, lease_namespace=OWN, namespaces=namespaces) as again:
+            assert "d0" in again.with_pods()
+
+    run(story())
+
+
+def test_where_told_so_no_config_map_is_written_outside_of_the_own_namespace() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE, lease_namespace=OWN, status_beside_rule=False) as on:
+            await on.settle(3)
+            assert places(on.cluster) == [(OWN, "mindie.rule-scaler-last-valid"), (OWN, "mindie.rule-scaler-status")]
+            for name in ("p0", "p1", "d0"):
+                await on.edit(name, "/metadata/labels/mind-cluster~1scaling-rule", "other")
+            await on.settle(3)
+            kept = [place.name for place in places(on.cluster)]
+            assert kept == ["mindie.other-scaler-status"]
+        written = {w.namespace for w in on.cluster.audit if w.client == "scaler" and w.resource == CONFIG_MAPS}
+        assert written == {OWN}
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        Name(NAMESPACE, "rule-scaler-last-valid"),
+        Name(NAMESPACE, "mindie.rule-scaler-last-valid"),
+        Name("tenant", "rule-scaler-last-valid"),
+        Name("tenant", "mindie.rule-scaler-last-valid"),
+        Name("tenant", "rule"),
+    ],
+)
+def test_what_a_tenant_writes_as_the_last_valid_rule_of_anybody_is_not_believed(place: Name) -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        cluster.apply([forged(place, RULE)], place.namespace)
+        async with rig(job("p0"), job("d0"), cluster=cluster, lease_namespace=OWN) as on:
+            await on.settle(3)
+            assert (on.reason("p0"), on.with_pods()) == ("RuleMissing", set())
+
+    run(story())
+
+
+def test_what_an_earlier_version_kept_beside_the_rule_is_deleted_and_nothing_else() -> None:
+    async def story() -> None:
+        cluster, old = SimCluster(Clock(START)), Name(NAMESPACE, "rule-scaler-last-valid")
+        others = forged(Name(NAMESPACE, "not-ours-scaler-last-valid"), Name(NAMESPACE, "not-ours"))
+        del others["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+        cluster.apply([forged(old, RULE), others], NAMESPACE)
+        async with rig(*SERVICE, cluster=cluster, lease_namespace=OWN) as on:
+            await on.settle(3)
+            assert places(on.cluster) == [
+                (NAMESPACE, "not-ours-scaler-last-valid"),
+                (NAMESPACE, "rule-scaler-status"),
+                (OWN, "mindie.rule-scaler-last-valid"),
+            ]
+
+    run(story())
+
+
+def test_of_what_stands_elsewhere_only_its_rule_is_kept_and_only_of_its_own_namespace() -> None:
+    for namespace, rule, content in ((OWN, RULE, LastValid(VALID)), ("tenant", Name("tenant", "rule"), None)):
+        found = msgspec.convert(forged(Name(namespace, "x"), RULE), ConfigMapObject)
+        own = config_map_record(found, OWN).own
+        assert own is not None
+        assert (rule_of(own), decode(own, RULE)) == (rule, content)
+
+
+def test_a_status_of_other_settings_is_left_where_it_cannot_be_deleted() -> None:
+    beside, apart = Home(OWN), Home(OWN, status_beside_rule=False)
+    assert beside.is_left_over(apart.status(RULE), RULE)
+    assert not apart.is_left_over(beside.status(RULE), RULE)
+    assert not any(home.is_left_over(home.status(RULE), RULE) for home in (beside, apart))
+    assert not any(home.is_left_over(home.last_valid(RULE), RULE) for home in (beside, apart))

@@ -1,0 +1,125 @@
+"""The Lease in a thread of its own, in real time: with a main loop that stands still, and one that does not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+
+from scaler.clock import Clock
+from scaler.election import Election, LeadershipLost, LeaseTiming
+from scaler.kube.api import LEASES, PODS, KubeApi, Object
+from scaler.kube.errors import NotSentError
+from scaler.kube.writer import NotLeaderError, Writer
+from scaler.lease_thread import LeaseThread, patience
+from scaler.names import RELEASED_BY
+from scaler.sim.cluster import SimCluster
+
+NS, NAME = "kube-system", "scaler"
+TIMING = LeaseTiming(duration=2.5, renew_deadline=2.0, retry=0.1)
+SHORT, LONG = 3.0, 9.0
+"""Seconds: a pause beyond the deadline, and one beyond patience and deadline."""
+
+
+class Stage:
+    """One candidate. Its cluster lives in the candidate's thread; `renewed` is the time of the last renewal."""
+
+    def __init__(self) -> None:
+        self.clock = Clock(1_800_000_000.0)
+        self.cluster = SimCluster(self.clock)
+        vacant = {"apiVersion": LEASES.api_version, "kind": "Lease", "spec": {}}
+        metadata = {"name": NAME, "namespace": NS, "annotations": {RELEASED_BY: "nobody"}}
+        self.cluster.apply([vacant | {"metadata": metadata}])
+        self.thread = LeaseThread(self.connect, self.build, TIMING)
+        self.writer = Writer(self.cluster, deadline=self.thread.deadline, rng=random.Random(1))
+        self.threads: set[str] = set()
+        self.working = asyncio.Event()
+        self.ended = False
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[KubeApi]:
+        self.threads.add(threading.current_thread().name)
+        yield self.cluster.client("candidate")
+
+    def build(self, api: KubeApi) -> Election:
+        return Election(
+            api, self.clock, namespace=NS, name=NAME, identity="me", rng=random.Random(1), timing=TIMING
+        )  # fmt: skip
+
+    async def work(self) -> None:
+        self.threads.add(threading.current_thread().name)
+        self.working.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended = True
+
+    def lease(self) -> Object:
+        spec: Object = self.cluster.peek(LEASES, NS)[0]["spec"]
+        return spec
+
+    def renewals(self) -> int:
+        return len(self.cluster.writes("candidate"))
+
+
+async def led(stage: Stage) -> asyncio.Task[None]:
+    leading = asyncio.create_task(stage.thread.lead(stage.work))
+    async with asyncio.timeout(20):
+        await stage.working.wait()
+    return leading
+
+
+async def test_a_main_loop_that_stands_still_for_a_while_stays_the_leader() -> None:
+    assert patience(TIMING) > SHORT
+    stage = Stage()
+    leading = await led(stage)
+    before = stage.renewals()
+    time.sleep(SHORT)  # noqa: ASYNC251 - that is what is tried
+    assert stage.renewals() > before + 1
+    assert stage.thread.deadline() > asyncio.get_running_loop().time()
+    assert stage.threads == {"MainThread", "lease"}
+    leading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leading
+    assert stage.ended
+    assert not stage.lease().get("holderIdentity")
+
+
+async def test_a_main_loop_that_stands_still_for_too_long_sends_nothing_when_it_wakes() -> None:
+    assert patience(TIMING) + TIMING.renew_deadline < LONG
+    stage = Stage()
+    leading = await led(stage)
+    time.sleep(LONG)  # noqa: ASYNC251
+    assert stage.thread.deadline() <= asyncio.get_running_loop().time()
+    with pytest.raises(NotLeaderError):
+        await stage.writer.create(PODS, NS, {"metadata": {"name": "late"}})
+    with pytest.raises(LeadershipLost, match="no renewal came through"):
+        await leading
+    assert stage.ended
+    assert stage.lease()["holderIdentity"] == "me"
+
+
+async def test_what_ends_the_work_ends_the_thread_with_the_same_error() -> None:
+    stage = Stage()
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await stage.thread.lead(fail)
+    assert not stage.lease().get("holderIdentity")
+    assert "lease" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_a_connection_that_cannot_be_made_is_told_to_who_wants_to_lead() -> None:
+    def refused() -> AbstractAsyncContextManager[KubeApi]:
+        raise NotSentError("no usable configuration of a cluster")
+
+    thread = LeaseThread(refused, Stage().build, TIMING)
+    with pytest.raises(NotSentError):
+        await thread.lead(Stage().work)
