@@ -91,10 +91,13 @@ def _slow_webhook(seed: int) -> Schedule:
 
 
 def _clocks(seed: int) -> Schedule:
-    """An hour back or forth, the other way half a minute later, and on; each time there is something to decide."""
+    """The clock of its machine is an hour ahead or behind when a process starts; each time there is something to do."""
     hour = 3600.0 * random.Random(f"clock-{seed}").choice([1, -1])
-    steps = [Event(at, "clock stepped", "0", way) for at, way in ((FROM, hour), (HURT + 20, -hour), (HURT + 90, -hour))]
-    return _history(seed, *steps, Event(HURT + 110, "healthy hurt", "", AT_ONCE))
+    steps = [(FROM, hour), (HURT + 20, -hour), (HURT + 90, -hour)]
+    events = [
+        event for at, way in steps for event in (Event(at, "clock stepped", "0", way), Event(at, "crash", "0", 2.0))
+    ]
+    return _history(seed, *events, Event(HURT + 110, "healthy hurt", "", AT_ONCE))
 
 
 def _retry_after(seed: int) -> Schedule:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, EVENTS, LEASES, POD_GROUPS, PODS, SERVICES, Page, Resource
 from scaler.kube.errors import KubeError
 from scaler.sim.apiserver.client import SimClient
@@ -30,12 +31,17 @@ LATE = (0.5, 20.0)
 class Gate(Interceptor):
     """The weather, behind a process that may be frozen (nothing leaves or arrives) or dead (for ever)."""
 
-    def __init__(self, weather: Interceptor) -> None:
+    def __init__(self, weather: Interceptor, server: Clock) -> None:
         self.dead = False
         self.frozen_until = 0.0
+        self.clock: Clock | None = None
+        """Of the process, which every answer tells the time of the server."""
         self._weather = weather
+        self._server = server
+        self._asked: dict[int, float] = {}
 
     async def before(self, request: Request) -> None:
+        self._asked[id(request)] = asyncio.get_running_loop().time()
         await self._pass()
         await self._weather.before(request)
         await self._pass()
@@ -43,6 +49,9 @@ class Gate(Interceptor):
     async def after(self, request: Request) -> None:
         await self._weather.after(request)
         await self._pass()
+        if self.clock is not None:
+            took = asyncio.get_running_loop().time() - self._asked.pop(id(request))
+            self.clock.saw(float(int(self._server.now())), took)
 
     async def deliver(self, request: Request, event: Seen) -> bool:
         delivered = await self._weather.deliver(request, event)
@@ -64,7 +73,7 @@ class Life(SimClient):
         self, cluster: SimCluster, name: str, witness: Witness, *, weather: Interceptor, seed: int, linger: float,
         stale: float,
     ) -> None:  # fmt: skip
-        self.gate = Gate(weather)
+        self.gate = Gate(weather, cluster.server.clock)
         super().__init__(
             cluster.server, name, latency=LATENCY, seed=seed, audit=cluster.audit, interceptor=self.gate
         )  # fmt: skip

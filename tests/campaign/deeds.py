@@ -79,7 +79,7 @@ class Deeds:
         elif event.what == "healthy hurt":
             await self._hurt(event)
         elif event.what == "clock stepped":
-            self._replicas[int(event.subject)].clock.step(event.amount)
+            self._replicas[int(event.subject)].ahead += event.amount
         elif event.what.startswith(("pod ", "instance ")):
             await self._to_pods(event)
         elif event.what.startswith(("job ", "group label", "rule label", "name taken")):
@@ -249,7 +249,7 @@ class Deeds:
             await self._to_cluster(Event(0.0, "operator goes"))
         self._throw_out()
         for replica in self._replicas:
-            replica.clock.step(self._clock.now() - replica.clock.now())
+            replica.ahead = 0.0
         for service in self._world.services:
             # A rule that is created again inherits its annotations, so it has to be said that it goes on.
             self._writer(service)(None, {"paused": "false"})

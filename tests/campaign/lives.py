@@ -24,13 +24,6 @@ RESTART = 3.0
 """Seconds until Kubernetes starts a process again that ended by itself."""
 
 
-class SteppingClock(Clock):
-    """The clock of one machine, which somebody sets."""
-
-    def step(self, seconds: float) -> None:
-        self._offset += seconds
-
-
 class Replica:
     """One pod of the controller's Deployment."""
 
@@ -39,7 +32,9 @@ class Replica:
         mode: str = "create",
     ) -> None:  # fmt: skip
         self.life: Life | None = None
-        self.clock = SteppingClock(clock.now() - asyncio.get_running_loop().time())
+        self.ahead = 0.0
+        """Seconds by which the clock of its machine is; a process reads it when it starts."""
+        self._clock = clock
         self._slot = slot
         self._born = born
         self._witness = witness
@@ -65,8 +60,10 @@ class Replica:
         )
         self._witness.note(f"{name} starts")
         observer = self._observer(name)
+        loop_time = asyncio.get_running_loop().time()
+        clock = life.gate.clock = Clock(self._clock.now() - loop_time + self.ahead)
         self._task = asyncio.create_task(
-            run_controller(life, settings, self.clock, observer=observer, seed=self._seed + self._number)
+            run_controller(life, settings, clock, observer=observer, seed=self._seed + self._number)
         )
         self._tasks.append(self._task)
         self._task.add_done_callback(lambda task: self._ended(task, name))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from scaler import app, controller, election
+from scaler import app, clock, controller, election
 from scaler.decide import demand, draft, groups, members
 from scaler.execute import executor as actuator
 from scaler.execute import gates
@@ -79,6 +79,8 @@ MUTANTS = (
            "report failed"),
     Mutant("an unknown outcome counts as refused", actuator, "Executor._make", "if refusal is None:",
            "refusal = refusal or errors[0]\n    if refusal is None:", "request lost"),
+    Mutant("the API server's clock is not heard", clock, "Clock.saw", "now = self.now()",
+           "return\n    now = self.now()", "clock stepped"),
     # with pods that others make
     Mutant("releases without a uid", gates, "_named", '{"uid": pod.uid, "annotations"', '{"annotations"',
            "gated rollout"),
