@@ -26,7 +26,7 @@ import structlog
 from scaler.clock import Clock
 from scaler.kube.api import LEASES, EventType, KubeApi, Object, within
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
-from scaler.kube.lease import notes_of, spec_of, uid_of, with_notes
+from scaler.kube.lease import lease_body, notes_of, spec_of, uid_of, with_notes
 from scaler.kube.metadata import version_of
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
 
@@ -376,15 +376,7 @@ class Election:
 
     def _body(self, spec: Object, notes: Mapping[str, str]) -> Object:
         """`notes`: our annotations."""
-        old = self._lease["metadata"] if self._lease is not None else {}
-        kept = {k: old[k] for k in ("uid", "resourceVersion") if k in old}
-        marked = {part: {**(old.get(part) or {}), **self._marks.get(part, {})} for part in ("labels", "annotations")}
-        body = {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace, **kept, **marked},
-            "spec": spec,
-        }
+        body = lease_body(self._lease, self._namespace, self._name, spec, self._marks)
         return with_notes(body, {**_NOTES, **notes})
 
     async def _send(self, body: Object) -> Object:

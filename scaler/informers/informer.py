@@ -300,7 +300,9 @@ class _Feed(Generic[T, R]):
             words = f"a list at version {resource_version} is older than {seen}, seen before"
             if asyncio.get_running_loop().time() - self._older_since < RESTORED_AFTER:
                 raise UnknownOutcomeError(words)
-            _log.warning("the cluster was restored", resource=self._what, namespace=self._scope, why=words)
+            _log.warning(
+                "the cluster was restored", resource=self._resource.full_name, namespace=self._scope, why=words
+            )
             if self._restores == self._parent.history.restores:
                 self._parent.history.restored()
         self._store.rewind(self._scope)
@@ -416,14 +418,18 @@ class _Feed(Generic[T, R]):
             self._lack()
         if isinstance(error, NotFoundError):
             self._must_list = True
-            absent = f"{self._what} are not installed in the cluster"
+            absent = f"{self._resource.full_name} are not installed in the cluster"
             if self.problem == absent:
                 return  # said already
             self.problem = absent
         else:
-            self.problem = f"{'listing' if self._must_list else 'watching'} {self._what}{where}: {error}"
+            self.problem = f"{'listing' if self._must_list else 'watching'} {self._resource.full_name}{where}: {error}"
         _log.warning(
-            "watch interrupted", resource=self._what, namespace=self._scope, after=round(lived, 3), error=str(error)
+            "watch interrupted",
+            resource=self._resource.full_name,
+            namespace=self._scope,
+            after=round(lived, 3),
+            error=str(error),
         )
 
     def _lack(self) -> None:
@@ -431,10 +437,6 @@ class _Feed(Generic[T, R]):
         if not self._store.holds(self._scope):
             self.absent = True
             self._parent.lacks()
-
-    @property
-    def _what(self) -> str:
-        return self._resource.plural + (f".{self._resource.group}" if self._resource.group else "")
 
 
 def _identity(item: Any) -> tuple[str, str, str]:
