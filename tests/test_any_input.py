@@ -235,7 +235,8 @@ class Hostile:
         stored = {**obj, "metadata": meta | ({"namespace": namespace} if namespace else {})}
         record = self._on.cluster.server.store.put(resource, (namespace, meta["name"]), stored, START)
         if deep:
-            record.raw = record.raw[:-1] + b',"deep":' + b'{"a":' * deep + b"1" + b"}" * deep + b"}"
+            nested = b'"deep":' + b'{"a":' * deep + b"1" + b"}" * deep
+            record.raw = record.raw.replace(b'"spec":{', b'"spec":{' + nested + b",", 1)
 
 
 @asynccontextmanager
