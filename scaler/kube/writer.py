@@ -191,7 +191,7 @@ class Writer:
         """Wait as long as the server has asked for; TooManyRequestsError at once where there is not so much time."""
         while (pause := self._paused.get(where)) is not None:
             left = pause.until - asyncio.get_running_loop().time()
-            if left <= 0:
+            if left < 1e-6:  # rounding may leave a rest that no sleep ends
                 break
             if pause.until >= end:
                 words = f"not sent: {left:.0f} s are left of the pause after {pause.words}"

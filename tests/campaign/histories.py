@@ -137,7 +137,9 @@ async def _list_from_before(on: Rig, behind: Behind) -> list[str]:
     await on.edit("p0", "/metadata/annotations", {"touched": "true"})
     on.cluster.compact()
     on.cluster.cut_all_watches(PODS)
-    await on.settle(20)
+    await on.settle(5)  # longer, and it would be a restore
+    behind.asleep = False
+    await on.settle(30)
     wrong = [write for write in on.writes()[before:] if " pods " in write or " podgroups " in write]
     return _unless(not wrong, f"written for the sake of an old list: {wrong}")
 
@@ -271,14 +273,14 @@ async def lease_held() -> list[str]:
 
 
 async def listed_late() -> list[str]:
-    """A new life hears of the pods three seconds after everything else."""
+    """A new life hears of the pods twenty seconds after everything else."""
     async with rig(*SERVICE) as on:
         await _whole(on)
         await on.settle(20)
         before = len(on.writes("late"))
-        slow = _weather(_rule(Fault.DELAY, "list", "Pod", seconds=3.0))
+        slow = _weather(_rule(Fault.DELAY, "list", "Pod", seconds=20.0))
         async with controller(on, on.clock, name="late", interceptor=slow):
-            await on.settle(10)
+            await on.settle(40)
         wrong = [write for write in on.writes("late")[before:] if " pods " in write or " podgroups " in write]
         return _unless(not wrong, f"written before the pods were known: {wrong}")
 

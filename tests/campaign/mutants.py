@@ -15,7 +15,7 @@ from scaler import app, clock, controller, election
 from scaler.decide import demand, draft, groups, members
 from scaler.execute import executor as actuator
 from scaler.execute import gates
-from scaler.informers import cache, pod_instances, store
+from scaler.informers import cache, pod_instances, sight, store
 from scaler.informers import informer as watch
 from scaler.kube import outbox, writer
 from scaler.state import expectations, instances, queue
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant("a watch resumes at now", watch, "_Feed._watch", "self.watches += 1",
            "page = await self._api.list(self._resource, self._scope, limit=1, decode=self._decode)\n"
            "    self._store.advance(self._scope, version_of(page.resource_version))", "pods killed unseen"),
-    Mutant("deletions are not heard", watch, "_Feed._take", "self._store.remove(*_identity(event.object))", "pass",
+    Mutant("deletions are not heard", watch, "_Feed._drop", "self._store.remove(namespace, name, uid)", "pass",
            "pods killed"),
     Mutant("a new list forgets nothing", store, "Store.retain", "for name in gone:", "for name in ():",
            "pods killed unseen, history gone"),
@@ -51,7 +51,8 @@ MUTANTS = (
            "events repeated",
            (Edit(store, "Store.apply", "if version and version <", f"{NEVER}version <"),)),
     Mutant("decides before everything is listed", app, "App._synced",
-           "await informer.synced_or_absent.wait()", "pass", "listed late"),
+           "await informer.synced_or_absent.wait()", "pass", "listed late",
+           (Edit(sight, "Sight.words", "if names else", "if False else"),)),
     Mutant("revokes what is bound", draft, "may_be_revoked", "instance.bound or ", "", "half-bound", BOUND_IN_HANDS),
     Mutant("never revokes", draft, "may_be_revoked", "return policy.revoke and", "return False and", "too much waits"),
     Mutant("a PodGroup goes unseen pods or not", actuator, "Executor._delete_group", "if pod:", f"{NEVER}pod:",
@@ -60,8 +61,8 @@ MUTANTS = (
            "one pod gone"),
     Mutant("refused instances are not undone", actuator, "Executor._make", "if undo and", "if True or",
            "refused in part"),
-    Mutant("failed actions are not tried again", controller, "Controller._act", "self._queue.add_after_backoff(key)",
-           "pass", "failed once"),
+    Mutant("failed actions are not tried again", controller, "Controller._perform",
+           "self._queue.add_after_backoff(key)", "pass", "failed once"),
     Mutant("what is dirtied while processed is lost", queue, "WorkQueue.done", "if key in", f"{NEVER}key in", "busy"),
     Mutant("rechecks never come", controller, "Controller._recheck", "if moment:", "if False:", "broken for good"),
     Mutant("nodes that change are not looked at", cache, "Cache._on_faults", "self.mark(uid)", "pass", "node lost"),

@@ -16,6 +16,7 @@ from scaler.kube.api import (
     CONFIG_MAPS,
     EVENTS,
     LEASES,
+    NAMESPACES,
     POD_GROUPS,
     PODS,
     SERVICES,
@@ -118,7 +119,8 @@ class Witness:
             self._shared.add(f"podgroup-{controller_of(pod) or pod['metadata']['uid']}")
         who = self._actor[0] if self._actor else "-"
         self.note(f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)} {who}")
-        if self._actor is not None:
+        # A namespace that a restore took comes back with the first object in it.
+        if self._actor is not None and not change.resource == NAMESPACES != self._actor[1].resource:
             self._judge(change, *self._actor)
 
     def _judge(self, change: Change, life: str, request: Request, late: bool) -> None:

@@ -132,7 +132,8 @@ class Killing:
             for number in range(service.nodes_for(service.ladder[0])):
                 await self._stage.add_node(NodeSpec(f"{service.pool}-{number}", labels={"pool": service.pool}))
             jobs = [things.server_job(service, name) for name in service.job_names()]
-            for obj in (things.rule(service), *jobs):
+            # Without trade nothing that is bound may ever be deleted by the scaler.
+            for obj in (things.rule(service, trade="off"), *jobs):
                 await apply(self._stage.api, obj)
 
     async def kill_one(self) -> None:
