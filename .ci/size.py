@@ -13,9 +13,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (18_150, 14_000),
-    "simulation": (9_700, 9_000),
-    "test helpers": (13_650, 9_000),
+    "controller": (20_850, 14_000),
+    "simulation": (9_750, 9_000),
+    "test helpers": (14_900, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.
