@@ -9,7 +9,7 @@ import pytest
 
 from scaler.cli import main
 from scaler.clock import Clock
-from scaler.kube.api import POD_SETS, PODS
+from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, POD_SETS, PODS
 from scaler.settings import Settings
 from scaler.sim.loop import run
 from scaler.tools import takeover, takeover_check
@@ -173,8 +173,8 @@ def test_nodes_that_may_not_be_read_are_no_faulty_nodes() -> None:
 def test_kinds_that_are_not_installed_are_not_waited_for() -> None:
     async def story() -> None:
         async with rig(rule_config_map(), job("p0"), job("d0")) as on:
-            absent = Faults(CLOCK, Rule(fault=Fault.REFUSED, status=404, kinds=frozenset({POD_SETS.kind})))
-            found = await check(on.cluster.client("check", absent), Settings.model_validate({}), CLOCK)
+            await on.cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, f"{POD_SETS.plural}.{POD_SETS.group}")
+            found = await check(on.cluster.client("check"), Settings.model_validate({}), CLOCK)
             assert found.safe
 
     run(story())

@@ -125,14 +125,16 @@ def test_texts_of_a_pod_are_bounded() -> None:
     assert size(record) < 10_000
 
 
-def test_two_instances_with_names_that_are_too_long_stay_two() -> None:
-    first, second = (
-        read_pod({"metadata": {"name": "x", "labels": LABELS, "annotations": {"mind-cluster/instance": LARGE + end}}})
-        for end in "ab"
-    )
-    assert first.claim is not None
-    assert second.claim is not None
-    assert first.claim.membership != second.claim.membership
+def test_a_name_of_an_instance_that_is_too_long_is_not_kept_and_its_pods_are_instances_by_themselves() -> None:
+    def place(uid: str) -> str:
+        notes = {"mind-cluster/instance": LARGE}
+        record = read_pod({"metadata": {"name": "x", "uid": uid, "labels": LABELS, "annotations": notes}})
+        assert record.claim is not None
+        assert record.claim.membership is not None
+        assert size(record) < 10_000
+        return record.claim.membership.place.instance
+
+    assert (place("a"), place("b")) == ("a", "b")
 
 
 def test_the_text_of_a_job_is_compressed() -> None:
