@@ -94,12 +94,13 @@ class Expectations(Generic[K]):
         self._arm()
 
     def _on_change(self, store: Store[Any], name: Name | None) -> None:
+        waiting = self._by_version[store]
         if not self._pending:
+            waiting.clear()  # of what was settled by its name
             return
         if name is not None:
             self._check(store, name)
             return
-        waiting = self._by_version[store]
         while waiting and waiting[0][0] <= store.version:
             self._check(store, heapq.heappop(waiting)[1])
 
