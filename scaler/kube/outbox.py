@@ -7,6 +7,7 @@ What is written is up to the caller and is looked up at the last moment. Must no
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -14,7 +15,7 @@ import structlog
 
 from scaler.clock import Slices
 from scaler.kube.errors import KubeError
-from scaler.kube.slots import Slots
+from scaler.kube.slots import PATIENCE
 
 K = TypeVar("K", bound=Hashable)
 
@@ -25,24 +26,29 @@ _log = structlog.get_logger("report")
 
 
 class Outbox(Generic[K]):
-    """At most one write per key and `interval` seconds, the first at once; `slots` bound the writes under way, those of
-    one namespace as well: `namespace_of` tells it of a key."""
+    """At most one write per key and `interval` seconds, the first at once. `parallel` writes that are younger than
+    PATIENCE are under way at once, and at most `of_one` of one namespace, which `namespace_of` tells, at any age."""
 
     def __init__(
-        self, perform: Callable[[K], Awaitable[None]], *, interval: float, slots: Slots,
+        self, perform: Callable[[K], Awaitable[None]], *, interval: float, parallel: int, of_one: int | None = None,
         namespace_of: Callable[[K], str] = str,
     ) -> None:  # fmt: skip
         self._perform = perform
         self._interval = interval
-        self._slots = slots
+        self._parallel = parallel
+        self._of_one = of_one or parallel
         self._namespace_of = namespace_of
         self._due: asyncio.Queue[K] = asyncio.Queue()
         self._waiting: set[K] = set()
         self._under_way: set[K] = set()
+        self._busy: Counter[str] = Counter()
+        """Writes under way by namespace."""
+        self._aside: defaultdict[str, deque[K]] = defaultdict(deque)
+        """Keys that are due and wait for others of their namespace."""
         self._marked_again: set[K] = set()
         self._not_before: dict[K, float] = {}
-        self._prune_at = _PRUNE_AT
         self._failures: dict[K, int] = {}
+        self._prune_at = _PRUNE_AT
 
     def mark(self, key: K, *, delay: float = 0.0) -> None:
         """The object of `key` has something new to say, not before `delay` seconds from now."""
@@ -58,20 +64,30 @@ class Outbox(Generic[K]):
 
     async def run(self) -> None:
         """Perform what is marked until cancelled. Errors of `perform` are logged and retried, never raised."""
-        slices = Slices()
         async with asyncio.TaskGroup() as group:
-            while True:
-                group.create_task(self._work(await self._due.get()))
-                await slices.end()  # what has nothing to write waits for nothing
+            for _ in range(self._parallel):
+                group.create_task(self._work(group))
 
-    async def _work(self, key: K) -> None:
-        async with self._slots.taken(self._namespace_of(key)):
-            self._waiting.discard(key)
-            self._under_way.add(key)
-            try:
-                pause = await self._attempt(key)
-            finally:
-                self._under_way.discard(key)
+    async def _work(self, group: asyncio.TaskGroup) -> None:
+        slices = Slices()
+        while True:
+            key = await self._due.get()
+            await slices.end()  # what has nothing to write waits for nothing
+            namespace = self._namespace_of(key)
+            if self._busy[namespace] >= self._of_one:
+                self._aside[namespace].append(key)
+            else:
+                self._busy[namespace] += 1
+                await asyncio.wait([group.create_task(self._write(key, namespace))], timeout=PATIENCE)
+
+    async def _write(self, key: K, namespace: str) -> None:
+        self._waiting.discard(key)
+        self._under_way.add(key)
+        try:
+            pause = await self._attempt(key)
+        finally:
+            self._under_way.discard(key)
+            self._leave(namespace)
         again = key in self._marked_again
         self._marked_again.discard(key)
         due = self._not_before[key] = _now() + max(pause, self._interval)
@@ -80,6 +96,16 @@ class Outbox(Generic[K]):
             self._prune_at = max(_PRUNE_AT, 2 * len(self._not_before))
         if pause or again:
             self._enqueue(key, due)
+
+    def _leave(self, namespace: str) -> None:
+        """Another write of this namespace may begin."""
+        self._busy[namespace] -= 1
+        if not self._busy[namespace]:
+            del self._busy[namespace]
+        if namespace in self._aside:
+            self._due.put_nowait(self._aside[namespace].popleft())
+            if not self._aside[namespace]:
+                del self._aside[namespace]
 
     async def _attempt(self, key: K) -> float:
         """Perform it once; gives the seconds until it is to be tried again, 0.0 when it is done."""

@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 
 from scaler.kube.errors import KubeError, TooManyRequestsError
 from scaler.kube.outbox import Outbox
-from scaler.kube.slots import Slots
 from scaler.sim.loop import run
 
 Script = Callable[[Outbox[str]], Coroutine[Any, Any, None]]
@@ -39,9 +38,7 @@ class Desk:
 
 def play(desk: Desk, script: Script, *, parallel: int = 2, namespace_of: Callable[[str], str] = str) -> None:
     async def main() -> None:
-        outbox: Outbox[str] = Outbox(
-            desk.write, interval=1.0, slots=Slots(parallel, most_of_one=1), namespace_of=namespace_of
-        )
+        outbox: Outbox[str] = Outbox(desk.write, interval=1.0, parallel=parallel, of_one=1, namespace_of=namespace_of)
         task = asyncio.create_task(outbox.run())
         await script(outbox)
         await asyncio.sleep(10_000)
@@ -135,3 +132,19 @@ def test_a_namespace_whose_writes_hang_does_not_keep_the_reports_of_others() -> 
     desk = Desk(takes=10.0)
     play(desk, script, parallel=2, namespace_of=lambda key: key.partition("/")[0])
     assert {key: at for at, key in desk.written}["fast/0"] == 10.0
+
+
+def test_many_writes_that_need_no_answer_let_the_loop_turn() -> None:
+    between: list[int] = []
+
+    async def script(outbox: Outbox[str]) -> None:
+        for number in range(1000):
+            outbox.mark(str(number))
+        while len(desk.written) < 1000:
+            before = len(desk.written)
+            await asyncio.sleep(0)
+            between.append(len(desk.written) - before)
+
+    desk = Desk()
+    play(desk, script, parallel=4)
+    assert max(between) <= 4
