@@ -76,7 +76,7 @@ MUTANTS = (
            "stopped process"),
     Mutant("takes the Lease without waiting", election, "Election._free_at", "return self._state_since + max",
            "return self._state_since + 0 * max", "lease held"),
-    Mutant("a failed report is not tried again", outbox, "Outbox._work", "if pause or again:", "if again:",
+    Mutant("a failed report is not tried again", outbox, "Outbox._write", "if pause or again:", "if again:",
            "report failed"),
     Mutant("an unknown outcome counts as refused", actuator, "Executor._make", "if refusal is None:",
            "refusal = refusal or errors[0]\n    if refusal is None:", "request lost"),
