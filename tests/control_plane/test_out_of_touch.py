@@ -144,8 +144,12 @@ async def _loses_an_instance(stage: Stage, before: dict[str, str]) -> None:
     await stage.api.delete(PODS, "mindie", lost, grace_period_seconds=0)
     await until(lambda: _is_made_anew(stage, lost, gone), "the lost instance is back", stage.views)
     assert {name: uid for name, uid in (await _uids(stage)).items() if name != lost} == others
+    await until(lambda: _tells_of(stage, "mindie-server-p1"), "the status tells of what the backup brought back")
+
+
+async def _tells_of(stage: Stage, job: str) -> bool:
     status = await stage.api.get(CONFIG_MAPS, "mindie", "scaling-rule-scaler-status")
-    assert "mindie-server-p1" in status["data"]["status.txt"]
+    return job in status["data"]["status.txt"]
 
 
 async def _is_made_anew(stage: Stage, pod: str, before: str) -> bool:
