@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+LEAVE = 5.0
+"""Seconds that a loop has to end what it is in the middle of; then it ends with the process."""
+
 
 @contextmanager
 def loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
@@ -25,8 +28,9 @@ def loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
         yield loop
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        thread.join(LEAVE)
+        if not thread.is_alive():
+            loop.close()
 
 
 async def run_in(there: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
