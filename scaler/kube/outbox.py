@@ -7,7 +7,6 @@ What is written is up to the caller and is looked up at the last moment. Must no
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -15,7 +14,7 @@ import structlog
 
 from scaler.clock import Slices
 from scaler.kube.errors import KubeError
-from scaler.kube.slots import PATIENCE
+from scaler.kube.slots import Slots
 
 K = TypeVar("K", bound=Hashable)
 
@@ -26,25 +25,20 @@ _log = structlog.get_logger("report")
 
 
 class Outbox(Generic[K]):
-    """At most one write per key and `interval` seconds, the first at once. `parallel` writes that are younger than
-    PATIENCE are under way at once, and at most `of_one` of one namespace, which `namespace_of` tells, at any age."""
+    """At most one write per key and `interval` seconds, the first at once; `slots` bound the writes under way, those of
+    one namespace, which `namespace_of` tells, as well."""
 
     def __init__(
-        self, perform: Callable[[K], Awaitable[None]], *, interval: float, parallel: int, of_one: int | None = None,
+        self, perform: Callable[[K], Awaitable[None]], *, interval: float, slots: Slots,
         namespace_of: Callable[[K], str] = str,
     ) -> None:  # fmt: skip
         self._perform = perform
         self._interval = interval
-        self._parallel = parallel
-        self._of_one = of_one or parallel
+        self._slots = slots
         self._namespace_of = namespace_of
         self._due: asyncio.Queue[K] = asyncio.Queue()
         self._waiting: set[K] = set()
         self._under_way: set[K] = set()
-        self._busy: Counter[str] = Counter()
-        """Writes under way by namespace."""
-        self._aside: defaultdict[str, deque[K]] = defaultdict(deque)
-        """Keys that are due and wait for others of their namespace."""
         self._marked_again: set[K] = set()
         self._not_before: dict[K, float] = {}
         self._failures: dict[K, int] = {}
@@ -64,30 +58,21 @@ class Outbox(Generic[K]):
 
     async def run(self) -> None:
         """Perform what is marked until cancelled. Errors of `perform` are logged and retried, never raised."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._parallel):
-                group.create_task(self._work(group))
-
-    async def _work(self, group: asyncio.TaskGroup) -> None:
         slices = Slices()
-        while True:
-            key = await self._due.get()
-            await slices.end()  # what has nothing to write waits for nothing
-            namespace = self._namespace_of(key)
-            if self._busy[namespace] >= self._of_one:
-                self._aside[namespace].append(key)
-            else:
-                self._busy[namespace] += 1
-                await asyncio.wait([group.create_task(self._write(key, namespace))], timeout=PATIENCE)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(self._write(await self._due.get()))
+                await slices.end()
 
-    async def _write(self, key: K, namespace: str) -> None:
-        self._waiting.discard(key)
-        self._under_way.add(key)
-        try:
-            pause = await self._attempt(key)
-        finally:
-            self._under_way.discard(key)
-            self._leave(namespace)
+    async def _write(self, key: K) -> None:
+        async with self._slots.taken(self._namespace_of(key)):
+            await asyncio.sleep(0)  # of thousands that wait for no answer, one turn of the loop takes as many as slots
+            self._waiting.discard(key)
+            self._under_way.add(key)
+            try:
+                pause = await self._attempt(key)
+            finally:
+                self._under_way.discard(key)
         again = key in self._marked_again
         self._marked_again.discard(key)
         due = self._not_before[key] = _now() + max(pause, self._interval)
@@ -96,16 +81,6 @@ class Outbox(Generic[K]):
             self._prune_at = max(_PRUNE_AT, 2 * len(self._not_before))
         if pause or again:
             self._enqueue(key, due)
-
-    def _leave(self, namespace: str) -> None:
-        """Another write of this namespace may begin."""
-        self._busy[namespace] -= 1
-        if not self._busy[namespace]:
-            del self._busy[namespace]
-        if namespace in self._aside:
-            self._due.put_nowait(self._aside[namespace].popleft())
-            if not self._aside[namespace]:
-                del self._aside[namespace]
 
     async def _attempt(self, key: K) -> float:
         """Perform it once; gives the seconds until it is to be tried again, 0.0 when it is done."""

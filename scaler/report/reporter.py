@@ -31,6 +31,7 @@ from scaler.kube.errors import (
     NotFoundError,
 )
 from scaler.kube.outbox import Outbox
+from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import events
@@ -98,8 +99,7 @@ class Reporter:
         self._outbox: Outbox[_Target] = Outbox(
             self._write,
             interval=INTERVAL,
-            parallel=PARALLEL_WRITES,
-            of_one=PARALLEL_WRITES_OF_ONE,
+            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
             namespace_of=lambda target: target.namespace,
         )
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
