@@ -15,8 +15,11 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import Any
 
+from scaler.kube.api import LEASES
+from scaler.kube.errors import NotFoundError
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import Program, answers_ok, free_ports
+from tests.control_plane.stage import Stage
 
 NAMESPACE = "mind-cluster-scaler-system"
 ACCOUNT = "mind-cluster-scaler"
@@ -80,3 +83,17 @@ async def scaler(
         yield process
     finally:
         await asyncio.to_thread(process.stop, SIGTERM)
+
+
+async def leads(stage: Stage, name: str) -> bool:
+    """Whether the replica of this name holds the Lease."""
+    try:
+        lease = await stage.api.get(LEASES, NAMESPACE, ACCOUNT)
+    except NotFoundError:
+        return False
+    return bool(lease["spec"].get("holderIdentity") == name)
+
+
+async def ended(process: ScalerProcess) -> bool:
+    """Whether the process has ended."""
+    return process.exit_code is not None

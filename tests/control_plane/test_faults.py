@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from scaler.kube.api import ASCEND_JOBS, LEASES, POD_GROUPS, PODS
-from scaler.kube.errors import NotFoundError
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions
 from tests.control_plane import kills, stalling_scaler
@@ -24,7 +23,17 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.proxy import BAD_GATEWAY, LOST, Answer, Fault, Proxy, proxied, status
-from tests.control_plane.scaler_process import ACCOUNT, ALONE, LEASE, NAMESPACE, ScalerProcess, install, scaler
+from tests.control_plane.scaler_process import (
+    ACCOUNT,
+    ALONE,
+    LEASE,
+    NAMESPACE,
+    ScalerProcess,
+    ended,
+    install,
+    leads,
+    scaler,
+)
 from tests.control_plane.stage import Stage, staged, until
 from tests.control_plane.witness import witnessed
 from tests.parts import short_and_long
@@ -205,16 +214,16 @@ async def test_another_replica_takes_over_from_a_leader_that_is(
     async with proxied(plane.port, plane.authority) as proxy, _stage(plane) as stage:
         behind_proxy = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
         async with scaler(tmp_path, behind_proxy, name="first") as first:
-            await until(lambda: _leads(stage, "first"), "the first replica leads")
+            await until(lambda: leads(stage, "first"), "the first replica leads")
             async with scaler(tmp_path, kubeconfig, name="second") as second:
                 await stage.apply()
                 await stage.runs(group0=2, group1=1)
                 DEATHS[death](first, proxy)
-                await until(lambda: _leads(stage, "second"), "the second replica leads")
+                await until(lambda: leads(stage, "second"), "the second replica leads")
                 first.signal(signal.SIGCONT)
                 proxy.heal()
                 await _loses_and_regains_a_node(stage)
-                await until(lambda: _ended(first), "the first replica ends itself")
+                await until(lambda: ended(first), "the first replica ends itself")
                 assert first.exit_code != 0
                 assert second.errors() == []
 
@@ -232,40 +241,28 @@ async def test_a_leader_whose_loop_stands_still_keeps_its_lease_for_a_while_and_
             tmp_path, kubeconfig, name="stalling", flags=QUICK, module="tests.control_plane.stalling_scaler"
         )
         async with stalling as first, scaler(tmp_path, kubeconfig, name="other", flags=QUICK) as second:
-            await until(lambda: _leads(stage, "stalling"), "the first replica leads")
+            await until(lambda: leads(stage, "stalling"), "the first replica leads")
             await stage.apply()
             await stage.runs(group0=2, group1=1)
             first.signal(signal.SIGHUP)
             before = await _renewed(stage)
             await asyncio.sleep(stalling_scaler.SHORT - 0.5)
             assert await _renewed(stage) != before
-            assert await _leads(stage, "stalling")
+            assert await leads(stage, "stalling")
             await _loses_and_regains_a_node(stage)
-            assert await _leads(stage, "stalling")
+            assert await leads(stage, "stalling")
 
             first.signal(signal.SIGALRM)
-            await until(lambda: _leads(stage, "other"), "the second replica leads", seconds=stalling_scaler.LONG)
+            await until(lambda: leads(stage, "other"), "the second replica leads", seconds=stalling_scaler.LONG)
             await _loses_and_regains_a_node(stage)
-            await until(lambda: _ended(first), "the first replica ends itself")
+            await until(lambda: ended(first), "the first replica ends itself")
             assert first.exit_code != 0
-            assert await _leads(stage, "other")
+            assert await leads(stage, "other")
             assert second.errors() == []
 
 
 async def _renewed(stage: Stage) -> str:
     return str((await stage.api.get(LEASES, NAMESPACE, "mind-cluster-scaler"))["spec"]["renewTime"])
-
-
-async def _leads(stage: Stage, name: str) -> bool:
-    try:
-        lease = await stage.api.get(LEASES, NAMESPACE, "mind-cluster-scaler")
-    except NotFoundError:
-        return False
-    return bool(lease["spec"].get("holderIdentity") == name)
-
-
-async def _ended(process: ScalerProcess) -> bool:
-    return process.exit_code is not None
 
 
 async def _restart_api_server(plane: ControlPlane) -> None:

@@ -14,14 +14,13 @@ from signal import SIGTERM
 
 import pytest
 
-from scaler.kube.api import CONFIG_MAPS, LEASES, PODS
-from scaler.kube.errors import NotFoundError
+from scaler.kube.api import CONFIG_MAPS, PODS
 from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import answers_ok
 from tests.control_plane.proxy import Proxy, proxied, status
-from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, install, scaler
+from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, ended, install, leads, scaler
 from tests.control_plane.stage import Stage, staged, until
 from tests.parts import short_and_long
 
@@ -59,39 +58,27 @@ async def test_a_leader_makes_room_for_a_replica_that_sees_when_its_watches(
         behind_proxy = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
         flags = (*LEASE, *OUT_OF_TOUCH)
         async with scaler(tmp_path, behind_proxy, name="first", flags=flags) as first:
-            await until(lambda: _leads(stage, "first"), "the first replica leads")
+            await until(lambda: leads(stage, "first"), "the first replica leads")
             BLINDNESS[how](proxy)
             await until(lambda: _said(first, "out of touch"), "the first replica says that it is out of touch")
             assert not answers_ok(first.url("/readyz"))
             assert answers_ok(first.url("/healthz"))
             await stage.apply()
             await asyncio.sleep(10)
-            assert await _leads(stage, "first")  # nobody else is there
+            assert await leads(stage, "first")  # nobody else is there
             assert await stage.pods("mindie") == []
             async with scaler(tmp_path, kubeconfig, name="second", flags=flags) as second:
-                await until(lambda: _leads(stage, "second"), "the second replica leads", seconds=2 * MINUTE)
+                await until(lambda: leads(stage, "second"), "the second replica leads", seconds=2 * MINUTE)
                 await stage.runs(group0=2, group1=1)
-                await until(lambda: _ended(first), "the first replica ends itself")
+                await until(lambda: ended(first), "the first replica ends itself")
                 assert "second sees" in first.tail()
                 assert second.errors() == []
         plane.kubectl("delete", "ascendjobs", "--all", "--all-namespaces")
         await stage.clear()
 
 
-async def _leads(stage: Stage, name: str) -> bool:
-    try:
-        lease = await stage.api.get(LEASES, NAMESPACE, "mind-cluster-scaler")
-    except NotFoundError:
-        return False
-    return bool(lease["spec"].get("holderIdentity") == name)
-
-
 async def _said(process: ScalerProcess, event: str) -> bool:
     return bool(process.lines(event))
-
-
-async def _ended(process: ScalerProcess) -> bool:
-    return process.exit_code is not None
 
 
 PATIENT = ("--lease-duration", "120", "--renew-deadline", "90")
@@ -116,7 +103,7 @@ async def test_replicas_find_their_way_back_within_a_minute_after_a_restore_of_e
         scaler(tmp_path, kubeconfig, name="first", flags=flags) as first,
         scaler(tmp_path, kubeconfig, name="second", flags=flags) as second,
     ):
-        await until(lambda: _leads(Stage(api), "first"), "the first replica leads")
+        await until(lambda: leads(Stage(api), "first"), "the first replica leads")
         await until(lambda: _changes_much(plane, Stage(api)), "much has changed since")
         if leader == "dies":  # as one does that cannot renew its Lease for long enough
             await asyncio.to_thread(first.stop)
@@ -126,7 +113,7 @@ async def test_replicas_find_their_way_back_within_a_minute_after_a_restore_of_e
             leading = second if leader == "dies" else first
             for replica in {leading, second}:
                 await until(partial(_sees, replica), f"{replica.name} has seen that the cluster went back")
-            await until(lambda: _leads(stage, leading.name), f"{leading.name} leads", seconds=MINUTE)
+            await until(lambda: leads(stage, leading.name), f"{leading.name} leads", seconds=MINUTE)
             assert time.monotonic() - restored < MINUTE
             assert await _uids(stage) == before  # nothing was deleted, nothing made twice
             await _loses_an_instance(stage, before)
