@@ -82,8 +82,10 @@ class RawServer:
         self.url = ""
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -105,6 +107,9 @@ class RawServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:  # a task that is cancelled before its first step closes nothing
+            writer.transport.abort()
+        await asyncio.sleep(0)  # what was aborted is closed by the loop in its next turn
 
 
 @asynccontextmanager
@@ -117,5 +122,7 @@ async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncI
     try:
         yield raw_server
     finally:
+        for _ in range(3):  # what is being accepted needs its server: turns to see it, to make it, to begin it
+            await asyncio.sleep(0)
         server.close()
         await raw_server.stop()
