@@ -1,0 +1,234 @@
+"""The status of one service's ElasticService: what `kubectl get`, `scaler status` and the page show. Pure.
+
+The same decision gives the same status, but for the times in it, and those move only when what they are about does:
+they are carried over from the status that was written before. Must not write anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from scaler.decide.explain import counts_in_words, words
+from scaler.decide.world import GroupPlan, Instance, Plan, Reason, State, Verdict
+from scaler.kube.api import Object
+from scaler.report.service_reports import ServiceReport
+
+MAX_INSTANCES = 1600
+MAX_GROUPS = 200
+MAX_RATIOS = 64
+MAX_WARNINGS = 100
+MAX_NODES = 8
+"""Of one instance."""
+MAX_WORDS = 500
+MAX_NAME = 253
+MAX_BYTES = 900 * 1024
+"""The API server takes about 1 MiB per object, and keeps who owns which field in it, too."""
+_QUIET = frozenset({State.RUNNING, State.FINISHED})
+"""Left out first when not all instances fit."""
+_LAST = (Reason.WAITING_FOR_RATIO, Reason.NOT_IN_RATIO, Reason.FINISHED, Reason.TERMINATING, Reason.NOT_SERVED)
+"""Reasons that follow from another instance's; they are the service's reason only where there is no other."""
+AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded", "RuleValid"
+
+
+class Standing(NamedTuple):
+    """Of a whole service, in one word and one sentence."""
+
+    reason: str
+    message: str
+
+
+def status_of(report: ServiceReport, before: Object, now: str, *, generation: int = 0) -> Object:
+    """What `status` says from now on. `before` is what it said ({} for nothing), `now` a time as Kubernetes writes it,
+    `generation` that of the spec that was decided by.
+
+    See docs/reference/status.md and the schema in manifests/base/elasticservices.yaml for every field.
+    """
+    plan = report.plan
+    current, standing = current_ratio(report), standing_of(report)
+    groups = _groups_to_show(plan)
+    status: Object = {
+        "observedGeneration": generation,
+        "running": _columns(groups, {name: group.running for name, group in plan.groups.items()}),
+        "target": _columns(groups, plan.target) if plan.target_index >= 0 else "-",
+        "reason": standing.reason,
+        "message": standing.message,
+        "replicas": sum(group.running for group in plan.groups.values()),
+        "rule": _rule(report),
+        "ratios": [_counts(ratio.counts) for ratio in _ratios(report)[:MAX_RATIOS]],
+        "currentRatio": current,
+        "targetRatio": _ratio(plan.target_index, plan.target) if plan.target_index >= 0 else None,
+        "groups": [_group(name, plan.groups[name]) for name in groups],
+        "alone": report.alone[:MAX_WORDS],
+        "outOfTouch": report.out_of_touch[:MAX_WORDS],
+        "warnings": _warnings(plan),
+        "conditions": _conditions(report, current, standing, before, now),
+    }
+    status = {name: value for name, value in status.items() if value not in (None, "")}
+    status["since"] = before.get("since") or now if _stands_as(before, status) else now
+    return _fitting(status, _instances(report, before, now), len(_ratios(report)), len(plan.groups) - len(groups))
+
+
+def _fitting(status: Object, instances: Sequence[Object], ratios: int, groups: int) -> Object:
+    """With as many instances as there is room for, those that need attention first; `groups` are left out already."""
+    most = min(MAX_INSTANCES, len(instances))
+    while True:
+        ranked = sorted(range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index))
+        status["instances"] = [instances[index] for index in sorted(ranked[:most])]
+        left_out = {"instances": len(instances) - most, "groups": groups, "ratios": max(0, ratios - MAX_RATIOS)}
+        status["leftOut"] = left_out
+        if not most or len(msgspec.json.encode(status)) <= MAX_BYTES:
+            return status
+        most //= 2
+
+
+def current_ratio(report: ServiceReport) -> Object | None:
+    """The largest ratio of which every group runs what it names; None while not even the smallest does."""
+    groups = report.plan.groups
+    for index, ratio in enumerate(_ratios(report)):
+        if all(number <= (groups[name].running if name in groups else 0) for name, number in ratio.counts.items()):
+            return _ratio(index, ratio.counts)
+    return None
+
+
+def standing_of(report: ServiceReport) -> Standing:
+    """Why the service is not complete: the first reason that does not follow from another."""
+    plan, problem = report.plan, report.service.problem
+    if report.out_of_touch:
+        return Standing("OutOfTouch", f"nothing is decided: {report.out_of_touch}"[:MAX_WORDS])
+    if report.service.rule is None and problem is not None:
+        return Standing(problem.kind.value, problem.message[:MAX_WORDS])
+    if plan.complete:
+        return Standing("Complete", "the largest ratio that its jobs allow runs")
+    waiting = [verdict for verdict in plan.verdicts if verdict.state not in _QUIET]
+    for verdict in sorted(waiting, key=lambda verdict: _rank(verdict, plan)):
+        return Standing(verdict.reason.value, f"{verdict.name}: {words(verdict, plan)}"[:MAX_WORDS])
+    for note in plan.notes:
+        return Standing(note.warning.value, note.message[:MAX_WORDS])
+    return Standing("Incomplete", "it works towards a larger ratio")
+
+
+def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
+    """Instances of a group that lacks one go first, and among them those that do not just wait for others."""
+    group = plan.groups.get(verdict.group or "")
+    satisfied = group is None or group.running >= group.target
+    return verdict.reason in _LAST, satisfied, verdict.state is State.HELD
+
+
+def _stands_as(before: Object, now: Object) -> bool:
+    return all(before.get(name) == now.get(name) for name in ("running", "target", "reason", "currentRatio"))
+
+
+def _ratios(report: ServiceReport) -> Sequence[Any]:
+    return report.service.rule.ratios if report.service.rule else ()
+
+
+def _rule(report: ServiceReport) -> Object:
+    rule: Object = {"paused": report.service.options.paused, "ratios": len(_ratios(report))}
+    if report.last_valid is not None and report.service.rule is not None:
+        rule["inForce"] = report.last_valid.sha256
+    return rule
+
+
+def _columns(groups: Sequence[str], counts: Mapping[str, int]) -> str:
+    """`2+1`: one number per group, in the groups' order."""
+    return "+".join(str(counts.get(name, 0)) for name in groups[:8]) or "-"
+
+
+def _counts(counts: Mapping[str, int]) -> Object:
+    return {name[:MAX_NAME]: counts[name] for name in list(counts)[:MAX_GROUPS]}
+
+
+def _ratio(index: int, counts: Mapping[str, int]) -> Object:
+    return {"index": index, "counts": _counts(counts)}
+
+
+def _groups_to_show(plan: Plan) -> list[str]:
+    """By name; when there are too many, those that have jobs first."""
+    groups = plan.groups
+    if len(groups) <= MAX_GROUPS:
+        return sorted(groups)
+    return sorted(sorted(groups, key=lambda name: (not groups[name].live, name))[:MAX_GROUPS])
+
+
+def _group(name: str, group: GroupPlan) -> Object:
+    """Without `admit` and `revoke`: they say what is about to happen, not what is."""
+    counted = {"target": group.target, "running": group.running, "inFlight": group.in_flight, "held": group.held}
+    return {"name": name[:MAX_NAME], **counted, "live": group.live, "paired": group.paired}
+
+
+def _warnings(plan: Plan) -> list[Object]:
+    names = {verdict.uid: verdict.name for verdict in plan.verdicts}
+    return [
+        {"type": note.warning.value, "instance": names.get(note.uid, ""), "message": note.message[:MAX_WORDS]}
+        for note in plan.notes[:MAX_WARNINGS]
+    ]
+
+
+def _instances(report: ServiceReport, before: Object, now: str) -> list[Object]:
+    known = {(found["uid"], found["state"], found["reason"]): found["since"] for found in before.get("instances") or ()}
+    instances = {instance.uid: instance for instance in report.service.instances}
+    found = []
+    for verdict in report.plan.verdicts:
+        since = known.get((verdict.uid, verdict.state.value, verdict.reason.value), now)
+        found.append(_instance(verdict, instances.get(verdict.uid), words(verdict, report.plan), since))
+    return found
+
+
+def _instance(verdict: Verdict, instance: Instance | None, why: str, since: str) -> Object:
+    nodes = sorted({node for node, _ in instance.seats}) if instance is not None else []
+    return {
+        "name": verdict.name,
+        "uid": verdict.uid,
+        "kind": instance.kind if instance is not None else "",
+        "group": verdict.group or "",
+        "state": verdict.state.value,
+        "reason": verdict.reason.value,
+        "message": why[:MAX_WORDS],
+        "since": since,
+        "nodes": nodes[:MAX_NODES],
+        "nodesLeftOut": max(0, len(nodes) - MAX_NODES),
+    }
+
+
+# Conditions
+
+
+def _conditions(
+    report: ServiceReport, current: Object | None, standing: Standing, before: Object, now: str
+) -> list[Object]:
+    problem = report.service.problem
+    runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
+    said = {
+        AVAILABLE: (current is not None, Standing("MinimumRuns", runs) if current else standing),
+        COMPLETE: (report.plan.complete, standing),
+        DEGRADED: _degraded(report, current, standing, before),
+        RULE_VALID: (
+            problem is None,
+            Standing(problem.kind.value, problem.message[:MAX_WORDS]) if problem else Standing("Valid", ""),
+        ),
+    }
+    known = {found["type"]: found for found in before.get("conditions") or ()}
+    return [_condition(kind, *said[kind], known.get(kind, {}), now) for kind in said]
+
+
+def _degraded(
+    report: ServiceReport, current: Object | None, standing: Standing, before: Object
+) -> tuple[bool, Standing]:
+    """Since a ratio that ran is not reached any more, until the service is complete."""
+    if report.plan.complete:
+        return False, standing
+    was = any(found["type"] == DEGRADED and found["status"] == "True" for found in before.get("conditions") or ())
+    ran, runs = (sum(ratio["counts"].values()) if ratio else 0 for ratio in (before.get("currentRatio"), current))
+    return (was or runs < ran), standing if was or runs < ran else Standing("NothingLost", "")
+
+
+def _condition(kind: str, holds: bool, standing: Standing, before: Object, now: str) -> Object:
+    status = "True" if holds else "False"
+    since = before.get("lastTransitionTime", now) if before.get("status") == status else now
+    return {
+        "type": kind, "status": status, "reason": standing.reason, "message": standing.message,
+        "lastTransitionTime": since,
+    }  # fmt: skip

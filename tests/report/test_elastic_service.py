@@ -1,0 +1,116 @@
+"""The status of an ElasticService: what it says, that its times are true, and that it always fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import yaml
+
+from scaler.decide.world import RuleProblem, ServiceKey, Warning
+from scaler.kube.api import Object
+from scaler.report.elastic_service import MAX_BYTES, status_of
+from scaler.report.service_reports import ServiceReport
+from tests.builders import NOW, instance, plan, service
+from tests.report.fakes import report, report_of
+
+THEN, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
+COMPLETE = report("2P1D > 1P1D", "p0 Running, p1 Running, d0 Running")
+SMALLER = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running")
+NOTHING = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held")
+SCHEMA = yaml.safe_load(Path("manifests/base/elasticservices.yaml").read_text())["spec"]["versions"][0]["schema"]
+
+
+def first(made: ServiceReport) -> Object:
+    return status_of(made, {}, THEN)
+
+
+def conditions(status: Object) -> dict[str, str]:
+    return {found["type"]: found["status"] for found in status["conditions"]}
+
+
+def condition(status: Object, kind: str) -> Any:
+    return next(found for found in status["conditions"] if found["type"] == kind)
+
+
+def strict(schema: Any) -> Any:
+    """A structural schema drops what it does not name; here that is an error."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: strict(value) for name, value in schema.items()}
+    return {**made, "additionalProperties": False} if "properties" in made and made.get("type") == "object" else made
+
+
+def test_a_complete_service_says_so_in_every_column() -> None:
+    status = first(COMPLETE)
+    assert [status[name] for name in ("running", "target", "reason", "replicas")] == ["2+1", "2+1", "Complete", 3]
+    assert conditions(status) == {"Available": "True", "Complete": "True", "Degraded": "False", "RuleValid": "True"}
+
+
+def test_the_minimum_is_available_and_not_complete() -> None:
+    status = first(SMALLER)
+    assert (status["currentRatio"]["index"], status["targetRatio"]["index"]) == (1, 0)
+    assert conditions(status) == {"Available": "True", "Complete": "False", "Degraded": "False", "RuleValid": "True"}
+
+
+def test_below_the_minimum_the_reason_is_that_of_the_group_that_lacks_an_instance() -> None:
+    status = first(NOTHING)
+    assert conditions(status)["Available"] == "False"
+    assert "currentRatio" not in status
+    assert (status["reason"], status["message"].split(":")[0]) == ("WaitingForScheduler", "d0")
+
+
+def test_it_is_degraded_from_the_loss_until_it_is_complete_again() -> None:
+    lost = status_of(SMALLER, first(COMPLETE), LATER)
+    worse = status_of(NOTHING, lost, "2026-01-01T00:20:00Z")
+    back = status_of(COMPLETE, worse, "2026-01-01T00:30:00Z")
+    assert [conditions(status)["Degraded"] for status in (lost, worse, back)] == ["True", "True", "False"]
+    assert condition(worse, "Degraded")["lastTransitionTime"] == LATER
+
+
+def test_times_move_only_with_what_they_are_about() -> None:
+    before = first(COMPLETE)
+    again = status_of(COMPLETE, before, LATER)
+    assert again == before
+    lost = status_of(SMALLER, before, LATER)
+    assert (lost["since"], condition(lost, "Available")["lastTransitionTime"]) == (LATER, THEN)
+    since = {found["name"]: found["since"] for found in lost["instances"]}
+    assert since == {"p0": THEN, "p1": LATER, "d0": THEN}
+
+
+def test_it_rests_while_only_time_and_versions_move() -> None:
+    seen = service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
+    before = first(report_of(seen))
+    later = report_of(seen, plan=plan(seen, now=NOW + 600, resource_versions={"pods": "9"}))
+    assert status_of(later, before, LATER) == before
+
+
+def test_a_problem_of_the_rule_is_a_condition_and_what_was_valid_stays_in_force() -> None:
+    problem = RuleProblem(Warning.RULE_INVALID, "line 3: no comma")
+    found = condition(first(report_of(service("1P1D", "p0 Running, d0 Running", problem=problem))), "RuleValid")
+    assert (found["status"], found["reason"], found["message"]) == ("False", "RuleInvalid", "line 3: no comma")
+    never = first(report_of(service(None, (instance("p0"),), problem=problem)))
+    assert (never["reason"], never["target"]) == ("RuleInvalid", "-")
+
+
+def test_a_leader_out_of_touch_says_so_first() -> None:
+    status = first(msgspec.structs.replace(COMPLETE, out_of_touch="AscendJobs since 120 s"))
+    assert (status["reason"], status["outOfTouch"]) == ("OutOfTouch", "AscendJobs since 120 s")
+
+
+def test_what_is_written_is_what_the_definition_allows() -> None:
+    schema = strict(SCHEMA["openAPIV3Schema"]["properties"]["status"])
+    for made in (COMPLETE, SMALLER, NOTHING):
+        jsonschema.validate(first(made), schema)
+
+
+def test_ten_thousand_instances_fit_and_what_waits_stays() -> None:
+    jobs = tuple(instance(f"p{number}-{'x' * 200}") for number in range(3000))
+    status = first(report_of(msgspec.structs.replace(service("1P1D", jobs), key=ServiceKey("a", "b", "c"))))
+    assert len(msgspec.json.encode(status)) <= MAX_BYTES
+    assert status["leftOut"]["instances"] + len(status["instances"]) == 3000
+    jsonschema.validate(status, strict(SCHEMA["openAPIV3Schema"]["properties"]["status"]))
