@@ -7,7 +7,7 @@ those in `OPTIONAL` that it may not read.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -57,10 +57,17 @@ OPTIONAL = frozenset({NODES, PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS,
 
 
 def informers(
-    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random, home: str, *, silence: float = SILENCE
+    api: KubeApi,
+    cache: Cache,
+    namespaces: tuple[str, ...],
+    rng: random.Random,
+    home: str,
+    *,
+    silence: float = SILENCE,
+    optional: Collection[Resource] = OPTIONAL,
 ) -> Mapping[Resource, Informer[Any, Any]]:
     """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any. `home` is the
-    install's own namespace: ConfigMaps are read there, too."""
+    install's own namespace: ConfigMaps are read there, too. Nothing is missing without the right to `optional`."""
 
     history = History()
 
@@ -70,7 +77,7 @@ def informers(
         scope = {
             "namespaces": namespaces or None,
             "history": history,
-            "may_be_forbidden": resource in OPTIONAL,
+            "may_be_forbidden": resource in optional,
             "refusals": cache.refusals,
             **options,
         }

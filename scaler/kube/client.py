@@ -354,12 +354,13 @@ async def _read(response: aiohttp.ClientResponse, longest: int) -> bytes:
 @asynccontextmanager
 async def connect(
     *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT,
-    answered: Answered = _ignore,
+    answered: Answered = _ignore, insecure: bool = False,
 ) -> AsyncIterator[HttpKubeApi]:  # fmt: skip
     """The cluster that `kubeconfig` (and its `context`) names.
 
     Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
     ~/.kube/config). NotSentError when there is no usable configuration; whether the cluster answers is not tried.
+    `insecure`: whoever answers is believed to be the API server, as with kubectl --insecure-skip-tls-verify.
     """
     configuration = Configuration()
     try:
@@ -371,7 +372,7 @@ async def connect(
             loader = await config.load_kube_config(
                 config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
             )
-        tls = _tls(configuration)
+        tls = _tls(configuration, insecure=insecure)
     except Exception as error:
         raise NotSentError(f"no usable configuration of a cluster: {error}") from error
     headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
@@ -390,6 +391,17 @@ async def _fill(configuration: Configuration, loader: Any) -> None:
         config.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
 
 
+def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace that commands mean where none is named: that of the context or of this pod, else "default"."""
+    with suppress(Exception):  # what is wrong with the configuration is for `connect` to say
+        if kubeconfig is None and context is None and _in_cluster():
+            return Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace").read_text("utf-8").strip()
+        contexts, current = config.list_kube_config_contexts(kubeconfig)
+        chosen = next((one for one in contexts if one["name"] == context), None) if context else current
+        return str((chosen or {})["context"].get("namespace") or "default")
+    return "default"
+
+
 def _require(paths: str) -> None:
     """The library's own words for a file that is not there would be about a key in it."""
     if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
@@ -402,11 +414,11 @@ def _in_cluster() -> bool:
     )
 
 
-def _tls(configuration: Configuration) -> ssl.SSLContext:
+def _tls(configuration: Configuration, *, insecure: bool) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if not configuration.verify_ssl:
+    if insecure or not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if configuration.disable_strict_ssl_verification:
