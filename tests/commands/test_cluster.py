@@ -160,7 +160,8 @@ def test_a_cluster_that_does_not_answer_is_an_error(error: Exception) -> None:
         async with rig(RULE) as on:
             with pytest.raises(type(error)):
                 await ask(on.cluster.client("caller", Away(error)), ())
-            assert "forbidden" in await ask(on.cluster.client("caller", Forbidden("elasticservices")), ())
+            answer = await ask(on.cluster.client("caller", Forbidden("elasticservices")), ())
+            assert "may not be read: elasticservices is forbidden" in answer.why
 
     run(story())
 

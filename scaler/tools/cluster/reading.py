@@ -44,6 +44,7 @@ from scaler.kube.api import (
     PODS,
     SERVICES,
     KubeApi,
+    Object,
     Resource,
 )
 from scaler.kube.errors import ForbiddenError, NotFoundError
@@ -70,6 +71,10 @@ class Gap(msgspec.Struct, frozen=True):
     why: str
     installed: bool = True
     """False where the cluster has no such kind."""
+
+    @property
+    def forbidden(self) -> bool:
+        return ": 403 " in self.why
 
 
 class ServiceView(msgspec.Struct, frozen=True):
@@ -179,9 +184,15 @@ class Cluster:
         world, decision = self.decision()
         for service, plan in zip(world.services, decision.plans, strict=True):
             if service.key.rule and service.key not in found:
-                status = status_of(self.report(service, plan), {}, self.clock.timestamp())
-                found[service.key] = ServiceView(service.key, "", status)
+                found[service.key] = ServiceView(service.key, "", self._status(service, plan))
         return [found[key] for key in sorted(found)]
+
+    def _status(self, service: Service, plan: Plan) -> Object:
+        """What would be written. Since when it is so nobody knows here."""
+        status = status_of(self.report(service, plan), {}, "")
+        for found in (*status["instances"], *status["conditions"]):
+            found.pop("since", found.pop("lastTransitionTime", None))
+        return {name: value for name, value in status.items() if name != "since"}
 
     def report(self, service: Service, plan: Plan) -> ServiceReport:
         """One service and its plan, as the controller would report it."""
@@ -217,10 +228,10 @@ def _view(found: Written) -> ServiceView:
 def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) -> Mapping[Resource, Informer[Any, Any]]:
     scope: dict[str, Any] = {"namespaces": cluster.namespaces or None, "rng": rng, "may_be_forbidden": True}
     return {
+        **informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED),
         ELASTIC_SERVICES: Informer(
             api, ELASTIC_SERVICES, cluster.services, record=written, decode=dict, silence=SILENCE, **scope
         ),
-        **informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED),
         EVENTS: Informer(api, EVENTS, cluster.events, record=event_record, decode=EventObject, **scope),
     }
 
@@ -236,11 +247,30 @@ def _ignore(_old: object, _new: object) -> None:
     return
 
 
-async def ask(api: KubeApi, namespaces: Sequence[str]) -> str:
-    """Whether the cluster answers at all. Raises KubeError when it does not, or does not know who asks; "" when
-    ElasticServices can be read, else why not."""
+class Answer(msgspec.Struct, frozen=True):
+    """What a cluster says when it is asked for ElasticServices: `why` they cannot be read, "" when they can; whether
+    there are `some`."""
+
+    why: str = ""
+    some: bool = False
+
+
+async def ask(api: KubeApi, namespaces: Sequence[str]) -> Answer:
+    """Whether the cluster answers at all. Raises KubeError when it does not, or does not know who asks."""
     try:
-        await api.list(ELASTIC_SERVICES, namespaces[0] if namespaces else None, limit=1)
-    except (ForbiddenError, NotFoundError) as error:
-        return str(error)
-    return ""
+        page = await api.list(ELASTIC_SERVICES, namespaces[0] if namespaces else None, limit=1)
+    except NotFoundError:
+        return Answer("the kind ElasticService is not installed in this cluster")
+    except ForbiddenError as error:
+        return Answer(f"ElasticServices may not be read: {error.message}")
+    return Answer(some=bool(page.items))
+
+
+async def reach(api: KubeApi, namespaces: Sequence[str]) -> tuple[str, ...]:
+    """All namespaces where the caller may read pods in all of them, else these: what is free on nodes is known only
+    from everybody's pods. Raises KubeError."""
+    try:
+        await api.list(PODS, limit=1)
+    except ForbiddenError:
+        return tuple(namespaces)
+    return ()
