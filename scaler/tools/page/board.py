@@ -13,12 +13,14 @@ from scaler.report.elastic_service import status_of
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.tools.cluster.detail import is_true, urgency
 from scaler.tools.cluster.reading import Cluster, ServiceView
-from scaler.tools.cluster.records import Written
+from scaler.tools.cluster.records import Written, condition
 from scaler.tools.page.history import History
 
 MOST_GROUPS = 8
 """Of one row; `running` and `target` name as many."""
 MOST_STEPS = 64
+_OF_RANK = ("Available", "RuleValid", "Degraded", "Complete", "Complete")
+"""The condition that a service is ranked by."""
 Row = dict[str, Any]
 
 
@@ -118,7 +120,8 @@ def _view(written: Written) -> ServiceView:
 
 
 def row_of(view: ServiceView) -> Row:
-    """What the list shows of one service. `rank`: 0 not available, 1 rule invalid, 2 degraded, 3 not complete, 4 fine.
+    """What the list shows of one service. `rank`: 0 not available, 1 rule invalid, 2 degraded, 3 not complete, 4 fine;
+    reason, words and since when are of the condition that says so.
 
     `groups` are those of the largest ratio and of what runs; `counts` of each running, target, in flight and held, and
     each of `steps` what one ratio names of them, the largest first.
@@ -131,17 +134,19 @@ def row_of(view: ServiceView) -> Row:
         [as_count(at(groups.get(name)).get(field)) for field in ("running", "target", "inFlight", "held")]
         for name in names
     ]
+    rank = urgency(view)[0]
+    said = condition(status, _OF_RANK[rank])
     return {
-        "rank": urgency(view)[0],
+        "rank": rank,
         "ns": view.key.namespace,
         "rule": view.key.rule,
         "job": view.key.job_id,
         "object": view.name,
         "running": as_text(status.get("running")) or "-",
         "target": as_text(status.get("target")) or "-",
-        "reason": as_text(status.get("reason")),
-        "message": as_text(status.get("message")),
-        "since": as_text(status.get("since")),
+        "reason": as_text(said.get("reason")) or as_text(status.get("reason")),
+        "message": as_text(said.get("message")) or as_text(status.get("message")),
+        "since": as_text(said.get("lastTransitionTime")) or as_text(status.get("since")),
         "groups": names,
         "counts": counts,
         "steps": [[as_count(ratio.get(name)) for name in names] for ratio in ratios[:MOST_STEPS]],

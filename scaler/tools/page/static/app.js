@@ -75,7 +75,7 @@ function Notices() {
   if (scaler && scaler.found === 0) shown.push(["warn", scaler.unread ? say("notice.unknownScaler", { why: scaler.unread }) : say("notice.noLease")]);
   const missing = gaps.filter((gap) => gap.installed);
   if (missing.length) shown.push(["warn", say("notice.gaps"), missing.map((gap) => `${gap.resource}: ${gap.why}`)]);
-  if (gaps.some((gap) => !gap.installed && gap.resource.startsWith("elasticservices"))) shown.push(["warn", say("notice.notInstalled")]);
+  if (!live.head.speed && gaps.some((gap) => !gap.installed && gap.resource.startsWith("elasticservices"))) shown.push(["warn", say("notice.notInstalled")]);
   if (alone) shown.push(["warn", say("notice.alone", { why: alone })]);
   return html`${shown.map(([level, words, more]) => html`
     <div class=${`notice ${level}`} role=${level === "bad" ? "alert" : "note"}>

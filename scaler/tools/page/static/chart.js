@@ -21,7 +21,7 @@ export function Chart({ groups, samples, moments, totals, now }) {
   const bands = groups.map((name) => band(name, samples, from, now));
   if (totals.length) bands.push({ name: say("chart.all"), points: totals.filter(([at]) => at >= from && at <= now), most: 0 });
   const tall = bands.length * (BAND + GAP) + 44;
-  const marks = moments.filter((one) => one.at >= from && one.level !== "plain");
+  const marks = notable(moments.filter((one) => one.at >= from), span / 200);
   return html`
     <div class="chart" ref=${box}>
       <div class="spans" role="group" aria-label=${say("chart.span")}>
@@ -34,6 +34,18 @@ export function Chart({ groups, samples, moments, totals, now }) {
         ${marks.map((one) => html`<${Mark} one=${one} x=${x(one.at)} y=${tall - 34} />`)}
       </svg>
     </div>`;
+}
+
+// What is worth a mark: trouble, and its end; of what happened at one time the worst.
+function notable(moments, near) {
+  const found = [];
+  for (const level of ["bad", "warning", "good"]) {
+    for (const one of moments) {
+      const counts = one.level === level && (level !== "good" || one.kind === "condition");
+      if (counts && !found.some((other) => Math.abs(other.at - one.at) < near)) found.push(one);
+    }
+  }
+  return found;
 }
 
 function band(name, samples, from, now) {

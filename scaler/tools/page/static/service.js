@@ -22,7 +22,7 @@ export function Service({ live, name, open, ask }) {
 function Shown({ live, row, name, past, ask }) {
   const now = live.now();
   const samples = useMemo(() => [...live.table("samples")].map(([at, by]) => [Number(at), by]).sort((a, b) => a[0] - b[0]), [live.version("samples")]);
-  const moments = useMemo(() => [...live.table("moments").values(), ...Object.values(past.moments)].sort((a, b) => b.at - a.at), [live.version("moments"), past]);
+  const moments = useMemo(() => once([...live.table("moments").values(), ...Object.values(past.moments)]), [live.version("moments"), past]);
   const totals = useMemo(() => Object.entries(past.totals).map(([at, by]) => [Number(at), by.Running || 0]), [past]);
   return html`
     <section class="page">
@@ -52,6 +52,13 @@ function Shown({ live, row, name, past, ask }) {
       <div class="card"><h2>${say("happened")}</h2><${Moments} moments=${moments} now=${now} /></div>
       <div class="card"><h2>${say("try.title")}</h2><${Rule} name=${name} ask=${ask} rule=${row.rule} ns=${row.ns} /></div>
     </section>`;
+}
+
+// The newest first. An event that says what the status says as well is quiet.
+function once(found) {
+  const told = new Map(found.filter((one) => one.kind !== "event").map((one) => [`${one.subject} ${one.reason}`, one.at]));
+  const twice = (one) => Math.abs((told.get(`${one.subject} ${one.reason}`) ?? -99) - one.at) < 30;
+  return found.map((one) => (one.kind === "event" && twice(one) ? { ...one, level: "plain" } : one)).sort((a, b) => b.at - a.at);
 }
 
 const GOOD = { Available: "True", Complete: "True", Degraded: "False", RuleValid: "True" };

@@ -56,7 +56,7 @@ export function Services({ live, open }) {
       <div class="columns services" aria-hidden="true">
         <span /><span>${say("col.service")}</span><span>${say("col.ladder")}</span><span>${say("col.groups")}</span><span>${say("col.why")}</span><span>${say("col.since")}</span>
       </div>
-      ${ids.length ? html`<${Rows} fill ids=${ids} height=${64} label=${say("tab.services")} onOpen=${(id) => open("service", id)}
+      ${ids.length ? html`<${Rows} fill ids=${ids} height=${78} label=${say("tab.services")} onOpen=${(id) => open("service", id)}
           row=${(id) => html`<${Line} row=${rows.get(id)} now=${now} />`} />`
         : html`<div class="empty"><p>${say("none.fits")}</p></div>`}
     </section>`;
@@ -69,7 +69,7 @@ function Line({ row, now }) {
       <span class="who"><strong>${title(row)}</strong><small>${row.ns} · ${row.rule}${row.paused ? html` · <em>${say("paused")}</em>` : ""}</small></span>
       <${Ladder} row=${row} />
       <span class="groups">${row.groups.slice(0, 3).map((name, i) => html`<${Group} name=${name} counts=${row.counts[i]} />`)}</span>
-      <span class="why">${row.rank === 4 ? html`<span class="calm">${say("rank.complete")}</span>` : html`<${Reason} name=${row.reason} /><small title=${row.message}>${row.message}</small>`}</span>
+      <span class="why">${row.rank === 4 ? html`<span class="calm">${say("rank.complete")}</span>` : html`<${Reason} name=${row.reason} /><small class="clamp" title=${row.message}>${row.message}</small>`}</span>
       <span class="age">${since(row.since, now)}</span>
     </div>`;
 }
