@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from scaler import __doc__ as purpose
 from scaler import __version__
 
-COMMANDS = ("lint", "schema", "plan", "explain", "simulate", "demo", "status", "takeover", "doctor", "run")
+COMMANDS = ("lint", "schema", "plan", "explain", "simulate", "demo", "status", "why", "takeover", "doctor", "run")
 """Subcommands in the order in which a new user meets them."""
 PRODUCTION = "run"
 """The only one that runs with rights in the cluster for long: `scaler.run`. The others are `scaler.tools.NAME`."""

@@ -45,21 +45,14 @@ def run(args: argparse.Namespace) -> int:
 
 async def _show(args: argparse.Namespace) -> int:
     from scaler.kube.errors import KubeError  # noqa: PLC0415 - `scaler status --help` stays fast
-    from scaler.tools.cluster.access import opened  # noqa: PLC0415
+    from scaler.tools.cluster.access import first, opened  # noqa: PLC0415
 
     try:
         async with opened(args) as access:
             return await _on(access, args)
     except* KubeError as group:
-        sys.stderr.write(f"scaler status: {_first(group)}\n")
+        sys.stderr.write(f"scaler status: {first(group)}\n")
     return EXIT_FAILED
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def _on(access: Access, args: argparse.Namespace) -> int:

@@ -84,3 +84,11 @@ def _namespaces(args: argparse.Namespace, kubeconfig: str | None) -> tuple[str, 
     from scaler.kube.client import namespace_of  # noqa: PLC0415
 
     return (getattr(args, "namespace", None) or namespace_of(kubeconfig, args.context),)
+
+
+def first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One error of those that ended everything."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
