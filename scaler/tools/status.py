@@ -26,7 +26,7 @@ EXIT_SHOWN, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("service", metavar="SERVICE", nargs="?", default="", help="default: all of them")
     parser.add_argument("-w", "--watch", action="store_true", help="stay, and show every change")
-    add_output(parser, ("table", "wide", "json", "yaml"), "table")
+    add_output(parser, ("table", "wide", "json", "yaml"))
     add_scope_arguments(parser)
     add_cluster_arguments(parser)
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if slash and not (namespace and name):
         sys.stderr.write(f"scaler status: {args.service!r} is neither SERVICE nor NAMESPACE/SERVICE\n")
         return EXIT_USAGE
-    if args.watch and args.output in ("json", "yaml"):
+    if args.watch and args.format in ("json", "yaml"):
         sys.stderr.write("scaler status: -w shows tables; for programs: kubectl get elasticservices -w -o json\n")
         return EXIT_USAGE
     return asyncio.run(_show(args))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from scaler.settings import Settings, SettingsError, load
 from scaler.tools.comparison import Remark, Weight
+from scaler.tools.output import add_output, converted
 
 if TYPE_CHECKING:
     from scaler.tools.takeover_check import JobReport, Report
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", metavar="FILE", help="path of a kubeconfig; default: as kubectl")
     parser.add_argument("--context", metavar="NAME", help="context in the kubeconfig")
     parser.add_argument("--namespaces", metavar="A,B", help="look at these only; default: all")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     report = asyncio.run(_check(settings))
     if report is None:
         return EXIT_NOT_SAFE
-    sys.stdout.write(_json(report) if args.format == "json" else "\n".join(text(report)) + "\n")
+    sys.stdout.write("\n".join(text(report)) + "\n" if args.format == "text" else converted(_json(report), args.format))
     return EXIT_SAFE if report.safe else EXIT_NOT_SAFE
 
 

@@ -28,7 +28,7 @@ EXIT_WELL, EXIT_NOT_WELL, EXIT_USAGE = 0, 1, 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="NAMESPACE/NAME or NAME of a job, pod or service")
     parser.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the context")
-    add_output(parser, ("text", "json", "yaml"), "text")
+    add_output(parser)
     add_cluster_arguments(parser)
 
 
@@ -55,7 +55,7 @@ async def _answer(args: argparse.Namespace, always_ranks: bool) -> int:
             found = await ask_why(access, args.name, always_ranks=always_ranks)
             if found is None:
                 return EXIT_NOT_WELL
-            _print(found, args.output)
+            _print(found, args.format)
             return EXIT_WELL if found.well else EXIT_NOT_WELL
     except* KubeError as group:
         sys.stderr.write(f"scaler why: {first(group)}\n")

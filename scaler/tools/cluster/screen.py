@@ -75,12 +75,12 @@ class Board:
     def style(self, screen: Console) -> Style:
         several = len(self.namespaces) != 1
         ascii_only = screen.options.ascii_only
-        return Style(self.now, wide=self.args.output == "wide", namespaces=several, ascii_only=ascii_only)
+        return Style(self.now, wide=self.args.format == "wide", namespaces=several, ascii_only=ascii_only)
 
     @property
     def width(self) -> int:
         """Of lines: as long as they are, in wide tables."""
-        return WIDE if self.args.output == "wide" and not self.args.service else 0
+        return WIDE if self.args.format == "wide" and not self.args.service else 0
 
     def render(self, screen: Console) -> RenderableType:
         """Tables of everything, as of now."""
@@ -152,8 +152,8 @@ async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board
 async def once(made: Board) -> int:
     """Print it. 1 when there is no such service."""
     views = made.views()
-    if made.args.output in ("json", "yaml"):
-        sys.stdout.write(written(_data(made, views), made.args.output))
+    if made.args.format in ("json", "yaml"):
+        sys.stdout.write(written(_data(made, views), made.args.format))
     elif not views and made.args.service:
         sys.stderr.write(f"scaler status: {made.nothing()}\n")
     else:
