@@ -20,5 +20,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Say what it is called now, then answer."""
-    sys.stderr.write(f"scaler doctor is called scaler why now: scaler why {args.name}\n")
+    sys.stderr.write(f"scaler doctor is called scaler why now: scaler why {'/'.join(filter(None, args.name))}\n")
     return why.run(args, always_ranks=True)

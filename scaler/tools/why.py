@@ -7,7 +7,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from scaler.tools.cluster.access import add_cluster_arguments
+from scaler.tools.cluster.access import add_cluster_arguments, named, place
 from scaler.tools.output import add_output
 
 if TYPE_CHECKING:
@@ -22,33 +22,27 @@ admission and rank tables are looked at with the rights of your kubeconfig; noth
 Exit code: 0 all is as it should be, 1 something is in the way, or the cluster cannot be read, or there is no such
 thing, 2 usage."""
 
-EXIT_WELL, EXIT_NOT_WELL, EXIT_USAGE = 0, 1, 2
+EXIT_WELL, EXIT_NOT_WELL = 0, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="NAMESPACE/NAME or NAME of a job, pod or service")
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the context")
+    parser.add_argument("name", metavar="NAME", type=place, help="NAMESPACE/NAME or NAME of a job, pod or service")
+    parser.add_argument("-n", "--namespace", type=named, metavar="NAME", help="default: that of the context")
     add_output(parser)
     add_cluster_arguments(parser)
 
 
 def run(args: argparse.Namespace, *, always_ranks: bool = False) -> int:
     """Answer. `always_ranks`: all conditions of a global rank table, also where nothing seems to need one."""
-    namespace, slash, name = args.name.partition("/")
-    if slash and (not namespace or not name or "/" in name):
-        sys.stderr.write(
-            f"scaler why: {args.name!r} is neither NAME nor NAMESPACE/NAME, as in mindie/mindie-server-p0\n"
-        )
-        return EXIT_USAGE
-    if slash:
-        args.namespace, args.name = namespace, name
+    namespace, args.name = args.name
+    args.namespace = namespace or args.namespace
     return asyncio.run(_answer(args, always_ranks))
 
 
 async def _answer(args: argparse.Namespace, always_ranks: bool) -> int:
     from scaler.kube.errors import KubeError  # noqa: PLC0415 - `scaler why --help` stays fast
     from scaler.tools.answers.inquiry import ask_why  # noqa: PLC0415
-    from scaler.tools.cluster.access import first, opened  # noqa: PLC0415
+    from scaler.tools.cluster.access import complaint, opened  # noqa: PLC0415
 
     try:
         async with opened(args) as access:
@@ -58,7 +52,7 @@ async def _answer(args: argparse.Namespace, always_ranks: bool) -> int:
             _print(found, args.format)
             return EXIT_WELL if found.well else EXIT_NOT_WELL
     except* KubeError as group:
-        sys.stderr.write(f"scaler why: {first(group)}\n")
+        sys.stderr.write(f"scaler why: {complaint(group)}\n")
     return EXIT_NOT_WELL
 
 

@@ -113,9 +113,11 @@ def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
         (section.title, check) for section in sections for check in section.checks if check.standing is Standing.FAIL
     ]
     mend = [check for title, check in failed if title not in ("minimum and room", "scheduler")]
-    for check in mend[:3]:
-        yield f"mend: {check.about}: {check.words}"
-    yield from dict.fromkeys(command for kind in _kinds(subject) for command in _commands(kind, subject))
+    if mend:
+        yield f"mend what is marked FAIL above, first {mend[0].about}"
+    lacking = any(title == "minimum and room" and check.about == "nodes" for title, check in failed)
+    kinds = dict.fromkeys(ROOM if lacking and kind == POD_GROUP else kind for kind in _kinds(subject))
+    yield from dict.fromkeys(command for kind in kinds for command in _commands(kind, subject))
     if not failed and not list(_kinds(subject)):
         yield "nothing: this is as it should be" if _stands_well(subject) else "wait; it passes by itself"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from scaler.kube.errors import ForbiddenError
 from scaler.tools.answers import labels, rank_table, room, workings
@@ -24,10 +25,7 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
     async with cluster.watched():
         subject = await find(cluster, access.api, namespace, name)
         if subject is None:
-            near = near_names(cluster, namespace, name)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            sys.stderr.write(f"scaler why: there is no job, pod or service {name!r} in namespace {namespace}{hint}\n")
-            return None
+            return await _of_nothing(access, cluster, Subject(namespace, name, "service"), always=always_ranks)
         looked = await workings.look(cluster, access.api, subject)
         ranks = await _ranks(access, subject, always=always_ranks)
         notes = list(absent_scaler(known, [namespace], access.clock.server()))
@@ -37,6 +35,21 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
         return answer_of(
             subject, notes, _sections(cluster, subject, looked, Section("rank table", ranks, whole=always_ranks))
         )
+
+
+async def _of_nothing(access: Access, cluster: Cluster, subject: Subject, *, always: bool) -> Answer | None:
+    """There is no such thing; but MindIE's own pods or rank tables may have this jobID."""
+    namespace, name, gaps = subject.namespace, subject.name, list(gap_words(cluster.gaps()))
+    with suppress(ForbiddenError):
+        evidence = await rank_table.gather(access.api, namespace, name)
+        if always or evidence.strays or evidence.roles or evidence.left_out:
+            ranks = rank_table.rank_checks(evidence, always=True)
+            return answer_of(subject, gaps, [Section("rank table", ranks, whole=True)])
+    near = near_names(cluster, namespace, name)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    words = f"there is no job, pod or service {name!r} in namespace {namespace}{hint}"
+    sys.stderr.write("".join(f"scaler why: {line}\n" for line in (words, *gaps)))
+    return None
 
 
 async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Check, ...]:

@@ -42,6 +42,8 @@ class Supply(msgspec.Struct, frozen=True):
     spoken_for: Mapping[str, int]
     used: Mapping[str, int]
     away: Sequence[str]
+    shared: bool
+    """A node holds several of these pods, so nodes cannot be counted."""
 
 
 def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[Check]:
@@ -91,7 +93,7 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
     nodes = world.nodes or Nodes()
     able = [node for node in nodes.nodes if accepts(request.where, node.node_class)]
     names = {node.name for node in able}
-    free = {node.name: _times(nodes, node, request) for node in able if node.schedulable}
+    free = {node.name: _times(nodes.resources, node.free, request) for node in able if node.schedulable}
     spoken_for: Counter[str] = Counter()
     sits: dict[str, set[str]] = {}
     for service, other in zip(world.services, decision.plans, strict=True):
@@ -110,7 +112,8 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
     away = [
         f"{node.name} ({'cordoned' if node.ready else 'not Ready or faulty'})" for node in able if not node.schedulable
     ]
-    return Supply(len(able), sum(free.values()), +spoken_for, used, away)
+    shared = any(_times(nodes.resources, node.allocatable, request) > 1 for node in able)
+    return Supply(len(able), sum(free.values()), +spoken_for, used, away, shared)
 
 
 def _is_reserved(reason: Reason, state: State) -> bool:
@@ -123,9 +126,15 @@ def _pods_for(instance: Instance, nodes: Sequence[Node]) -> int:
     return sum(number for request, number in instance.unbound if any(accepts(request.where, one) for one in classes))
 
 
-def _times(nodes: Nodes, node: Node, request: PodRequest) -> int:
-    """How many such pods find room on the node now."""
-    free = dict(zip(nodes.resources, node.free, strict=True))
+def _pods_in_words(count: int, what: str, *, shared: bool) -> str:
+    if shared:
+        return f"room for {count} times {what}"
+    return f"{count} node{'s' if count > 1 else ''} with {what}"
+
+
+def _times(resources: Sequence[str], amounts: Sequence[int], request: PodRequest) -> int:
+    """How many such pods find room in these amounts."""
+    free = dict(zip(resources, amounts, strict=True))
     return max(0, min(free.get(name, 0) // amount for name, amount in request.requests if amount))
 
 
@@ -139,7 +148,7 @@ def _supply_in_words(nodes: Nodes, request: PodRequest, count: int, found: Suppl
     main = next((name for name in nodes.resources if name in amounts and name != PODS), PODS)
     what = amount_in_words(main, amounts[main]) if main != PODS else "room"
     where = where_in_words(request.where)
-    parts = [f"needs {count} time{'s' if count > 1 else ''} {what} on one node{where}, {found.free} there"]
+    parts = [f"needs {_pods_in_words(count, what + where, shared=found.shared)}, {found.free} there"]
     parts += [f"{number} reserved by {name}" for name, number in sorted(found.spoken_for.items())[:_FEW]]
     if not found.nodes:
         return (

@@ -105,14 +105,13 @@ class Board:
             hint = " (-A looks everywhere)" if self.namespaces else ""
             return f"there are no services {where}{hint}: no job or pod names a rule by label mind-cluster/scaling-rule"
         known = [label(view) for view in self.cluster.views()]
-        near = difflib.get_close_matches(self.args.service.rpartition("/")[2], known, n=3, cutoff=0.5) or known[:5]
+        near = difflib.get_close_matches(self.args.service, known, n=3, cutoff=0.5) or known[:5]
         hint = f"; there are {', '.join(near)}" if near else " (-A looks everywhere)" if self.namespaces else ""
         return f"there is no service {self.args.service!r} {where}{hint}"
 
 
 def chosen(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
     """Those that are called so: by the name of their ElasticService, else by jobID, rule, or both; all for ""."""
-    name = name.rpartition("/")[2] if name.count("/") == 1 and not _named(views, name) else name
     return _named(views, name) if name else list(views)
 
 
@@ -131,9 +130,6 @@ def _named(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
 @asynccontextmanager
 async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board]:
     """Read as much as is needed, and kept up to date inside. Raises KubeError when the cluster does not answer."""
-    namespace, _, _ = args.service.rpartition("/")
-    if namespace:
-        access = access._replace(namespaces=(namespace,))
     answer = await ask(access.api, access.namespaces)
     found = await leaders(access.api)
     async with AsyncExitStack() as stack:
