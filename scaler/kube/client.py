@@ -374,7 +374,7 @@ async def connect(
             )
         tls = _tls(configuration, insecure=insecure)
     except Exception as error:
-        raise NotSentError(f"no usable configuration of a cluster: {error}") from error
+        raise NotSentError(f"no usable configuration of a cluster: {_in_words(error, kubeconfig)}") from error
     headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
     connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE)
     async with aiohttp.ClientSession(
@@ -400,6 +400,14 @@ def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> s
         chosen = next((one for one in contexts if one["name"] == context), None) if context else current
         return str((chosen or {})["context"].get("namespace") or "default")
     return "default"
+
+
+def _in_words(error: Exception, kubeconfig: str | None) -> str:
+    """On one line. What is of another shape than a kubeconfig ends in errors of the library that name no file."""
+    words = " ".join(str(error).split())
+    if isinstance(error, TypeError | AttributeError | KeyError):
+        words = "it is empty, or no kubeconfig"
+    return words if kubeconfig is None or kubeconfig in words else f"{kubeconfig}: {words}"
 
 
 def _require(paths: str) -> None:

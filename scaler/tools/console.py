@@ -23,9 +23,16 @@ def console(out: TextIO | None = None) -> Console:
     live = stream.isatty()
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and len(columns) < 5 else None if live else USUAL_WIDTH
-    made = Console(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False)
+    made = _Console(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False)
     made.width = max(made.width, LEAST_WIDTH)
     return made
+
+
+class _Console(Console):
+    """A reader that has gone is said by the exit code of the command, as everywhere (scaler.cli)."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 def show(screen: Console, made: RenderableType, width: int = 0) -> None:

@@ -16,6 +16,7 @@ from scaler.rules.finding import encodable
 from scaler.tools.linting.lint import BOM, Report, Source, lint
 from scaler.tools.linting.render import render
 from scaler.tools.linting.repair import repair
+from scaler.tools.output import add_output, converted
 
 HELP = """Say what is wrong with a scaling rule, and with the AscendJobs that name it.
 
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", metavar="FILE", nargs="+", help="ConfigMap, bare JSON, folder of manifests; - = standard input"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
+    add_output(parser)
     parser.add_argument("--fix", action="store_true", help="print the corrected file where the cure is beyond doubt")
 
 
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fix:
         return _fix(sources[0])
     report = lint(sources)
-    sys.stdout.write(_json(report) if args.format == "json" else _text(report, sources))
+    sys.stdout.write(_text(report, sources) if args.format == "text" else converted(_json(report), args.format))
     return 0 if report.ok else EXIT_ERRORS
 
 

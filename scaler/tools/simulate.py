@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scaler.tools.demo import port, show
+from scaler.tools.output import add_output, converted
+
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario
 
@@ -26,7 +29,7 @@ EXIT_USAGE = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", metavar="SCENARIO.yaml", type=Path, help="the scenario file")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
+    add_output(parser)
     parser.add_argument("--picture", metavar="FILE.svg", type=Path, help="draw instances, target and faults over time")
     parser.add_argument("--seed", metavar="N", type=int, help="instead of the scenario's: another order of things")
     parser.add_argument(
@@ -36,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ui", action="store_true", help="show it live in a browser, until Ctrl-C, judging nothing")
     parser.add_argument("--speed", type=_speed, default=10.0, metavar="N", help="of --ui: seconds in one (default: 10)")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="of --ui (default: a free one)")
+    parser.add_argument("--port", type=port, default=0, metavar="N", help="of --ui (default: a free one)")
     parser.add_argument(
         "--record", metavar="DIR", type=Path, help="write the world of every decision for `scaler explain`"
     )
@@ -65,8 +68,6 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
     if args.ui:
-        from scaler.tools.demo import show  # noqa: PLC0415
-
         seed = scenario.seed if args.seed is None else args.seed
         return show(scenario, speed=args.speed, seed=seed, port=args.port, name="simulate")
     try:
@@ -94,8 +95,8 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     verdicts = judge(scenario, timeline)
     if args.picture:
         args.picture.write_text(draw(timeline, title), encoding="utf-8")
-    if args.format == "json":
-        sys.stdout.write(present.document(seed, timeline, verdicts))
+    if args.format != "text":
+        sys.stdout.write(converted(present.document(seed, timeline, verdicts), args.format))
     else:
         sys.stdout.write(present.summary(timeline, verdicts))
     return 0 if all(verdict.ok for verdict in verdicts) else EXIT_UNEXPECTED

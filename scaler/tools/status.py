@@ -7,7 +7,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from scaler.tools.cluster.access import add_cluster_arguments, add_scope_arguments
+from scaler.tools.cluster.access import add_cluster_arguments, add_scope_arguments, place
 from scaler.tools.output import add_output
 
 if TYPE_CHECKING:
@@ -24,20 +24,19 @@ EXIT_SHOWN, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="SERVICE", nargs="?", default="", help="default: all of them")
+    parser.add_argument("service", metavar="SERVICE", nargs="?", type=place, help="default: all of them")
     parser.add_argument("-w", "--watch", action="store_true", help="stay, and show every change")
-    add_output(parser, ("table", "wide", "json", "yaml"), "table")
+    add_output(parser, ("table", "wide", "json", "yaml"))
     add_scope_arguments(parser)
     add_cluster_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show the services that `args` name."""
-    namespace, slash, name = args.service.rpartition("/")
-    if slash and not (namespace and name):
-        sys.stderr.write(f"scaler status: {args.service!r} is neither SERVICE nor NAMESPACE/SERVICE\n")
-        return EXIT_USAGE
-    if args.watch and args.output in ("json", "yaml"):
+    namespace, args.service = args.service or ("", "")
+    if namespace:
+        args.namespace, args.all_namespaces = namespace, False
+    if args.watch and args.format in ("json", "yaml"):
         sys.stderr.write("scaler status: -w shows tables; for programs: kubectl get elasticservices -w -o json\n")
         return EXIT_USAGE
     return asyncio.run(_show(args))
@@ -45,21 +44,14 @@ def run(args: argparse.Namespace) -> int:
 
 async def _show(args: argparse.Namespace) -> int:
     from scaler.kube.errors import KubeError  # noqa: PLC0415 - `scaler status --help` stays fast
-    from scaler.tools.cluster.access import opened  # noqa: PLC0415
+    from scaler.tools.cluster.access import complaint, opened  # noqa: PLC0415
 
     try:
         async with opened(args) as access:
             return await _on(access, args)
     except* KubeError as group:
-        sys.stderr.write(f"scaler status: {_first(group)}\n")
+        sys.stderr.write(f"scaler status: {complaint(group)}\n")
     return EXIT_FAILED
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def _on(access: Access, args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ import webbrowser
 from typing import TYPE_CHECKING, Any
 
 from scaler.tools.cluster.access import add_cluster_arguments
+from scaler.tools.demo import port
 
 if TYPE_CHECKING:
     from scaler.tools.cluster.access import Access
@@ -27,19 +28,13 @@ LEADERS_EVERY = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=_port, default=0, metavar="N", help="on 127.0.0.1 (default: a free one)")
+    parser.add_argument("--port", type=port, default=0, metavar="N", help="on 127.0.0.1 (default: a free one)")
     parser.add_argument("--open", action="store_true", help="open it in the browser of this machine")
     parser.add_argument("--prometheus", metavar="URL", default="", help="scrapes the scaler: shows older times")
     scope = parser.add_argument_group("namespaces").add_mutually_exclusive_group()
     scope.add_argument("-n", "--namespace", metavar="NAME", help="default: all that you may read")
     scope.add_argument("-A", "--all-namespaces", action="store_true", help="the default")
     add_cluster_arguments(parser)
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"'{text}' is no port; write a number from 0 to 65535")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

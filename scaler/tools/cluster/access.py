@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,24 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from scaler.clock import Clock
     from scaler.kube.api import KubeApi
+
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
+
+
+def named(text: str) -> str:
+    """What may be a name or a label's value in Kubernetes; argparse says what is wrong."""
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name in Kubernetes: letters, digits, - _ and .")
+    return text
+
+
+def place(text: str) -> tuple[str, str]:
+    """`NAMESPACE/NAME` or `NAME` as both, the namespace "" where none is named; argparse says what is wrong."""
+    namespace, slash, name = text.rpartition("/")
+    if slash and not namespace:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither NAME nor NAMESPACE/NAME, as in mindie/mindie-server-p0")
+    return named(namespace) if namespace else "", named(name)
 
 
 class Access(NamedTuple):
@@ -37,7 +56,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
     """Which namespaces."""
     group = parser.add_argument_group("namespaces").add_mutually_exclusive_group()
-    group.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the context")
+    group.add_argument("-n", "--namespace", type=named, metavar="NAME", help="default: that of the context")
     group.add_argument("-A", "--all-namespaces", action="store_true", help="every namespace")
 
 
@@ -84,3 +103,25 @@ def _namespaces(args: argparse.Namespace, kubeconfig: str | None) -> tuple[str, 
     from scaler.kube.client import namespace_of  # noqa: PLC0415
 
     return (getattr(args, "namespace", None) or namespace_of(kubeconfig, args.context),)
+
+
+def complaint(group: BaseExceptionGroup[BaseException]) -> str:
+    """Why a cluster cannot be read, for people."""
+    from scaler.kube.errors import NotSentError, UnauthorizedError, UnknownOutcomeError  # noqa: PLC0415
+
+    error = first(group)
+    if isinstance(error, UnauthorizedError):
+        return f"the cluster does not know who you are: {error}"
+    if isinstance(error, UnknownOutcomeError):
+        return f"the API server gave no answer that can be used: {error}"
+    if isinstance(error, NotSentError) and "configuration" not in str(error):
+        return f"the API server cannot be reached: {error}"
+    return str(error)
+
+
+def first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One error of those that ended everything."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -15,13 +15,14 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, EVENTS
+from scaler.kube.api import ELASTIC_SERVICES, EVENTS
 from scaler.tools.cluster.access import Access
 from scaler.tools.cluster.detail import ServiceDetail, detail_of, urgency
 from scaler.tools.cluster.leader import Leaders, leaders
-from scaler.tools.cluster.reading import Answer, Cluster, Gap, ServiceView, ask, reach
+from scaler.tools.cluster.notes import absent_scaler, gap_words
+from scaler.tools.cluster.reading import Answer, Cluster, ServiceView, ask, reach
 from scaler.tools.cluster.tables import Style, label, overview, tree
-from scaler.tools.console import age, console, show, text
+from scaler.tools.console import console, show, text
 from scaler.tools.output import written
 
 TICK = 1.0
@@ -74,12 +75,12 @@ class Board:
     def style(self, screen: Console) -> Style:
         several = len(self.namespaces) != 1
         ascii_only = screen.options.ascii_only
-        return Style(self.now, wide=self.args.output == "wide", namespaces=several, ascii_only=ascii_only)
+        return Style(self.now, wide=self.args.format == "wide", namespaces=several, ascii_only=ascii_only)
 
     @property
     def width(self) -> int:
         """Of lines: as long as they are, in wide tables."""
-        return WIDE if self.args.output == "wide" and not self.args.service else 0
+        return WIDE if self.args.format == "wide" and not self.args.service else 0
 
     def render(self, screen: Console) -> RenderableType:
         """Tables of everything, as of now."""
@@ -104,14 +105,13 @@ class Board:
             hint = " (-A looks everywhere)" if self.namespaces else ""
             return f"there are no services {where}{hint}: no job or pod names a rule by label mind-cluster/scaling-rule"
         known = [label(view) for view in self.cluster.views()]
-        near = difflib.get_close_matches(self.args.service.rpartition("/")[2], known, n=3, cutoff=0.5) or known[:5]
+        near = difflib.get_close_matches(self.args.service, known, n=3, cutoff=0.5) or known[:5]
         hint = f"; there are {', '.join(near)}" if near else " (-A looks everywhere)" if self.namespaces else ""
         return f"there is no service {self.args.service!r} {where}{hint}"
 
 
 def chosen(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
     """Those that are called so: by the name of their ElasticService, else by jobID, rule, or both; all for ""."""
-    name = name.rpartition("/")[2] if name.count("/") == 1 and not _named(views, name) else name
     return _named(views, name) if name else list(views)
 
 
@@ -127,43 +127,9 @@ def _named(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
     return []
 
 
-def absent_scaler(found: Leaders, namespaces: Iterable[str], now: float) -> Iterable[str]:
-    """That nobody looks after these namespaces, as far as Leases tell."""
-    said = set()
-    for namespace in sorted(namespaces):
-        leader = found.of(namespace, now)
-        if leader is None and found.unread:
-            said.add(f"whether a scaler is at work is not known: {found.unread}")
-        elif leader is None:
-            words = "there is no Lease of one, so either none is at work or it runs without leader election"
-            said.add(f"no scaler is known to look after namespace {namespace}: {words}")
-        elif not leader.is_at_work(now):
-            where = f"{leader.namespace}/{leader.lease}"
-            ago = f"was renewed {age(now - leader.renewed)} ago" if leader.renewed else "was never renewed"
-            said.add(f"NO SCALER IS AT WORK: Lease {where} {ago}; nothing is decided, and what it wrote is old")
-        elif leader.blind_since:
-            said.add(f"the scaler is out of touch with the cluster since {leader.blind_since}")
-    return sorted(said)
-
-
-def gap_words(gaps: Sequence[Gap]) -> Iterable[str]:
-    """What is not seen, in as few lines as possible."""
-    forbidden = [gap.resource for gap in gaps if gap.forbidden]
-    if forbidden:
-        yield f"you may not read: {', '.join(forbidden)}; the rest is shown without them"
-    for gap in gaps:
-        if not gap.installed and gap.resource == ASCEND_JOBS.full_name:
-            yield "the kind AscendJob is not installed in this cluster"
-        elif gap.installed and not gap.forbidden:
-            yield f"not up to date: {gap.why}"
-
-
 @asynccontextmanager
 async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board]:
     """Read as much as is needed, and kept up to date inside. Raises KubeError when the cluster does not answer."""
-    namespace, _, _ = args.service.rpartition("/")
-    if namespace:
-        access = access._replace(namespaces=(namespace,))
     answer = await ask(access.api, access.namespaces)
     found = await leaders(access.api)
     async with AsyncExitStack() as stack:
@@ -182,8 +148,8 @@ async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board
 async def once(made: Board) -> int:
     """Print it. 1 when there is no such service."""
     views = made.views()
-    if made.args.output in ("json", "yaml"):
-        sys.stdout.write(written(_data(made, views), made.args.output))
+    if made.args.format in ("json", "yaml"):
+        sys.stdout.write(written(_data(made, views), made.args.format))
     elif not views and made.args.service:
         sys.stderr.write(f"scaler status: {made.nothing()}\n")
     else:
