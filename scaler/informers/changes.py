@@ -74,6 +74,12 @@ class OwnConfigMapGone(msgspec.Struct, frozen=True):
     content: Object
 
 
+class ElasticServiceChanged(msgspec.Struct, frozen=True):
+    """An ElasticService about this service came, went, or is another one."""
+
+    service: ServiceKey
+
+
 Change = (
     InstanceChanged
     | RuleChanged
@@ -84,6 +90,7 @@ Change = (
     | RightsChanged
     | OwnConfigMapGone
     | ObjectRefused
+    | ElasticServiceChanged
 )
 C = TypeVar("C", bound=Change)
 

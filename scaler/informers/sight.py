@@ -1,7 +1,7 @@
 """Whether all that is decided on has been heard of lately.
 
-Not counted are nodes, without which each service decides alone (rights.py), and what is not to be had and was never
-seen. It only asks the informers; what follows from it is the business of others.
+Not counted are nodes, without which each service decides alone (rights.py), ElasticServices, which nothing is decided
+on, and what is not to be had and was never seen. It only asks the informers; what follows is the business of others.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from scaler.informers.informer import Informer
-from scaler.kube.api import NODES, Resource
+from scaler.kube.api import ELASTIC_SERVICES, NODES, Resource
+
+_NOT_COUNTED = (NODES, ELASTIC_SERVICES)
 
 
 class Sight:
     """`patience`: seconds without a list, event or bookmark after which a resource is out of touch."""
 
     def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
-        self._informers = {resource: informer for resource, informer in informers.items() if resource != NODES}
+        self._informers = {
+            resource: informer for resource, informer in informers.items() if resource not in _NOT_COUNTED
+        }
         self._patience = patience
 
     def heard(self) -> float:
