@@ -33,6 +33,8 @@ SEEN = """text => new Promise(done => {
                  watcher.observe(document.body, {subtree: true, childList: true, characterData: true}); }
 })"""
 
+SEEN_IN_NODES = SEEN.replace("document.body.innerText", "(document.querySelector('.line.nodes')?.innerText || '')")
+
 
 def main(services: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -69,6 +71,7 @@ async def measure(services: int, config: Path, crowd: subprocess.Popen[str]) -> 
             ):  # fmt: skip
                 tell(f"first view: {name}", await first_view(browser, address, part, shown))
             await page.bring_to_front()
+            await fail_nodes(page, crowd)
             for name, part in (("list", "#/"), ("service", f"#/service/team-{services // 2:04d}%2Frule%2Fmindie")):
                 await changes(page, crowd, name, part, services // 2)
             await browser.close()
@@ -105,6 +108,27 @@ async def changes(page: Any, crowd: subprocess.Popen[str], name: str, part: str,
         await asyncio.sleep(0.3)
     tell(f"change: {name}, median", statistics.median(took))
     tell(f"change: {name}, worst of {CHANGES}", max(took))
+
+
+async def fail_nodes(page: Any, crowd: subprocess.Popen[str]) -> None:
+    """One after the other, on the view of the cluster."""
+    assert crowd.stdin is not None
+    assert crowd.stdout is not None
+    await page.evaluate("() => { location.hash = '#/cluster'; }")
+    await page.wait_for_timeout(3000)
+    took = []
+    for number in range(10):
+        row = f"npu-{number:05d}"
+        await page.fill(".card input[type=search]", row)
+        seen = asyncio.ensure_future(page.evaluate(SEEN_IN_NODES, "NotReady"))
+        await asyncio.sleep(0.5)
+        crowd.stdin.write(f"node {number}\n")
+        crowd.stdin.flush()
+        written = float(await asyncio.to_thread(crowd.stdout.readline))
+        took.append(await asyncio.wait_for(seen, 60) - written * 1000)
+        await asyncio.sleep(0.5)
+    tell("change: cluster, median", statistics.median(took))
+    tell("change: cluster, worst of 10", max(took))
 
 
 def tell(what: str, milliseconds: float) -> None:

@@ -2,8 +2,8 @@
 
     python -m tests.page.crowd SERVICES KUBECONFIG     serves until its standard input ends; `flip N` on it changes one
 
-Each service has ten AscendJobs of one pod, each pod a node of its own. One service in twenty has lost an instance with its
-node, one in fifty all of its decode instances.
+`node N` makes the node of that number NotReady. Each service has ten AscendJobs of one pod, each pod a node of its own.
+One service in twenty has lost an instance with its node, one in fifty all of its decode instances.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, PODS, KubeApi, Object, PatchType, Resource
+from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, KubeApi, Object, PatchType, Resource
 from scaler.report.elastic_service import status_of
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
@@ -99,10 +99,16 @@ async def flip(cluster: SimCluster, number: int, message: str) -> float:
     return time.time()
 
 
+async def fail(cluster: SimCluster, number: int) -> float:
+    status = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+    await write_status(cluster, NODES, manifest(NODES, f"npu-{number:05d}"), status)
+    return time.time()
+
+
 async def write_status(api: KubeApi, resource: Resource, obj: Object, status: Object) -> None:
     meta, patch = obj["metadata"], {"status": status}
     await api.patch(
-        resource, meta["namespace"], meta["name"], patch, patch_type=PatchType.MERGE, subresource="status"
+        resource, meta.get("namespace"), meta["name"], patch, patch_type=PatchType.MERGE, subresource="status"
     )  # fmt: skip
 
 
@@ -115,8 +121,9 @@ async def main(services: int, path: Path) -> None:
         path.write_text(kubeconfig(url))  # noqa: ASYNC240 - once
         print("ready", flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            number = int(line.split()[1])
-            print(await flip(cluster, number, f"change {line.strip()}"), flush=True)
+            what, number = line.split()[:2]
+            change = fail(cluster, int(number)) if what == "node" else flip(cluster, int(number), line.strip())
+            print(await change, flush=True)
 
 
 if __name__ == "__main__":

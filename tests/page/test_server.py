@@ -23,7 +23,7 @@ from scaler.tools.page.prometheus import Prometheus
 from scaler.tools.page.server import Page, keep_up, served
 from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map
 
-TOKEN = "right-token"
+TOKEN = "right-token"  # noqa: S105
 KEY = f"{NAMESPACE}/rule/mindie"
 MINE = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -55,7 +55,7 @@ async def site(prometheus: Prometheus | None = None) -> AsyncIterator[Site]:
         keeping = asyncio.create_task(keep_up(page, seen))
         try:
             async with asyncio.timeout(30):
-                while not page.complete:
+                while not page.complete:  # noqa: ASYNC110 - it says so to browsers only
                     await asyncio.sleep(0.01)
             yield Site(address.partition("/#")[0], session, cluster)
         finally:
@@ -216,7 +216,9 @@ async def test_prometheus_tells_of_times_before_the_page_was_opened() -> None:
     assert asked[0] == 'sum by (state) (scaler_service_instances{namespace="a",rule="r\\"}",job_id="j"})'
 
 
-@pytest.mark.parametrize(("answer", "status"), [("nonsense", 200), ({}, 503), ({"data": 7}, 200), (series(x=[7]), 200)])
+@pytest.mark.parametrize(
+    ("answer", "status"), [("nonsense", 200), ({}, 503), ({"data": 7}, 200), (series(x=[[], ["a", "b"]]), 200)]
+)
 async def test_a_prometheus_that_does_not_answer_well_is_words(answer: Any, status: int) -> None:
     async with prometheus(answer, status) as (asked_one, _):
         past = await asked_one.past(ServiceKey("a", "r", "j"), 200.0)

@@ -1,4 +1,4 @@
-"""The page's files: languages that say the same, a library as it was published, and no way to run what a tenant wrote."""
+"""The page's files: languages that say the same, a library as it was published, no way to run what a tenant wrote."""
 
 from __future__ import annotations
 

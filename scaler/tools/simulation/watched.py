@@ -24,27 +24,41 @@ from scaler.tools.ui import end_on_signals
 
 FOR_EVER = 1e9
 """Seconds."""
+LEAP = 0.5
+"""Seconds by which time goes on at once, at most."""
+_Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 class PacedLoop(asyncio.SelectorEventLoop):
-    """An event loop on which so many seconds pass in one: timers and everything that waits come earlier."""
+    """An event loop on which so many seconds pass in one: timers and everything that waits come earlier.
+
+    On a machine that is too slow for it, time goes more slowly instead of leaping: nobody is taken for dead for it.
+    """
 
     def __init__(self, speed: float) -> None:
-        self._speed, self._began = speed, time.monotonic()
-        super().__init__(_Hurried(speed))
+        self._speed, self._now, self._seen = speed, 0.0, time.monotonic()
+        super().__init__(_Paced(self))
 
     def time(self) -> float:
-        """Seconds, of which `speed` pass in one."""
-        return self._began + (time.monotonic() - self._began) * self._speed
+        """Seconds, of which `speed` pass in one at most."""
+        return self._now
+
+    def wait(self, select: Callable[[float | None], _Ready], timeout: float | None) -> _Ready:
+        """What the selector does, and time goes on."""
+        ready = select(timeout / self._speed if timeout else timeout)
+        now = time.monotonic()
+        self._now += min((now - self._seen) * self._speed, LEAP)
+        self._seen = now
+        return ready
 
 
-class _Hurried(selectors.DefaultSelector):
-    def __init__(self, speed: float) -> None:
+class _Paced(selectors.DefaultSelector):
+    def __init__(self, loop: PacedLoop) -> None:
         super().__init__()
-        self._speed = speed
+        self._loop = loop
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        return super().select(timeout / self._speed if timeout else timeout)
+    def select(self, timeout: float | None = None) -> _Ready:
+        return self._loop.wait(super().select, timeout)
 
 
 def show(scenario: Scenario, *, speed: float, seed: int, port: int, tell: Callable[[str], None]) -> None:

@@ -26,7 +26,7 @@ export function Chart({ groups, samples, moments, totals, now }) {
     <div class="chart" ref=${box}>
       <div class="spans" role="group" aria-label=${say("chart.span")}>
         ${SPANS.map(([length, name]) => html`<button class=${span === length ? "here" : ""} aria-pressed=${span === length} onClick=${() => choose(length)}>${name}</button>`)}
-        <span class="legend"><i class="run" />${say("chart.running")}<i class="aim" />${say("chart.target")}<i class="gone" />${say("chart.unknown")}</span>
+        <span class="legend"><span><i class="run" />${say("chart.running")}</span><span><i class="aim" />${say("chart.target")}</span><span><i class="gone" />${say("chart.unknown")}</span></span>
       </div>
       <svg width=${wide} height=${tall} viewBox=${`0 0 ${wide} ${tall}`} role="img" aria-label=${say("chart.words", { groups: groups.join(", ") })}>
         ${bands.map((one, i) => html`<${Band} one=${one} top=${i * (BAND + GAP) + 4} x=${x} wide=${wide} />`)}

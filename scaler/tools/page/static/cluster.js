@@ -13,7 +13,7 @@ function parts([all, free, serving, idle, shut = 0]) {
 
 export function Cluster({ live, open }) {
   useStore(live);
-  const kinds = [...live.table("kinds")];
+  const kinds = [...live.table("kinds")].sort((a, b) => b[1].notReady - a[1].notReady || b[1].nodes - a[1].nodes);
   const waiting = [...live.table("waiting")];
   if (!live.version("kinds")) return html`<div class="empty"><p class="busy">${say("reading")}</p></div>`;
   if (!kinds.length) return html`<div class="empty"><h1>${say("nodes.none")}</h1><p>${say("nodes.noneText")}</p></div>`;
@@ -52,11 +52,11 @@ function Amounts({ resource, amounts }) {
 
 function Waiting({ rows, version, open }) {
   const ids = useMemo(() => [...rows.keys()].sort((a, b) => rows.get(a).serves - rows.get(b).serves || rows.get(b).reserved - rows.get(a).reserved || (a < b ? -1 : 1)), [rows, version]);
-  return html`<${Rows} ids=${ids} height=${76} most=${6} label=${say("waiting")} onOpen=${(id) => open("service", id)} row=${(id) => {
+  return html`<${Rows} ids=${ids} height=${80} most=${6} label=${say("waiting")} onOpen=${(id) => open("service", id)} row=${(id) => {
     const one = rows.get(id);
     return html`<div class="line waiting"><span class="who"><strong>${id}</strong><small>${one.serves ? say("waiting.serves") : html`<b class="trouble">✕ ${say("waiting.not")}</b>`}${one.reserved ? ` · ${say("waiting.reserved")}` : ""}</small></span>
-      <span class="cell asks">${one.asks.slice(0, 3).map((ask) => html`<span>${ask}</span>`)}</span>
-      <span class="why"><${Reason} name=${one.reason} /><small title=${one.message}>${one.message}</small></span></div>`;
+      <span class="cell asks">${one.asks.slice(0, 3).map((ask) => html`<span class="clamp">${ask}</span>`)}</span>
+      <span class="why"><${Reason} name=${one.reason} /><small class="clamp" title=${one.message}>${one.message}</small></span></div>`;
   }} />`;
 }
 

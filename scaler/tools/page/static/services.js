@@ -66,7 +66,7 @@ function Line({ row, now }) {
   return html`
     <div class=${`line services ${RANKS[row.rank]}`}>
       <${Rank} rank=${row.rank} />
-      <span class="who"><strong>${title(row)}</strong><small>${row.ns} · ${row.rule}${row.paused ? html` · <em>${say("paused")}</em>` : ""}</small></span>
+      <span class="who"><span class="name"><small>${row.ns} / </small><strong>${title(row)}</strong></span><small>${say("rule")} ${row.rule}${row.paused ? html` · <em>${say("paused")}</em>` : ""}</small></span>
       <${Ladder} row=${row} />
       <span class="groups">${row.groups.slice(0, 3).map((name, i) => html`<${Group} name=${name} counts=${row.counts[i]} />`)}</span>
       <span class="why">${row.rank === 4 ? html`<span class="calm">${say("rank.complete")}</span>` : html`<${Reason} name=${row.reason} /><small class="clamp" title=${row.message}>${row.message}</small>`}</span>
