@@ -21,7 +21,7 @@ export function Chart({ groups, samples, moments, totals, now }) {
   const bands = groups.map((name) => band(name, samples, from, now));
   if (totals.length) bands.push({ name: say("chart.all"), points: totals.filter(([at]) => at >= from && at <= now), most: 0 });
   const tall = bands.length * (BAND + GAP) + 44;
-  const marks = notable(moments.filter((one) => one.at >= from), span / 200);
+  const marks = notable(moments.filter((one) => one.at >= from), span / 60);
   return html`
     <div class="chart" ref=${box}>
       <div class="spans" role="group" aria-label=${say("chart.span")}>

@@ -34,7 +34,7 @@ export function Rule({ name, ask, rule, ns }) {
     <p class="muted">${say("try.text")}</p>
     <div class="try">
       <div>
-        <textarea id="rule" spellcheck="false" aria-label=${say("try.label")} value=${text} onInput=${(e) => edit(e.target.value)} rows=${Math.min(26, Math.max(10, text.split("\n").length + 1))} />
+        <textarea id="rule" wrap="off" spellcheck="false" aria-label=${say("try.label")} value=${text} onInput=${(e) => edit(e.target.value)} rows=${Math.min(26, Math.max(10, text.split("\n").length + 1))} />
         <p class="bar"><button disabled=${!changed} onClick=${load}>${say("try.reset")}</button></p>
       </div>
       <div class="answer" aria-live="polite">
