@@ -14,6 +14,8 @@ from rich.text import Text
 USUAL_WIDTH = 120
 """Columns, where there is no terminal and COLUMNS says nothing."""
 LEAST_WIDTH = 60
+_NOT_KNOWN = 10**10
+"""Seconds: what seems to be so old began at a time that nobody wrote down."""
 _UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
@@ -62,14 +64,12 @@ def text(words: Any, style: str = "") -> Text:
 
 
 def age(seconds: float) -> str:
-    """As kubectl writes it: 45s, 5m12s, 3h20m, 12d; "-" for what is not known."""
-    if seconds < 0 or seconds > 10**10:
-        return "0s" if seconds > -60 else "-"
-    whole = int(seconds)
-    if whole < 120:
-        return f"{whole}s"
+    """As kubectl writes it: 45s, 5m12s, 3h20m, 30h, 12d; "-" for what is not known."""
+    if seconds > _NOT_KNOWN:
+        return "-"
+    whole = max(0, int(seconds))
     for size, unit, small, part in _UNITS:
-        if whole >= size:
+        if whole >= 2 * size:
             rest = whole % size // small
             return f"{whole // size}{unit}" + (f"{rest}{part}" if rest and whole < 10 * size else "")
     return f"{whole}s"

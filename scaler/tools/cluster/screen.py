@@ -149,7 +149,7 @@ async def once(made: Board) -> int:
     """Print it. 1 when there is no such service."""
     views = made.views()
     if made.args.format in ("json", "yaml"):
-        sys.stdout.write(written(_data(made, views), made.args.format))
+        sys.stdout.write(written(data_of(made, views), made.args.format))
     elif not views and made.args.service:
         sys.stderr.write(f"scaler status: {made.nothing()}\n")
     else:
@@ -158,7 +158,7 @@ async def once(made: Board) -> int:
     return 1 if made.args.service and not views else 0
 
 
-def _data(made: Board, views: Sequence[ServiceView]) -> dict[str, Any]:
+def data_of(made: Board, views: Sequence[ServiceView]) -> dict[str, Any]:
     details = {detail.view.key: detail for detail in made.details(views)} if made.args.service else {}
     services = []
     for view in views:
