@@ -144,6 +144,8 @@ class Instance(msgspec.Struct, frozen=True):
     """An admission's object other than pods exists (its PodGroup)."""
     stripped: bool = False
     """It has pods and no PodGroup or Service any more: somebody deleted what the scheduler or its clients need."""
+    mislabelled: tuple[Reason, str] | None = None
+    """What is wrong with its labels, with words, while pods of it are bound: it counts where it was admitted."""
     label_problem: Reason | None = None
     """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
     NotServed for a job that is not ours at all."""

@@ -5,11 +5,13 @@ One wording for `scaler lint` and for admission. It knows labels as a mapping, n
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import Fault, Path, shown
 
+LONGEST_LABEL = 63
 LABELS: Path = ("metadata", "labels")
 GROUP_PATH: Path = (*LABELS, GROUP_LABEL)
 
@@ -33,10 +35,17 @@ def label_faults(labels: Mapping[str, object], what: str) -> Iterator[Fault]:
             yield Fault(code, (*LABELS, name), f"label {name} {found}", f"{hint}: {name}: ...")
 
 
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The one of `known` that `word` was probably meant as; "" when none is near, or two are as near as each other."""
+    near = difflib.get_close_matches(word[:LONGEST_LABEL], known, n=2, cutoff=0.7)
+    ratios = [difflib.SequenceMatcher(None, word[:LONGEST_LABEL], one).ratio() for one in near]
+    return near[0] if len(near) == 1 or (near and ratios[0] > ratios[1]) else ""
+
+
 def group_fault(group: str, groups: Sequence[str]) -> Fault | None:
     """The fault of a group that the rule, which has `groups`, does not know."""
     if group in groups:
         return None
-    names = ", ".join(groups)
+    names, near = ", ".join(groups), nearest(group, groups)
     message = f"the rule has no group {shown(group)}; it has {names}"
-    return Fault("GroupUnknown", GROUP_PATH, message, f"write one of {names}")
+    return Fault("GroupUnknown", GROUP_PATH, message, f"did you mean {near}?" if near else f"write one of {names}")

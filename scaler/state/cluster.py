@@ -8,15 +8,19 @@ Book-keeping only; it decides nothing and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from scaler.clock import Skew
-from scaler.decide.world import Instance, Service, ServiceKey
+from scaler.decide.world import Instance, Reason, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged, RoomChanged
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import NodeFacts
+from scaler.names import GROUP_LABEL
 from scaler.ranktables.tables import Tables
+from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex, PodLoad
 from scaler.state.instances import Instances
 from scaler.state.last_valid import LastValid, decode
@@ -45,7 +49,29 @@ class ClusterState:
         """One service as of the cache's present contents."""
         rule = self.rule(key)
         unread = self.cache.refusals.of_rule(key.namespace, key.rule)
-        return Service(key, self.instances.of_service(key), rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN])
+        found = self.instances.of_service(key)
+        groups = rule.rule.groups if rule.rule is not None else ()
+        if groups and not all(one.group in groups for one in found):
+            found = tuple([self._in_its_group(key, one, groups) for one in found])
+        return Service(key, found, rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN])
+
+    def instance(self, key: ServiceKey, uid: str) -> Instance:
+        """One instance of it, which exists, as of the cache's present contents."""
+        rule = self.rule(key).rule
+        return self._in_its_group(key, self.instances.of(uid), rule.groups if rule is not None else ())
+
+    def _in_its_group(self, key: ServiceKey, instance: Instance, groups: Sequence[str]) -> Instance:
+        """Of which pods are bound and whose label names no group of the rule: in the group in which it was admitted."""
+        if not groups or instance.group in groups or not instance.bound or instance.label_problem is not None:
+            return instance
+        group = self.cache.group_when_admitted(instance.uid)
+        if group not in groups:
+            return instance
+        words = (
+            f"label {GROUP_LABEL} is {shown(instance.group)}, a group that rule {key.rule} has not: "
+            f"write {GROUP_LABEL}={group}"
+        )
+        return msgspec.structs.replace(instance, group=group, mislabelled=(Reason.GROUP_UNKNOWN, words))
 
     def rule(self, key: ServiceKey) -> RuleInForce:
         """The rule that this service is decided by; an empty one where it names none."""

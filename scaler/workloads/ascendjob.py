@@ -57,6 +57,8 @@ class Job(msgspec.Struct, frozen=True):
     restarts: int = 0
     """How many of them are used up, where the job itself tells."""
     label_problem: Reason | None = None
+    mislabelled: str = ""
+    """What is wrong with its labels and what to write, where `key` and `group` are those with which it was admitted."""
     faults: tuple[str, ...] = ()
     """All that keeps pods from being made of it, each as `InvalidReplicaSpec: what was found`; empty when nothing."""
     refused: str = ""
