@@ -365,7 +365,7 @@ class Controller:
         reports, slices = list[ServiceReport](), Slices()
         for service, plan in due:
             self._reported.note(plan)
-            self._metrics.planned(plan, rule_problem=service.problem is not None)
+            self._metrics.planned(service, plan, world.now)
             fault = fault_in(plan)
             if fault:
                 self._metrics.decisions_failed.inc()
