@@ -24,6 +24,7 @@ from scaler.execute.executor import Executor
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     Changes,
+    ElasticServiceChanged,
     InstanceChanged,
     NodeChanged,
     ObjectRefused,
@@ -39,10 +40,11 @@ from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import informers, report_informers
 from scaler.informers.sight import Sight
 from scaler.installs import Installs, OverlapError, marks
-from scaler.kube.api import NODES, KubeApi, Resource
+from scaler.kube.api import ELASTIC_SERVICES, NODES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
+from scaler.report.elastic_services import StatusWriter
 from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
@@ -112,7 +114,7 @@ class App:
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = Changes()
         self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
-        self.home = Home(settings.lease_namespace, settings.status_beside_rule)
+        self.home = Home(settings.lease_namespace)
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
         self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
@@ -147,7 +149,8 @@ class App:
         metrics.queue_depth.follow(lambda: len(self.queue))
         if self.election is not None:
             metrics.leader_changes.follow(partial(getattr, self.election, "transitions"))
-        reporter = Reporter(writer, self.clock, metrics, self.home)
+        statuses = StatusWriter(writer, self.cache, self.clock, metrics, self._no_statuses)
+        reporter = Reporter(writer, statuses, self.clock, metrics, self.home)
         controller = Controller(
             state=self.state,
             queue=self.queue,
@@ -172,6 +175,11 @@ class App:
         look at the nodes."""
         return self._alone
 
+    def _no_statuses(self) -> str:
+        """Why no ElasticService can be written, "" when they can."""
+        informer = self.informers[ELASTIC_SERVICES]
+        return informer.problem if informer.absent else ""
+
     def _subscribe(self) -> None:
         """Who hears of which changes, in this order: what was made of records is forgotten before anybody reads it."""
         subscribe = self.changes.subscribe
@@ -183,6 +191,7 @@ class App:
         subscribe(InstanceChanged, self.controller.on_service)
         subscribe(RuleChanged, self.controller.on_service)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
+        subscribe(ElasticServiceChanged, self.reporter.on_elastic_service)
         subscribe(ObjectRefused, self.reporter.on_refused)
         subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
 
@@ -305,6 +314,7 @@ class App:
                 seen = self._tell(before=seen)
             if self.controller.turns != turns or not (self.queue.has_work and self.controller.running):
                 self.health.beat("decision loop")
+            self.reporter.look()
             self._adjust()
             turns = self.controller.turns
             await asyncio.sleep(PULSE)

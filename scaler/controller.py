@@ -119,6 +119,8 @@ class Controller:
                 self._reporter.forget(rule)
             for left_over in self._state.left_overs():
                 self._reporter.discard(left_over)
+            for key in self._state.orphaned_services():
+                self._reporter.service_gone(key)
         async with asyncio.TaskGroup() as acting:
             self._loop = acting.create_task(self._decide_for_ever(acting))
 

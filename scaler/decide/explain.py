@@ -1,6 +1,6 @@
 """Verdicts in words: one sentence that says why an instance is where it is, with counts, and what a person can do.
 
-Events, conditions, the status ConfigMap and the CLI all speak with these sentences. Must not decide anything, and must
+Events, conditions, ElasticServices and the CLI all speak with these sentences. Must not decide anything, and must
 say the same for the same verdict and plan: writers compare the words to find out whether there is news.
 """
 

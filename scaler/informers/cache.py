@@ -26,6 +26,7 @@ from scaler.informers.changes import (
     RuleChanged,
 )
 from scaler.informers.config_maps import ConfigMapRecord
+from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
 from scaler.informers.owners import OwnerName, Owners
 from scaler.informers.pod_instances import PodInstances, instance_of
@@ -61,6 +62,7 @@ class Cache:
         self.faults = FaultData(self._on_faults)
         self.nodes: Store[NodeRecord] = Store(self._on_node)
         self.priorities: Store[PriorityRecord] = Store(self._on_priority)
+        self.elastic_services = ElasticServices(self._publish)
         self.last_bind = 0.0
         """When a pod of anybody was last seen to become bound; 0.0 = never."""
         self.owners = Owners(self._on_owner)

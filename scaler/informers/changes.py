@@ -70,6 +70,12 @@ class OwnConfigMapGone(msgspec.Struct, frozen=True):
     content: Object
 
 
+class ElasticServiceChanged(msgspec.Struct, frozen=True):
+    """An ElasticService about this service came, went, or is another one."""
+
+    service: ServiceKey
+
+
 Change = (
     InstanceChanged
     | RuleChanged
@@ -79,6 +85,7 @@ Change = (
     | RoomChanged
     | OwnConfigMapGone
     | ObjectRefused
+    | ElasticServiceChanged
 )
 C = TypeVar("C", bound=Change)
 

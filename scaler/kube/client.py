@@ -26,7 +26,7 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import incluster_config
 
 from scaler import __version__
-from scaler.kube.api import Object, Page, PatchType, Resource, WatchEvent
+from scaler.kube.api import FIELD_MANAGER, Object, Page, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
 from scaler.kube.wire import (
     LONGEST_LINE,
@@ -209,6 +209,8 @@ class HttpKubeApi:
         subresource: str = "",
     ) -> Object:  # fmt: skip
         path = path_of(resource, namespace, name, subresource)
+        if patch_type is PatchType.APPLY:
+            path += query_of({"fieldManager": FIELD_MANAGER, "force": "true"})
         return decode_object(await self._call("patch", resource, path, patch, content_type=patch_type.value))
 
     async def delete(

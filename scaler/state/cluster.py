@@ -82,12 +82,16 @@ class ClusterState:
         return self.cache.job(instance.uid) is not None or instance.uid in self.cache.pod_instances
 
     def orphaned_rules(self) -> list[Name]:
-        """Rules of which we keep a status or the last valid document although no job names them any more."""
+        """Rules of which we keep the last valid document although no job names them any more."""
         kept = {rule_of(record.own) for record in self.cache.config_maps.values() if record.own}
         return sorted(rule for rule in kept if rule.name and not self.cache.rule_is_named(*rule))
 
+    def orphaned_services(self) -> list[ServiceKey]:
+        """Services that an ElasticService is about, and no job."""
+        return sorted(key for key in self.cache.elastic_services.services() if not self.cache.has_instances(key))
+
     def left_overs(self) -> list[Name]:
-        """ConfigMaps of ours that an earlier version or other settings left where they are not kept any more."""
+        """ConfigMaps of ours that an earlier version left where, or as what, they are not kept any more."""
         owned = [record for record in self.cache.config_maps.values() if record.own]
         found = ((Name(record.namespace, record.name), rule_of(record.own)) for record in owned if record.own)
         return sorted(place for place, rule in found if self._home.is_left_over(place, rule))
