@@ -9,7 +9,6 @@ service at a time. While its writes are under way a service is decided about as 
 from __future__ import annotations
 
 import asyncio
-import gc
 import traceback
 from collections.abc import Callable, Sequence
 from itertools import compress, count
@@ -25,6 +24,7 @@ from scaler.decide.undecided import fault_in
 from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
 from scaler.execute.executor import ActionResult, Executor
 from scaler.execute.log_fields import outcome_line, plan_line
+from scaler.garbage import no_collection
 from scaler.informers.changes import InstanceChanged, RoomChanged, RuleChanged
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
@@ -234,10 +234,9 @@ class Controller:
 
     def _decide(self, world: World) -> Decision | None:
         """A fault of ours is logged and tried again with growing pauses; /snapshots/world has what it was about."""
-        collects = gc.isenabled()
-        gc.disable()  # what a decision makes stays: looking for garbage in it is a third of the time of a first one
         try:
-            decision = decide(world, self._known)
+            with no_collection():
+                decision = decide(world, self._known)
         except Exception:
             delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
             self._failures += 1
@@ -249,9 +248,6 @@ class Controller:
             _log.error("decision failed", **counts, tried_again_after=delay, traceback=traceback.format_exc())
             asyncio.get_running_loop().call_later(delay, self._queue.poke)
             return None
-        finally:
-            if collects:
-                gc.enable()
         self._failures = 0
         return decision
 

@@ -28,7 +28,7 @@ EXIT_CODE = "ExitCode"
 """A restartPolicy of replicas, not of pods: pods that a signal ended are made anew."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True, gc=False):
     """An AscendJob, or another job that is one instance, as the planner sees it.
 
     `pods` are the names of its expected pods, leader first; empty when its numbers of replicas cannot be read.
