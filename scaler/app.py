@@ -120,7 +120,10 @@ class App:
         self.sight = Sight(self.informers, settings.out_of_touch)
         self.election = _leadership(self, rng, apart) if settings.leader_election else None
         self.installs = Installs(
-            api, namespace=settings.lease_namespace, lease=settings.lease_name, namespaces=settings.namespaces
+            api,
+            namespace=settings.lease_namespace,
+            lease=settings.lease_name if settings.leader_election else "",
+            namespaces=settings.namespaces,
         )
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
         self.policy = settings.policy
@@ -252,7 +255,7 @@ class App:
         self.metrics.leader.set(1)
         self.look_at_nodes()
         async with asyncio.TaskGroup() as tasks:
-            beside = [self.reporter.run(), self.rank_tables.run(), self._resync()]
+            beside = [self.reporter.run(), self.rank_tables.run(), self._resync(), self.installs.follow()]
             if self.admission is not None:
                 beside.append(self.admission.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]
