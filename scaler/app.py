@@ -39,7 +39,7 @@ from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import informers, report_informers
 from scaler.informers.sight import Sight
 from scaler.installs import Installs, OverlapError, marks
-from scaler.kube.api import NODES, KubeApi, Resource
+from scaler.kube.api import NODES, SERVICES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
@@ -47,7 +47,7 @@ from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
-from scaler.settings import Settings
+from scaler.settings import Mode, Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.own_config_maps import Home
@@ -115,7 +115,9 @@ class App:
         self.home = Home(settings.lease_namespace, settings.status_beside_rule)
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
-        self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
+        watched = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
+        unused = {SERVICES} if settings.mode is Mode.GATES else set()  # only who makes pods needs the right to them
+        self.informers = {resource: found for resource, found in watched.items() if resource not in unused}
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.sight = Sight(self.informers, settings.out_of_touch)
         self.election = _leadership(self, rng, apart) if settings.leader_election else None
