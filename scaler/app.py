@@ -40,7 +40,7 @@ from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import informers, report_informers
 from scaler.informers.sight import Sight
 from scaler.installs import Installs, OverlapError, marks
-from scaler.kube.api import ELASTIC_SERVICES, NODES, KubeApi, Resource
+from scaler.kube.api import ELASTIC_SERVICES, NODES, SERVICES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
@@ -49,7 +49,7 @@ from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
-from scaler.settings import Settings
+from scaler.settings import Mode, Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.own_config_maps import Home
@@ -117,12 +117,17 @@ class App:
         self.home = Home(settings.lease_namespace)
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
-        self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
+        watched = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
+        unused = {SERVICES} if settings.mode is Mode.GATES else set()  # only who makes pods needs the right to them
+        self.informers = {resource: found for resource, found in watched.items() if resource not in unused}
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.sight = Sight(self.informers, settings.out_of_touch)
         self.election = _leadership(self, rng, apart) if settings.leader_election else None
         self.installs = Installs(
-            api, namespace=settings.lease_namespace, lease=settings.lease_name, namespaces=settings.namespaces
+            api,
+            namespace=settings.lease_namespace,
+            lease=settings.lease_name if settings.leader_election else "",
+            namespaces=settings.namespaces,
         )
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
         self.policy = settings.policy
@@ -261,7 +266,7 @@ class App:
         self.metrics.leader.set(1)
         self.look_at_nodes()
         async with asyncio.TaskGroup() as tasks:
-            beside = [self.reporter.run(), self.rank_tables.run(), self._resync()]
+            beside = [self.reporter.run(), self.rank_tables.run(), self._resync(), self.installs.follow()]
             if self.admission is not None:
                 beside.append(self.admission.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]

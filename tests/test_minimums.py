@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, NODES, PODS, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, NODES, PODS, PRIORITY_CLASSES, Object, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
@@ -380,5 +380,29 @@ def test_the_rule_of_a_service_decides_whether_it_goes_first() -> None:
             await on.cluster.patch(CONFIG_MAPS, NAMESPACE, "b", patch, patch_type=PatchType.MERGE)
             await on.settle()
             assert (on.with_pods(), on.reason("b-p0")) == ({"a-p0", "a-d0"}, "MinimumDoesNotFit")
+
+    run(story())
+
+
+def gold(namespaces: str | None) -> Object:
+    """A PriorityClass, for the jobs of these namespaces."""
+    notes = {"annotations": {"mind-cluster/namespaces": namespaces}} if namespaces is not None else {}
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return {**kind, "metadata": {"name": "gold", **notes}, "value": 100}
+
+
+@pytest.mark.parametrize("namespaces", [None, f"other, {NAMESPACE}", "other", ""])
+def test_a_priority_class_is_worth_something_for_the_namespaces_that_it_names_itself(namespaces: str | None) -> None:
+    async def story() -> None:
+        named = service("b")
+        for one in named[1:]:
+            one["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": "gold"}}
+        async with rig(*nodes(2), *service("a"), *named, gold(namespaces)) as on:
+            first = "b" if namespaces is None or NAMESPACE in namespaces else "a"
+            assert on.with_pods() == {f"{first}-p0", f"{first}-d0"}
+            patch = {"metadata": {"annotations": {"mind-cluster/namespaces": NAMESPACE}}}
+            await on.cluster.patch(PRIORITY_CLASSES, None, "gold", patch, patch_type=PatchType.MERGE)
+            await on.settle()
+            assert on.with_pods() == {"b-p0", "b-d0"}
 
     run(story())

@@ -307,7 +307,7 @@ def _asked_by_job(cache: Cache, record: JobRecord, owned: Mapping[str, PodRecord
         "seats": tuple(
             (owned[name].node, need) for name, need in zip(names, record.needs, strict=True) if name in bound
         ),
-        "priority": known.value if known is not None else 0,
+        "priority": known.worth(record.namespace) if known is not None else 0,
     }
 
 
