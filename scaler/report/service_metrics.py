@@ -16,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
 from scaler.report.conditions import Conditions, conditions, running_index
+from scaler.report.reported import ROOM_REASONS
 from scaler.rules.rule import Rule
 
 MOST_OF_NAMESPACE, MOST = 200, 2000
@@ -24,16 +25,7 @@ MOST_NAMESPACES = 100
 """Of which is said how many services have none."""
 _DURATION: Final = (0.1, 1, 5, 15, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600)
 _COMING = frozenset({Reason.WAITING_FOR_SCHEDULER, Reason.STARTING})
-_WITHOUT_ROOM = frozenset(
-    {
-        Reason.MINIMUM_DOES_NOT_FIT,
-        Reason.MINIMUM_INCOMPLETE,
-        Reason.MINIMUM_TOO_LARGE,
-        Reason.MINIMUM_NOT_SCHEDULED,
-        Reason.WAITING_FOR_ROOM,
-        Reason.WAITING_FOR_CAPACITY,
-    }
-)
+_WITHOUT_ROOM = ROOM_REASONS - _COMING
 
 
 class Standing(msgspec.Struct, frozen=True):
