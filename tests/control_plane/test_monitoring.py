@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import subprocess
 import urllib.parse
 import urllib.request
@@ -24,7 +25,7 @@ from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import Program, answers_ok, free_ports
 from tests.control_plane.scaler_process import NAMESPACE, ScalerProcess, install, scaler
 from tests.control_plane.stage import staged, until
-from tests.report.test_monitoring import ALERTS, QUERIES
+from tests.report.test_monitoring import ALERTS, DASHBOARD, QUERIES
 
 pytestmark = [pytest.mark.long("Prometheus has to be built")]
 
@@ -52,6 +53,60 @@ def test_every_alert_fires_when_it_should_and_not_before(tmp_path: Path, program
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": bare}))
     (tmp_path / "alerts.yaml").write_bytes(Path(__file__).with_name("alerts.yaml").read_bytes())
     promtool("test", "rules", "alerts.yaml", folder=tmp_path)
+
+
+TYPES = {"stat": "Stat", "table": "Table", "timeseries": "TimeSeries", "state-timeline": "StateTimeline"}
+"""Kind of panel -> how Grafana's types call it."""
+
+
+def typed(dashboard: dict[str, Any]) -> str:
+    """The dashboard as a program of TypeScript. Enumerations are taken for the words that they stand for in JSON."""
+    folder = "./node_modules/@grafana/schema/dist/esm/raw/composable"
+    lines = ["import type { Dashboard } from '@grafana/schema';"]
+    lines += [
+        f"import type * as {name} from '{folder}/{name.lower()}/panelcfg/x/{name}PanelCfg_types.gen';"
+        for name in TYPES.values()
+    ]
+    words = "{ [K in keyof T]: Words<T[K]> }"
+    lines.append(
+        "type Words<T> = T extends string ? `${T}` : T extends (infer U)[] ? Words<U>[] : "
+        f"T extends object ? {words} : T;"
+    )
+    lines.append(f"export const dashboard: Words<Dashboard> = {json.dumps(dashboard)};")
+    for panel in dashboard["panels"]:
+        name, custom = TYPES.get(panel["type"]), panel.get("fieldConfig", {}).get("defaults", {}).get("custom")
+        if name:
+            lines.append(
+                f"export const options{panel['id']}: Words<Partial<{name}.Options>> = {json.dumps(panel['options'])};"
+            )
+        if custom:
+            lines.append(
+                f"export const custom{panel['id']}: Words<Partial<{name}.FieldConfig>> = {json.dumps(custom)};"
+            )
+    return "\n".join(lines)
+
+
+def complaints(folder: Path, dashboard: dict[str, Any]) -> str:
+    """What the compiler says."""
+    (folder / "dashboard.ts").write_text(typed(dashboard))
+    flags = ["--strict", "--noEmit", "--skipLibCheck", "--module", "esnext", "--moduleResolution", "bundler"]
+    done = subprocess.run(
+        [folder / "node_modules/.bin/tsc", *flags, "dashboard.ts"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="no npm to install Grafana's types with")
+def test_grafanas_own_types_allow_the_dashboard_and_notice_a_wrong_word(tmp_path: Path) -> None:
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(ROOT / "tests/control_plane/modules/grafana" / name, tmp_path)
+    install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    done = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert complaints(tmp_path, DASHBOARD) == ""
+    wrong = json.loads(json.dumps(DASHBOARD).replace('"bottom"', '"botom"'))
+    assert "botom" in complaints(tmp_path, wrong)
 
 
 def without_words(rule: dict[str, Any]) -> dict[str, Any]:
