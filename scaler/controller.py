@@ -105,6 +105,8 @@ class Controller:
         self.turns = 0
         """How often the loop has turned."""
         self._loop: asyncio.Task[None] | None = None
+        self._began = 0.0
+        """Loop time at which this replica began to decide."""
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
         self.world: World | None = None
@@ -113,6 +115,7 @@ class Controller:
     async def run(self) -> None:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
         self._acting = self._mode()
+        self._began = asyncio.get_running_loop().time()
         self._look_at_all()
         if self._acting is not ModeInForce.STANDS_BACK:
             for rule in self._state.orphaned_rules():
@@ -291,7 +294,7 @@ class Controller:
             if service.assumed:
                 continue
             if plan.actions and self._begins(world, plan):
-                since = self._queue.dirty_since(plan.key) if plan.key in self._fresh else started
+                since = max(self._began, self._queue.dirty_since(plan.key)) if plan.key in self._fresh else started
                 self._queue.hold(plan.key)
                 begun.add(plan.key)
                 self._metrics.acted_on(plan)

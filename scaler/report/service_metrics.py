@@ -7,7 +7,7 @@ are called by the decision loop, `collect` from the thread that answers a scrape
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
 from scaler.report.conditions import Conditions, conditions, running_index
+from scaler.report.reported import ROOM_REASONS
 from scaler.rules.rule import Rule
 
 MOST_OF_NAMESPACE, MOST = 200, 2000
@@ -24,30 +25,17 @@ MOST_NAMESPACES = 100
 """Of which is said how many services have none."""
 _DURATION: Final = (0.1, 1, 5, 15, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600)
 _COMING = frozenset({Reason.WAITING_FOR_SCHEDULER, Reason.STARTING})
-_WITHOUT_ROOM = frozenset(
-    {
-        Reason.MINIMUM_DOES_NOT_FIT,
-        Reason.MINIMUM_INCOMPLETE,
-        Reason.MINIMUM_TOO_LARGE,
-        Reason.MINIMUM_NOT_SCHEDULED,
-        Reason.WAITING_FOR_ROOM,
-        Reason.WAITING_FOR_CAPACITY,
-    }
-)
+_WITHOUT_ROOM = ROOM_REASONS - _COMING
 
 
 class Standing(msgspec.Struct, frozen=True):
     """What is shown of one service, and what its durations are counted from. Times as `World.now`; 0.0 = not so."""
 
-    conditions: Conditions
+    plan: Plan
     rule: Rule | None
+    conditions: Conditions
     running: int
     """Index of the ratio that runs; -1 = none."""
-    target: int
-    instances: Mapping[tuple[str, str], int]
-    """By state and reason."""
-    groups: Mapping[str, int]
-    """Running instances."""
     unavailable_since: float = 0.0
     was_complete: bool = False
     """At some time, with this rule."""
@@ -78,8 +66,9 @@ class ServiceSeries:
         """What was decided at `now`."""
         if not plan.key.rule:
             return
-        before, after = self._services.get(plan.key), _standing(service, plan)
-        available, complete, _ = after.conditions
+        said = available, complete, _ = conditions(service, plan)
+        after = Standing(plan, service.rule, said, running_index(service, plan.groups))
+        before = self._services.get(plan.key)
         if before is not None and before.rule == after.rule:
             after = _continued(before, after, now)
             if complete and before.room_at and before.was_complete:
@@ -115,11 +104,12 @@ class ServiceSeries:
             valid.add_metric(labels, standing.conditions.rule_valid)
             if standing.running >= 0:
                 ratio.add_metric(labels, standing.running)
-            if standing.target >= 0:
-                target.add_metric(labels, standing.target)
+            if standing.plan.target_index >= 0:
+                target.add_metric(labels, standing.plan.target_index)
             if standing.unavailable_since:
                 since.add_metric(labels, standing.unavailable_since)
-            for state_and_reason, number in standing.instances.items():
+            counts = Counter((verdict.state.value, verdict.reason.value) for verdict in standing.plan.verdicts)
+            for state_and_reason, number in counts.items():
                 instances.add_metric((*labels, *state_and_reason), number)
         for namespace, number in others.most_common(MOST_NAMESPACES):
             left_out.add_metric((namespace,), number)
@@ -147,20 +137,10 @@ def _families() -> list[GaugeMetricFamily]:
     return [*singles, instances, left_out]
 
 
-def _standing(service: Service, plan: Plan) -> Standing:
-    return Standing(
-        conditions=conditions(service, plan),
-        rule=service.rule,
-        running=running_index(service, plan.groups),
-        target=plan.target_index,
-        instances=Counter((verdict.state.value, verdict.reason.value) for verdict in plan.verdicts),
-        groups={name: group.running for name, group in plan.groups.items() if group.running},
-    )
-
-
 def _continued(before: Standing, after: Standing, now: float) -> Standing:
     """With what is remembered while the rule stays the same."""
-    fewer = any(after.groups.get(name, 0) < number for name, number in before.groups.items())
+    now_running = {name: group.running for name, group in after.plan.groups.items()}
+    fewer = any(now_running.get(name, 0) < group.running for name, group in before.plan.groups.items())
     fault_at = now if before.conditions.complete and fewer else before.fault_at
     return msgspec.structs.replace(
         after,
