@@ -81,6 +81,8 @@ class _Target(NamedTuple):
     kind: _ReportKind
     namespace: str
     name: str
+    about: str = ""
+    """Name of the job or of what the event is about, for people."""
 
 
 QueuedEvent = Callable[[], Happening | None]
@@ -173,7 +175,7 @@ class Reporter:
             subject = Subject(resource.api_version, resource.kind, refused.namespace, refused.name, refused.uid)
             words = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
             happening = Happening(subject, Warning.OBJECT_UNREADABLE.value, words, warning=True)
-            self._queue_event(lambda: happening, refused.name)
+            self._queue_event(lambda: happening, subject)
 
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
@@ -204,7 +206,7 @@ class Reporter:
         if (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
             return
         failed = job is not None and has_failed(job)
-        self._queue_event(partial(_happening, subject, verdict, report.plan, failed=failed), verdict.name)
+        self._queue_event(partial(_happening, subject, verdict, report.plan, failed=failed), subject)
 
     def _note_job(self, report: ServiceReport, verdict: Verdict, changed: bool) -> None:
         uid, known = verdict.uid, self._jobs.get(verdict.uid)
@@ -212,7 +214,7 @@ class Reporter:
             self._jobs.pop(uid, None)
         elif changed or known is None or _job_differs(known[0], report, uid):
             self._jobs[uid] = (report, verdict)
-            self._outbox.mark(_Target(_ReportKind.CONDITIONS, verdict.name, uid))
+            self._outbox.mark(_Target(_ReportKind.CONDITIONS, report.rule.namespace, uid, verdict.name))
 
     def _note_warnings(self, report: ServiceReport) -> None:
         key = report.plan.key
@@ -220,18 +222,18 @@ class Reporter:
         self._warnings[key] = frozenset(_warnings(report))
         for happening in sorted(self._warnings[key] - before):
             delay = PATIENCE if happening.reason in PASSING else 0.0
-            self._queue_event(partial(self._lasting, key, happening), happening.subject.name, delay=delay)
+            self._queue_event(partial(self._lasting, key, happening), happening.subject, delay=delay)
 
     def _lasting(self, key: ServiceKey, happening: Happening) -> Happening | None:
         return happening if happening in self._warnings.get(key, ()) else None
 
-    def _queue_event(self, queued: QueuedEvent, about: str, *, delay: float = 0.0) -> None:
+    def _queue_event(self, queued: QueuedEvent, about: Subject, *, delay: float = 0.0) -> None:
         if len(self._events) >= MAX_EVENTS_WAITING:
             self._metrics.report_dropped(_ReportKind.EVENT, "overflow")
             return
         number = str(next(self._numbers))
         self._events[number] = queued
-        self._outbox.mark(_Target(_ReportKind.EVENT, about, number), delay=delay)
+        self._outbox.mark(_Target(_ReportKind.EVENT, about.namespace, number, about.name), delay=delay)
 
     def _noted(self, report: ServiceReport) -> ServiceReport | None:
         return self._services.get(report.rule, {}).get(report.plan.key)
