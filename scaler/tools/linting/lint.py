@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -128,9 +128,9 @@ def lint(sources: Sequence[Source]) -> Report:
         findings += rule.findings
         findings += [rule.object.finding(("data", RULE_KEY), MIXTURE, *words, "info") for words in _mixtures(rule.rule)]
     checked, left_out = Counter(rule=read_in.documents + len(maps)), list[Object]()
-    holders = {id(rule.object) for rule in maps}
+    holders, names = {id(rule.object) for rule in maps}, {(one.kind, one.name) for one in read_in.objects}
     for found in read_in.objects:
-        faults = faults_of(found, rules) if not is_made_by(found, read_in.objects) else None
+        faults = faults_of(found, rules) if not is_made(found, names) else None
         if faults is not None:
             checked[found.kind or "object"] += 1
             findings += _findings(found, faults)
@@ -160,13 +160,14 @@ def rules_among(found: Sequence[Object]) -> tuple[list[RuleMap], Rules]:
     return maps, Rules([NamedRule(one.object.namespace, one.object.name, one.rule) for one in maps])
 
 
-def is_made_by(found: Object, others: Sequence[Object]) -> bool:
-    """Whether another object in the files makes this one, which is where anything wrong has to be corrected."""
+def is_made(found: Object, names: Container[tuple[str, str]]) -> bool:
+    """Whether another object makes this one, which is where anything wrong has to be corrected. `names` are the kinds
+    and names of all objects in the files."""
     holder = found.root.get("metadata", "ownerReferences")
-    owners = {(one.string_at("kind"), one.string_at("name")) for one in (holder.items if holder else ())}
-    alone = found.kind == "Pod"  # its labels may have been edited by themselves
-    among = not alone and any((one.kind, one.name) in owners for one in others)
-    return bool(owners) and (found.kind in ("ReplicaSet", "ControllerRevision") or among)
+    owners = [(one.string_at("kind"), one.string_at("name")) for one in (holder.items if holder else ())]
+    if not owners or found.kind == "Pod":  # the labels of a pod may have been edited by themselves
+        return False
+    return found.kind in ("ReplicaSet", "ControllerRevision") or any(owner in names for owner in owners)
 
 
 def _findings(found: Object, faults: Sequence[Fault]) -> Iterator[Finding]:

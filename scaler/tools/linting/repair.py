@@ -15,7 +15,7 @@ from scaler.tools.linting.configmap import is_rule_map, rule_value, spans_of
 from scaler.tools.linting.document import examine
 from scaler.tools.linting.guess import foreign_json, lost_indentation, yaml_document
 from scaler.tools.linting.jsontext import Edit
-from scaler.tools.linting.lint import BOM, Source, decode, faults_of, is_made_by, is_manifest, lint, rules_among
+from scaler.tools.linting.lint import BOM, Source, decode, faults_of, is_made, is_manifest, lint, rules_among
 from scaler.tools.linting.manifest import Object, Value, objects
 from scaler.tools.linting.position import Span
 from scaler.tools.linting.workloads import roles_of
@@ -70,8 +70,9 @@ def _one_round(text: str, name: str, beside: Sequence[Object]) -> tuple[str, int
     found, _ = objects(bare, name, alone=True)
     edits = [edit for one in found if is_rule_map(one, wanted=False) for edit in _edits_in_file(one)]
     _, rules = rules_among([*found, *beside])
+    names = {(one.kind, one.name) for one in found}
     for one in found:
-        faults = faults_of(one, rules) if not is_made_by(one, found) else None
+        faults = faults_of(one, rules) if not is_made(one, names) else None
         if faults is not None:
             edits += [*_cures(one, faults), *_quoted(one)]
     better, count = _applied(bare, edits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -18,7 +19,8 @@ MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 """Annotation of pods: how many of them MindCluster's plugin waits for before any starts."""
 _OURS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 _TEMPLATE: Path = ("template", "metadata", "labels")
-_DEPTH = 20
+_DEPTH, _MOST = 20, 20_000
+"""Levels of an object of an unknown kind, and values of one level, in which templates are looked for."""
 
 
 class NamedRule(msgspec.Struct, frozen=True):
@@ -121,14 +123,17 @@ def _all(found: Object, known: list[Role] | None) -> list[Role]:
 
 
 def _templates(root: Value) -> Iterator[Path]:
-    """Where in an object pod templates have labels."""
+    """Where in an object pod templates have labels. What aliases repeat is looked at only so often."""
     level: list[tuple[Path, Value]] = [((), root)]
     for _ in range(_DEPTH):
         yield from (path for path, value in level if path[-3:] == _TEMPLATE and value.kind == "mapping")
-        inner = [((*path, key.text), value) for path, one in level for key, value in one.members]
-        level = inner + [((*path, at), item) for path, one in level for at, item in enumerate(one.items)]
-        if not level or len(level) > 100_000:
-            return
+        inner = (((*path, step), value) for path, one in level for step, value in _inner(one))
+        level = list(islice(inner, _MOST))
+
+
+def _inner(value: Value) -> Iterator[tuple[str | int, Value]]:
+    yield from ((key.text, inner) for key, inner in value.members)
+    yield from enumerate(value.items)
 
 
 def _role_faults(found: Object, role: Role, rules: Rules) -> Iterator[Fault]:
