@@ -191,3 +191,17 @@ def test_a_pod_of_others_counts_as_it_did_when_it_came(name: str, value: str | N
             assert spare["spec"]["schedulingGates"]
 
     run(story())
+
+
+def test_a_rule_that_there_never_was_is_named_with_the_one_that_was_meant() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await on.start("p0", "d0")
+            await label(on, RULE, "rul")
+            assert on.reason("p0") == "RuleMissing"
+            assert any("write mind-cluster/scaling-rule=rule" in one for one in warnings(on, "p0"))
+            assert "delete" not in said(on, "p0")
+            await label(on, RULE, "rule")
+            assert on.reason("p0") == "Running"
+
+    run(story())

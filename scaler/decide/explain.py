@@ -13,7 +13,9 @@ from scaler.decide.world import Plan, Reason, State, Verdict
 from scaler.rules.labels import nearest
 
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
-_ABOUT_LABELS = (Reason.GROUP_UNKNOWN, Reason.GROUP_LABEL_MISSING, Reason.JOB_ID_MISSING, Reason.RULE_MISSING)
+_ABOUT_LABELS = (
+    Reason.GROUP_UNKNOWN, Reason.GROUP_LABEL_MISSING, Reason.JOB_ID_MISSING, Reason.RULE_MISSING, Reason.RULE_INVALID,
+)  # fmt: skip
 _BYTES = ("memory", "ephemeral-storage", "storage")
 
 

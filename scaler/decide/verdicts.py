@@ -59,7 +59,7 @@ def _verdict(
     instance, uid = member.instance, member.uid
     if uid in draft.evicted:
         return _said(instance, State.TERMINATING, (Reason.PREEMPTED, (draft.evicted[uid],)))
-    wrong = beyond or instance.label_problem or instance.mislabelled
+    wrong = beyond or instance.label_problem or instance.mislabelled or draft.demand.target is None
     if member.running and member.state is State.RUNNING and not wrong:
         return Verdict(uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
     if uid in draft.admitted:
@@ -71,7 +71,7 @@ def _verdict(
         return _said(instance, member.state, (draft.stays[uid][0], (_why_it_stays(instance, policy),)))
     if member.state is State.HELD and uid in draft.waits:
         return _said(instance, State.HELD, draft.waits[uid])
-    wrong_label = _wrong_label(instance, draft.demand.service.rule)
+    wrong_label = _wrong_label(instance, draft.demand.service)
     if wrong_label is not None and member.state in (State.RUNNING, State.STARTING):
         return _said(instance, member.state, wrong_label)
     reason = _reason(member, draft.demand.service, beyond, now)
@@ -97,14 +97,17 @@ def _reason(member: Member, service: Service, beyond: bool, now: float) -> Reaso
     return _OF_STATE[member.state]
 
 
-def _wrong_label(instance: Instance, rule: Rule | None) -> Why | None:
+def _wrong_label(instance: Instance, service: Service) -> Why | None:
     """What is wrong with the labels of an instance whose pods are bound, and what comes of it."""
+    rule, problem = service.rule, service.problem
     if instance.mislabelled:
-        reason, words = instance.mislabelled
-        return reason, (f"{words}. It counts as it did when it was admitted",)
+        return instance.mislabelled[0], instance.mislabelled[1:]
     if instance.label_problem in _LABELS:
         words = f"label {_LABELS[instance.label_problem]} is missing or empty, so it counts for no service: set it"
         return instance.label_problem, (words,)
+    if rule is None and problem is not None:
+        words = f"it counts for nothing: {problem.message}. Mend that, or correct label {RULE_LABEL}"
+        return Reason(problem.kind.value), (words,)
     if rule is None or instance.group is None or instance.group in rule.groups:
         return None
     near = nearest(instance.group, rule.groups)

@@ -36,7 +36,7 @@ from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads import retries
-from scaler.workloads.kind import NO_LABELS, as_admitted
+from scaler.workloads.kind import NO_LABELS, Labels, as_admitted
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 
@@ -118,13 +118,13 @@ class Cache:
         counts = record.retries if record is not None else None
         return counts.get(f"{namespace}/{pod_group}") if counts else None
 
-    def group_when_admitted(self, uid: str) -> str:
-        """The group that the labels of this instance named when it was admitted; "" when nobody has kept that."""
+    def labels_when_admitted(self, uid: str) -> Labels:
+        """The labels of this instance when it was admitted; none when nobody has kept them."""
         job = self._jobs_by_uid.get(uid)
         if job is None:
-            return self.pod_instances.labels_when_made(uid).group
+            return self.pod_instances.labels_when_made(uid)
         group = self.pod_groups.get(job.namespace, job.job.pod_group)
-        return group.labels.group if group is not None and group.owner_uid == uid else ""
+        return group.labels if group is not None and group.owner_uid == uid else NO_LABELS
 
     def rule_is_named(self, namespace: str, rule: str) -> bool:
         """Whether some job or pod names the rule."""
@@ -181,7 +181,7 @@ class Cache:
         """The job, or where its labels lack something, with what its PodGroup has kept of them."""
         job = record.job
         group = self.pod_groups.get(job.namespace, job.pod_group)
-        if group is None or group.owner_uid != record.uid or group.labels == NO_LABELS:
+        if group is None or group.owner_uid != record.uid:
             return record
         known = as_admitted(job, group.labels)
         return msgspec.structs.replace(record, job=msgspec.structs.replace(job, **known)) if known else record

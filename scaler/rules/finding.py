@@ -41,6 +41,8 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
     start: int = -1
     on_key: bool = False
     """The place is the member's name, not its value."""
+    cure: str = ""
+    """What to write there instead, of a text in a manifest, where that is beyond doubt."""
 
 
 def pointer(path: Path) -> str:

@@ -25,6 +25,7 @@ from scaler.workloads.kinds import holding_impossible
 
 VOLCANOS_OWN = "podgroup-"
 """How the names of PodGroups begin that Volcano makes for pods without one."""
+COUNTS_ON = "It counts as it did when it was admitted"
 ENDED = ("Failed", "Succeeded")
 
 
@@ -188,7 +189,7 @@ def _labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> dict[str, A
     """What is wrong with its labels. As long as a pod of it is bound, what they lack counts as it did."""
     problem = found.label_problem
     if problem is not None and found.mislabelled and any(pod.node for pod in _present(pods)):
-        return {"mislabelled": (problem, found.mislabelled)}
+        return {"mislabelled": (problem, f"{found.mislabelled}. {COUNTS_ON}")}
     return {"label_problem": problem}
 
 
