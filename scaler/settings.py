@@ -173,9 +173,6 @@ class Settings(BaseModel):
     webhook_key_file: str = Field(
         "", max_length=4096, description="File with its private key; empty means in the same file."
     )
-    status_beside_rule: bool = Field(
-        True, description="Keep the status of a rule in the rule's namespace; off: in lease_namespace."
-    )
     log_level: LogLevel = Field("info", description="Least severe level that is logged.")
     log_format: LogFormat = Field("json", description="`json`: one object per line; `text`: for people.")
     clusterd_address: str = Field(

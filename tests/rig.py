@@ -14,6 +14,7 @@ from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
+    ELASTIC_SERVICES,
     EVENTS,
     POD_GROUPS,
     PODS,
@@ -131,6 +132,12 @@ class Rig:
     def config_map(self, name: str) -> Object | None:
         found = [cm for cm in self.cluster.peek(CONFIG_MAPS, NAMESPACE) if cm["metadata"]["name"] == name]
         return found[0] if found else None
+
+    def said(self, rule: str = "rule", job_id: str = "mindie") -> Object:
+        """The status of the service's ElasticService; {} without one."""
+        about = {"rule": rule, "jobID": job_id}
+        found = [each for each in self.cluster.peek(ELASTIC_SERVICES, NAMESPACE) if each["spec"] == about]
+        return found[0].get("status", {}) if found else {}
 
     def events(self) -> set[tuple[str, str]]:
         return {(event["involvedObject"]["name"], event["reason"]) for event in self.cluster.peek(EVENTS)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, Object, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, NODES, PODS, Object, PatchType
 from scaler.kube.errors import NotSentError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
-from tests.rig import NODE, Rig, rig
+from tests.rig import Rig, rig
 
 SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
 
@@ -307,7 +307,7 @@ def test_in_mode_auto_it_only_tells_beside_an_ascend_operator_and_makes_no_pods_
     async def story() -> None:
         async with rig(OPERATOR, *SERVICE, mode="auto") as on:
             await on.settle(700)
-            assert {write.split()[1] for write in on.writes()} == {"configmaps", "events"}
+            assert {write.split()[-2] for write in on.writes()} == {"configmaps", "elasticservices", "events"}
             assert ("p0", "HoldNotPossible") in on.events()  # nobody moved the label: the operator's own gate decides
             await stop_operator(on)
             assert on.with_pods() == set()
@@ -331,11 +331,11 @@ def test_what_was_kept_about_a_rule_goes_with_its_last_job() -> None:
     async def story() -> None:
         async with rig(*SERVICE, lease_namespace=NAMESPACE) as on:
             await on.settle(3)
-            assert on.config_map("rule-scaler-status") is not None
+            assert on.said()["running"] == "0+0"
             for name in ("p0", "p1", "d0"):
                 await on.cluster.delete(ASCEND_JOBS, NAMESPACE, name)
             await on.settle(5)
-            assert on.config_map("rule-scaler-status") is None
+            assert on.cluster.peek(ELASTIC_SERVICES) == []
             assert on.config_map("mindie.rule-scaler-last-valid") is None
             assert on.config_map("rule") is not None
 
@@ -361,12 +361,11 @@ def test_the_status_tells_what_waits_for_what() -> None:
     async def story() -> None:
         async with rig(*SERVICE) as on:
             await on.settle(2)
-            status = on.config_map("rule-scaler-status")
-            assert status is not None
-            assert "WaitingForRatio" in status["data"]["status.txt"]
+            reasons = {found["name"]: found["reason"] for found in on.said()["instances"]}
+            assert reasons["p1"] == "WaitingForRatio"
             assert on.words("p1").startswith("Created WaitingForRatio: ")
             assert {("p1", "WaitingForRatio"), ("p0", "WaitingForScheduler")} <= on.events()
-            assert NODE not in status["data"]["status.txt"]
+            assert all(found["nodes"] == [] for found in on.said()["instances"])
 
     run(story())
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.kube.api import CONFIG_MAPS, Object
+from scaler.kube.errors import ForbiddenError
+from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.state.last_valid import LastValid, decode, encode
-from scaler.state.own_config_maps import Home, Name, rule_of
+from scaler.state.own_config_maps import Name, config_map, rule_of
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import START, rig
 
@@ -32,11 +35,17 @@ def forged(place: Name, rule: Name) -> Object:
     return encode(place, rule, LastValid(VALID))
 
 
-def test_the_last_valid_rule_stands_in_the_own_namespace_and_the_status_beside_the_rule() -> None:
+def test_config_maps_are_kept_in_the_own_namespace_only() -> None:
     async def story() -> None:
         async with rig(*SERVICE, lease_namespace=OWN) as on:
             await on.settle(3)
-            assert places(on.cluster) == [(NAMESPACE, "rule-scaler-status"), (OWN, "mindie.rule-scaler-last-valid")]
+            assert places(on.cluster) == [(OWN, "mindie.rule-scaler-last-valid")]
+            for name in ("p0", "p1", "d0"):
+                await on.edit(name, "/metadata/labels/mind-cluster~1scaling-rule", "other")
+            await on.settle(3)
+            assert places(on.cluster) == []
+        written = {w.namespace for w in on.cluster.audit if w.client == "scaler" and w.resource == CONFIG_MAPS}
+        assert written == {OWN}
 
     run(story())
 
@@ -51,22 +60,6 @@ def test_it_is_read_there_after_a_restart(namespaces: tuple[str, ...]) -> None:
         await on.kill("d0")
         async with rig(cluster=on.cluster, lease_namespace=OWN, namespaces=namespaces) as again:
             assert "d0" in again.with_pods()
-
-    run(story())
-
-
-def test_where_told_so_no_config_map_is_written_outside_of_the_own_namespace() -> None:
-    async def story() -> None:
-        async with rig(*SERVICE, lease_namespace=OWN, status_beside_rule=False) as on:
-            await on.settle(3)
-            assert places(on.cluster) == [(OWN, "mindie.rule-scaler-last-valid"), (OWN, "mindie.rule-scaler-status")]
-            for name in ("p0", "p1", "d0"):
-                await on.edit(name, "/metadata/labels/mind-cluster~1scaling-rule", "other")
-            await on.settle(3)
-            kept = [place.name for place in places(on.cluster)]
-            assert kept == ["mindie.other-scaler-status"]
-        written = {w.namespace for w in on.cluster.audit if w.client == "scaler" and w.resource == CONFIG_MAPS}
-        assert written == {OWN}
 
     run(story())
 
@@ -92,19 +85,49 @@ def test_what_a_tenant_writes_as_the_last_valid_rule_of_anybody_is_not_believed(
     run(story())
 
 
-def test_what_an_earlier_version_kept_beside_the_rule_is_deleted_and_nothing_else() -> None:
+def old_status(place: Name, rule: Name) -> Object:
+    return config_map(place, rule, {"data": {"status.json": "{}", "status.txt": "rule mindie/rule"}})
+
+
+def test_what_an_earlier_version_kept_in_config_maps_is_deleted_and_nothing_else() -> None:
     async def story() -> None:
-        cluster, old = SimCluster(Clock(START)), Name(NAMESPACE, "rule-scaler-last-valid")
+        cluster = SimCluster(Clock(START))
         others = forged(Name(NAMESPACE, "not-ours-scaler-last-valid"), Name(NAMESPACE, "not-ours"))
         del others["metadata"]["labels"]["app.kubernetes.io/managed-by"]
-        cluster.apply([forged(old, RULE), others], NAMESPACE)
+        old = [
+            old_status(Name(NAMESPACE, "rule-scaler-status"), RULE),
+            old_status(Name(OWN, "mindie.rule-scaler-status"), RULE),
+            old_status(Name(NAMESPACE, "gone-scaler-status"), Name(NAMESPACE, "gone")),
+            forged(Name(NAMESPACE, "rule-scaler-last-valid"), RULE),
+        ]
+        cluster.apply([*old, others], NAMESPACE)
         async with rig(*SERVICE, cluster=cluster, lease_namespace=OWN) as on:
             await on.settle(3)
             assert places(on.cluster) == [
                 (NAMESPACE, "not-ours-scaler-last-valid"),
-                (NAMESPACE, "rule-scaler-status"),
                 (OWN, "mindie.rule-scaler-last-valid"),
             ]
+
+    run(story())
+
+
+class NotThere(Interceptor):
+    """No ConfigMap may be deleted in the services' namespaces."""
+
+    async def before(self, request: Request) -> None:
+        if request.verb in ("get", "delete") and request.resource == CONFIG_MAPS and request.namespace != OWN:
+            raise ForbiddenError(403, "Forbidden", "configmaps")
+
+
+def test_what_may_not_be_deleted_stays_without_a_word() -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        cluster.apply([old_status(Name(NAMESPACE, "rule-scaler-status"), RULE)], NAMESPACE)
+        with capture_logs() as logs:
+            async with rig(*SERVICE, cluster=cluster, lease_namespace=OWN, interceptor=NotThere()) as on:
+                await on.settle(30)
+                assert (NAMESPACE, "rule-scaler-status") in places(on.cluster)
+        assert [line for line in logs if line["event"] == "report not written"] == []
 
     run(story())
 
@@ -115,11 +138,3 @@ def test_of_what_stands_elsewhere_only_its_rule_is_kept_and_only_of_its_own_name
         own = config_map_record(found, OWN).own
         assert own is not None
         assert (rule_of(own), decode(own, RULE)) == (rule, content)
-
-
-def test_a_status_of_other_settings_is_left_where_it_cannot_be_deleted() -> None:
-    beside, apart = Home(OWN), Home(OWN, status_beside_rule=False)
-    assert beside.is_left_over(apart.status(RULE), RULE)
-    assert not apart.is_left_over(beside.status(RULE), RULE)
-    assert not any(home.is_left_over(home.status(RULE), RULE) for home in (beside, apart))
-    assert not any(home.is_left_over(home.last_valid(RULE), RULE) for home in (beside, apart))

@@ -46,31 +46,32 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
     "watch": {
         ("", "configmaps"): {"list", "watch"},
         ("", "pods"): {"list", "watch"},
-        ("", "services"): {"list", "watch"},
         ("apps", "replicasets"): {"list", "watch"},
         ("apps", "statefulsets"): {"list", "watch"},
         ("batch.volcano.sh", "jobs"): {"list", "watch"},
         ("leaderworkerset.x-k8s.io", "leaderworkersets"): {"list", "watch"},
         ("mindxdl.gitee.com", "ascendjobs"): {"list", "watch"},
         ("orchestration.aibrix.ai", "podsets"): {"list", "watch"},
+        ("scaler.mind-cluster.io", "elasticservices"): {"list", "watch"},
         ("scheduling.volcano.sh", "podgroups"): {"list", "watch"},
     },
     "release": {
         ("", "events"): {"get", "create", "patch"},
         ("", "pods"): {"get", "patch", "delete"},
         ("mind-cluster", "gates"): {"release"},
+        ("scaler.mind-cluster.io", "elasticservices"): {"get", "create", "delete"},
+        ("scaler.mind-cluster.io", "elasticservices/status"): {"patch"},
         ("scheduling.volcano.sh", "podgroups"): {"get", "create", "patch"},
     },
     "create": {
-        ("", "configmaps"): {"get", "patch"},
+        ("", "configmaps"): {"get", "patch", "delete"},
         ("", "pods"): {"create"},
-        ("", "services"): {"get", "create", "delete"},
+        ("", "services"): {"get", "list", "watch", "create", "delete"},
         ("mindxdl.gitee.com", "ascendjobs"): {"get", "patch", "delete"},
         ("mindxdl.gitee.com", "ascendjobs/finalizers"): {"update"},
         ("mindxdl.gitee.com", "ascendjobs/status"): {"patch"},
         ("scheduling.volcano.sh", "podgroups"): {"delete"},
     },
-    "status": {("", "configmaps"): {"get", "create", "patch", "delete"}},
 }
 """Every right the scaler may ever hold. Whoever adds one says why beside its rule and in docs/howto/deploy.md."""
 
@@ -128,9 +129,10 @@ def variables(deployed: Object) -> dict[str, str]:
 
 
 def roles(variant: str) -> dict[str, Object]:
-    """By what their names end with."""
+    """The scaler's, by what their names end with; that for whoever may view a namespace is none of them."""
     found = of_kind("ClusterRole", variant) + of_kind("Role", variant)
-    return {role["metadata"]["name"].removeprefix(PREFIX): role for role in found}
+    ours = [role for role in found if role["metadata"]["name"] != f"{PREFIX}view"]
+    return {role["metadata"]["name"].removeprefix(PREFIX): role for role in ours}
 
 
 def rights_of(role: Object) -> dict[tuple[str, str], set[str]]:
@@ -169,6 +171,7 @@ def test_an_install_that_only_releases_makes_no_pods_touches_no_jobs_and_writes_
         ("", "configmaps", "create"),
         ("", "events", "create"),
         ("coordination.k8s.io", "leases", "create"),
+        ("scaler.mind-cluster.io", "elasticservices", "create"),
         ("scheduling.volcano.sh", "podgroups", "create"),
     }
     writing = [
@@ -179,13 +182,25 @@ def test_an_install_that_only_releases_makes_no_pods_touches_no_jobs_and_writes_
     ]
     assert [(role["kind"], role["metadata"]["namespace"]) for role in writing] == [("Role", NAMESPACE)]
     given = settings.load(argparse.Namespace(), environment("gates-only"))
-    assert (given.mode, given.status_beside_rule) == (settings.Mode.GATES, False)
+    assert given.mode is settings.Mode.GATES
 
 
 @pytest.mark.parametrize("variant", ["cluster-wide", "single-namespace"])
-def test_the_others_make_pods_where_no_operator_does_and_keep_the_status_beside_the_rule(variant: str) -> None:
+def test_the_others_make_pods_where_no_operator_does(variant: str) -> None:
     given = settings.load(argparse.Namespace(), environment(variant))
-    assert (given.mode, given.status_beside_rule) == (settings.Mode.AUTO, True)
+    assert given.mode is settings.Mode.AUTO
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_whoever_may_view_a_namespace_sees_its_services_and_no_more(variant: str) -> None:
+    (view,) = [role for role in of_kind("ClusterRole", variant) if role["metadata"]["name"] == f"{PREFIX}view"]
+    assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+    assert rights_of(view) == {("scaler.mind-cluster.io", "elasticservices"): {"get", "list", "watch"}}
+
+
+def test_the_simulated_cluster_has_the_definition_that_is_installed() -> None:
+    installed, simulated = MANIFESTS / "base/elasticservices.yaml", ROOT / "scaler/sim/apiserver/elasticservices.yaml"
+    assert installed.read_bytes() == simulated.read_bytes()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -435,10 +450,13 @@ def second_install(folder: Path, suffix: str, *, webhook: bool = False) -> tuple
     return rendered(folder / "manifests" / "second-install")
 
 
-def test_an_install_of_another_name_shares_no_object_with_others(tmp_path: Path) -> None:
+DEFINITION = ("CustomResourceDefinition", "", "elasticservices.scaler.mind-cluster.io")
+
+
+def test_an_install_of_another_name_shares_no_object_with_others_but_the_definition(tmp_path: Path) -> None:
     one, two = rendered(MANIFESTS / "second-install"), second_install(tmp_path, "team-b")
     for other in (two, *(rendered(MANIFESTS / variant) for variant in VARIANTS)):
-        assert not names(one) & names(other)
+        assert names(one) & names(other) == {DEFINITION}
     for objects, team in ((one, "team-a"), (two, "team-b")):
         account = (f"mind-cluster-scaler-{team}", f"{team}-scaler")
         bindings = [obj for obj in objects if obj["kind"].endswith("RoleBinding")]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, NODES, PODS, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, NODES, PODS, PRIORITY_CLASSES, Object, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
@@ -72,13 +71,6 @@ def decided_since(on: Rig, count: int) -> set[str]:
     return {plan.key.rule for _, plan in on.decisions[count:]}
 
 
-def status(on: Rig, rule: str) -> Any:
-    found = on.config_map(f"{rule}-scaler-status")
-    assert found is not None
-    (one,) = json.loads(found["data"]["status.json"])["services"]
-    return one
-
-
 def test_both_minimums_come_before_any_scale_up() -> None:
     async def story() -> None:
         async with rig(*nodes(4), *service("a"), *service("b")) as on:
@@ -99,7 +91,7 @@ def test_a_minimum_that_does_not_fit_is_held_whole_and_says_what_is_missing() ->
             assert "needs 2 nodes with 8 free huawei.com/Ascend910, 1 there" in on.words("b-p0")
             await on.settle(2)
             assert ("b-p0", "MinimumDoesNotFit") in on.events()
-            assert (status(on, "a")["arbitration"]["takes_part"], status(on, "b")["serves"]) == (True, False)
+            assert ("alone" in on.said("a"), "currentRatio" in on.said("b")) == (False, False)
 
     run(story())
 
@@ -185,8 +177,7 @@ def test_without_arbitration_each_service_decides_alone_and_says_why(switch: str
                 assert on.with_pods() == {"a-p0", "a-d0", "b-p0", "b-d0"}
                 await on.settle(2)
                 for rule in ("a", "b"):
-                    found = status(on, rule)["arbitration"]
-                    assert (found["takes_part"], why[switch] in found["why_not"]) == (False, True)
+                    assert why[switch] in on.said(rule)["alone"]
         said = [line["why"] for line in logs if line["event"].startswith("no arbitration")]
         assert len(said) == (switch != "annotation")
 
@@ -213,7 +204,7 @@ def test_where_nodes_may_not_be_read_the_scaler_works_and_breaks_nothing() -> No
                 await on.settle(120)
                 assert {on.reason(f"a-{role}") for role in ("p0", "p1", "d0")} == {"Running"}
                 assert {"b-p0", "b-d0"} <= on.with_pods()
-                assert status(on, "a")["arbitration"]["why_not"] == "the nodes may not be read"
+                assert on.said("a")["alone"] == "the nodes may not be read"
         assert [line["why"] for line in logs if line["event"].startswith("no arbitration")] == [
             "the nodes may not be read"
         ]
@@ -389,5 +380,29 @@ def test_the_rule_of_a_service_decides_whether_it_goes_first() -> None:
             await on.cluster.patch(CONFIG_MAPS, NAMESPACE, "b", patch, patch_type=PatchType.MERGE)
             await on.settle()
             assert (on.with_pods(), on.reason("b-p0")) == ({"a-p0", "a-d0"}, "MinimumDoesNotFit")
+
+    run(story())
+
+
+def gold(namespaces: str | None) -> Object:
+    """A PriorityClass, for the jobs of these namespaces."""
+    notes = {"annotations": {"mind-cluster/namespaces": namespaces}} if namespaces is not None else {}
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return {**kind, "metadata": {"name": "gold", **notes}, "value": 100}
+
+
+@pytest.mark.parametrize("namespaces", [None, f"other, {NAMESPACE}", "other", ""])
+def test_a_priority_class_is_worth_something_for_the_namespaces_that_it_names_itself(namespaces: str | None) -> None:
+    async def story() -> None:
+        named = service("b")
+        for one in named[1:]:
+            one["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": "gold"}}
+        async with rig(*nodes(2), *service("a"), *named, gold(namespaces)) as on:
+            first = "b" if namespaces is None or NAMESPACE in namespaces else "a"
+            assert on.with_pods() == {f"{first}-p0", f"{first}-d0"}
+            patch = {"metadata": {"annotations": {"mind-cluster/namespaces": NAMESPACE}}}
+            await on.cluster.patch(PRIORITY_CLASSES, None, "gold", patch, patch_type=PatchType.MERGE)
+            await on.settle()
+            assert on.with_pods() == {"b-p0", "b-d0"}
 
     run(story())

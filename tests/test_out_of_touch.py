@@ -19,7 +19,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import node
 from tests.rig import START, Rig, rig
-from tests.test_minimums import foreign, nodes, not_ready, remove, serve, service, status
+from tests.test_minimums import foreign, nodes, not_ready, remove, serve, service
 
 OUT_OF_TOUCH = Settings().out_of_touch
 LONG = OUT_OF_TOUCH + 2 * PULSE
@@ -65,7 +65,7 @@ def test_what_can_no_longer_be_read_is_no_ground_to_hold_anybody(error: KubeErro
                 await on.settle(LONG)
                 assert {"b-p0", "b-d0"} <= on.with_pods()
                 why = "the nodes cannot be read any more"
-                assert [status(on, rule)["arbitration"]["why_not"] for rule in ("a", "b")] == [why, why]
+                assert [on.said(rule)["alone"] for rule in ("a", "b")] == [why, why]
         assert [line["why"] for line in logs if line["event"].startswith("no arbitration")] == [why]
 
     run(story())
@@ -82,7 +82,7 @@ def test_with_the_right_to_read_them_services_are_weighed_against_each_other_aga
             await on.settle(BACK)
             assert on.reason("b-p0") == "MinimumDoesNotFit"
             assert on.with_pods() == {"a-p0", "a-d0"}
-            assert status(on, "a")["arbitration"] == {"takes_part": True, "why_not": ""}
+            assert "alone" not in on.said("a")
 
     run(story())
 

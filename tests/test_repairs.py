@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, SERVICES, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, POD_GROUPS, PODS, SERVICES, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, TooManyRequestsError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
@@ -213,14 +213,18 @@ def test_a_foreign_gate_holds_the_pods_back_and_not_their_slot() -> None:
     run(story())
 
 
-@pytest.mark.parametrize("name", ["rule-scaler-status", "mindie.rule-scaler-last-valid"])
-def test_what_somebody_deletes_of_the_scalers_own_comes_back(name: str) -> None:
+@pytest.mark.parametrize(
+    ("resource", "name"), [(ELASTIC_SERVICES, "rule-mindie"), (CONFIG_MAPS, "mindie.rule-scaler-last-valid")]
+)
+def test_what_somebody_deletes_of_the_scalers_own_comes_back(resource: Resource, name: str) -> None:
     async def story() -> None:
         async with rig(rule_config_map(), job("p0"), job("d0"), lease_namespace=NAMESPACE) as on:
             await on.settle(3)
-            await on.cluster.delete(CONFIG_MAPS, NAMESPACE, name)
+            was = await on.cluster.get(resource, NAMESPACE, name)
+            await on.cluster.delete(resource, NAMESPACE, name)
             await on.settle(3)
-            assert on.config_map(name) is not None
+            there = await on.cluster.get(resource, NAMESPACE, name)
+            assert [there.get(part) for part in ("status", "data")] == [was.get(part) for part in ("status", "data")]
             before = len(on.cluster.audit)
             await on.settle(100)
             assert len(on.cluster.audit) == before
@@ -240,7 +244,13 @@ class AskForAMinute(Interceptor):
             raise TooManyRequestsError(429, "TooManyRequests", "slow down", retry_after=60.0)
 
 
-IN_FLIGHT = {"create podgroups": 2, "create events": 3, "patch ascendjobs": 3, "create configmaps": 2}
+IN_FLIGHT = {
+    "create podgroups": 2,
+    "create events": 3,
+    "patch ascendjobs": 3,
+    "create configmaps": 1,
+    "create elasticservices": 1,
+}
 """Requests that are under way at once when the first answer comes."""
 
 

@@ -26,6 +26,7 @@ from scaler.informers.changes import (
     RuleChanged,
 )
 from scaler.informers.config_maps import ConfigMapRecord
+from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
 from scaler.informers.owners import OwnerName, Owners
 from scaler.informers.pod_instances import PodInstances, instance_of
@@ -35,6 +36,7 @@ from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads import retries
+from scaler.workloads.kind import NO_LABELS, Labels, as_admitted
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 
@@ -60,6 +62,7 @@ class Cache:
         self.faults = FaultData(self._on_faults)
         self.nodes: Store[NodeRecord] = Store(self._on_node)
         self.priorities: Store[PriorityRecord] = Store(self._on_priority)
+        self.elastic_services = ElasticServices(self._publish)
         self.last_bind = 0.0
         """When a pod of anybody was last seen to become bound; 0.0 = never."""
         self.owners = Owners(self._on_owner)
@@ -115,6 +118,14 @@ class Cache:
         counts = record.retries if record is not None else None
         return counts.get(f"{namespace}/{pod_group}") if counts else None
 
+    def labels_when_admitted(self, uid: str) -> Labels:
+        """The labels of this instance when it was admitted; none when nobody has kept them."""
+        job = self._jobs_by_uid.get(uid)
+        if job is None:
+            return self.pod_instances.labels_when_made(uid)
+        group = self.pod_groups.get(job.namespace, job.job.pod_group)
+        return group.labels if group is not None and group.owner_uid == uid else NO_LABELS
+
     def rule_is_named(self, namespace: str, rule: str) -> bool:
         """Whether some job or pod names the rule."""
         return bool(self._services_by_rule.get((namespace, rule)))
@@ -155,13 +166,34 @@ class Cache:
             self._publish(InstanceChanged(uid, key))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
-        if old is not None and not old.is_foreign:
-            self._forget_job(old)
+        before = self._jobs_by_uid.get(old.uid) if old is not None else None
+        if before is not None:
+            self._forget_job(before)
+        after = None
         if new is not None and not new.is_foreign:
-            self._remember_job(new)
-        for record in (old, new):
-            if record is not None and not record.is_foreign:
+            after = self._as_admitted(new)
+            self._remember_job(after)
+        for record in (before, after):
+            if record is not None:
                 self._publish(InstanceChanged(record.uid, record.job.key))
+
+    def _as_admitted(self, record: JobRecord) -> JobRecord:
+        """The job, or where its labels lack something, with what its PodGroup has kept of them."""
+        job = record.job
+        group = self.pod_groups.get(job.namespace, job.pod_group)
+        if group is None or group.owner_uid != record.uid:
+            return record
+        known = as_admitted(job, group.labels)
+        return msgspec.structs.replace(record, job=msgspec.structs.replace(job, **known)) if known else record
+
+    def _place_again(self, uid: str) -> None:
+        """What is known beside the job itself of where it belongs has changed."""
+        known = self._jobs_by_uid.get(uid)
+        if known is not None:
+            store = self.jobs if known.kind == "AscendJob" else self.volcano_jobs
+            job = store.get(known.namespace, known.name)
+            if job is not None and job.uid == uid and self._as_admitted(job) != known:
+                self._on_job(job, job)
 
     def _remember_job(self, record: JobRecord) -> None:
         key = record.job.key
@@ -277,6 +309,7 @@ class Cache:
         """A Service has the name of its leader pod, and a job may wait for one of another owner to go."""
         for record in (old, new):
             if record is not None:
+                self._place_again(record.owner_uid)
                 waiting = self._job_of_pod_name.get((record.namespace, record.name), "")
                 for uid in {record.owner_uid, waiting} - {""}:
                     self.mark(uid)

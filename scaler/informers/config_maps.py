@@ -50,7 +50,7 @@ class ConfigMapObject(msgspec.Struct, rename="camel"):
     immutable: bool | None = None
 
 
-class RankTableMap(msgspec.Struct, frozen=True):
+class RankTableMap(msgspec.Struct, frozen=True, gc=False):
     """What of the ConfigMap matters. Its text is kept for commands only."""
 
     namespace: str
@@ -76,7 +76,7 @@ class RankTableMap(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = {}
 
 
-class ConfigMapRecord(msgspec.Struct, frozen=True):
+class ConfigMapRecord(msgspec.Struct, frozen=True, gc=False):
     """A ConfigMap that may be a rule (names of keys, and the value of the rule key only), one of our own, or that of a
     rank table."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
+from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.history import History
 from scaler.informers.informer import SILENCE, Informer
@@ -35,6 +36,7 @@ from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
     DEPLOYMENTS,
+    ELASTIC_SERVICES,
     LEADER_WORKER_SETS,
     NODES,
     POD_GROUPS,
@@ -53,7 +55,18 @@ from scaler.workloads.ascendjob_objects import OPERATOR_NAME
 from scaler.workloads.owners import OwnerObject, facts_of
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
-OPTIONAL = frozenset({NODES, PRIORITY_CLASSES, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, REPLICA_SETS, STATEFUL_SETS})
+OPTIONAL = frozenset(
+    {
+        NODES,
+        PRIORITY_CLASSES,
+        VOLCANO_JOBS,
+        LEADER_WORKER_SETS,
+        POD_SETS,
+        REPLICA_SETS,
+        STATEFUL_SETS,
+        ELASTIC_SERVICES,
+    }
+)
 
 
 def informers(
@@ -109,6 +122,9 @@ def informers(
         LEADER_WORKER_SETS: ask(LEADER_WORKER_SETS),
         POD_SETS: ask(POD_SETS),
         VOLCANO_JOBS: watch(VOLCANO_JOBS, cache.volcano_jobs, JobObject, volcano_job_record),
+        ELASTIC_SERVICES: watch(
+            ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record
+        ),
     }
 
 

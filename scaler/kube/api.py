@@ -79,11 +79,17 @@ QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespa
 
 
 class PatchType(StrEnum):
-    """The three patch encodings that the scaler uses; the value is the HTTP content type."""
+    """The patch encodings that the scaler uses; the value is the HTTP content type."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+    """Server-side apply as FIELD_MANAGER, whoever else owns what it says."""
+
+
+FIELD_MANAGER = "mind-cluster-scaler"
+"""Who owns the fields that are applied."""
 
 
 class EventType(StrEnum):
@@ -171,7 +177,8 @@ class KubeApi(Protocol):
         subresource: str = "",
     ) -> Object:  # fmt: skip
         """PATCH. A `metadata.uid` or `metadata.resourceVersion` in a merge or strategic patch, or a JSON patch `test`,
-        is a precondition."""
+        is a precondition. APPLY makes what is not there, and what was applied before and is not applied any more goes
+        away; of a subresource it makes nothing."""
         ...
 
     async def delete(

@@ -1,1 +1,1 @@
-"""Tells people: events, conditions, the status ConfigMap, metrics and logs."""
+"""Tells people: events, conditions, ElasticServices, metrics and logs."""

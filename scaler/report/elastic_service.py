@@ -28,7 +28,7 @@ MAX_BYTES = 900 * 1024
 """The API server takes about 1 MiB per object, and keeps who owns which field in it, too."""
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
 """Left out first when not all instances fit."""
-_LAST = (Reason.WAITING_FOR_RATIO, Reason.NOT_IN_RATIO, Reason.FINISHED, Reason.TERMINATING, Reason.NOT_SERVED)
+_LAST = (Reason.WAITING_FOR_RATIO, Reason.NOT_IN_RATIO)
 """Reasons that follow from another instance's; they are the service's reason only where there is no other."""
 AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded", "RuleValid"
 

@@ -1,4 +1,4 @@
-"""Tells people what was decided: status ConfigMaps, conditions, events, the last valid rule.
+"""Tells people what was decided: ElasticServices, conditions, events, the last valid rule.
 
 The decision loop calls `note` and goes on; one background task writes, paced and retried by the outbox, always the
 newest that is known. Must never raise into the decision loop and never decide anything.
@@ -20,8 +20,8 @@ import structlog
 from scaler.clock import Clock, Slices
 from scaler.decide.explain import words
 from scaler.decide.world import Plan, Reason, ServiceKey, State, Verdict, Warning
-from scaler.informers.changes import ObjectRefused, OwnConfigMapGone
-from scaler.kube.api import ASCEND_JOBS, EVENTS, Object, PatchType
+from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, EVENTS, Object, PatchType
 from scaler.kube.errors import (
     AlreadyExistsError,
     BadRequestError,
@@ -36,10 +36,10 @@ from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import events
 from scaler.report.config_maps import OwnConfigMaps
+from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Happening
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import RuleKey, ServiceReport, Subject
-from scaler.report.status import status_config_map
 from scaler.state.last_valid import encode
 from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.workloads.ascendjob_status import JobSummary, already_says, status_patch
@@ -60,6 +60,8 @@ PASSING = frozenset(
 )
 """Warnings that come and go while a deployer works: it applies jobs one by one, replaces rules by deleting and creating
 them, and deletes a job's ConfigMap before the job; or while chips are being given out."""
+OF_RULE = frozenset({Warning.RULE_MISSING.value, Warning.RULE_INVALID.value})
+"""Warnings that are about the rule's ConfigMap as well as about the service."""
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
 _HOME = Home()
@@ -76,11 +78,14 @@ class _ReportKind(StrEnum):
 
 
 class _Target(NamedTuple):
-    """One object to be written: a ConfigMap by its rule, a job by its uid, an event by its number."""
+    """One object to be written: an ElasticService by its service, a ConfigMap by its rule, a job by its uid, an event
+    by its number."""
 
     kind: _ReportKind
     namespace: str
     name: str
+    about: str = ""
+    """Of a service its jobID; else the name of the job or of what the event is about, for people."""
 
 
 QueuedEvent = Callable[[], Happening | None]
@@ -90,8 +95,11 @@ QueuedEvent = Callable[[], Happening | None]
 class Reporter:
     """`writer` refuses to write without leadership."""
 
-    def __init__(self, writer: Writer, clock: Clock, metrics: Metrics, home: Home = _HOME) -> None:
+    def __init__(
+        self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: Home = _HOME
+    ) -> None:
         self._writer = writer
+        self._statuses = statuses
         self._home = home
         self._clock = clock
         self._metrics = metrics
@@ -136,29 +144,39 @@ class Reporter:
         services[report.plan.key] = report  # the newest comes last
         if changed:
             self._note_warnings(report)
+            self._mark_status(report.plan.key)
             self._mark_rule(report.rule)
 
     def service_gone(self, key: ServiceKey) -> None:
-        """The service has no jobs any more; other services of its rule may have some."""
-        rule = RuleKey(key.namespace, key.rule)
-        services = self._services.get(rule, {})
-        self._forget_instances(services.pop(key, None), None)
+        """The service has no jobs any more, and no ElasticService of ours either, unless a job turns up before."""
+        self._forget_instances(self._services.get(RuleKey(key.namespace, key.rule), {}).pop(key, None), None)
         self._warnings.pop(key, None)
-        if services:
-            self._mark_rule(rule)
+        self._mark_status(key)
 
     def forget(self, rule: RuleKey) -> None:
-        """No job names the rule any more: its two ConfigMaps are deleted, unless a job turns up before."""
+        """No job names the rule any more: what is kept of it is deleted, unless a job turns up before."""
         for key in list(self._services.get(rule, ())):
             self.service_gone(key)
         self._services.pop(rule, None)
         self._mark_rule(rule)
 
+    def on_elastic_service(self, change: ElasticServiceChanged) -> None:
+        """Somebody made, changed or deleted an object about the service: it is made again, or deleted again."""
+        if self._running:
+            self._statuses.gone(change.service)
+            self._mark_status(change.service)
+
+    def look(self) -> None:
+        """Write every status when ElasticServices can be written that could not be before."""
+        if self._statuses.came():
+            for services in self._services.values():
+                for key in services:
+                    self._mark_status(key)
+
     def on_own_config_map(self, change: OwnConfigMapGone) -> None:
         """Somebody deleted what is kept about a rule: it is written again while some job names the rule."""
         rule = rule_of(change.content)
         if rule in self._services:
-            self._config_maps.forget(*self._home.status(rule))
             self._config_maps.forget(*self._home.last_valid(rule))
             self._mark_rule(rule)
 
@@ -173,7 +191,7 @@ class Reporter:
             subject = Subject(resource.api_version, resource.kind, refused.namespace, refused.name, refused.uid)
             words = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
             happening = Happening(subject, Warning.OBJECT_UNREADABLE.value, words, warning=True)
-            self._queue_event(lambda: happening, refused.name)
+            self._queue_event(lambda: happening, subject)
 
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
@@ -204,7 +222,7 @@ class Reporter:
         if (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
             return
         failed = job is not None and has_failed(job)
-        self._queue_event(partial(_happening, subject, verdict, report.plan, failed=failed), verdict.name)
+        self._queue_event(partial(_happening, subject, verdict, report.plan, failed=failed), subject)
 
     def _note_job(self, report: ServiceReport, verdict: Verdict, changed: bool) -> None:
         uid, known = verdict.uid, self._jobs.get(verdict.uid)
@@ -212,34 +230,45 @@ class Reporter:
             self._jobs.pop(uid, None)
         elif changed or known is None or _job_differs(known[0], report, uid):
             self._jobs[uid] = (report, verdict)
-            self._outbox.mark(_Target(_ReportKind.CONDITIONS, verdict.name, uid))
+            self._outbox.mark(_Target(_ReportKind.CONDITIONS, report.rule.namespace, uid, verdict.name))
 
     def _note_warnings(self, report: ServiceReport) -> None:
         key = report.plan.key
         before = self._warnings.get(key, frozenset())
         self._warnings[key] = frozenset(_warnings(report))
         for happening in sorted(self._warnings[key] - before):
-            delay = PATIENCE if happening.reason in PASSING else 0.0
-            self._queue_event(partial(self._lasting, key, happening), happening.subject.name, delay=delay)
+            delay = PATIENCE if happening.reason in PASSING else INTERVAL if _is_about_service(happening) else 0.0
+            self._queue_event(partial(self._lasting, key, happening), happening.subject, delay=delay)
 
     def _lasting(self, key: ServiceKey, happening: Happening) -> Happening | None:
-        return happening if happening in self._warnings.get(key, ()) else None
+        """None when it is over. What is about a service without an object is about its rule."""
+        if happening not in self._warnings.get(key, ()):
+            return None
+        if not _is_about_service(happening):
+            return happening
+        subject = self._statuses.subject(key)
+        if subject is None and happening.reason in OF_RULE:
+            return None  # that one is written anyway
+        return happening._replace(subject=subject or Subject("v1", CONFIG_MAPS.kind, key.namespace, key.rule))
 
-    def _queue_event(self, queued: QueuedEvent, about: str, *, delay: float = 0.0) -> None:
+    def _queue_event(self, queued: QueuedEvent, about: Subject, *, delay: float = 0.0) -> None:
         if len(self._events) >= MAX_EVENTS_WAITING:
             self._metrics.report_dropped(_ReportKind.EVENT, "overflow")
             return
         number = str(next(self._numbers))
         self._events[number] = queued
-        self._outbox.mark(_Target(_ReportKind.EVENT, about, number), delay=delay)
+        self._outbox.mark(_Target(_ReportKind.EVENT, about.namespace, number, about.name), delay=delay)
 
     def _noted(self, report: ServiceReport) -> ServiceReport | None:
         return self._services.get(report.rule, {}).get(report.plan.key)
 
+    def _mark_status(self, key: ServiceKey) -> None:
+        """Jobs that name no rule have none: their conditions and events say it all."""
+        if key.rule:
+            self._outbox.mark(_Target(_ReportKind.STATUS, key.namespace, key.rule, key.job_id))
+
     def _mark_rule(self, rule: RuleKey) -> None:
-        """Jobs that name no rule have no ConfigMaps either: their conditions and events say it all."""
         if rule.name:
-            self._outbox.mark(_Target(_ReportKind.STATUS, *rule))
             self._outbox.mark(_Target(_ReportKind.LAST_VALID, *rule))
 
     def _forget_instances(self, before: ServiceReport | None, after: ServiceReport | None) -> None:
@@ -260,24 +289,31 @@ class Reporter:
         name = Name(target.namespace, target.name)
         match target.kind:
             case _ReportKind.STATUS:
-                await self._write_config_map(name, self._home.status(name), status_config_map)
+                await self._write_status(ServiceKey(target.namespace, target.name, target.about))
             case _ReportKind.LAST_VALID:
-                await self._write_config_map(name, self._home.last_valid(name), _last_valid)
+                await self._write_last_valid(name)
             case _ReportKind.LEFT_OVER:
-                await self._config_maps.remove(*name)
+                with suppress(ForbiddenError):  # another install, which had the right, has left it
+                    await self._config_maps.remove(*name)
             case _ReportKind.CONDITIONS:
                 await self._write_conditions(target.name)
             case _ReportKind.EVENT:
                 await self._write_event(target.name)
 
-    async def _write_config_map(
-        self, rule: Name, place: Name, wanted: Callable[[Sequence[ServiceReport], Home], Object | None]
-    ) -> None:
-        services = self._services.get(rule)
+    async def _write_status(self, key: ServiceKey) -> None:
+        report = self._services.get(RuleKey(key.namespace, key.rule), {}).get(key)
+        if report is None:
+            await self._statuses.remove(key)
+            return
+        for happening in await self._statuses.put(report):
+            self._queue_event(partial(_as_it_is, happening), happening.subject)
+
+    async def _write_last_valid(self, rule: Name) -> None:
+        services, place = self._services.get(rule), self._home.last_valid(rule)
         if services is None:
             await self._config_maps.remove(*place)
-        elif services and (config_map := wanted(list(services.values()), self._home)) is not None:
-            await self._config_maps.put(config_map)
+        elif services and (kept := next(reversed(services.values())).last_valid) is not None:
+            await self._config_maps.put(encode(place, rule, kept))
 
     async def _write_conditions(self, uid: str) -> None:
         if uid not in self._jobs:
@@ -335,13 +371,12 @@ class Reporter:
             await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
 
 
-def _last_valid(services: Sequence[ServiceReport], home: Home) -> Object | None:
-    newest, rule = services[-1], services[-1].rule
-    return encode(home.last_valid(rule), rule, newest.last_valid) if newest.last_valid is not None else None
+def _as_it_is(happening: Happening) -> Happening:
+    return happening
 
 
 def _stated(report: ServiceReport) -> tuple[object, ...]:
-    """What the two ConfigMaps of a rule depend on."""
+    """What the status of the service and the last valid rule depend on."""
     plan, service = report.plan, report.service
     decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
     said = (report.alone, report.out_of_touch)
@@ -371,11 +406,18 @@ def _happening(subject: Subject, verdict: Verdict, plan: Plan, *, failed: bool) 
     return Happening(subject, verdict.reason.value, words(verdict, plan), warning)
 
 
+def _is_about_service(happening: Happening) -> bool:
+    return happening.subject.kind == ELASTIC_SERVICES.kind
+
+
 def _warnings(report: ServiceReport) -> Iterable[Happening]:
-    """The plan's notes as events: about a job, or else about the rule's ConfigMap, which need not exist."""
+    """The plan's notes as events: about a job, or else about the service, of which the object is found later."""
     key = report.plan.key
-    rule = Subject("v1", "ConfigMap", key.namespace, key.rule, report.rule_uid)
+    service = Subject(ELASTIC_SERVICES.api_version, ELASTIC_SERVICES.kind, key.namespace, key.rule)
+    rule = Subject("v1", CONFIG_MAPS.kind, key.namespace, key.rule, report.rule_uid)
     for note in report.plan.notes:
-        subject = report.subjects.get(note.uid) or (rule if key.rule and not note.uid else None)
-        if subject is not None:
+        subjects = [report.subjects[note.uid]] if note.uid in report.subjects else []
+        if key.rule and not note.uid:
+            subjects = [service, rule] if note.warning.value in OF_RULE else [service]
+        for subject in subjects:
             yield Happening(subject, note.warning.value, note.message, warning=True)

@@ -57,7 +57,7 @@ class _Jobs(Mapping[str, Object]):
         return len(self._records)
 
 
-class ServiceReport(msgspec.Struct, frozen=True):
+class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     """One service after one pass. Objects are read, never changed."""
 
     service: Service

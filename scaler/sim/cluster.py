@@ -26,8 +26,9 @@ _AUDIT_LINES = 10_000
 class SimCluster(SimClient):
     """A cluster to be made inside a running loop. Implements KubeApi; `client` gives further, independent clients.
 
-    `crds` installs the definitions of AscendJob, PodGroup, Queue and of the kinds whose pods others make; `latency`
-    is the round trip of a request in seconds; `history` is how many changes per resource can be watched again.
+    `crds` installs the definitions of ElasticService, AscendJob, PodGroup, Queue and of the kinds whose pods others
+    make; `latency` is the round trip of a request in seconds; `history` is how many changes per resource can be watched
+    again.
     Namespaces that nobody created come into being when something is created in them, unless `strict_namespaces`: then
     that is refused, as a real cluster does. `admission` are the webhooks of the cluster (sim.apiserver.admission).
     """

@@ -1,7 +1,7 @@
-"""Places, names and labels of the ConfigMaps that the scaler owns, and the shell that both kinds share. Pure.
+"""Places, names and labels of the ConfigMaps that the scaler owns. Pure.
 
 The last valid rule of everybody is kept in the install's own namespace, where no tenant writes: what stands elsewhere
-is never believed. Must not decide what is inside them: see status.py and last_valid.py.
+is never believed. Must not decide what is inside them: see last_valid.py.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import NamedTuple
 from scaler.kube.api import Object
 from scaler.names import KEPT_FOR_ANNOTATION, KEPT_FOR_LABEL, KEPT_FOR_NAMESPACE, MANAGED_BY, MANAGED_BY_LABEL
 
-STATUS_SUFFIX = "-scaler-status"
 LAST_VALID_SUFFIX = "-scaler-last-valid"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_MAX_NAME = 253
+MAX_NAME = 253
 _MAX_LABEL = 63
 
 
@@ -33,23 +32,14 @@ class Home(NamedTuple):
 
     namespace: str = "default"
     """The install's own."""
-    status_beside_rule: bool = True
-    """Or in the install's own namespace, too."""
-
-    def status(self, rule: Name) -> Name:
-        """The status ConfigMap of a rule."""
-        if self.status_beside_rule:
-            return Name(rule.namespace, _suffixed(rule.name, STATUS_SUFFIX))
-        return Name(self.namespace, _suffixed(".".join(rule), STATUS_SUFFIX))
 
     def last_valid(self, rule: Name) -> Name:
         """The ConfigMap that keeps the last valid document of a rule."""
         return Name(self.namespace, _suffixed(".".join(rule), LAST_VALID_SUFFIX))
 
     def is_left_over(self, place: Name, rule: Name) -> bool:
-        """Whether what stands at `place` about `rule` is ours, of no use any more, and in our reach."""
-        reachable = self.status_beside_rule or place.namespace == self.namespace
-        return reachable and bool(rule.name) and place not in (self.status(rule), self.last_valid(rule))
+        """Whether what stands at `place` about `rule` is ours and of no use any more."""
+        return bool(rule.name) and place != self.last_valid(rule)
 
 
 def config_map(place: Name, rule: Name, content: Mapping[str, object]) -> Object:
@@ -91,7 +81,7 @@ def same_content(existing: Object, wanted: Object) -> bool:
 
 
 def _suffixed(text: str, suffix: str) -> str:
-    return object_name(text, _MAX_NAME - len(suffix)) + suffix
+    return object_name(text, MAX_NAME - len(suffix)) + suffix
 
 
 def object_name(text: str, limit: int) -> str:
@@ -102,13 +92,14 @@ def object_name(text: str, limit: int) -> str:
     if len(text) <= limit and _NAME.fullmatch(text):
         return text
     like = re.sub(r"[^a-z0-9]+", "-", text.lower())[: limit - 17].strip("-")
-    return f"{like}-{_digest(text)}" if like else _digest(text)
+    return f"{like}-{digest(text)}" if like else digest(text)
 
 
 def shortened(text: str, limit: int) -> str:
     """`text` itself when it fits in `limit` characters, else its start and 16 hex digits of its SHA-256."""
-    return text if len(text) <= limit else f"{text[: limit - 17].rstrip('-._')}-{_digest(text)}"
+    return text if len(text) <= limit else f"{text[: limit - 17].rstrip('-._')}-{digest(text)}"
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """16 hex digits of its SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

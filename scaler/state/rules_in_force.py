@@ -19,7 +19,7 @@ from scaler.rules.rule import Rule, RuleOptions
 from scaler.state.last_valid import LastValid
 
 
-class RuleInForce(msgspec.Struct, frozen=True):
+class RuleInForce(msgspec.Struct, frozen=True, gc=False):
     """What a service is decided by. `rule` is None when no valid one was ever seen."""
 
     rule: Rule | None = None

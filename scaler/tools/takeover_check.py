@@ -84,7 +84,7 @@ async def _observe(app: App) -> None:
         async with asyncio.timeout(PATIENCE):
             for informer in app.informers.values():
                 await informer.synced_or_absent.wait()
-            app.rights.look()
+            app.look_at_nodes()
         with suppress(TimeoutError):
             async with asyncio.timeout(REPORTS_PATIENCE):
                 for reports in app.reports:

@@ -28,7 +28,7 @@ EXIT_CODE = "ExitCode"
 """A restartPolicy of replicas, not of pods: pods that a signal ended are made anew."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True, gc=False):
     """An AscendJob, or another job that is one instance, as the planner sees it.
 
     `pods` are the names of its expected pods, leader first; empty when its numbers of replicas cannot be read.
@@ -57,6 +57,8 @@ class Job(msgspec.Struct, frozen=True):
     restarts: int = 0
     """How many of them are used up, where the job itself tells."""
     label_problem: Reason | None = None
+    mislabelled: str = ""
+    """What is wrong with its labels and what to write, where `key` and `group` are those with which it was admitted."""
     faults: tuple[str, ...] = ()
     """All that keeps pods from being made of it, each as `InvalidReplicaSpec: what was found`; empty when nothing."""
     refused: str = ""

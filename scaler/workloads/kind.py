@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
 import msgspec
 
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import Owner
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.limits import MAX_PODS
+from scaler.rules.values import as_text
 
 LONGEST_NAME = 253
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
@@ -49,6 +55,30 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     group: str | None
     place: Place
     label_problem: Reason | None = None
+    mislabelled: str = ""
+    """As `workloads.ascendjob.Job.mislabelled`."""
+
+
+class Placed(Protocol):
+    """What is known of an instance from labels: a Membership, or a job that is one."""
+
+    @property
+    def key(self) -> ServiceKey: ...
+    @property
+    def group(self) -> str | None: ...
+    @property
+    def label_problem(self) -> Reason | None: ...
+
+
+class Labels(msgspec.Struct, frozen=True, gc=False):
+    """The three labels that say where an instance belongs; "" for one that is missing or empty."""
+
+    rule: str = ""
+    group: str = ""
+    job_id: str = ""
+
+
+NO_LABELS = Labels()
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
@@ -92,6 +122,37 @@ def label_problem_of(rule: str, job_id: str, group: str) -> Reason | None:
     if not job_id:
         return Reason.JOB_ID_MISSING
     return None if group else Reason.GROUP_LABEL_MISSING
+
+
+def labels_of(labels: Mapping[str, Any]) -> Labels:
+    """Those of an object."""
+    rule, group, job_id = (as_text(labels.get(name)) for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL))
+    return _shared_labels(Labels(rule, group, job_id))
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared_labels(labels: Labels) -> Labels:
+    return labels
+
+
+def as_admitted(found: Placed, then: Labels) -> dict[str, Any]:
+    """What an instance whose labels lack something counts as: what they lack is taken from those with which it was
+    admitted. Empty where nothing is lacking, not all can be told, or both rule and group were taken off.
+    """
+    key, group = found.key, found.group
+    lacks = {RULE_LABEL: not key.rule, JOB_ID_LABEL: not key.job_id, GROUP_LABEL: not group}
+    right = Labels(key.rule or then.rule, group or then.group, key.job_id or then.job_id)
+    if not (any(lacks.values()) and right.rule and right.job_id and right.group and (key.rule or group)):
+        return {}
+    values = {RULE_LABEL: right.rule, JOB_ID_LABEL: right.job_id, GROUP_LABEL: right.group}
+    missing = [name for name, lacking in lacks.items() if lacking]
+    return {
+        "key": ServiceKey(key.namespace, right.rule, right.job_id),
+        "group": right.group,
+        "label_problem": found.label_problem if key.rule else Reason.RULE_MISSING,
+        "mislabelled": f"label {' and '.join(missing)} is missing or empty: write "
+        + ", ".join(f"{name}={values[name]}" for name in missing),
+    }
 
 
 def job_uid(owner: Owner) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, LEASES, PODS, Object, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, LEASES, PODS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import exit_pod
@@ -261,7 +261,7 @@ class Deeds:
 
     def _throw_out(self) -> None:
         """The hostile tenant has to go, and all that it wrote."""
-        for kind in (ASCEND_JOBS, PODS, CONFIG_MAPS):
+        for kind in (ASCEND_JOBS, PODS, CONFIG_MAPS, ELASTIC_SERVICES):
             for obj in self._cluster.peek(kind, hostile.NAMESPACE):
                 ours = objects.name(obj).endswith(OWN_SUFFIXES)
                 if not ours and (kind == ASCEND_JOBS or not objects.owner_uid(obj)):

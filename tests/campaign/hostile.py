@@ -10,8 +10,18 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from scaler.kube.api import Object
-from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, PREFIX, RULE_LABEL
+from scaler.kube.api import ELASTIC_SERVICES, Object
+from scaler.names import (
+    GROUP_LABEL,
+    INSTANCE,
+    INSTANCE_SIZE,
+    JOB_ID_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    POD_GROUP,
+    PREFIX,
+    RULE_LABEL,
+)
 from tests import jobs
 
 NAMESPACE = "hostile"
@@ -69,13 +79,13 @@ def deep(die: random.Random, number: int) -> list[Object]:
 
 
 def crowd(die: random.Random, number: int) -> list[Object]:
-    """So many ConfigMaps, as many jobs and some pods, each with random labels and annotations of ours."""
+    """So many ConfigMaps and jobs, some pods and ElasticServices, each with random labels and annotations of ours."""
     made: list[Object] = []
     for index in range(number):
         text = die.choice([_small(), "{", json.dumps({"elastic_scaling_list": [die.choice(_TEXTS)] * 50}), _VALUES[-1]])
         made += [_rule(f"rule-{index}", text), _job(f"{die.choice('pdx')}-{index}", f"rule-{die.randrange(number)}")]
         if index % 4 == 0:
-            made.append(_pod(f"pod-{index}", f"rule-{die.randrange(number)}", {}))
+            made += [_pod(f"pod-{index}", f"rule-{die.randrange(number)}", {}), *_statuses(die, index, number)]
     for obj in made:
         obj["metadata"]["labels"] = (obj["metadata"].get("labels") or {}) | some_labels(die)
         obj["metadata"]["annotations"] = some_annotations(die)
@@ -112,6 +122,17 @@ def _rule(name: str, text: str, **annotations: str) -> Object:
 def _job(name: str, rule: str) -> Object:
     """It wants nodes that there are not, so that it takes room from nobody."""
     return jobs.job(name, rule=rule, namespace=NAMESPACE, pod=jobs.template(nodeSelector={"pool": "none"}))
+
+
+def _statuses(die: random.Random, index: int, number: int) -> list[Object]:
+    """Of services that there are and are not, under names that the scaler would take, as its own and as theirs."""
+    made = []
+    for name, job_id in ((f"rule-{index}-mindie", "mindie"), (f"mine-{index}", die.choice(_TEXTS))):
+        metadata = {"name": name, "namespace": NAMESPACE, "labels": die.choice([{}, {MANAGED_BY_LABEL: MANAGED_BY}])}
+        spec = {"rule": f"rule-{die.randrange(number)}", "jobID": job_id}
+        named = {"apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind}
+        made.append({**named, "metadata": metadata, "spec": spec})
+    return made
 
 
 def _pod(name: str, rule: str, annotations: dict[str, str]) -> Object:

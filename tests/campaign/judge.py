@@ -70,7 +70,7 @@ class Judge:
                 self._fail(f"L2: status of {plan.key} says {said}, a fresh look {found}")
 
     def read_status(self) -> None:
-        """What the status ConfigMaps say now: the reason of each instance."""
+        """What the ElasticServices say now: the reason of each instance."""
         for (service, instance), reason in outside.reasons(self._cluster).items():
             self.said.setdefault(service, {})[instance] = reason
 

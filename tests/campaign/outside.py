@@ -5,13 +5,12 @@ From pods, jobs and makers alone, as the platforms mark them. Shares nothing wit
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import msgspec
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, Object
+from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.objects import restarts
 from scaler.sim.cluster import SimCluster
@@ -19,7 +18,6 @@ from scaler.sim.stories.census import service_of
 from scaler.sim.stories.claims import claim_of
 from tests.campaign.releases import held
 
-STATUS = "-scaler-status"
 GROUP = "mind-cluster/group-name"
 JOBS = (ASCEND_JOBS.kind, VOLCANO_JOBS.kind)
 REVISIONS = (
@@ -107,13 +105,12 @@ def unexplained(cluster: SimCluster, found: Iterable[Instance]) -> list[str]:
 
 
 def reasons(cluster: SimCluster) -> dict[tuple[str, str], str]:
-    """What the status ConfigMaps say: by service and name of the instance."""
+    """What the ElasticServices say: by service and name of the instance."""
     told: dict[tuple[str, str], str] = {}
-    for config_map in cluster.peek(CONFIG_MAPS):
-        rule, is_status, _ = objects.name(config_map).partition(STATUS)
-        for service in json.loads(config_map["data"]["status.json"])["services"] if is_status else ():
-            key = f"{objects.namespace(config_map)}/{rule}/{service['job_id']}"
-            told |= {(key, instance["name"]): instance["reason"] for instance in service["instances"]}
+    for found in cluster.peek(ELASTIC_SERVICES):
+        key = f"{objects.namespace(found)}/{found['spec']['rule']}/{found['spec']['jobID']}"
+        instances = found.get("status", {}).get("instances", ())
+        told |= {(key, instance["name"]): instance["reason"] for instance in instances}
     return told
 
 

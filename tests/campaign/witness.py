@@ -14,6 +14,7 @@ from scaler.clock import Clock
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
+    ELASTIC_SERVICES,
     EVENTS,
     LEASES,
     NAMESPACES,
@@ -23,7 +24,7 @@ from scaler.kube.api import (
     EventType,
     Object,
 )
-from scaler.names import ROUNDS_ANNOTATION
+from scaler.names import MANAGED_BY, MANAGED_BY_LABEL, ROUNDS_ANNOTATION
 from scaler.sim.apiserver.interceptor import Request
 from scaler.sim.apiserver.store import Change
 from scaler.sim.stories.claims import claim_of
@@ -31,7 +32,7 @@ from tests.campaign import hostile
 from tests.campaign.releases import RULE, held, wrong_group_patch, wrong_patch, wrong_volcano_group_patch
 
 MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
-OWN_SUFFIXES = ("-scaler-status", "-scaler-last-valid")
+OWN_SUFFIXES = ("-scaler-last-valid",)
 LEASE = "mind-cluster-scaler"
 WINDOW = 60.0
 """Seconds in which write attempts are counted."""
@@ -126,6 +127,11 @@ class Witness:
     def _judge(self, change: Change, life: str, request: Request, late: bool) -> None:
         what = f"{life} {request.verb} {request.resource.plural} {'/'.join(change.key)}"
         self.counts[f"{'late ' if late else ''}{request.verb} {request.resource.plural}"] += 1
+        judged = {
+            ASCEND_JOBS: self._job,
+            CONFIG_MAPS: self._config_map,
+            ELASTIC_SERVICES: self._elastic_service,
+        }
         if change.resource == LEASES:
             if change.key[1] != LEASE:
                 self.fail(f"S8: {what}: not its Lease")
@@ -139,10 +145,8 @@ class Witness:
             self._of_others(change, request, what)
         elif change.resource in MADE_FOR_INSTANCES:
             self._instance_object(change, what)
-        elif change.resource == ASCEND_JOBS:
-            self._job(change, what)
-        elif change.resource == CONFIG_MAPS:
-            self._config_map(change, what)
+        elif change.resource in judged:
+            judged[change.resource](change, what)
         elif change.resource != EVENTS:
             self.fail(f"S8: {what}: not a kind that it may write")
 
@@ -215,6 +219,14 @@ class Witness:
     def _config_map(self, change: Change, what: str) -> None:
         if not change.key[1].endswith(OWN_SUFFIXES):
             self.fail(f"S8: {what}: a ConfigMap that is not its own")
+
+    def _elastic_service(self, change: Change, what: str) -> None:
+        """Its own come and go; of anybody's only the status changes."""
+        if change.before is not None and change.type is not EventType.DELETED:
+            if _without_ours(change.before.object) != _without_ours(change.after.object):
+                self.fail(f"S8: {what}: more than its status")
+        elif (change.after.object["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
+            self.fail(f"S8: {what}: an ElasticService that is not its own")
 
 
 def controller_of(obj: Object) -> str:

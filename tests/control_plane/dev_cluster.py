@@ -32,7 +32,8 @@ Kubernetes {version} is up with {nodes} fake NPU nodes, and the scaler runs besi
   export KUBECONFIG={kubeconfig}
   kubectl apply -f {example}
   kubectl get ascendjobs,pods -n mindie -o wide
-  kubectl get configmap -n mindie scaling-rule-scaler-status -o jsonpath='{{.data.status\\.txt}}'
+  kubectl get esvc -n mindie
+  kubectl describe esvc -n mindie
   kubectl edit configmap -n mindie scaling-rule
   kubectl patch node npu-0 --subresource=status --type=merge \\
       -p '{{"status": {{"conditions": [{{"type": "Ready", "status": "False"}}]}}}}'

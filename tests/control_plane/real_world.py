@@ -8,10 +8,8 @@ Controller are the simulation's. Must not: judge (scaler.tools.simulation.verdic
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import msgspec
 
 from scaler.clock import Clock
 from scaler.controller import Observer
-from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
+from scaler.kube.api import ELASTIC_SERVICES, KubeApi, Object
 from scaler.settings import Settings
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import FaultyApi as FlakyApi
@@ -37,7 +35,6 @@ from tests.control_plane.scaler_process import ACCOUNT, ALONE, NAMESPACE, Scaler
 from tests.control_plane.stage import wall_clock
 from tests.control_plane.witness import witnessed
 
-_STATUS_LABEL = "app.kubernetes.io/managed-by"
 _TIMES = ("at", "until", "within", "never_for", "lasting", "every")
 _SETTINGS = (
     "broken_grace", "stable_after", "start_timeout", "minimum_timeout", "backoff", "backoff_max",
@@ -183,12 +180,12 @@ class _ProxyFaults(FlakyApi):
 
 
 class _StatusReader:
-    """What the scaler says about itself, from its status ConfigMaps: target, completeness and reasons."""
+    """What the scaler says about itself, from the ElasticServices: target, completeness and reasons."""
 
     def __init__(self, api: KubeApi, recorder: Recorder, timeline: Timeline) -> None:
         self._recorder = recorder
         self._timeline = timeline
-        self._mirror = Mirror(api, CONFIG_MAPS)
+        self._mirror = Mirror(api, ELASTIC_SERVICES)
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -196,24 +193,18 @@ class _StatusReader:
             tasks.create_task(self._mirror.run())
             while True:
                 await self._mirror.wait()
-                for config_map in self._mirror.all(CONFIG_MAPS):
-                    self._take(config_map)
+                for found in self._mirror.all(ELASTIC_SERVICES):
+                    if "status" in found:
+                        spec, namespace = found["spec"], found["metadata"]["namespace"]
+                        self._add(f"{namespace}/{spec['rule']}/{spec['jobID']}", found["status"])
 
-    def _take(self, config_map: Object) -> None:
-        if (config_map["metadata"].get("labels") or {}).get(_STATUS_LABEL) != "mind-cluster-scaler":
-            return
-        with suppress(KeyError):
-            document = json.loads(config_map["data"]["status.json"])
-            for service in document["services"]:
-                self._add(f"{document['rule']['namespace']}/{document['rule']['name']}/{service['job_id']}", service)
-
-    def _add(self, name: str, service: dict[str, Any]) -> None:
+    def _add(self, name: str, service: Object) -> None:
         last = self._timeline.last(name)
         sample = msgspec.structs.replace(
             last,
             at=self._recorder.elapsed,
-            target=(service["target"] or {"counts": {}})["counts"],
-            complete=service["complete"],
+            target=service.get("targetRatio", {"counts": {}})["counts"],
+            complete=service["reason"] == "Complete",
             reasons={instance["name"]: instance["reason"] for instance in service["instances"]},
         )
         if msgspec.structs.replace(sample, at=last.at) != last:

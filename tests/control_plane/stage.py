@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, QUEUES, KubeApi, Object
-from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
+from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, ELASTIC_SERVICES, NODES, PODS, QUEUES, KubeApi, Object
+from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.names import RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.faults import FaultActor
@@ -121,14 +121,11 @@ class WatchingStage(Stage):
     async def views(self, service: str = SERVICE) -> list[InstanceView]:
         return census_of(self.mirror).get(service, [])
 
-    async def said(self, namespace: str, status: str = "scaling-rule-scaler-status") -> list[dict[str, Any]]:
-        """What the scaler says of every instance: name, group, reason and words among others."""
-        try:
-            found = await self.api.get(CONFIG_MAPS, namespace, status)
-        except NotFoundError:
-            return []
-        services = json.loads(found["data"].get("status.json", '{"services": []}'))["services"]
-        return [instance for service in services for instance in service["instances"]]
+    async def said(self, namespace: str, rule: str = "scaling-rule") -> list[dict[str, Any]]:
+        """What the scaler says of every instance: name, group, reason and message among others."""
+        found = (await self.api.list(ELASTIC_SERVICES, namespace)).items
+        statuses = [each.get("status", {}) for each in found if each["spec"]["rule"] == rule]
+        return [instance for status in statuses for instance in status.get("instances", ())]
 
     async def nodes_are_open(self, seconds: float = PATIENCE) -> None:
         """Wait until every node takes pods: a new one is tainted until the control plane has seen it ready."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.conformance import custom, deleting, listing, objects, patching, pods, watching
+from tests.conformance import applying, custom, deleting, listing, objects, patching, pods, watching
 from tests.conformance.harness import CASES, Case
 from tests.conformance.implementations import judge_real
 from tests.control_plane.plane import ControlPlane
@@ -14,7 +14,16 @@ from tests.control_plane.plane import ControlPlane
 pytestmark = pytest.mark.every_kubernetes
 LONG = pytest.mark.long("an API server sends a bookmark once a minute")
 _SLOW = (watching.bookmark_tells_a_version_to_go_on_from,)
-_MODULES = (custom, deleting, listing, objects, patching, pods, watching)  # loading them registers their cases
+_MODULES = (
+    applying,
+    custom,
+    deleting,
+    listing,
+    objects,
+    patching,
+    pods,
+    watching,
+)  # loading them registers their cases
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ async def _says(stage: SharedStage, spoilt: str, fault: Fault, way: Way) -> bool
 
 async def _said(stage: SharedStage, namespace: str) -> dict[str, tuple[str, str]]:
     """Reason and words by instance."""
-    return {one["name"]: (one["reason"], one["words"]) for one in await stage.said(namespace)}
+    return {one["name"]: (one["reason"], one["message"]) for one in await stage.said(namespace)}
 
 
 def _others(seats: dict[str, tuple[str, ...]], spoilt: str) -> dict[str, tuple[str, ...]]:

@@ -109,7 +109,7 @@ async def _check(kubeconfig: Path) -> tuple[int, dict[str, Any]]:
 async def _acts(stage: Stage) -> bool:
     """The scaler has written its first status."""
     found = (await stage.api.list(CONFIG_MAPS, "mindie")).items
-    return any(objects.name(config_map) == "scaling-rule-scaler-status" for config_map in found)
+    return any(objects.name(config_map) == "scaling-rule-mindie" for config_map in found)
 
 
 def _writes(plane: ControlPlane) -> set[str]:

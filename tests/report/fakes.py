@@ -57,12 +57,14 @@ class FakeStore:
         subresource: str = "",
     ) -> Object:  # fmt: skip
         self._fail()
-        assert patch_type is PatchType.MERGE
         existing = self._existing(resource, namespace, name)
         for key in ("uid", "resourceVersion"):
             if patch.get("metadata", {}).get(key, existing["metadata"][key]) != existing["metadata"][key]:
                 raise ConflictError(409, "Conflict", f"{name}: {key} differs")
         self.log.append(f"patch {resource.plural}/{name}" + (f"/{subresource}" if subresource else ""))
+        if patch_type is PatchType.APPLY:
+            return self.seed(resource, existing | {"status": copy.deepcopy(patch["status"])})
+        assert patch_type is PatchType.MERGE
         return self.seed(resource, merge_patch(existing, copy.deepcopy(patch)))
 
     async def delete(

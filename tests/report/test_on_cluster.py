@@ -13,8 +13,11 @@ from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, Object
+from scaler.informers.cache import Cache
+from scaler.informers.changes import Changes
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, EVENTS, Object
 from scaler.kube.writer import Writer
+from scaler.report.elastic_services import StatusWriter
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.report.service_reports import RuleKey, ServiceReport
@@ -42,7 +45,9 @@ async def told(cluster: SimCluster, *notes: Callable[[Reporter], Awaitable[None]
     """A new leader's reporter hears these notes, with time to write between them."""
     clock = Clock(NOW)
     writer = Writer(cluster, deadline=lambda: math.inf, rng=random.Random(0))
-    reporter = Reporter(writer, clock, Metrics())
+    metrics = Metrics()
+    statuses = StatusWriter(writer, Cache(Changes(), clock.now), clock, metrics, lambda: "")
+    reporter = Reporter(writer, statuses, clock, metrics)
     task = asyncio.create_task(reporter.run())
     for note in notes:
         noted = note(reporter)
@@ -65,19 +70,21 @@ def on_cluster(story: Callable[[SimCluster], Coroutine[Any, Any, None]]) -> None
 
 
 def content(cluster: SimCluster) -> list[Object]:
-    return [obj for resource in (ASCEND_JOBS, CONFIG_MAPS, EVENTS) for obj in cluster.peek(resource)]
+    return [obj for resource in (ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, EVENTS) for obj in cluster.peek(resource)]
 
 
 def test_the_api_server_accepts_all_of_it() -> None:
     async def story(cluster: SimCluster) -> None:
         await told(cluster, lambda to: to.note([report(cluster, HELD)]), lambda to: to.note([report(cluster, RUNS)]))
-        assert [cm["metadata"]["name"] for cm in cluster.peek(CONFIG_MAPS)] == [
+        assert [
+            found["metadata"]["name"] for found in (*cluster.peek(CONFIG_MAPS), *cluster.peek(ELASTIC_SERVICES))
+        ] == [
             "mindie.rule-scaler-last-valid",
-            "rule-scaler-status",
+            "rule-mindie",
         ]
         last = {job["metadata"]["name"]: job["status"]["conditions"][-1]["type"] for job in cluster.peek(ASCEND_JOBS)}
         assert last == {"p0": "Running", "p1": "Created", "d0": "Running"}
-        assert len(cluster.peek(EVENTS)) == 6
+        assert len(cluster.peek(EVENTS)) == 7
 
     on_cluster(story)
 
@@ -85,7 +92,7 @@ def test_the_api_server_accepts_all_of_it() -> None:
 def test_a_rule_whose_name_only_a_label_allows_has_a_status_too() -> None:
     async def story(cluster: SimCluster) -> None:
         await told(cluster, lambda to: to.note([report(cluster, HELD, "My_Rule")]))
-        assert any(cm["metadata"]["name"].startswith("my-rule-") for cm in cluster.peek(CONFIG_MAPS))
+        assert any(found["metadata"]["name"].startswith("my-rule-") for found in cluster.peek(ELASTIC_SERVICES))
 
     on_cluster(story)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import yaml
+
 from scaler.decide.world import Reason, Warning
 from scaler.report.events import NEEDS_ATTENTION
-from scaler.report.status import status_document
-from tests.report.fakes import report
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference"
 REASONS = (REFERENCE / "reasons.md").read_text()
@@ -30,8 +30,11 @@ def test_every_warning_is_explained() -> None:
 
 def test_every_field_of_the_status_document_is_explained() -> None:
     page = (REFERENCE / "status.md").read_text()
-    document = status_document([report("1P", "p0 Held")])
-    (service,) = document["services"]
-    fields = [*document, *document["rule"], *service, *service["instances"][0], *service["groups"]["group0"]]
-    fields += service["arbitration"]
+    definition = yaml.safe_load((REFERENCE.parents[1] / "manifests/base/elasticservices.yaml").read_text())
+    (version,) = definition["spec"]["versions"]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    parts = [status, *(status[name].get("items", status[name]).get("properties", {}) for name in status)]
+    fields = [field for part in parts for field in part]
+    assert "currentRatio" in fields
+    assert "inForce" in fields
     assert [field for field in fields if not re.search(rf"`[^`]*\b{field}\b[^`]*`", page)] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -13,11 +12,14 @@ from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.decide.world import Reason, RuleProblem, ServiceKey, Warning
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
+from scaler.informers.cache import Cache
+from scaler.informers.changes import Changes
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, Resource
 from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
 from scaler.kube.writer import Writer
+from scaler.report.elastic_services import StatusWriter
 from scaler.report.metrics import Metrics
-from scaler.report.reporter import Reporter
+from scaler.report.reporter import PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE, Reporter
 from scaler.report.service_reports import RuleKey, ServiceReport
 from scaler.sim.loop import run
 from scaler.state.last_valid import LastValid, decode
@@ -25,7 +27,7 @@ from tests.builders import NOW, instance, service
 from tests.report.fakes import FakeStore, job, report, report_of
 
 RULE = RuleKey("default", "rule")
-STATUS = "configmaps/rule-scaler-status"
+STATUS = "elasticservices/rule-mindie"
 LAST_VALID = "configmaps/default.rule-scaler-last-valid"
 COLD = report("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held")
 LATER = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
@@ -33,11 +35,19 @@ LATER = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
 Script = Callable[[Reporter], Coroutine[Any, Any, None]]
 
 
-def play(store: FakeStore, script: Script, metrics: Metrics | None = None) -> None:
+def nothing_absent() -> str:
+    return ""
+
+
+def play(
+    store: FakeStore, script: Script, metrics: Metrics | None = None, absent: Callable[[], str] = nothing_absent
+) -> None:
     """Run `script` beside the reporter of a new leader, then wait until everything is written."""
 
     async def main() -> None:
-        reporter = Reporter(cast("Writer", store), Clock(NOW), metrics or Metrics())
+        writer, clock, made = cast("Writer", store), Clock(NOW), metrics or Metrics()
+        statuses = StatusWriter(writer, Cache(Changes(), clock.now), clock, made, absent)
+        reporter = Reporter(writer, statuses, clock, made)
         task = asyncio.create_task(reporter.run())
         await script(reporter)
         while not reporter.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event
@@ -85,7 +95,7 @@ def told_about(store: FakeStore, name: str) -> list[Object]:
 def test_a_pass_is_told_in_status_conditions_and_events() -> None:
     store = cluster()
     play(store, notes(COLD))
-    assert json.loads(store[STATUS]["data"]["status.json"])["services"][0]["target"]["index"] == 1
+    assert store[STATUS]["status"]["targetRatio"]["index"] == 1
     assert states(store) == {"p0": "Created", "p1": "Created", "d0": "Created"}
     assert events(store) == [
         ("d0", "WaitingForScheduler"),
@@ -99,13 +109,13 @@ def test_a_later_pass_changes_what_changed_and_nothing_else() -> None:
     play(store, notes(COLD, LATER))
     assert states(store) == {"p0": "Running", "p1": "Created", "d0": "Created"}
     assert store.log.count("patch ascendjobs/p0/status") == 2
-    assert store.log.count(f"patch {STATUS}") == 1
+    assert store.log.count(f"patch {STATUS}/status") == 2
 
 
 def test_who_decides_alone_from_now_on_is_told_although_nothing_else_changed() -> None:
     store = cluster()
     play(store, notes(COLD, msgspec.structs.replace(COLD, alone="the nodes may not be read")))
-    assert "the nodes may not be read" in store[STATUS]["data"]["status.txt"]
+    assert store[STATUS]["status"]["alone"] == "the nodes may not be read"
 
 
 def test_at_rest_nothing_is_written() -> None:
@@ -136,12 +146,12 @@ def test_a_status_that_somebody_edited_is_put_right_when_it_changes_next() -> No
     async def script(reporter: Reporter) -> None:
         await notes(COLD)(reporter)
         edited = store[STATUS]
-        edited["data"]["status.txt"] = "hello"
-        store.seed(CONFIG_MAPS, edited)
+        edited["status"]["message"] = "hello"
+        store.seed(ELASTIC_SERVICES, edited)
         await notes(LATER, pause=30)(reporter)
 
     play(store, script)
-    assert "works towards ratio 1" in store[STATUS]["data"]["status.txt"]
+    assert store[STATUS]["status"]["message"].startswith("d0: ")
 
 
 def test_labels_that_others_put_on_the_status_stay() -> None:
@@ -158,9 +168,11 @@ def test_labels_that_others_put_on_the_status_stay() -> None:
 
 def test_a_config_map_of_somebody_else_is_never_touched() -> None:
     store, metrics = cluster(), Metrics()
-    store.seed(CONFIG_MAPS, {"metadata": {"namespace": "default", "name": "rule-scaler-status"}, "data": {"a": "b"}})
-    play(store, notes(COLD, LATER), metrics)
-    assert store[STATUS]["data"] == {"a": "b"}
+    theirs = {"metadata": {"namespace": "default", "name": "default.rule-scaler-last-valid"}, "data": {"a": "b"}}
+    store.seed(CONFIG_MAPS, theirs)
+    kept = [msgspec.structs.replace(found, last_valid=LastValid("{}")) for found in (COLD, LATER)]
+    play(store, notes(*kept), metrics)
+    assert store[LAST_VALID]["data"] == {"a": "b"}
     assert b'scaler_reports_dropped_total{cause="foreign",kind="config-map"}' in metrics.render()
 
 
@@ -169,7 +181,7 @@ def test_a_burst_of_passes_becomes_one_write_a_second() -> None:
     flapping = [COLD, LATER] * 20
     play(store, notes(*flapping, pause=0.1))
     assert store.log.count(f"create {STATUS}") == 1
-    assert store.log.count(f"patch {STATUS}") <= 5
+    assert store.log.count(f"patch {STATUS}/status") <= 5
 
 
 def test_what_happens_again_counts_the_first_event_up() -> None:
@@ -183,13 +195,13 @@ def test_a_warning_that_passes_quickly_is_no_event() -> None:
     store = cluster("p0")
     incomplete, whole = report("1P1D", "p0 Running"), report("1P1D", "p0 Running, d0 Running")
     play(store, notes(incomplete, whole, pause=1))
-    assert ("rule", "TargetUnreachable") not in events(store)
+    assert "TargetUnreachable" not in {reason for _, reason in events(store)}
 
 
-def test_a_warning_that_lasts_is_an_event_on_the_rule() -> None:
+def test_a_warning_that_lasts_is_an_event_on_the_service() -> None:
     store = cluster("p0")
     play(store, notes(report("1P1D", "p0 Running")))
-    assert ("rule", "TargetUnreachable") in events(store)
+    assert ("rule-mindie", "TargetUnreachable") in events(store)
 
 
 def test_a_conflict_on_a_job_is_solved_by_reading_it_again() -> None:
@@ -243,7 +255,7 @@ def test_without_a_valid_rule_none_is_kept() -> None:
     assert LAST_VALID not in store
 
 
-def test_a_rule_that_no_job_names_loses_both_config_maps() -> None:
+def test_a_rule_that_no_job_names_loses_its_config_map() -> None:
     store = cluster()
 
     async def script(reporter: Reporter) -> None:
@@ -256,7 +268,9 @@ def test_a_rule_that_no_job_names_loses_both_config_maps() -> None:
 
 def test_what_an_earlier_process_left_of_a_forgotten_rule_goes_but_only_what_is_ours() -> None:
     store = FakeStore()
-    store.seed(CONFIG_MAPS, {"metadata": {"namespace": "default", "name": "rule-scaler-status"}, "data": {}})
+    store.seed(
+        CONFIG_MAPS, {"metadata": {"namespace": "default", "name": "default.rule-scaler-last-valid"}, "data": {}}
+    )
 
     async def script(reporter: Reporter) -> None:
         reporter.forget(RULE)
@@ -276,19 +290,6 @@ def test_a_job_that_turns_up_in_time_keeps_them() -> None:
     play(store, script)
     assert STATUS in store
     assert not [entry for entry in store.log if entry.startswith("delete")]
-
-
-def test_a_service_that_is_gone_leaves_the_status_of_the_rule_it_shared() -> None:
-    store = cluster("p0", "p5")
-    shared = msgspec.structs.replace(service("1P1D", "p5 Held"), key=ServiceKey("default", "rule", "other"))
-
-    async def script(reporter: Reporter) -> None:
-        await reporter.note([report("1P1D", "p0 Held"), report_of(shared)])
-        await asyncio.sleep(5)
-        reporter.service_gone(shared.key)
-
-    play(store, script)
-    assert [s["job_id"] for s in json.loads(store[STATUS]["data"]["status.json"])["services"]] == ["mindie"]
 
 
 def test_a_job_that_moves_to_another_service_is_still_told_about() -> None:
@@ -324,11 +325,11 @@ async def _note_together(reporter: Reporter, batches: list[list[ServiceReport]])
         await asyncio.sleep(5)
 
 
-def test_a_problem_of_the_rule_is_an_event_on_the_rule() -> None:
+def test_a_problem_of_the_rule_is_an_event_on_the_rule_and_on_the_service() -> None:
     store = cluster("p0")
     broken = service("1P", "p0 Running", problem=RuleProblem(Warning.RULE_INVALID, "line 3: no comma"))
     play(store, notes(report_of(broken, rule_uid="uid-rule")))
-    assert ("rule", "RuleInvalid") in events(store)
+    assert {("rule", "RuleInvalid"), ("rule-mindie", "RuleInvalid")} <= set(events(store))
 
 
 def test_training_jobs_hear_nothing_from_us() -> None:
@@ -344,7 +345,7 @@ def test_a_service_without_a_rule_gets_conditions_and_events_but_no_status() -> 
     store = cluster("p0")
     alone = service(None, (instance("p0", group=None),), key=ServiceKey("default", "", "mindie"))
     play(store, notes(report_of(alone)))
-    assert store.names("configmaps") == []
+    assert store.names("elasticservices") == []
     assert states(store) == {"p0": "Created"}
 
 
@@ -355,3 +356,35 @@ def test_a_flapping_job_cannot_flood_the_cluster_with_events() -> None:
     play(store, notes(*[moment for each in broken for moment in (each, running)], pause=0.5), metrics)
     assert len(events(store)) <= 27
     assert b'scaler_reports_dropped_total{cause="spam",kind="event"}' in metrics.render()
+
+
+class SlowStore(FakeStore):
+    """Every write takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under_way, self.busiest = 0, 0
+
+    async def _slow(self) -> None:
+        self.under_way += 1
+        self.busiest = max(self.busiest, self.under_way)
+        await asyncio.sleep(0.5)
+        self.under_way -= 1
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+        await self._slow()
+        return await super().create(resource, namespace, body)
+
+    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **how: Any) -> Object:
+        await self._slow()
+        return await super().patch(resource, namespace, name, patch, **how)
+
+
+def test_conditions_and_events_of_one_namespace_leave_room_for_others() -> None:
+    names = [f"p{number}" for number in range(12)]
+    store = SlowStore()
+    for name in names:
+        store.seed(ASCEND_JOBS, job(name))
+    play(store, notes(report("12P > 1P", ", ".join(f"{name} Held" for name in names))))
+    assert store.busiest == PARALLEL_WRITES_OF_ONE < PARALLEL_WRITES
+    assert len(events(store)) == len(names)

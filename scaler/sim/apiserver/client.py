@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scaler.kube.api import Object, Page, PatchType, Refused, Resource, WatchEvent
+from scaler.kube.api import FIELD_MANAGER, Object, Page, PatchType, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError
 from scaler.kube.wire import refused_of
 from scaler.sim.apiserver.deletion import DeleteOptions
@@ -113,11 +113,11 @@ class SimClient:
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
-        subresource: str = "",
+        subresource: str = "", manager: str = FIELD_MANAGER,
     ) -> Object:  # fmt: skip
-        """See KubeApi.patch."""
+        """See KubeApi.patch; `manager` is who applies."""
         request = Request(self.name, "patch", resource, namespace or "", name, subresource, patch)
-        effect = partial(self.server.patch, resource, namespace, name, patch, patch_type, subresource)
+        effect = partial(self.server.patch, resource, namespace, name, patch, patch_type, subresource, manager)
         return (await self._write(request, effect)).copy()
 
     async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:

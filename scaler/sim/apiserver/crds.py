@@ -1,6 +1,6 @@
-"""Minimal CustomResourceDefinitions of our own: AscendJob, PodGroup and Queue, and the kinds whose pods others make.
+"""CustomResourceDefinitions: ElasticService as it is installed; of other people's kinds minimal ones of our own.
 
-The first three are in crds.yaml; of the others any spec passes.
+AscendJob, PodGroup and Queue are in crds.yaml; of the kinds whose pods others make any spec passes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SHORT_NAMES = {VOLCANO_JOBS: ["vcjob", "vj"], LEADER_WORKER_SETS: ["lws"], kind
 
 @cache
 def _documents() -> list[Object]:
-    text = resources.files(__package__).joinpath("crds.yaml").read_text(encoding="utf-8")
-    return list(yaml.safe_load_all(text))
+    files = [resources.files(__package__).joinpath(name) for name in ("elasticservices.yaml", "crds.yaml")]
+    return [document for file in files for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
 
 
 def definitions() -> list[Object]:
-    """The three definitions, ready to be created in any cluster, simulated or real."""
+    """The four definitions, ready to be created in any cluster, simulated or real."""
     return copy.deepcopy(_documents())
 
 

@@ -1,7 +1,7 @@
 """The simulated cluster over HTTP, well enough for a real kubectl and for the real client of scaler.kube.
 
-Server-side apply merges and owns no fields: what a later apply leaves out stays. There are no dry runs, no access
-control and no TLS; it listens where it is told to, on loopback by default.
+Server-side apply knows no conflicts, and of kinds that are built in what a later apply leaves out stays. There are no
+dry runs, no access control and no TLS; it listens where it is told to, on loopback by default.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import yaml
 from aiohttp import web
 
 from scaler.kube.api import EventType, KubeApi, Object, PatchType, Resource, WatchEvent
-from scaler.kube.errors import KubeError, NotFoundError, StatusError
+from scaler.kube.errors import KubeError, StatusError
 from scaler.sim.apiserver import discovery, protobuf, refusals, tables
 from scaler.sim.apiserver.kinds import BINDINGS, Kind
 from scaler.sim.cluster import SimCluster
 
-_APPLY = "application/apply-patch+yaml"
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _MAX_BODY = 3 * 1024 * 1024
 _SERVER_ERROR = re.compile(r"(5\d\d) (\w+): (.*)", re.DOTALL)
@@ -218,24 +217,13 @@ class _Facade:
 
     async def _patch(self, request: web.Request, target: _Target) -> web.StreamResponse:
         body = await _body(request)
-        if request.content_type == _APPLY:
-            return await self._apply(target, _object(body))
         try:
             patch_type = PatchType(request.content_type)
         except ValueError:
-            raise refusals.unsupported_media_type([*PatchType, _APPLY]) from None
-        subresource = target.subresource
-        return _json(await self._kube.patch(*target.place, body, patch_type=patch_type, subresource=subresource))
-
-    async def _apply(self, target: _Target, body: Object) -> web.StreamResponse:
-        patch_type = PatchType.MERGE if target.kind.custom else PatchType.STRATEGIC
-        subresource = target.subresource
-        try:
-            return _json(await self._kube.patch(*target.place, body, patch_type=patch_type, subresource=subresource))
-        except NotFoundError:
-            if subresource:
-                raise
-            return _json(await self._kube.create(target.resource, target.namespace, body), 201)
+            raise refusals.unsupported_media_type([*PatchType]) from None
+        subresource, manager = target.subresource, request.query.get("fieldManager", "")
+        given: dict[str, Any] = {"patch_type": patch_type, "subresource": subresource, "manager": manager}
+        return _json(await self._client.patch(*target.place, body, **given))
 
     async def _delete(self, request: web.Request, target: _Target) -> web.StreamResponse:
         if not target.name or target.subresource:
@@ -280,7 +268,7 @@ async def _body(request: web.Request) -> Any:
     try:
         if request.content_type == protobuf.CONTENT_TYPE:
             return protobuf.decode(data)
-        return yaml.safe_load(data) if request.content_type == _APPLY else msgspec.json.decode(data)
+        return yaml.safe_load(data) if request.content_type == PatchType.APPLY else msgspec.json.decode(data)
     except (ValueError, yaml.YAMLError) as error:
         raise refusals.bad_request(f"the body cannot be read: {error}") from None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
@@ -14,10 +15,11 @@ from uuid import UUID
 import msgspec
 
 from scaler.clock import Clock, rfc3339
-from scaler.kube.api import NAMESPACES, PODS, Object, PatchType, Resource
+from scaler.kube.api import FIELD_MANAGER, NAMESPACES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import deletion, pods, reading, refusals, schema, shapes, strategies, validation
 from scaler.sim.apiserver.admission import Hook, Review, admit
+from scaler.sim.apiserver.apply import applied
 from scaler.sim.apiserver.deletion import DeleteOptions, Outcome
 from scaler.sim.apiserver.kinds import BINDINGS, POD_BINDINGS, Catalog, Kind
 from scaler.sim.apiserver.patches import json_patch, merge_patch
@@ -49,6 +51,8 @@ class ApiServer:
         self.catalog = Catalog()
         self._random = random.Random(f"objects-{seed}")  # noqa: S311 - for uids, not for secrets
         self._cluster_ips = 0
+        self._applied: defaultdict[str, dict[tuple[str, str], Object]] = defaultdict(dict)
+        """By uid, then by subresource and manager: what was applied last."""
         self._strict_namespaces = strict_namespaces
         self._admission = tuple(admission)
 
@@ -98,9 +102,11 @@ class ApiServer:
 
     def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, patch_type: PatchType,
-        subresource: str = "",
+        subresource: str = "", manager: str = FIELD_MANAGER,
     ) -> Record:  # fmt: skip
         kind, key = self._locate(resource, namespace, name)
+        if patch_type is PatchType.APPLY:
+            return self._apply(kind, key, _private(patch), subresource, manager)
         record = self._record(kind, key)
         patched = _patched(kind, record.copy(), _private(patch), patch_type)
         try:
@@ -110,6 +116,28 @@ class ApiServer:
         if not subresource or not kind.custom:
             _check_same(kind, record.object, obj)
         return self._update(kind, key, record, obj, subresource)
+
+    def _apply(self, kind: Kind, key: Key, body: Any, subresource: str, manager: str) -> Record:
+        """Server-side apply, forced. What is built in is merged strategically, and what is applied no more stays."""
+        if not isinstance(body, dict) or not (body.get("apiVersion") and body.get("kind")):
+            raise refusals.bad_request("what is applied must be an object with apiVersion and kind")
+        if not manager:
+            raise refusals.unprocessable("fieldManager: Required value: is required for apply patch")
+        record = self.store.table(kind.resource).records.get(key)
+        if record is None:
+            if subresource:
+                raise refusals.not_found(kind.resource, key[1])
+            named = {**(body.get("metadata") or {}), "name": key[1]}
+            record = self.create(kind.resource, key[0] or None, {**body, "metadata": named})
+        elif kind.custom:
+            before = self._applied[record.object["metadata"]["uid"]].get((subresource, manager), {})
+            obj = self._accept(kind, applied(record.copy(), before, body, kind.schema or {}))
+            record = self._update(kind, key, record, obj, subresource)
+        else:
+            obj = self._accept(kind, strategic_merge(record.copy(), body))
+            record = self._update(kind, key, record, obj, subresource)
+        self._applied[record.object["metadata"]["uid"]][subresource, manager] = body
+        return record
 
     def delete(self, resource: Resource, namespace: str | None, name: str, options: DeleteOptions) -> Record:
         """Returns the object as it is after the call, or its last words."""
@@ -146,6 +174,7 @@ class ApiServer:
     def _remove(self, kind: Kind, key: Key) -> Record:
         """The end of an object, and of what cannot be without it."""
         record = self.store.delete(kind.resource, key, self.clock.now())
+        self._applied.pop(record.object["metadata"]["uid"], None)
         if kind.resource.kind == "CustomResourceDefinition":
             self._empty(self.catalog.of_definition(key[1]), "")
             self.catalog.undefine(key[1])
@@ -158,7 +187,8 @@ class ApiServer:
     def _empty(self, kind: Kind, namespace: str) -> None:
         for key in tuple(self.store.table(kind.resource).keys):
             if namespace in ("", key[0]):
-                self.store.delete(kind.resource, key, self.clock.now())
+                record = self.store.delete(kind.resource, key, self.clock.now())
+                self._applied.pop(record.object["metadata"]["uid"], None)
 
     # What goes in.
 

@@ -71,13 +71,17 @@ def _custom_column(column: dict[str, Any]) -> _Column:
     return str(column["name"]), int(column.get("priority", 0)), show
 
 
-_STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(-?\d+):?\]|\['([^']+)'\]")
+_STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(-?\d+):?\]|\['([^']+)'\]|\[\?\(@\.(\w+)==\"(\w+)\"\)\]")
 
 
 def json_path(obj: Any, path: str) -> Any:
-    """The value at a path such as `.status.conditions[-1:].type`; None when there is none. No filters, no wildcards."""
-    for name, index, quoted in _STEP.findall(path):
-        if index:
+    """The value at a path such as `.status.conditions[-1:].type`; None when there is none. Of filters only that for the
+    first item of which a field is a word, no wildcards."""
+    for name, index, quoted, field, word in _STEP.findall(path):
+        if field:
+            items = obj if isinstance(obj, list) else ()
+            obj = next((item for item in items if isinstance(item, dict) and item.get(field) == word), None)
+        elif index:
             obj = obj[int(index)] if isinstance(obj, list) and -len(obj) <= int(index) < len(obj) else None
         else:
             obj = obj.get(quoted or name.replace("\\", "")) if isinstance(obj, dict) else None

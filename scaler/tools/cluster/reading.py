@@ -26,13 +26,12 @@ from scaler.informers.changes import (
     InstanceChanged,
     NodeChanged,
     PodChanged,
-    RightsChanged,
     RuleChanged,
 )
 from scaler.informers.informer import SILENCE, Informer
 from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import OPTIONAL, informers
-from scaler.informers.rights import Rights
+from scaler.informers.sight import Sight
 from scaler.informers.store import Store
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -101,7 +100,7 @@ class Cluster:
         self.services: Store[Written] = Store(_ignore)
         self.events: Store[EventRecord] = Store(_ignore)
         self.informers: dict[Resource, Informer[Any, Any]] = dict(_informers(api, self, rng, home))
-        self._rights = Rights(self.informers, self.cache, changes, OUT_OF_TOUCH)
+        self._sight = Sight(self.informers, OUT_OF_TOUCH)
         self._mode = CurrentMode(self.cache, Mode.AUTO)
         self._changed = asyncio.Event()
         self._dirty: set[ServiceKey] = set()
@@ -117,7 +116,6 @@ class Cluster:
         changes.subscribe(InstanceChanged, self.state.on_instance)
         changes.subscribe(InstanceChanged, self._on_service)
         changes.subscribe(RuleChanged, self._on_service)
-        changes.subscribe(RightsChanged, lambda _: self._touch())
         for store in _stores(self):
             store.listen(self._on_object)
 
@@ -144,8 +142,7 @@ class Cluster:
                     async with asyncio.timeout(patience):
                         for informer in chosen:
                             await informer.synced_or_absent.wait()
-                self._rights.look()
-                self._mode()
+                self._look_around()
                 yield
             finally:
                 for task in tasks:
@@ -175,7 +172,12 @@ class Cluster:
         """Why services cannot be weighed against each other here, "" when they are."""
         if self.namespaces:
             return "only some namespaces are looked at"
-        return self._rights.unread
+        return self._sight.no_nodes()
+
+    def _look_around(self) -> None:
+        """Who makes pods, and whether nodes are seen: as in scaler.app."""
+        self._mode()
+        self.cache.set_sees_nodes(sees_nodes=not self._sight.no_nodes())
 
     def views(self) -> list[ServiceView]:
         """Every service, by namespace and name: as the scaler wrote it, else as it would be decided from what is seen
@@ -204,8 +206,7 @@ class Cluster:
         if self._last is not None and self._last[0] == self.version:
             return self._last[1:]
         version = self.version
-        self._rights.look()
-        self._mode()
+        self._look_around()
         for key in {*self._dirty, *self.cache.service_keys()} if self._last is None else self._dirty:
             if self.cache.has_instances(key):
                 self._builder.look_at(key)

@@ -36,7 +36,8 @@ The cluster is up; in another terminal:
   export KUBECONFIG={path}
   kubectl get acjob,pods -o wide
   kubectl edit configmap scaling-rule        # a smaller ratio, a larger one, a typo
-  kubectl get configmap scaling-rule-scaler-status -o yaml
+  kubectl get esvc -o wide
+  kubectl describe esvc
   {patch} {ready % "False"}
   {patch} {ready % "True"}
   kubectl delete acjob mindie-server-p1

@@ -1,0 +1,84 @@
+"""ElasticServices as the cache keeps them: which service each is about, and what else whoever writes them must know.
+
+What stands in their status is ours and is not read here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from scaler.decide.world import ServiceKey
+from scaler.informers.changes import ElasticServiceChanged
+from scaler.informers.store import Store
+from scaler.kube.metadata import FullMetadata, shared
+from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
+from scaler.workloads.kind import LONGEST_NAME
+
+
+class _Spec(msgspec.Struct, frozen=True, gc=False):
+    rule: str = ""
+    job_id: str = msgspec.field(default="", name="jobID")
+
+
+class ElasticServiceObject(msgspec.Struct, gc=False):
+    """The part of an ElasticService that the scaler reads."""
+
+    metadata: FullMetadata
+    spec: _Spec = _Spec()
+
+
+class ElasticServiceRecord(msgspec.Struct, frozen=True, gc=False):
+    """One ElasticService, whoever made it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    service: ServiceKey
+    ours: bool
+    """Whether the scaler made it, so that it may delete it."""
+    generation: int = 0
+
+
+def elastic_service_record(obj: ElasticServiceObject) -> ElasticServiceRecord | None:
+    """None for one that can be about no service."""
+    meta, spec = obj.metadata, obj.spec
+    if not spec.rule or max(len(spec.rule), len(spec.job_id)) > LONGEST_NAME:
+        return None
+    namespace = shared(meta.namespace)
+    ours = meta.labels.get(MANAGED_BY_LABEL) == MANAGED_BY
+    service = ServiceKey(namespace, shared(spec.rule), shared(spec.job_id))
+    return ElasticServiceRecord(namespace, meta.name, meta.uid, meta.resource_version, service, ours, meta.generation)
+
+
+class ElasticServices:
+    """The store, and which of its objects are about a service."""
+
+    def __init__(self, publish: Callable[[ElasticServiceChanged], None]) -> None:
+        self.store: Store[ElasticServiceRecord] = Store(self._on_change)
+        self._publish = publish
+        self._of: defaultdict[ServiceKey, dict[str, ElasticServiceRecord]] = defaultdict(dict)
+
+    def of(self, key: ServiceKey) -> list[ElasticServiceRecord]:
+        """Those about this service, that of a user first: it counts, and what else there is is too much."""
+        return sorted(self._of.get(key, {}).values(), key=lambda record: (record.ours, record.name))
+
+    def services(self) -> Iterable[ServiceKey]:
+        """All that there is an object about."""
+        return tuple(self._of)
+
+    def _on_change(self, old: ElasticServiceRecord | None, new: ElasticServiceRecord | None) -> None:
+        """Of a new version of which nothing is read, mostly our own status, nobody hears."""
+        if old is not None and (new is None or new.service != old.service):
+            about = self._of[old.service]
+            about.pop(old.name, None)
+            if not about:
+                del self._of[old.service]
+        if new is not None:
+            self._of[new.service][new.name] = new
+        if old is None or new is None or msgspec.structs.replace(old, resource_version=new.resource_version) != new:
+            for key in {record.service for record in (old, new) if record is not None}:
+                self._publish(ElasticServiceChanged(key))

@@ -1,0 +1,241 @@
+"""Writes the ElasticServices: one object per service, made again when it is gone, its status applied when it changes.
+
+Remembers what was written last instead of reading it: one read per service and leadership, none at rest. What stands
+in an object that a tenant may write is not believed further than its types. Must not decide what a status says.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+import structlog
+
+from scaler.clock import Clock
+from scaler.decide.world import ServiceKey
+from scaler.informers.cache import Cache
+from scaler.kube.api import ELASTIC_SERVICES, Object, PatchType
+from scaler.kube.errors import AlreadyExistsError, NotFoundError
+from scaler.kube.writer import Writer
+from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
+from scaler.report.elastic_service import status_of
+from scaler.report.events import Happening
+from scaler.report.metrics import Metrics
+from scaler.report.service_reports import ServiceReport, Subject
+from scaler.report.story import BAD, story_of
+from scaler.state.own_config_maps import MAX_NAME, digest, object_name
+
+_TRIES = 2
+"""Of one write: the object may have been deleted a moment ago."""
+_log = structlog.get_logger("report")
+
+
+class _Known(msgspec.Struct, frozen=True, gc=False):
+    """Of one object: what it is called, and what its status says, compressed. Without uid nobody knows whether it is
+    there, and the status is what it said then."""
+
+    name: str = ""
+    uid: str = ""
+    said: bytes = b""
+
+    @property
+    def status(self) -> Object:
+        found: Object = msgspec.json.decode(zlib.decompress(self.said)) if self.said else {}
+        return found
+
+
+class StatusWriter:
+    """Of one term of leadership. Raises KubeError; calling again is always right.
+
+    `absent` says why no ElasticService can be written now ("" while they can): most often that their definition is
+    missing.
+    """
+
+    def __init__(self, writer: Writer, cache: Cache, clock: Clock, metrics: Metrics, absent: Callable[[], str]) -> None:
+        self._writer = writer
+        self._cache = cache
+        self._clock = clock
+        self._metrics = metrics
+        self._absent = absent
+        self._known: dict[ServiceKey, _Known] = {}
+        self._left_out = False
+        """Whether some status was not written because there is no such kind."""
+
+    def subject(self, key: ServiceKey) -> Subject | None:
+        """Whom events about the service are about; None while no object is known."""
+        known = self._known.get(key)
+        return _subject(key, known) if known is not None and known.uid else None
+
+    def came(self) -> bool:
+        """Whether they can be written now, and what was left out before has to be written."""
+        came = self._left_out and not self._absent()
+        if came:
+            self._left_out = False
+            _log.info("ElasticServices can be written now")
+        return came
+
+    async def put(self, report: ServiceReport) -> list[Happening]:
+        """Make the cluster say what was decided; gives what has happened to the service since it was said last."""
+        key, absent = report.plan.key, self._absent()
+        if absent:
+            self._leave_out(absent)
+            return []
+        for tries in reversed(range(_TRIES)):
+            try:
+                return await self._put(key, report)
+            except NotFoundError:
+                if not tries:
+                    raise
+        return []
+
+    async def remove(self, key: ServiceKey) -> None:
+        """Delete what is ours about a service that is no more; what is a user's stays as it is."""
+        self._known.pop(key, None)
+        if not self._cache.has_instances(key):
+            await self._delete(key, keep="")
+
+    def gone(self, key: ServiceKey) -> None:
+        """An object about the service came, or went: there may be none any more. What its status said is known."""
+        known = self._known.get(key)
+        if known is not None and not self._cache.elastic_services.of(key):
+            self._known[key] = msgspec.structs.replace(known, uid="")
+
+    async def _put(self, key: ServiceKey, report: ServiceReport) -> list[Happening]:
+        record = next(iter(self._cache.elastic_services.of(key)), None)
+        known = self._known.get(key, _Known())
+        before = known.status
+        said: object = before
+        if not known.uid or (record is not None and record.uid != known.uid):
+            there = await self._found(key, record.name if record is not None else "")
+            said = there.get("status")
+            before = said_by(said) or before
+            known = msgspec.structs.replace(known, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
+        generation = record.generation if record is not None else 1
+        status = status_of(report, before, self._clock.timestamp(), generation=generation)
+        if status != said:
+            self._known[key] = msgspec.structs.replace(known, uid="")  # after an error nothing is known
+            await self._apply(key, known.name, status)
+        self._known[key] = _Known(known.name, known.uid, zlib.compress(msgspec.json.encode(status), 1))
+        await self._delete(key, keep=known.uid)
+        return [
+            Happening(_subject(key, known), reason.value, words, reason in BAD)
+            for reason, words in story_of(before, status)
+        ]
+
+    async def _apply(self, key: ServiceKey, name: str, status: Object) -> None:
+        body = {
+            "apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind, "metadata": {"name": name},
+            "status": status,
+        }  # fmt: skip
+        await self._writer.patch(
+            ELASTIC_SERVICES, key.namespace, name, body, patch_type=PatchType.APPLY, subresource="status"
+        )
+
+    async def _found(self, key: ServiceKey, name: str) -> Object:
+        """What is there about the service, whoever made it; made where nothing is."""
+        if name:
+            there = await self._writer.get(ELASTIC_SERVICES, key.namespace, name)
+            if _is_about(there, key):
+                return there
+        plain, hashed = names_of(key)
+        try:
+            return await self._made(key, plain)
+        except AlreadyExistsError:
+            return await self._made(key, hashed)
+
+    async def _made(self, key: ServiceKey, name: str) -> Object:
+        """AlreadyExistsError when this name is that of an object about another service."""
+        body = {
+            "apiVersion": ELASTIC_SERVICES.api_version,
+            "kind": ELASTIC_SERVICES.kind,
+            "metadata": {"namespace": key.namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
+            "spec": {"rule": key.rule, "jobID": key.job_id},
+        }
+        try:
+            return await self._writer.create(ELASTIC_SERVICES, key.namespace, body)
+        except AlreadyExistsError:
+            there = await self._writer.get(ELASTIC_SERVICES, key.namespace, name)
+            if not _is_about(there, key):
+                raise
+            return there
+
+    async def _delete(self, key: ServiceKey, *, keep: str) -> None:
+        for record in self._cache.elastic_services.of(key):
+            if record.ours and record.uid != keep:
+                await self._writer.delete(ELASTIC_SERVICES, key.namespace, record.name, uid=record.uid)
+
+    def _leave_out(self, why: str) -> None:
+        if not self._left_out:
+            _log.warning("no ElasticServices are written", why=why)
+        self._left_out = True
+        self._metrics.report_dropped("status", "absent")
+
+
+def _subject(key: ServiceKey, known: _Known) -> Subject:
+    return Subject(ELASTIC_SERVICES.api_version, ELASTIC_SERVICES.kind, key.namespace, known.name, known.uid)
+
+
+def names_of(key: ServiceKey) -> tuple[str, str]:
+    """What the object about a service is called, and what it is called where that name is another's."""
+    plain = object_name("-".join(part for part in (key.rule, key.job_id) if part).lower(), MAX_NAME)
+    return plain, f"{plain[: MAX_NAME - 17].rstrip('-.')}-{digest('/'.join((key.rule, key.job_id)))}"
+
+
+def _is_about(there: Object, key: ServiceKey) -> bool:
+    spec = there.get("spec") or {}
+    return (spec.get("rule"), spec.get("jobID")) == (key.rule, key.job_id)
+
+
+# What is believed of a status that was read
+
+_Time = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+
+
+class _Ratio(msgspec.Struct):
+    counts: dict[str, int]
+
+
+class _Rule(msgspec.Struct):
+    inForce: str = ""  # noqa: N815 - as in the status
+    paused: bool = False
+
+
+class _Instance(msgspec.Struct):
+    name: str
+    uid: str
+    state: str
+    reason: str
+    since: _Time
+    nodes: list[str] = []
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+    lastTransitionTime: _Time  # noqa: N815 - as in the status
+
+
+class _Said(msgspec.Struct):
+    """The types of what the next status and the story depend on."""
+
+    since: _Time
+    running: str
+    target: str
+    reason: str
+    rule: _Rule
+    instances: list[_Instance]
+    conditions: list[_Condition]
+    ratios: list[dict[str, int]] = []
+    currentRatio: _Ratio | None = None  # noqa: N815 - as in the status
+    targetRatio: _Ratio | None = None  # noqa: N815 - as in the status
+
+
+def said_by(status: object) -> Object:
+    """A status that was read from the cluster; {} where there is none, or one of another shape than ours."""
+    try:
+        msgspec.convert(status, _Said)
+    except msgspec.ValidationError:
+        return {}
+    return status if isinstance(status, dict) else {}
