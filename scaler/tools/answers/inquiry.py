@@ -21,7 +21,8 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
     (namespace,) = access.namespaces
     said = await ask(access.api, access.namespaces)
     known = await leaders(access.api)
-    cluster = Cluster(access.api, access.clock, await reach(access.api, access.namespaces))
+    scope = await reach(access.api, access.namespaces)
+    cluster = Cluster(access.api, access.clock, scope, known.home(namespace, access.clock.server()))
     async with cluster.watched():
         subject = await find(cluster, access.api, namespace, name)
         if subject is None:
@@ -75,5 +76,6 @@ def _sections(
         Section("scheduler", tuple(pods)),
         Section("operator", tuple(workings.operator_checks(cluster, subject))),
         Section("admission", tuple(workings.admission_checks(subject, looked))),
+        Section("warnings", tuple(workings.warnings(subject))),
         ranks,
     ]
