@@ -25,6 +25,10 @@ def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     if labels is not None:
         about = f"{subject.object['kind']} {at(subject.object, 'metadata').get('name')}"
         yield from key_checks(labels, about, inside=subject.resource is not None and subject.resource.kind != "Pod")
+        group = labels.get(GROUP_LABEL, "")
+        rule = cluster.state.rules.in_force(subject.namespace, subject.key.rule).rule if subject.key.rule else None
+        if rule is not None and group and not any(one.group == group for one in subject.instances):
+            yield from _group_check(group, rule.groups, about)
     if subject.whole:
         yield from _outsiders(cluster, subject)
     if subject.key.rule:
@@ -97,8 +101,7 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     if known.problem is not None:
         near = _near_rules(cluster, key.namespace, key.rule) if not known.uid else []
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        still = "; the last valid one stays in force" if known.rule is not None else ""
-        yield Check(Standing.FAIL, about, f"{known.problem.message}{still}{hint}")
+        yield Check(Standing.FAIL, about, f"{known.problem.message}{hint}")
     elif known.rule is not None:
         ratios = len(known.rule.ratios)
         yield Check(Standing.OK, about, f"valid, {ratios} ratio{'s' if ratios > 1 else ''}")
@@ -107,9 +110,13 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     if known.rule is not None:
         for instance in subject.instances:
             if instance.group and instance.group not in known.rule.groups:
-                fault = group_fault(instance.group, known.rule.groups)
-                words = f"{fault.message}; {fault.hint}" if fault is not None else ""
-                yield Check(Standing.FAIL, f"{instance.kind} {instance.name}", words)
+                yield from _group_check(instance.group, known.rule.groups, f"{instance.kind} {instance.name}")
+
+
+def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[Check]:
+    fault = group_fault(group, groups)
+    if fault is not None:
+        yield Check(Standing.FAIL, about, f"{fault.message}; {fault.hint}")
 
 
 def _near_rules(cluster: Cluster, namespace: str, rule: str) -> Sequence[str]:
