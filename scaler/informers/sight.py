@@ -23,9 +23,7 @@ class Sight:
 
     def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
         self._nodes = informers[NODES]
-        self._others = {
-            resource: informer for resource, informer in informers.items() if resource not in _NOT_COUNTED
-        }
+        self._others = {resource: informer for resource, informer in informers.items() if resource not in _NOT_COUNTED}
         self._patience = patience
 
     def heard(self) -> float:

@@ -360,12 +360,13 @@ async def _read(response: aiohttp.ClientResponse, longest: int) -> bytes:
 @asynccontextmanager
 async def connect(
     *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT,
-    answered: Answered = _ignore,
+    answered: Answered = _ignore, insecure: bool = False,
 ) -> AsyncIterator[HttpKubeApi]:  # fmt: skip
     """The cluster that `kubeconfig` (and its `context`) names.
 
     Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
     ~/.kube/config). NotSentError when there is no usable configuration; whether the cluster answers is not tried.
+    `insecure`: whoever answers is believed to be the API server, as with kubectl --insecure-skip-tls-verify.
     """
     loader = None
     try:
@@ -373,9 +374,9 @@ async def connect(
             configuration: Configuration = in_cluster.InCluster()
         else:
             configuration, loader = await _loaded(kubeconfig, context)
-        tls = _tls(configuration)
+        tls = _tls(configuration, insecure=insecure)
     except Exception as error:
-        raise NotSentError(f"no usable configuration of a cluster: {error}") from error
+        raise NotSentError(f"no usable configuration of a cluster: {_in_words(error, kubeconfig)}") from error
     headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
     connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE)
     async with aiohttp.ClientSession(
@@ -396,17 +397,38 @@ async def _loaded(kubeconfig: str | None, context: str | None) -> tuple[Configur
     return configuration, loader
 
 
+def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace that commands mean where none is named: that of the context or of this pod, else "default"."""
+    with suppress(Exception):  # what is wrong with the configuration is for `connect` to say
+        if kubeconfig is None and context is None and in_cluster.is_here():
+            return (in_cluster.MOUNTED / "namespace").read_text("utf-8").strip()
+        from kubernetes_asyncio import config  # noqa: PLC0415 - as above
+
+        contexts, current = config.list_kube_config_contexts(kubeconfig)
+        chosen = next((one for one in contexts if one["name"] == context), None) if context else current
+        return str((chosen or {})["context"].get("namespace") or "default")
+    return "default"
+
+
+def _in_words(error: Exception, kubeconfig: str | None) -> str:
+    """On one line. What is of another shape than a kubeconfig ends in errors of the library that name no file."""
+    words = " ".join(str(error).split())
+    if isinstance(error, TypeError | AttributeError | KeyError):
+        words = "it is empty, or no kubeconfig"
+    return words if kubeconfig is None or kubeconfig in words else f"{kubeconfig}: {words}"
+
+
 def _require(paths: str) -> None:
     """The library's own words for a file that is not there would be about a key in it."""
     if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
         raise FileNotFoundError(f"not in a cluster, and there is no kubeconfig {paths}")
 
 
-def _tls(configuration: Configuration) -> ssl.SSLContext:
+def _tls(configuration: Configuration, *, insecure: bool) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if not configuration.verify_ssl:
+    if insecure or not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if configuration.disable_strict_ssl_verification:

@@ -18,6 +18,7 @@ from scaler.rules.finding import encodable
 from scaler.tools.linting.lint import BOM, Report, Source, counted, lint
 from scaler.tools.linting.render import render
 from scaler.tools.linting.repair import repair
+from scaler.tools.output import add_output, converted
 
 HELP = """Say what is wrong with a scaling rule, and with the workloads that name it.
 
@@ -41,7 +42,7 @@ STDIN = "<stdin>"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", help="manifest, bare JSON, folder; - = standard input")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
+    add_output(parser)
     parser.add_argument("--fix", action="store_true", help="print the file, corrected where the cure is beyond doubt")
     parser.add_argument("-w", "--write", action="store_true", help="correct the files in place, and keep FILE.bak")
 
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         return _usage(f"cannot read or write {error.filename}: {error.strerror}")
     report = lint(sources)
-    sys.stdout.write(_json(report) if args.format == "json" else _text(report, sources))
+    sys.stdout.write(_text(report, sources) if args.format == "text" else converted(_json(report), args.format))
     return 0 if report.ok else EXIT_ERRORS
 
 
@@ -70,7 +71,7 @@ def _wrong_usage(args: argparse.Namespace) -> str:
     if args.write and "-" in args.files:
         return "-w writes files in place; standard input is none: use --fix, which prints"
     if (args.fix or args.write) and args.format != "text":
-        return "--fix and -w answer with files; give no --format"
+        return "--fix and -w answer with files; give no -o"
     if args.fix and not args.write and (len(args.files) != 1 or Path(args.files[0]).is_dir()):
         return "--fix corrects one file and prints it; give one FILE, or -w to correct several in place"
     return ""

@@ -191,10 +191,15 @@ def _job(
 ) -> JobReport:
     found, clusterd = there
     instance = state.instances.of(record.uid)
-    remarks = [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]
+    ours = record.kind == ASCEND_JOBS.kind  # Volcano makes the pods of its own jobs, before and after
+    remarks = (
+        [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]
+        if ours
+        else []
+    )
     if instance.name_taken:
         remarks.append(Remark(Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"))
-    table = state.tables.of(record)
+    table = state.tables.of(record) if ours else None
     if table is not None:
         remarks += rank_table_remarks(table.table, table.table_map, table.obstacle.message if table.obstacle else "")
     return JobReport(
