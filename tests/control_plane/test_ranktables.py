@@ -68,7 +68,11 @@ async def test_tables_follow_a_lost_node_and_faulty_chips(fresh_plane: FreshPlan
         await _complete(stage)
         _, first = await _table(stage, "mindie-server-p0")
 
-        await until(lambda: _published(stage), "ClusterD publishes a global rank table", lambda: _table(stage, "mindie-server-p0"))
+        await until(
+            lambda: _published(stage),
+            "ClusterD publishes a global rank table",
+            lambda: _table(stage, "mindie-server-p0"),
+        )
         node = await stage.node_of("mindie-server-p0")
         await stage.node(node, NodeFate.NOT_READY)
         await _withdrawn(stage, "mindie-server-p0")
@@ -84,7 +88,11 @@ async def test_tables_follow_a_lost_node_and_faulty_chips(fresh_plane: FreshPlan
         await stage.runs(group0=2, group1=1)
         await _complete(stage)
 
-        await until(lambda: _published(stage), "ClusterD publishes a global rank table", lambda: _table(stage, "mindie-server-p0"))
+        await until(
+            lambda: _published(stage),
+            "ClusterD publishes a global rank table",
+            lambda: _table(stage, "mindie-server-p0"),
+        )
         assert await asyncio.to_thread(main, ["why", "mindie/mindie", "--kubeconfig", str(plane.admin)]) == 0
         assert process.errors() == []
 
