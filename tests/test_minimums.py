@@ -415,3 +415,25 @@ def test_a_priority_class_is_worth_something_for_the_namespaces_that_it_names_it
             assert on.with_pods() == {"b-p0", "b-d0"}
 
     run(story())
+
+
+@pytest.mark.parametrize(("trade", "evicted"), [("when-not-serving", {"b-p1-worker-0"}), ("off", set())])
+def test_what_is_left_of_a_surplus_instance_is_evicted_at_once_unless_trade_is_off(
+    trade: str, evicted: set[str]
+) -> None:
+    async def story() -> None:
+        rule = rule_config_map(TWO_P_ONE_D, name="b", trade=trade)
+        jobs = [job("b-p0", rule="b", group="group0", pods=2), job("b-p1", rule="b", group="group0", pods=2)]
+        async with rig(*nodes(5), rule, *jobs, job("b-d0", rule="b", group="group1")) as on:
+            for name, free in (("b-p0", ["n1", "n2"]), ("b-d0", ["n3"]), ("b-p1", ["n4", "n5"])):
+                for pod, node_name in zip(on.pods_of(name), free, strict=True):
+                    await on.bind(pod, node_name)
+                await on.start(name)
+            await not_ready(on, "n3")
+            await remove(on, "b-d0-master-0")
+            await remove(on, "b-p1-master-0")
+            await on.settle(10)
+            pods = on.cluster.peek(PODS, NAMESPACE)
+            assert {p["metadata"]["name"] for p in pods if "deletionTimestamp" in p["metadata"]} == evicted
+
+    run(story())
