@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
         if not sources:
             return _usage(f"no {', '.join(f'*{suffix}' for suffix in SUFFIXES)} below {' '.join(args.files)}")
         if args.fix or args.write:
+            sources = list({source.name: source for source in sources}.values())
             return max(_fix(source, sources, write=args.write) for source in sources)
     except OSError as error:
         return _usage(f"cannot read or write {error.filename}: {error.strerror}")
