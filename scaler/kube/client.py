@@ -402,7 +402,7 @@ def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> s
     with suppress(Exception):  # what is wrong with the configuration is for `connect` to say
         if kubeconfig is None and context is None and in_cluster.is_here():
             return (in_cluster.MOUNTED / "namespace").read_text("utf-8").strip()
-        from kubernetes_asyncio import config  # noqa: PLC0415 - as above
+        from kubernetes_asyncio import config  # noqa: PLC0415
 
         contexts, current = config.list_kube_config_contexts(kubeconfig)
         chosen = next((one for one in contexts if one["name"] == context), None) if context else current

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from scaler.kube.errors import ForbiddenError
 from scaler.tools.answers import labels, rank_table, room, workings
-from scaler.tools.answers.answer import Answer, Section, answer_of
+from scaler.tools.answers.answer import RANKS, Answer, Section, answer_of
 from scaler.tools.answers.subject import Subject, find, near_names
 from scaler.tools.cluster.access import Access
 from scaler.tools.cluster.leader import leaders
@@ -21,7 +21,8 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
     (namespace,) = access.namespaces
     said = await ask(access.api, access.namespaces)
     known = await leaders(access.api)
-    cluster = Cluster(access.api, access.clock, await reach(access.api, access.namespaces))
+    scope = await reach(access.api, access.namespaces)
+    cluster = Cluster(access.api, access.clock, scope, known.home(namespace, access.clock.server()))
     async with cluster.watched():
         subject = await find(cluster, access.api, namespace, name)
         if subject is None:
@@ -32,9 +33,7 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
         notes += [f"{said.why}: this is decided here, from what can be read"] if said.why else []
         notes += gap_words(cluster.gaps())
         notes += [f"you may not read: {', '.join(looked.unread)}"] if looked.unread else []
-        return answer_of(
-            subject, notes, _sections(cluster, subject, looked, Section("rank table", ranks, whole=always_ranks))
-        )
+        return answer_of(subject, notes, _sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)))
 
 
 async def _of_nothing(access: Access, cluster: Cluster, subject: Subject, *, always: bool) -> Answer | None:
@@ -44,7 +43,7 @@ async def _of_nothing(access: Access, cluster: Cluster, subject: Subject, *, alw
         evidence = await rank_table.gather(access.api, namespace, name)
         if always or evidence.strays or evidence.roles or evidence.left_out:
             ranks = rank_table.rank_checks(evidence, always=True)
-            return answer_of(subject, gaps, [Section("rank table", ranks, whole=True)])
+            return answer_of(subject, gaps, [Section(RANKS, ranks, whole=True)])
     near = near_names(cluster, namespace, name)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     words = f"there is no job, pod or service {name!r} in namespace {namespace}{hint}"
@@ -75,5 +74,6 @@ def _sections(
         Section("scheduler", tuple(pods)),
         Section("operator", tuple(workings.operator_checks(cluster, subject))),
         Section("admission", tuple(workings.admission_checks(subject, looked))),
+        Section("warnings", tuple(workings.warnings(subject))),
         ranks,
     ]

@@ -66,11 +66,11 @@ def _standing(subject: Subject, plan: Plan) -> Check:
     works = "" if plan.complete else f"; works towards {target_in_words(plan)}"
     available = bool(current) if subject.view is None else is_true(subject.view, "Available") is not False
     missing = ", ".join(
-        f"{name} has {group.live} of {plan.target.get(name, 0)} jobs"
+        f"{name} has {group.live} of {plan.target.get(name, 0)} jobs that can be used"
         for name, group in plan.groups.items()
         if group.live < plan.target.get(name, 0)
     )
-    words = f"{runs}{works}" + (f"; {missing}: apply the missing jobs" if missing else "")
+    words = f"{runs}{works}" + (f"; {missing}: apply or mend them" if missing else "")
     return Check(Standing.OK if plan.complete else Standing.NOTE if available else Standing.FAIL, "service", words)
 
 

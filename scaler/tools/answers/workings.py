@@ -247,6 +247,15 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
             yield Check(Standing.FAIL, about, f"{instance.name_taken} has a name that it needs, and another owner")
 
 
+def warnings(subject: Subject) -> Iterator[Check]:
+    """What the scaler warns of, in its own words."""
+    names = {instance.name for instance in subject.instances}
+    for found in map(at, as_list(subject.view.status.get("warnings") if subject.view is not None else None)):
+        kind, name, words = (as_text(found.get(part)) for part in ("type", "instance", "message"))
+        if not name or name in names:
+            yield Check(Standing.NOTE, name or "service", f"{kind}: {words}")
+
+
 # Admission
 
 

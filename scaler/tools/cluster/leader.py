@@ -44,6 +44,11 @@ class Leaders(msgspec.Struct, frozen=True):
     found: tuple[Leader, ...] = ()
     unread: str = ""
 
+    def home(self, namespace: str, now: float) -> str:
+        """The namespace of the install that looks after this one, or where one usually is."""
+        leader = self.of(namespace, now)
+        return leader.namespace if leader is not None else USUAL
+
     def of(self, namespace: str, now: float) -> Leader | None:
         """The one that looks after this namespace; of several the one that was heard of last."""
         fitting = [leader for leader in self.found if leader.looks_after(namespace)]

@@ -102,6 +102,7 @@ class Cluster:
         self.informers: dict[Resource, Informer[Any, Any]] = dict(_informers(api, self, rng, home))
         self._sight = Sight(self.informers, OUT_OF_TOUCH)
         self._mode = CurrentMode(self.cache, Mode.AUTO)
+        self._watched: list[Resource] = []
         self._changed = asyncio.Event()
         self._dirty: set[ServiceKey] = set()
         self._builder = WorldBuilder(self.state, Policy(), alone=self.why_alone)
@@ -134,7 +135,8 @@ class Cluster:
     @asynccontextmanager
     async def watched(self, resources: Iterable[Resource] = (), *, patience: float = PATIENCE) -> AsyncIterator[None]:
         """Everything listed (or of `resources` only), and kept up to date inside. KubeError when nobody answers."""
-        chosen = [self.informers[resource] for resource in resources] or list(self.informers.values())
+        self._watched = list(resources) or list(self.informers)
+        chosen = [self.informers[resource] for resource in self._watched]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(informer.run()) for informer in chosen]
             try:
@@ -142,7 +144,7 @@ class Cluster:
                     async with asyncio.timeout(patience):
                         for informer in chosen:
                             await informer.synced_or_absent.wait()
-                self._mode()
+                self._look_around()
                 yield
             finally:
                 for task in tasks:
@@ -162,8 +164,9 @@ class Cluster:
     def gaps(self) -> list[Gap]:
         """What is not seen now, of what was to be watched."""
         found = []
-        for resource, informer in self.informers.items():
-            if informer.problem and informer.problem != "not listed yet":
+        for resource in self._watched:
+            informer = self.informers[resource]
+            if informer.problem:
                 installed = not informer.problem.endswith("are not installed in the cluster")
                 found.append(Gap(resource.full_name, informer.problem, installed))
         return found
@@ -173,6 +176,11 @@ class Cluster:
         if self.namespaces:
             return "only some namespaces are looked at"
         return self._sight.no_nodes()
+
+    def _look_around(self) -> None:
+        """Who makes pods, and whether nodes are seen: as in scaler.app."""
+        self._mode()
+        self.cache.set_sees_nodes(sees_nodes=not self._sight.no_nodes())
 
     def views(self) -> list[ServiceView]:
         """Every service, by namespace and name: as the scaler wrote it, else as it would be decided from what is seen
@@ -201,8 +209,7 @@ class Cluster:
         if self._last is not None and self._last[0] == self.version:
             return self._last[1:]
         version = self.version
-        self.cache.set_sees_nodes(sees_nodes=not self._sight.no_nodes())
-        self._mode()
+        self._look_around()
         for key in {*self._dirty, *self.cache.service_keys()} if self._last is None else self._dirty:
             if self.cache.has_instances(key):
                 self._builder.look_at(key)

@@ -135,7 +135,8 @@ async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board
     async with AsyncExitStack() as stack:
         only = bool(answer.some and not args.service)
         scope = access.namespaces if answer.some else await reach(access.api, access.namespaces)
-        cluster = Cluster(access.api, access.clock, scope)
+        home = found.home(access.namespaces[0] if access.namespaces else "", access.clock.server())
+        cluster = Cluster(access.api, access.clock, scope, home)
         resources = (
             (ELASTIC_SERVICES,) if only else tuple(set(cluster.informers) - ({EVENTS} if not args.service else set()))
         )
