@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, PODS, Object
 from scaler.kube.errors import NotFoundError
 from scaler.names import GATE
 from scaler.sim.actors.nodes import NodeFate
@@ -178,13 +178,14 @@ async def _release(plane: ControlPlane, kubeconfig: Path, folder: Path) -> None:
             await stage.api.create(PODS, "mindie", _others_pod(group))
         for group in _OTHERS:
             await until(partial(_is_released, stage, f"others-{group}"), "what somebody else created is released")
-        await until(lambda: _status_is_at_home(stage), "the status is told")
+        await until(lambda: _status_is_told(stage), "the status is told")
         await asyncio.sleep(3)
 
 
-async def _status_is_at_home(stage: Stage) -> bool:
+async def _status_is_told(stage: Stage) -> bool:
     names = {found["metadata"]["name"] for found in (await stage.api.list(CONFIG_MAPS, NAMESPACE)).items}
-    return {"mindie.scaling-rule-scaler-status", "mindie.scaling-rule-scaler-last-valid"} <= names
+    statuses = [found.get("status") for found in (await stage.api.list(ELASTIC_SERVICES, "mindie")).items]
+    return "mindie.scaling-rule-scaler-last-valid" in names and any(statuses)
 
 
 def _opted_in(obj: Object) -> Object:
@@ -289,7 +290,7 @@ async def _events_were_counted(plane: ControlPlane) -> bool:
 
 async def _status_is_gone(stage: Stage) -> bool:
     try:
-        await stage.api.get(CONFIG_MAPS, "mindie", "scaling-rule-scaler-status")
+        await stage.api.get(ELASTIC_SERVICES, "mindie", "scaling-rule-mindie")
     except NotFoundError:
         return True
     return False
