@@ -9,6 +9,8 @@ from scaler.kube.metadata import Owner
 from scaler.rules.limits import MAX_PODS
 
 LONGEST_NAME = 253
+MOST_FAULTS = 10
+"""Of a job that are said."""
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 """Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
 
