@@ -27,6 +27,10 @@ _REQUEST: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10)
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
 
 
+MOST_IDLE = 50
+"""Names of resources that are shown at once, those of Kubernetes itself first: whoever binds a pod may name any."""
+
+
 class Metrics:
     """All metrics of one process. Methods are cheap and never raise."""
 
@@ -168,7 +172,10 @@ class Metrics:
         tally = tally or world.Tally()
         for name in ("serving", "minimums_waiting", "scale_ups_waiting", "in_backoff", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
-        self._idle_resources |= tally.idle.keys()
+        if len(self._idle_resources) > MOST_IDLE:
+            self._idle.clear()
+            self._idle_resources.clear()
+        self._idle_resources.update(sorted(tally.idle, key=lambda name: ("/" in name, name))[:MOST_IDLE])
         for resource in self._idle_resources:
             self._idle.labels(resource).set(tally.idle.get(resource, 0))
 

@@ -90,7 +90,7 @@ TOLERATIONS = [{"key": f"k{index}"} for index in range(LONGEST_PLACEMENT // 16)]
 POD_KINDS: dict[str, Make] = {
     "names of resources": lambda n: pod(n, containers=asking(pairs(n, LARGE))),
     "resources of many containers": lambda n: pod(
-        n, containers=asking(*(pairs(n * 1000 + i, 900) for i in range(300)))
+        n, containers=asking(*(pairs(n * 1000 + i, 900) for i in range(100)))
     ),
     "resources of init containers": lambda n: pod(n, initContainers=asking(pairs(n, LARGE))),
     "a long quantity": lambda n: pod(n, containers=asking({"cpu": "0" * LARGE + str(n)})),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scaler import __version__
 from scaler.decide.world import Evict, Revoke, ServiceKey, State, Tally
-from scaler.report.metrics import Metrics
+from scaler.report.metrics import MOST_IDLE, Metrics
 from tests.builders import KEY, plan, service
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/metrics.md"
@@ -151,3 +151,11 @@ def test_a_request_is_timed_by_verb_and_resource(seconds: float) -> None:
     metrics = Metrics()
     metrics.request("patch", "pods", seconds)
     assert value(metrics, "scaler_request_duration_seconds_sum", verb="patch", resource="pods") == seconds
+
+
+def test_resources_that_anybody_may_name_are_no_endless_series() -> None:
+    metrics = Metrics()
+    for at in range(20):
+        metrics.arbitrated(Tally(idle={"cpu": 5} | {f"example.com/{at}-{index}": 1 for index in range(60)}))
+    assert value(metrics, "scaler_idle", resource="cpu") == 5
+    assert metrics.render().count(b"scaler_idle{") <= 2 * MOST_IDLE
