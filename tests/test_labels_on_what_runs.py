@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, EVENTS, POD_GROUPS, PODS, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, POD_GROUPS, PODS, PatchType
 from scaler.sim.loop import run
 from tests.held import held
-from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
 from tests.rig import Rig, controller, rig
 
 GROUP, JOB_ID, RULE = "mind-cluster/group-name", "jobID", "mind-cluster/scaling-rule"
 ONE_EACH = rule_config_map(rule_document({"group0": 1, "group1": 1}))
-SERVICE = (ONE_EACH, job("p0"), job("p1"), job("d0"))
+SERVICE = (node("roomy", roomy=True), ONE_EACH, job("p0"), job("p1"), job("d0"))
 TYPOS = [
     (GROUP, "gruop0", "GroupUnknown", "write mind-cluster/group-name=group0"),
     (GROUP, None, "GroupLabelMissing", "write mind-cluster/group-name=group0"),
@@ -20,6 +20,7 @@ TYPOS = [
     (JOB_ID, None, "JobIdMissing", "write jobID=mindie"),
     (RULE, None, "RuleMissing", "write mind-cluster/scaling-rule=rule"),
     (RULE, "", "RuleMissing", "write mind-cluster/scaling-rule=rule"),
+    (RULE, "rul", "RuleMissing", "write mind-cluster/scaling-rule=rule"),
 ]
 
 
@@ -193,15 +194,37 @@ def test_a_pod_of_others_counts_as_it_did_when_it_came(name: str, value: str | N
     run(story())
 
 
-def test_a_rule_that_there_never_was_is_named_with_the_one_that_was_meant() -> None:
+def test_a_label_with_a_rule_that_comes_later_takes_effect_when_it_comes() -> None:
     async def story() -> None:
         async with rig(*SERVICE) as on:
             await on.start("p0", "d0")
-            await label(on, RULE, "rul")
+            await label(on, RULE, "other")
             assert on.reason("p0") == "RuleMissing"
-            assert any("write mind-cluster/scaling-rule=rule" in one for one in warnings(on, "p0"))
-            assert "delete" not in said(on, "p0")
-            await label(on, RULE, "rule")
+            assert on.with_pods() == {"p0", "d0"}
+            on.apply(rule_config_map(rule_document({"group0": 1}), name="other"))
+            await on.settle(2.0)
             assert on.reason("p0") == "Running"
+            assert "p1" in on.with_pods()
+            await on.cluster.delete(CONFIG_MAPS, NAMESPACE, "other")
+            await label(on, "more", "words")
+            assert on.decisions[-1][0].key.rule in ("other", "rule")
+            (mine,) = [plan for service, plan in on.decisions[-4:] if service.key.rule == "other"][-1:]
+            assert [verdict.name for verdict in mine.verdicts] == ["p0"]
+
+    run(story())
+
+
+def test_jobs_that_were_moved_to_a_rule_stay_there_when_it_is_gone_and_the_scaler_starts_anew() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE, rule_config_map(name="other")) as on:
+            await on.start("p0", "d0")
+            await label(on, RULE, "other")
+            assert on.reason("p0") == "Running"
+            await on.cluster.delete(CONFIG_MAPS, NAMESPACE, "other")
+            await on.settle(2.0)
+        async with controller(on, on.clock):
+            await on.settle(2.0)
+            (mine,) = [plan for service, plan in on.decisions if service.key.rule == "other"][-1:]
+            assert [(verdict.name, str(verdict.reason)) for verdict in mine.verdicts] == [("p0", "Running")]
 
     run(story())

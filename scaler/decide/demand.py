@@ -46,7 +46,7 @@ class Demand:
         for group in self.groups.values():
             if group.released:
                 self._complete(group, moves=weighs)
-        self.hands = in_order(m for group in self.groups.values() for m in group.released if m.in_hands)
+        self.hands = in_order([m for group in self.groups.values() for m in group.released if m.in_hands])
         """Instances in the scheduler's hands."""
         self.candidates = {name: _candidates(group, now, policy) for name, group in self.groups.items() if weighs}
         smallest = service.rule.smallest.counts if service.rule and self.target else {}
@@ -73,7 +73,7 @@ class Demand:
         self.priority = _priority(service, policy)
         lasting = (i.created for i in service.instances if not (i.owner_deleting or i.owner_finished))
         self.oldest = min(lasting, default=0.0)
-        self.bound = sum(instance.bound for instance in service.instances)
+        self.bound = sum([instance.bound for instance in service.instances])
         self.requests = frozenset(instance.needs for instance in service.instances)
         """What its instances ask for, each once: equal for services of the same make."""
         known = self.memory.instances.values()
@@ -84,8 +84,8 @@ class Demand:
         """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
         self.is_at_rest = self._is_at_rest()
         self.same = self._same()
-        moments = (moment for member in self.members for moment in moments_of(member, policy))
-        self.until = min((moment for moment in moments if moment > now), default=0.0)
+        moments = [moment for member in self.members for moment in moments_of(member, policy) if moment > now]
+        self.until = min(moments, default=0.0)
         """When time alone may change any of this; 0.0 = never."""
 
     def _complete(self, group: Group, *, moves: bool) -> None:
@@ -121,7 +121,7 @@ class Demand:
     def _same(self) -> object:
         """Equal for services that find the same answer when they ask for room: many are of the same make, and nothing
         of them is bound. None where more plays a part."""
-        if self.fixed or self.has_turns or not self.minimum or any(m.instance.bound for m in self.members):
+        if self.fixed or self.has_turns or self.bound or not self.minimum:
             return None
         asked = []
         for name, number in self.minimum.items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cache
 from itertools import chain, combinations, islice, product
 
 import msgspec
@@ -177,11 +176,12 @@ class Sources:
         """What is bound in part, with sets of candidates in their order, each kind of set once; none with one that fits
         nowhere by itself, so that the next one goes. With `freed` more room may be there than it seems."""
         ends = room >= Room.TO_COME
-        fits = cache(lambda pods: freed or self.placement.fits(pods, room) is None)
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in draft.demand.minimum.items():
-            found = draft.demand.candidates[name] if number else ()
-            candidates = [m for m in found if (ends or m.state is not State.TERMINATING) and fits(m.unbound)]
+            found = [m for m in draft.demand.candidates[name] if number and (ends or m.state is not State.TERMINATING)]
+            asked = dict.fromkeys([m.unbound for m in found])
+            fits = {pods for pods in asked if freed or self.placement.fits(pods, room) is None}
+            candidates = [m for m in found if m.unbound in fits]
             alike = all(_alike(draft, candidates[0], other) for other in candidates[1:])
             by_group.append(combinations(candidates[:number] if alike else candidates, number))
         return ([*draft.demand.fixed, *chosen] for chosen in one_of_each(by_group))

@@ -74,6 +74,10 @@ class Cache:
         """Whether the pods of AscendJobs are made here; see `set_maker`."""
         self.sees_nodes = True
         """Whether the nodes may be read; see `set_sees_nodes`."""
+        self.knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
+        """Whether there is a rule of this namespace and name, or ever was."""
+        self._mislabelled: set[str] = set()
+        """Jobs that count as they did when they were admitted."""
         self._jobs_by_uid: dict[str, JobRecord] = {}
         self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
         self._services_by_rule: defaultdict[Name, set[ServiceKey]] = defaultdict(set)
@@ -183,7 +187,9 @@ class Cache:
         group = self.pod_groups.get(job.namespace, job.pod_group)
         if group is None or group.owner_uid != record.uid:
             return record
-        known = as_admitted(job, group.labels)
+        other = group.labels.rule not in ("", job.key.rule)
+        no_such_rule = other and not self.knows_rule(job.namespace, job.key.rule)
+        known = as_admitted(job, group.labels, no_such_rule=no_such_rule)
         return msgspec.structs.replace(record, job=msgspec.structs.replace(job, **known)) if known else record
 
     def _place_again(self, uid: str) -> None:
@@ -198,6 +204,8 @@ class Cache:
     def _remember_job(self, record: JobRecord) -> None:
         key = record.job.key
         self._jobs_by_uid[record.uid] = record
+        if record.job.mislabelled:
+            self._mislabelled.add(record.uid)
         self._jobs_by_service[key][record.uid] = record
         self._remember_service(key)
         for pod in record.job.pods:
@@ -206,6 +214,7 @@ class Cache:
     def _forget_job(self, record: JobRecord) -> None:
         key = record.job.key
         self._jobs_by_uid.pop(record.uid, None)
+        self._mislabelled.discard(record.uid)
         jobs = self._jobs_by_service[key]
         jobs.pop(record.uid, None)
         if not jobs:
@@ -355,6 +364,8 @@ class Cache:
             self._publish(OwnConfigMapGone(record.namespace, record.own))
         for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
             self._publish(RuleChanged(key))
+        for uid in sorted(self._mislabelled) if old is None else ():
+            self._place_again(uid)
         if record.retries is not None:
             self._on_retries((old.retries if old else None) or {}, (new.retries if new else None) or {})
         job_name = record.name.removeprefix(RANK_TABLE_PREFIX) if record.table_map else ""

@@ -75,7 +75,7 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        owner_uid=job_uid(meta.owner),
+        owner_uid=shared(job_uid(meta.owner)),
         terminating=meta.deletion_timestamp is not None,
     )
 
@@ -150,6 +150,10 @@ def _taint(taint: dict[str, Any]) -> Taint:
     return Taint(key, value, effect)
 
 
+KUBERNETES_OWN = "system-"
+"""How the names of classes begin that every cluster has, with the highest values of all: for nobody's jobs."""
+
+
 class PriorityClassObject(msgspec.Struct, gc=False):
     """The part of a PriorityClass that the scaler reads."""
 
@@ -173,7 +177,7 @@ class PriorityRecord(msgspec.Struct, frozen=True, gc=False):
 
 def priority_record(found: PriorityClassObject) -> PriorityRecord:
     meta = found.metadata
-    names = meta.annotations.get(CLASS_NAMESPACES)
+    names = meta.annotations.get(CLASS_NAMESPACES, "" if meta.name.startswith(KUBERNETES_OWN) else None)
     namespaces = None if names is None else frozenset(name.strip() for name in names.split(","))
     return PriorityRecord(meta.name, meta.uid, meta.resource_version, found.value, namespaces)
 

@@ -53,7 +53,7 @@ TOKEN_LIFE = 60.0
 """Seconds after which a mounted token is read again."""
 PLUGIN_TIMEOUT = 30.0
 """Seconds for an exec plugin or an identity provider to come up with a token."""
-MOST_PAGE = 2**23
+MOST_PAGE = 2**22
 """Bytes of a page of a list. Where objects are so large that it would have more, fewer are asked for at once."""
 READ_BUFFER = 2**18
 """Bytes read ahead of a stream: fewer wake-ups when many events come at once."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from scaler.decide.world import GroupPlan, Plan, Service
+from scaler.rules.rule import Ratio
 
 
 class Conditions(NamedTuple):
@@ -25,7 +27,11 @@ def conditions(service: Service, plan: Plan) -> Conditions:
 
 def running_index(service: Service, groups: Mapping[str, GroupPlan]) -> int:
     """Index of the largest ratio of which every group runs what it names, 0 = the rule's largest; -1 for none."""
-    for index, ratio in enumerate(service.rule.ratios if service.rule else ()):
-        if all(name in groups and groups[name].running >= number for name, number in ratio.counts.items() if number):
-            return index
-    return -1
+    ratios = service.rule.ratios if service.rule else ()
+    running = {name: group.running for name, group in groups.items()}
+
+    def runs(ratio: Ratio) -> bool:
+        return all(running.get(name, 0) >= number for name, number in ratio.counts.items())
+
+    index = bisect_left(ratios, True, key=runs)  # ratios never rise from first to last, and a rule may have 10,000
+    return index if index < len(ratios) else -1

@@ -45,6 +45,7 @@ class ClusterState:
         self.tables = Tables(cache)
         self.instances = Instances(cache, self.tables)
         self.rules = RulesInForce(cache.config_maps.get, self._stored_rule)
+        cache.knows_rule = self._knows_rule
 
     def service(self, key: ServiceKey) -> Service:
         """One service as of the cache's present contents."""
@@ -125,6 +126,10 @@ class ClusterState:
     def _tell_room(self) -> None:
         if self.capacity.is_stale:
             self._publish(RoomChanged())
+
+    def _knows_rule(self, namespace: str, rule: str) -> bool:
+        found = self.cache.config_maps.get(namespace, rule) is not None
+        return found or self.rules.was_seen(namespace, rule) or self._stored_rule(namespace, rule) is not None
 
     def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
         name = Name(namespace, rule)

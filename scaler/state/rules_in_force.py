@@ -61,6 +61,11 @@ class RulesInForce:
         stored = self._stored(namespace, name)
         return stored if stored is not None and _reread(stored).rule is not None else None
 
+    def was_seen(self, namespace: str, name: str) -> bool:
+        """Whether this process has seen a valid one."""
+        known = self._known.get((namespace, name))
+        return known is not None and known[1].rule is not None
+
     def forget(self, namespace: str, name: str) -> None:
         """No job names the rule any more."""
         self._known.pop((namespace, name), None)

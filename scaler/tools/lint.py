@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
         if not sources:
             return _usage(f"no {', '.join(f'*{suffix}' for suffix in SUFFIXES)} below {' '.join(args.files)}")
         if args.fix or args.write:
+            sources = list({source.name: source for source in sources}.values())
             return max(_fix(source, sources, write=args.write) for source in sources)
     except OSError as error:
         return _usage(f"cannot read or write {error.filename}: {error.strerror}")
@@ -71,7 +72,7 @@ def _wrong_usage(args: argparse.Namespace) -> str:
     if args.write and "-" in args.files:
         return "-w writes files in place; standard input is none: use --fix, which prints"
     if (args.fix or args.write) and args.format != "text":
-        return "--fix and -w answer with files; give no --format"
+        return "--fix and -w answer with files; give no -o"
     if args.fix and not args.write and (len(args.files) != 1 or Path(args.files[0]).is_dir()):
         return "--fix corrects one file and prints it; give one FILE, or -w to correct several in place"
     return ""

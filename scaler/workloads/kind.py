@@ -11,10 +11,13 @@ import msgspec
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import Owner
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_text
 
 LONGEST_NAME = 253
+MOST_FAULTS = 10
+"""Of a job that are said."""
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 """Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
 
@@ -135,23 +138,27 @@ def _shared_labels(labels: Labels) -> Labels:
     return labels
 
 
-def as_admitted(found: Placed, then: Labels) -> dict[str, Any]:
+def as_admitted(found: Placed, then: Labels, *, no_such_rule: bool = False) -> dict[str, Any]:
     """What an instance whose labels lack something counts as: what they lack is taken from those with which it was
     admitted. Empty where nothing is lacking, not all can be told, or both rule and group were taken off.
+
+    `no_such_rule`: there never was a rule of the name that they say.
     """
     key, group = found.key, found.group
-    lacks = {RULE_LABEL: not key.rule, JOB_ID_LABEL: not key.job_id, GROUP_LABEL: not group}
-    right = Labels(key.rule or then.rule, group or then.group, key.job_id or then.job_id)
+    lacks = {RULE_LABEL: no_such_rule or not key.rule, JOB_ID_LABEL: not key.job_id, GROUP_LABEL: not group}
+    right = Labels(then.rule if lacks[RULE_LABEL] else key.rule, group or then.group, key.job_id or then.job_id)
     if not (any(lacks.values()) and right.rule and right.job_id and right.group and (key.rule or group)):
         return {}
     values = {RULE_LABEL: right.rule, JOB_ID_LABEL: right.job_id, GROUP_LABEL: right.group}
     missing = [name for name, lacking in lacks.items() if lacking]
+    wrong = f"label {' and '.join(missing)} is missing or empty"
+    if key.rule and lacks[RULE_LABEL]:
+        wrong = f"label {RULE_LABEL} is {shown(key.rule)}, and there was never such a rule"
     return {
         "key": ServiceKey(key.namespace, right.rule, right.job_id),
         "group": right.group,
-        "label_problem": found.label_problem if key.rule else Reason.RULE_MISSING,
-        "mislabelled": f"label {' and '.join(missing)} is missing or empty: write "
-        + ", ".join(f"{name}={values[name]}" for name in missing),
+        "label_problem": Reason.RULE_MISSING if lacks[RULE_LABEL] else found.label_problem,
+        "mislabelled": f"{wrong}: write {', '.join(f'{name}={values[name]}' for name in missing)}",
     }
 
 

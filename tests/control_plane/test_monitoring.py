@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.build import PROMETHEUS, ensure
 from tests.control_plane.plane import PlaneOptions
 from tests.control_plane.plugin import FreshPlane
-from tests.control_plane.programs import Program, answers_ok, free_ports
+from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports
 from tests.control_plane.scaler_process import NAMESPACE, ScalerProcess, install, scaler
 from tests.control_plane.stage import staged, until
-from tests.report.test_monitoring import ALERTS, DASHBOARD, QUERIES
+from tests.report.test_monitoring import ALERTS, DASHBOARD, QUERIES, RUNBOOKS
 
 pytestmark = [pytest.mark.long("Prometheus has to be built")]
 
@@ -111,6 +112,14 @@ def test_grafanas_own_types_allow_the_dashboard_and_notice_a_wrong_word(tmp_path
 
 def without_words(rule: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in rule.items() if key != "annotations"}
+
+
+def runbook_commands(**names: str) -> Iterator[list[str]]:
+    """What a runbook has one type, with these names in it; logs and figures of a kubelet are not to be had here."""
+    for line in re.findall(r"^\$ kubectl (.*)$", RUNBOOKS, re.MULTILINE):
+        words = shlex.split(line.split(" | ")[0])
+        if words[0] not in ("logs", "top"):
+            yield [re.sub(r"\b(" + "|".join(names) + r")\b", lambda found: names[found[1]], word) for word in words]
 
 
 def hurried(rule: dict[str, Any]) -> dict[str, Any]:
@@ -206,6 +215,13 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
         assert fired["ScalerNPUsHeldIdle"]["labels"]["namespace"] == NAMESPACE
         empty &= {query for query in QUERIES if not await prometheus.found(query)}
         assert {query for query in empty if not any(part in query for part in WITHOUT_ANSWER)} == set()
+
+        names = {"NAMESPACE": "mindie", "RULE": "scaling-rule", "POD": "mindie-server-p0-master-0", "RESOURCE": "pods"}
+        for words in runbook_commands(**names):
+            with (
+                nullcontext() if words[0] != "auth" else suppress(ControlPlaneError)
+            ):  # it ends with 1 where it says no
+                await asyncio.to_thread(plane.kubectl, *words)
 
         await stage.node(lost, NodeFate.READY)
         await stage.runs(group0=2, group1=1)

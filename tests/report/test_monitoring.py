@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,14 @@ def test_every_alert_is_tried_both_ways() -> None:
     tried = [case for test in tests for case in test["alert_rule_test"]]
     assert {case["alertname"] for case in tried if case["exp_alerts"]} == set(ALERTS)
     assert {case["alertname"] for case in tried} == set(ALERTS)
+
+
+def test_the_command_that_takes_the_rules_out_of_the_manifest_gives_the_rules() -> None:
+    (command,) = re.findall(
+        r"^\$ (sed .*) > scaler-rules\.yaml$", (ROOT / "docs/howto/monitor.md").read_text(), re.MULTILINE
+    )
+    done = subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [rule for group in yaml.safe_load(done.stdout)["groups"] for rule in group["rules"]] == RULES
 
 
 def test_no_panel_lies_on_another_and_none_has_the_id_of_another() -> None:

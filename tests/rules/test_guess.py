@@ -69,6 +69,11 @@ def test_a_list_of_kubectl_with_objects_of_our_own_in_it_is_judged_by_what_users
     }
 
 
+def test_the_bare_items_of_a_list_are_objects_too() -> None:
+    items = json.dumps([yaml.safe_load(config_map(TWO_TO_ONE)), yaml.safe_load(job())])
+    assert said(items).checked == {"rule": 1, "AscendJob": 1}
+
+
 @pytest.mark.parametrize(("text", "hint"), [(STATUS, "the rule is ConfigMap scaling-rule"), (RANK_TABLE, "the rule's")])
 def test_what_the_scaler_or_the_deployer_keeps_is_no_rule_even_alone(text: str, hint: str) -> None:
     (found,) = said(text).findings

@@ -304,3 +304,22 @@ def label_all(value: Any) -> None:
         for name in ("engine", "decoder", "engineConfig", "decoderConfig"):
             if isinstance(value.get(name), dict):
                 value[name].setdefault("labels", {}).update(LABELS)
+
+
+def test_a_role_whose_labels_were_forgotten_is_named_and_a_router_is_not() -> None:
+    made = storm_service(template(), 1)
+    bare = {"name": "decode", "podGroupSize": 2, "template": {"spec": {"containers": []}}}
+    made["spec"]["template"]["spec"]["roles"].append(bare)
+    (found,) = linted(made).findings
+    assert (found.code, found.level) == ("RoleWithoutLabels", "warning")
+    assert "role decode" in found.message
+    made = inference_service(template(), 1)
+    made["spec"] |= {"decoder": {"minReplicas": 1}, "router": {"minReplicas": 1}}
+    assert codes(made) == ["RoleWithoutLabels"]
+
+
+def test_aliases_that_unfold_to_millions_cost_little() -> None:
+    wide = "[" + ", ".join(["*a"] * 900) + "]"
+    text = f"kind: Thing\na: &a {{x: {{y: 1}}}}\nb: &b {wide}\nc: &c {wide.replace('*a', '*b')}\n"
+    text += f"d: {wide.replace('*a', '*c')}\n"
+    assert [one.code for one in linted(text, rule="").findings] == ["NothingToCheck"]

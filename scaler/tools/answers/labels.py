@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, PREFIX, RULE_KEY, RULE_LABEL
-from scaler.rules.labels import group_fault, label_faults
+from scaler.rules.labels import group_fault
 from scaler.rules.values import as_text, at
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.reading import Cluster
 from scaler.tools.diagnosis import Check, Standing
+from scaler.tools.linting.slips import all_label_faults, app_faults
 from scaler.workloads.ascendjob import APP_LABEL
 
 KEYS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
@@ -54,7 +55,7 @@ def _tasks(subject: Subject) -> list[object]:
 
 def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -> Iterator[Check]:
     """What `scaler lint` finds in these labels: what is missing, and what it was probably spelt as."""
-    faults = list(label_faults(labels, "it"))
+    faults = list(all_label_faults(labels, "it"))
     if not any(key in labels for key in KEYS[:2]) and not faults:
         words = f"no label {RULE_LABEL}: it is no part of any service, and the scaler leaves it alone"
         where = " (of Deployments and the like, labels stand in the template of the pods)" if inside else ""
@@ -89,8 +90,7 @@ def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
             yield Check(Standing.NOTE, f"AscendJob {record.name}", f"{words}: it is not counted here")
         elif record.job.key == key:
             about = f"AscendJob {record.name}"
-            faults = [fault for fault in label_faults(labels, "it") if fault.code == "AppUnknown"]
-            yield from (Check(Standing.FAIL, about, f"{one.message}; {one.hint}") for one in faults)
+            yield from (Check(Standing.FAIL, about, f"{one.message}; {one.hint}") for one in app_faults(labels))
 
 
 def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:

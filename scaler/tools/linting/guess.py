@@ -136,13 +136,14 @@ def object_in_document(text: str) -> str:
 
 def odd_kinds(found: Object) -> Iterator[Finding]:
     """A kind that does not fit what is in the object."""
-    if found.kind not in ("ConfigMap", "Secret") and found.root.get("data", RULE_KEY) is not None:
+    if found.kind not in ("", "ConfigMap", "Secret") and found.root.get("data", RULE_KEY) is not None:
         message = f"kind {found.kind}, and data.{RULE_KEY}: this seems to be a ConfigMap with a rule"
         yield found.finding(("kind",), "KindDoesNotFit", message, "write kind: ConfigMap and apiVersion: v1")
     if found.kind == "ConfigMap" and found.root.get("spec", "replicaSpecs") is not None:
         message = "kind ConfigMap, and spec.replicaSpecs: this seems to be an AscendJob"
         yield found.finding(("kind",), "KindDoesNotFit", message, "write kind: AscendJob")
-    if not found.kind and (found.root.get("metadata") is not None or found.root.get("spec") is not None):
+    spoken = found.alone or found.root.get("apiVersion") is not None
+    if not found.kind and spoken and (found.root.get("metadata") or found.root.get("spec")) is not None:
         spec = found.root.get("spec")
         what = seems(spec) if spec is not None else ""
         message = f"an object without kind{f': its spec seems to be {what}' if what else ''}"

@@ -14,10 +14,10 @@ import msgspec
 from scaler.names import JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.rules.finding import Fault, Finding, Path, shown
 from scaler.rules.jobspec import job_faults
-from scaler.rules.labels import label_faults
 from scaler.tools.linting.manifest import Object, Value
 from scaler.tools.linting.metadata import metadata_findings
 from scaler.tools.linting.roles import Rules, labels_at, names_ours, place_faults, size_faults
+from scaler.tools.linting.slips import app_faults
 
 API_VERSION = "mindxdl.gitee.com/v1"
 NPU_PREFIX = "huawei.com/"
@@ -104,9 +104,8 @@ def _template_apps(job: _Job) -> Iterator[Fault]:
     for name, _ in job.specs:
         path: Path = (*SPECS_PATH, name, "template", "metadata", "labels")
         labels = {JOB_ID_LABEL: job.label(JOB_ID_LABEL), **labels_at(job.object, path)}
-        for fault in label_faults(labels, "this job"):
-            if fault.code == "AppUnknown":
-                yield msgspec.structs.replace(fault, path=(*path, "app"))
+        for fault in app_faults(labels):
+            yield msgspec.structs.replace(fault, path=(*path, "app"))
 
 
 def _gates(job: _Job) -> Iterator[Finding]:

@@ -288,6 +288,8 @@ def is_manifest(text: str) -> bool:
     except (ValueError, RecursionError):
         root = read(text).root if len(text) <= MAX_BYTES else None
         value = root.value if root is not None else None
+    if isinstance(value, list):  # the bare items of a list, as client libraries and jq give them
+        return any(isinstance(one, dict) and ("kind" in one or "metadata" in one) for one in value)
     return isinstance(value, dict) and "kind" in value
 
 

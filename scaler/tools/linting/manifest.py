@@ -162,8 +162,9 @@ def objects(text: str, file: str, *, alone: bool) -> tuple[list[Object], list[Fi
 
 
 def _unpacked(root: Value) -> list[Value]:
-    items = root.get("items")
-    if root.string_at("kind").endswith("List") and items is not None and items.kind == "list":
+    items = root if root.kind == "list" else root.get("items")
+    bare = root.kind == "list" or root.string_at("kind").endswith("List")
+    if bare and items is not None and items.kind == "list":
         return [item for item in items.items if item.kind == "mapping"][:MAX_OBJECTS]
     return [root] if root.kind == "mapping" else []
 

@@ -10,9 +10,10 @@ import msgspec
 
 from scaler.names import GATE, GROUP_LABEL, INSTANCE_SIZE, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import Fault, Path, shown
-from scaler.rules.labels import group_fault, label_faults, misspelt, nearest
+from scaler.rules.labels import nearest
 from scaler.rules.rule import Rule
 from scaler.tools.linting.manifest import Object, Value
+from scaler.tools.linting.slips import all_label_faults, misspelt, unknown_group
 from scaler.tools.linting.workloads import Role, roles_of
 
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
@@ -76,15 +77,32 @@ def workload_faults(found: Object, rules: Rules) -> list[Fault] | None:
     if not roles:
         misplaced = known is not None and names_ours(labels_at(found, ("metadata", "labels")))
         return [_reaches_no_pod(found, known or [])] if misplaced else None
-    faults = [_kind_unknown(found)] if known is None else []
+    faults = [_kind_unknown(found)] if known is None else [*_forgotten(found, known, roles, rules)]
     return faults + [fault for role in roles for fault in _role_faults(found, role, rules)]
+
+
+def _forgotten(found: Object, known: list[Role], named: list[Role], rules: Rules) -> Iterator[Fault]:
+    """Roles without labels whose name is nearly that of a group of the rule that no role here names."""
+    labels = [labels_at(found, at) for role in named for at in role.labels.values()]
+    _, rule = rules.find(found.namespace, _meant(labels[0], RULE_LABEL))
+    groups = (
+        [group for group in rule.groups if group not in [_meant(one, GROUP_LABEL) for one in labels]] if rule else []
+    )
+    for role in known:
+        (what, path), *_ = role.labels.items()
+        group = next((group for group in groups if group in what), "")
+        if role not in named and role.is_instance and group:
+            message = f"{what} has no labels, and nothing else here is of group {shown(group)} of the rule"
+            where = ".".join(map(str, path))
+            hint = f"write the three labels at {where}: without them its pods are neither counted nor held"
+            yield Fault("RoleWithoutLabels", path, message, hint, "warning")
 
 
 def place_faults(found: Object, path: Path, what: str, rules: Rules, *, moved: str = "") -> Iterator[Fault]:
     """What is wrong with the labels at `path`, `moved` being the rule's name where admission has moved it."""
     labels = labels_at(found, path)
     labels = {RULE_LABEL: moved, **labels} if moved else labels
-    yield from (_at(path, fault) for fault in label_faults(labels, what))
+    yield from (_at(path, fault) for fault in all_label_faults(labels, what))
     name, group = (_meant(labels, label) for label in (RULE_LABEL, GROUP_LABEL))
     present, rule = rules.find(found.namespace, name) if name else (True, None)
     if not present:
@@ -94,7 +112,7 @@ def place_faults(found: Object, path: Path, what: str, rules: Rules, *, moved: s
         hint = "lint the rule's file together with what names it; it must be in the same namespace"
         hint = f"did you mean {near}?" if near else hint
         yield Fault("RuleNotFound", (*path, RULE_LABEL), message, hint, "warning")
-    unknown = group_fault(group, rule.groups) if rule is not None and group else None
+    unknown = unknown_group(group, rule.groups) if rule is not None and group else None
     if unknown is not None:
         yield _at(path, unknown)
 
