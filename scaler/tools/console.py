@@ -14,6 +14,8 @@ from rich.text import Text
 USUAL_WIDTH = 120
 """Columns, where there is no terminal and COLUMNS says nothing."""
 LEAST_WIDTH = 60
+_NOT_KNOWN = 10**10
+"""Seconds: what seems to be so old began at a time that nobody wrote down."""
 _UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
@@ -37,14 +39,15 @@ class _Console(Console):
 
 def show(screen: Console, made: RenderableType, width: int = 0) -> None:
     """Print it, without spaces at the ends of lines. `width`: more columns than there are, 0 for as many."""
-    lines = screen.render_lines(made, screen.options.update(width=width or screen.width), pad=False)
-    for line in lines:
+    found: list[Segment] = []
+    for line in screen.render_lines(made, screen.options.update(width=width or screen.width), pad=False):
         kept = list(Segment.simplify(line))
         while kept and not kept[-1].text.strip(" "):
             kept.pop()
         if kept:
             kept[-1] = Segment(kept[-1].text.rstrip(" "), kept[-1].style)
-        screen.print(Segments([*kept, Segment.line()]), end="", crop=False, no_wrap=True, soft_wrap=True)
+        found += [*kept, Segment.line()]
+    screen.print(Segments(found), end="", crop=False, no_wrap=True, soft_wrap=True)
 
 
 def clean(text: Any) -> str:
@@ -62,14 +65,12 @@ def text(words: Any, style: str = "") -> Text:
 
 
 def age(seconds: float) -> str:
-    """As kubectl writes it: 45s, 5m12s, 3h20m, 12d; "-" for what is not known."""
-    if seconds < 0 or seconds > 10**10:
-        return "0s" if seconds > -60 else "-"
-    whole = int(seconds)
-    if whole < 120:
-        return f"{whole}s"
+    """As kubectl writes it: 45s, 5m12s, 3h20m, 30h, 12d; "-" for what is not known."""
+    if seconds > _NOT_KNOWN:
+        return "-"
+    whole = max(0, int(seconds))
     for size, unit, small, part in _UNITS:
-        if whole >= size:
+        if whole >= 2 * size:
             rest = whole % size // small
             return f"{whole // size}{unit}" + (f"{rest}{part}" if rest and whole < 10 * size else "")
     return f"{whole}s"

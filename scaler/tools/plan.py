@@ -162,8 +162,7 @@ def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
     try:
         lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else io.BytesIO(Path(file).read_bytes())
     except OSError as error:
-        sys.stderr.write(f"scaler plan: --cases {file}: {error.strerror or error}\n")
-        return EXIT_BAD_INPUT
+        return _usage(f"--cases {file}: {error.strerror or error}")
     failed = 0
     for answer, bad in answers(rule, lines, paused=paused):
         sys.stdout.write(answer)
