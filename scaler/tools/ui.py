@@ -87,12 +87,12 @@ async def _show(access: Access, args: argparse.Namespace) -> None:
 
     seen = await reach(access.api, access.namespaces)
     await ask(access.api, seen)
-    cluster = Cluster(access.api, access.clock, seen)
     known = _Leaders(access)
+    cluster = Cluster(access.api, access.clock, seen, await known.look())
     about: dict[str, Any] = {"cluster": args.context or "", "namespaces": [args.namespace] if args.namespace else seen}
     prometheus = Prometheus(args.prometheus) if args.prometheus else None
     page = server.Page(
-        cluster, about, only=args.namespace or "", extra=known.as_row, prometheus=prometheus
+        cluster, access.api, about, only=args.namespace or "", extra=known.as_row, prometheus=prometheus
     )  # fmt: skip
     async with server.served(page, new_token(), args.port) as address, asyncio.TaskGroup() as group:
         tell(address, open_it=args.open)
@@ -119,14 +119,19 @@ class _Leaders:
     def as_row(self) -> dict[str, Any]:
         return self._row
 
-    async def keep_looking(self) -> None:
+    async def look(self) -> str:
+        """Ask now; the namespace of the install."""
         from scaler.tools.cluster.leader import leaders  # noqa: PLC0415
 
+        found = await leaders(self._access.api)
+        now = self._access.clock.server()
+        at_work = [one for one in found.found if one.is_at_work(now)]
+        blind = next((one.blind_since for one in at_work if one.blind_since), "")
+        said = {"found": len(found.found), "atWork": len(at_work), "blind": blind, "unread": found.unread}
+        self._row = {"scaler": said}
+        return found.home(next(iter(self._access.namespaces), ""), now)
+
+    async def keep_looking(self) -> None:
         while True:
-            found = await leaders(self._access.api)
-            now = self._access.clock.server()
-            at_work = [one for one in found.found if one.is_at_work(now)]
-            blind = next((one.blind_since for one in at_work if one.blind_since), "")
-            said = {"found": len(found.found), "atWork": len(at_work), "blind": blind, "unread": found.unread}
-            self._row = {"scaler": said}
             await asyncio.sleep(LEADERS_EVERY)
+            await self.look()

@@ -49,8 +49,9 @@ async def site(prometheus: Prometheus | None = None) -> AsyncIterator[Site]:
     clock = Clock(time.time() - asyncio.get_running_loop().time())
     cluster = SimCluster(clock, latency=0)
     cluster.apply([node("node-0"), rule_config_map(), job("p0"), job("d0")], NAMESPACE)
-    seen = Cluster(cluster.client("page", latency=0), clock)
-    page = Page(seen, {"cluster": "test"}, prometheus=prometheus)
+    api = cluster.client("page", latency=0)
+    seen = Cluster(api, clock)
+    page = Page(seen, api, {"cluster": "test"}, prometheus=prometheus)
     async with served(page, TOKEN, 0) as address, aiohttp.ClientSession() as session:
         keeping = asyncio.create_task(keep_up(page, seen))
         try:
@@ -175,6 +176,16 @@ async def test_a_hostile_text_stays_text() -> None:
         await on.cluster.patch(CONFIG_MAPS, NAMESPACE, "rule", patch, patch_type=PatchType.MERGE)
         status, answer = await on.post({"service": KEY, "rule": hostile}, **MINE)
         assert (status, answer["valid"]) == (200, False)
+
+
+async def test_why_is_answered_as_the_command_does_with_what_to_do_next() -> None:
+    async with site() as on:
+        status, text = await on.get(f"/api/why?service={KEY}", **MINE)
+        answer = json.loads(text)
+        assert (status, answer["about"], answer["well"]) == (200, f"service {KEY.replace('/rule', '')}", False)
+        assert {section["title"] for section in answer["sections"]} >= {"labels and rule", "minimum and room"}
+        assert answer["next"]
+        assert (await on.get("/api/why?service=no/such/one", **MINE))[0] == 404
 
 
 # Prometheus

@@ -66,7 +66,7 @@ def test_nothing_is_loaded_from_anywhere_else() -> None:
 
 
 def test_the_library_is_as_it_was_published() -> None:
-    listed = dict(re.findall(r"^\| `([\w.-]+)` \|.*\| `([0-9a-f]{64})` \|$", (VENDOR / "README.md").read_text(), re.M))
+    listed = dict(re.findall(r"^\| `([\w.-]+)` \|.*\| `([0-9a-f]{64})` \|$", (VENDOR / "README.md").read_text(), re.MULTILINE))
     there = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in VENDOR.iterdir()}
     del there["README.md"]
     assert listed == there
@@ -75,7 +75,7 @@ def test_the_library_is_as_it_was_published() -> None:
 def test_colours_are_told_apart_by_more_than_colour() -> None:
     """Contrast of words on their ground, as WCAG counts it: at least 4.5 in both themes."""
     style = (STATIC / "style.css").read_text("utf-8")
-    themes = re.findall(r"\{\s*(--ground:.*?color-scheme: \w+;)", style, re.S)
+    themes = re.findall(r"\{\s*(--ground:.*?color-scheme: \w+;)", style, re.DOTALL)
     assert len(themes) == 3
     for theme in themes:
         colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", theme))

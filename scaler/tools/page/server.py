@@ -3,6 +3,7 @@
 GET  /                        the page; /static/... its parts; both hold nothing of a cluster
 GET  /api/watch?view=...      tables and their changes, one JSON a line, until the page goes
 GET  /api/rule?service=...    the text of a rule
+GET  /api/why?service=...     what `scaler why` says of one
 GET  /api/past?service=...    what Prometheus knows of one
 POST /api/try                 {"service", "rule"}: what would be decided
 """
@@ -19,7 +20,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from scaler.kube.api import ELASTIC_SERVICES
+from scaler.kube.api import ELASTIC_SERVICES, KubeApi
 from scaler.tools.cluster.reading import Cluster
 from scaler.tools.page import views
 from scaler.tools.page.board import Board
@@ -27,6 +28,7 @@ from scaler.tools.page.feed import Feed, Tables
 from scaler.tools.page.guard import add_headers, guard
 from scaler.tools.page.prometheus import Prometheus
 from scaler.tools.page.tryout import as_rows, try_rule
+from scaler.tools.page.why import why
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {
@@ -57,11 +59,11 @@ class Page:
     may change; `only`: services of this namespace."""
 
     def __init__(
-        self, cluster: Cluster, about: dict[str, Any], *, only: str = "",
+        self, cluster: Cluster, api: KubeApi, about: dict[str, Any], *, only: str = "",
         extra: Callable[[], dict[str, Any]] = dict, prometheus: Prometheus | None = None, pause: float = PAUSE,
     ) -> None:  # fmt: skip
         self.board = Board(cluster, only)
-        self._cluster = cluster
+        self._cluster, self._api = cluster, api
         self._about = about
         self._extra = extra
         self._prometheus = prometheus
@@ -79,6 +81,7 @@ class Page:
             app.router.add_get(path, _sender(file))
         app.router.add_get("/api/watch", self._watch)
         app.router.add_get("/api/rule", self._rule)
+        app.router.add_get("/api/why", self._why)
         app.router.add_get("/api/past", self._past)
         app.router.add_post("/api/try", self._try)
         return app
@@ -154,6 +157,12 @@ class Page:
         if found is None:
             return _refused(404, "there is no such rule, or ConfigMaps may not be read")
         return web.json_response(found)
+
+    async def _why(self, request: web.Request) -> web.Response:
+        view = self.board.view(request.query.get("service", ""))
+        if view is None or not self.complete:
+            return _refused(404, "there is no such service yet")
+        return web.json_response(await why(self._cluster, self._api, view))
 
     async def _past(self, request: web.Request) -> web.Response:
         """What Prometheus knows of a service: counts before this page was opened."""

@@ -78,9 +78,10 @@ async def _show(scenario: Scenario, speed: float, seed: int, port: int, tell: Ca
     endless = scenario.model_copy(update={"until": FOR_EVER})
     controller = real_controller(seed, settings=settings_of(scenario))
     world = World(simulated, clock, endless, controller=controller, timeline=Timeline(), seed=seed)
-    cluster = Cluster(simulated.client("page"), clock)
+    api = simulated.client("page")
+    cluster = Cluster(api, clock)
     about = {"cluster": scenario.title, "namespaces": [], "speed": speed}
-    page = server.Page(cluster, about, pause=server.PAUSE * speed)
+    page = server.Page(cluster, api, about, pause=server.PAUSE * speed)
     async with server.served(page, new_token(), port) as address, asyncio.TaskGroup() as group:
         tell(address)
         group.create_task(world.play())

@@ -47,6 +47,7 @@ function Shown({ live, row, name, past, ask }) {
           ${past.problem ? html`<p class="muted">${past.problem}</p>` : ""}
         </div>
       </div>
+      ${row.rank < 4 ? html`<div class="card"><h2>${say("why.title")}</h2><${Why} name=${name} ask=${ask} about=${row.reason + row.message} /></div>` : ""}
       <div class="card"><h2>${say("instances")}</h2><${Instances} live=${live} now=${now} left=${row.leftOut.instances || 0} /></div>
       ${row.warnings.length ? html`<div class="card"><h2>${say("warnings")}</h2><ul class="warnings">${row.warnings.map(([kind, instance, words]) => html`<li><code>${kind}</code> ${instance ? html`<b>${instance}</b> ` : ""}${words}</li>`)}</ul></div>` : ""}
       <div class="card"><h2>${say("happened")}</h2><${Moments} moments=${moments} now=${now} /></div>
@@ -59,6 +60,25 @@ function once(found) {
   const told = new Map(found.filter((one) => one.kind !== "event").map((one) => [`${one.subject} ${one.reason}`, one.at]));
   const twice = (one) => Math.abs((told.get(`${one.subject} ${one.reason}`) ?? -99) - one.at) < 30;
   return found.map((one) => (one.kind === "event" && twice(one) ? { ...one, level: "plain" } : one)).sort((a, b) => b.at - a.at);
+}
+
+// What `scaler why` says: asked again when the service says something else.
+function Why({ name, ask, about }) {
+  const [answer, setAnswer] = useState(null);
+  useEffect(() => {
+    let here = true;
+    const wait = setTimeout(async () => { const found = await ask(`/api/why?service=${encodeURIComponent(name)}`); if (here) setAnswer(found); }, 300);
+    return () => { here = false; clearTimeout(wait); };
+  }, [name, about]);
+  if (!answer) return html`<p class="busy">${say("reading")}</p>`;
+  if (answer.problem) return html`<p class="muted">${answer.problem}</p>`;
+  const sign = { FAIL: "✕", fail: "✕", note: "▲", ok: "✓" };
+  const checks = answer.sections.flatMap((section) => section.checks.filter((one) => one.standing !== "ok").slice(0, 6).map((one) => ({ ...one, title: section.title })));
+  const well = answer.sections.filter((section) => section.checks.every((one) => one.standing === "ok")).map((section) => section.title);
+  return html`<ul class="checks">${checks.map((one) => html`
+      <li class=${one.standing}><span class="sign" aria-hidden="true">${sign[one.standing] || "✕"}</span><span class="title">${one.title}</span><span class="text"><b>${one.about}</b> ${one.words}</span></li>`)}
+      ${well.length ? html`<li class="ok"><span class="sign" aria-hidden="true">✓</span><span class="title">${say("why.well")}</span><span class="text">${well.join(", ")}</span></li>` : ""}</ul>
+    ${answer.next.length ? html`<h3>${say("why.next")}</h3><ol class="next">${answer.next.map((line) => html`<li>${/^(kubectl|scaler) /.test(line) ? html`<code>${line}</code>` : line}</li>`)}</ol>` : ""}`;
 }
 
 const GOOD = { Available: "True", Complete: "True", Degraded: "False", RuleValid: "True" };
