@@ -13,9 +13,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (20_900, 14_000),
-    "simulation": (9_750, 9_000),
-    "test helpers": (14_900, 9_000),
+    "controller": (22_500, 14_000),
+    "simulation": (10_000, 9_000),
+    "test helpers": (15_500, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

@@ -31,7 +31,6 @@ from scaler.informers.changes import (
     OwnConfigMapGone,
     PodArrivedUngated,
     PodChanged,
-    RightsChanged,
     RoomChanged,
     RuleChanged,
 )
@@ -39,10 +38,9 @@ from scaler.informers.faults import Source
 from scaler.informers.informer import Informer
 from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import informers, report_informers
-from scaler.informers.rights import Rights
 from scaler.informers.sight import Sight
 from scaler.installs import Installs, OverlapError, marks
-from scaler.kube.api import ELASTIC_SERVICES, NODES, KubeApi, Resource
+from scaler.kube.api import ELASTIC_SERVICES, NODES, SERVICES, KubeApi, Resource
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
@@ -51,7 +49,7 @@ from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.serve.health import HealthState
-from scaler.settings import Settings
+from scaler.settings import Mode, Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.own_config_maps import Home
@@ -119,20 +117,24 @@ class App:
         self.home = Home(settings.lease_namespace)
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
-        self.informers = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
+        watched = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
+        unused = {SERVICES} if settings.mode is Mode.GATES else set()  # only who makes pods needs the right to them
+        self.informers = {resource: found for resource, found in watched.items() if resource not in unused}
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
-        self.rights = Rights(self.informers, self.cache, self.changes, settings.out_of_touch)
         self.sight = Sight(self.informers, settings.out_of_touch)
         self.election = _leadership(self, rng, apart) if settings.leader_election else None
         self.installs = Installs(
-            api, namespace=settings.lease_namespace, lease=settings.lease_name, namespaces=settings.namespaces
+            api,
+            namespace=settings.lease_namespace,
+            lease=settings.lease_name if settings.leader_election else "",
+            namespaces=settings.namespaces,
         )
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
         self.policy = settings.policy
         self._on_synced = on_synced
         self.controller, self.reporter, self.rank_tables = self._build(observer)
         self._subscribe()
-        self._alone = self.why_alone()
+        self._alone = ""
         self.admission = _admission(self) if settings.webhook_port else None
         if self.admission is not None:
             self.metrics.certificate_expires.follow(partial(getattr, self.admission.certificate, "ends"))
@@ -174,12 +176,9 @@ class App:
         return controller, reporter, tables
 
     def why_alone(self) -> str:
-        """Why each service decides as if it were alone; "" when they are weighed against each other."""
-        if not self.settings.arbitration:
-            return "setting arbitration is off"
-        if self.settings.namespaces:
-            return "setting namespaces: what pods of other namespaces take of the nodes is not seen"
-        return self.rights.unread
+        """Why each service decides as if it were alone; "" when they are weighed against each other. As of the last
+        look at the nodes."""
+        return self._alone
 
     def _no_statuses(self) -> str:
         """Why no ElasticService can be written, "" when they can."""
@@ -196,15 +195,19 @@ class App:
         subscribe(InstanceChanged, self.rank_tables.on_instance)
         subscribe(InstanceChanged, self.controller.on_service)
         subscribe(RuleChanged, self.controller.on_service)
-        subscribe(RightsChanged, self._on_rights)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
         subscribe(ElasticServiceChanged, self.reporter.on_elastic_service)
         subscribe(ObjectRefused, self.reporter.on_refused)
         subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
 
-    def _on_rights(self, _change: RightsChanged) -> None:
-        """Every service decides otherwise now, unless the settings have each decide alone anyway."""
-        before, self._alone = self._alone, self.why_alone()
+    def look_at_nodes(self) -> None:
+        """Whether they are seen: every service decides otherwise then, unless the settings have each decide alone."""
+        unread = self.sight.no_nodes()
+        if bool(unread) == self.cache.sees_nodes:
+            self.cache.set_sees_nodes(sees_nodes=not unread)
+            words = "nodes not seen: pods count as being on nodes that are Ready" if unread else "nodes seen again"
+            _log.warning(words, why=self.informers[NODES].problem)
+        before, self._alone = self._alone, _set_alone(self.settings) or unread
         if self._alone != before:
             words = ALONE if self._alone else "services are weighed against each other again"
             _log.warning(words, why=self._alone)
@@ -245,9 +248,7 @@ class App:
     async def _nodes(self) -> None:
         """The scaler works without nodes, too: nothing is known of their readiness then, nor what is free."""
         await _patiently([self.informers[NODES]])
-        self.rights.look()
-        if self._alone and self._alone != self.rights.unread:  # by the settings, which change no more
-            _log.warning(ALONE, why=self._alone)
+        self.look_at_nodes()
 
     async def _fault_data(self) -> None:
         """Wait a little for fault reports, and say where they come from: the scaler also works without."""
@@ -263,9 +264,9 @@ class App:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
         await self._be_the_only_one()
         self.metrics.leader.set(1)
-        self.rights.look()
+        self.look_at_nodes()
         async with asyncio.TaskGroup() as tasks:
-            beside = [self.reporter.run(), self.rank_tables.run(), self._resync()]
+            beside = [self.reporter.run(), self.rank_tables.run(), self._resync(), self.installs.follow()]
             if self.admission is not None:
                 beside.append(self.admission.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]
@@ -313,7 +314,7 @@ class App:
             if self.admission is not None:
                 self._need("webhook", self.admission.certificate.problem)
             if self.controller.running:
-                self.rights.look()
+                self.look_at_nodes()
             if all(informer.synced_or_absent.is_set() for informer in self.informers.values()):
                 seen = self._tell(before=seen)
             if self.controller.turns != turns or not (self.queue.has_work and self.controller.running):
@@ -357,6 +358,14 @@ async def _patiently(informers: Sequence[Informer[Any, Any]]) -> None:
         if asyncio.get_running_loop().time() > end:
             break
         await asyncio.sleep(REPORTS_PATIENCE / 100)
+
+
+def _set_alone(settings: Settings) -> str:
+    """Why the settings have each service decide alone; "" when they do not."""
+    if not settings.arbitration:
+        return "setting arbitration is off"
+    words = "setting namespaces: what pods of other namespaces take of the nodes is not seen"
+    return words if settings.namespaces else ""
 
 
 def _admission(app: App) -> Admission:

@@ -14,17 +14,29 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from scaler import __doc__ as purpose
 from scaler import __version__
 
-COMMANDS = ("lint", "schema", "plan", "explain", "simulate", "demo", "takeover", "doctor", "run")
+COMMANDS = (
+    "lint", "schema", "plan", "explain", "simulate", "demo", "status", "why", "takeover", "doctor", "completion", "run",
+)  # fmt: skip
 """Subcommands in the order in which a new user meets them."""
 PRODUCTION = "run"
 """The only one that runs with rights in the cluster for long: `scaler.run`. The others are `scaler.tools.NAME`."""
 
 INCOMPLETE = "This installation is incomplete; in a clone of the repository, 'make demo' installs what is missing."
+
+COMPLETE = "__complete"
+"""What shells ask (scaler.tools.completion); not for people."""
+PLUGIN = "kubectl-scaler"
+"""The name under which kubectl finds this program as `kubectl scaler`."""
+COMPLETER = "kubectl_complete-scaler"
+"""The name under which kubectl asks it for completions."""
+DEBUG = "SCALER_DEBUG"
+"""Environment variable: where it is set, an error that nobody foresaw comes with its traceback."""
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -46,6 +58,8 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (without the program's name) and return its exit code; never raises SystemExit."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None and Path(sys.argv[0]).name == COMPLETER:
+        arguments.insert(0, COMPLETE)
     _print_what_the_terminal_cannot_encode_as_escapes()
     try:
         code = _exit_code(arguments)
@@ -55,7 +69,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return EXIT_BROKEN_PIPE
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        sys.stderr.write(_unforeseen(arguments, error))
+        return EXIT_FAILED
     return code
+
+
+def _unforeseen(arguments: list[str], error: BaseException) -> str:
+    """One line about an error that no command has foreseen. A group is as long as what is in it: the first says it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    words = " ".join(f"{type(error).__name__}: {error}".split())[:1000]
+    return f"{_program()} {arguments[0]}: {words}\n{DEBUG}=1 shows where; please report it if it is a fault of ours.\n"
+
+
+def _program() -> str:
+    """As it was called."""
+    return "kubectl scaler" if Path(sys.argv[0]).name == PLUGIN else "scaler"
 
 
 def _exit_code(arguments: list[str]) -> int:
@@ -66,6 +98,8 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == [COMPLETE]:
+        return _complete(arguments[1:])
     if not arguments or arguments[0] not in COMMANDS:
         return _top_level(arguments)
     name = arguments[0]
@@ -74,9 +108,21 @@ def _dispatch(arguments: list[str]) -> int:
     except ImportError as error:
         sys.stderr.write(f"scaler {name}: cannot be loaded: {error}\n{INCOMPLETE}\n")
         return EXIT_FAILED
-    parser = Parser(prog=f"scaler {name}", description=command.HELP)
+    return int(command.run(_parser_of(name, command).parse_args(arguments[1:])))
+
+
+def _parser_of(name: str, command: Any) -> Parser:
+    parser = Parser(prog=f"{_program()} {name}", description=command.HELP)
     command.add_arguments(parser)
-    return int(command.run(parser.parse_args(arguments[1:])))
+    return parser
+
+
+def _complete(words: list[str]) -> int:
+    """Answer a shell: nothing where that is not possible."""
+    completion = _load("completion")
+    commands = [(name, _summary(name)) for name in COMMANDS] if len(words) < 2 else [(name, "") for name in COMMANDS]
+    sys.stdout.write(completion.complete(words, commands, lambda name: _parser_of(name, _load(name))))
+    return 0
 
 
 def _load(name: str) -> Any:
@@ -94,7 +140,7 @@ def _top_level(arguments: list[str]) -> int:
 
 
 def _parser(overview: str = "") -> Parser:
-    parser = Parser(prog="scaler", usage="scaler COMMAND ...", description=purpose, epilog=overview)
+    parser = Parser(prog=_program(), usage=f"{_program()} COMMAND ...", description=purpose, epilog=overview)
     parser.add_argument("--version", action="version", version=f"scaler {__version__}")
     return parser
 

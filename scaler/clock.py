@@ -144,7 +144,7 @@ def seconds_of(timestamp: str | None) -> float:
         return 0.0
 
 
-SLICE = 0.02
+SLICE = 0.01
 
 
 class Slices:

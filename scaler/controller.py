@@ -9,7 +9,6 @@ service at a time. While its writes are under way a service is decided about as 
 from __future__ import annotations
 
 import asyncio
-import gc
 import traceback
 from collections.abc import Callable, Sequence
 from itertools import compress, count
@@ -25,6 +24,7 @@ from scaler.decide.undecided import fault_in
 from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
 from scaler.execute.executor import ActionResult, Executor
 from scaler.execute.log_fields import outcome_line, plan_line
+from scaler.garbage import no_collection
 from scaler.informers.changes import InstanceChanged, RoomChanged, RuleChanged
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
@@ -105,6 +105,8 @@ class Controller:
         self.turns = 0
         """How often the loop has turned."""
         self._loop: asyncio.Task[None] | None = None
+        self._began = 0.0
+        """Loop time at which this replica began to decide."""
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
         self.world: World | None = None
@@ -113,6 +115,7 @@ class Controller:
     async def run(self) -> None:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
         self._acting = self._mode()
+        self._began = asyncio.get_running_loop().time()
         self._look_at_all()
         if self._acting is not ModeInForce.STANDS_BACK:
             for rule in self._state.orphaned_rules():
@@ -234,10 +237,9 @@ class Controller:
 
     def _decide(self, world: World) -> Decision | None:
         """A fault of ours is logged and tried again with growing pauses; /snapshots/world has what it was about."""
-        collects = gc.isenabled()
-        gc.disable()  # what a decision makes stays: looking for garbage in it is a third of the time of a first one
         try:
-            decision = decide(world, self._known)
+            with no_collection():
+                decision = decide(world, self._known)
         except Exception:
             delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
             self._failures += 1
@@ -249,9 +251,6 @@ class Controller:
             _log.error("decision failed", **counts, tried_again_after=delay, traceback=traceback.format_exc())
             asyncio.get_running_loop().call_later(delay, self._queue.poke)
             return None
-        finally:
-            if collects:
-                gc.enable()
         self._failures = 0
         return decision
 
@@ -295,7 +294,7 @@ class Controller:
             if service.assumed:
                 continue
             if plan.actions and self._begins(world, plan):
-                since = self._queue.dirty_since(plan.key) if plan.key in self._fresh else started
+                since = max(self._began, self._queue.dirty_since(plan.key)) if plan.key in self._fresh else started
                 self._queue.hold(plan.key)
                 begun.add(plan.key)
                 self._metrics.acted_on(plan)
@@ -367,7 +366,7 @@ class Controller:
         reports, slices = list[ServiceReport](), Slices()
         for service, plan in due:
             self._reported.note(plan)
-            self._metrics.planned(plan, rule_problem=service.problem is not None)
+            self._metrics.planned(service, plan, world.now)
             fault = fault_in(plan)
             if fault:
                 self._metrics.decisions_failed.inc()

@@ -3,13 +3,15 @@
 Every install writes on its Lease what it governs, and a leader looks at the Leases of the others before it does
 anything. Both write before they look, so of two that start together at least one sees the other: the one whose Lease
 is younger gives way at once, the other waits for that as long as a Lease lives. A namespace with the label of an
-install is an administrator's: Leases elsewhere count for nothing, or any tenant could stop everybody.
+install is an administrator's, and so is the own one. Leases elsewhere may be a tenant's, who must not stop anybody that
+is there: they count only among installs without the label, and only when they are older than the own one. Such an
+install is not seen by those with the label, so it looks again and again, and gives way when one comes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +26,8 @@ LONGEST = 60.0
 """Seconds that are waited for a Lease to be renewed, whatever it says of itself."""
 MARGIN = 2.0
 POLL = 1.0
+AGAIN = 10.0
+"""Seconds between two looks of an install without the label."""
 DEADLINE = 10.0
 """Seconds for one request."""
 _MOST = 500
@@ -44,22 +48,40 @@ def marks(namespaces: Sequence[str]) -> Object:
 
 class Installs:
     """One look per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`; one
-    that holds none gives way to whoever holds one."""
+    that holds none ("") gives way to whoever holds one."""
 
     def __init__(self, api: KubeApi, *, namespace: str, lease: str, namespaces: Sequence[str]) -> None:
         self._api = api
         self._own = (namespace, lease)
         self._governed = frozenset(namespaces)
+        self._is_known = False
+        """The own namespace has the label."""
+        self._is_there = False
+        """Nobody was in the way: from then on whoever is younger has to give way."""
+        self._said = ""
 
     async def look(self) -> None:
         """Return when nobody else governs any of it; raises OverlapError. Without the right to look it only says so."""
         try:
-            await self._look()
+            scopes = await self._scopes()
+            self._is_known = self._own[0] in scopes
+            await self._look(scopes)
+            self._is_there = True
+            label = f"namespace {self._own[0]} has no label {INSTALL_LABEL}: it gives way to installs that have it"
+            said = ("", "") if self._is_known else ("not known as an install", label)
         except KubeError as error:
-            _log.warning("other installs are not looked for", why=str(error))
+            said = ("other installs are not looked for", str(error))
+        if said[0] not in ("", self._said):
+            _log.warning(said[0], why=said[1])
+        self._said = said[0]
 
-    async def _look(self) -> None:
-        scopes = await self._scopes()
+    async def follow(self) -> None:
+        """Look again and again, until the own namespace has the label; raises OverlapError."""
+        while not self._is_known:
+            await asyncio.sleep(AGAIN)
+            await self.look()
+
+    async def _look(self, scopes: Sequence[str]) -> None:
         first = await self._others(scopes)
         if not first:
             return
@@ -82,27 +104,33 @@ class Installs:
             raise OverlapError(self._sentence((alive or first)[0]))
 
     async def _scopes(self) -> list[str]:
-        """Where the Leases of installs are."""
+        """The namespaces with the label of an install."""
         page = await within(DEADLINE, self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST))
-        named = [str(item["metadata"]["name"]) for item in page.items]
-        if self._own[0] not in named:
-            why = f"namespace {self._own[0]} has no label {INSTALL_LABEL}: an install that comes later will not see us"
-            _log.warning("not known as an install", why=why)
-        return named
+        return [str(item["metadata"]["name"]) for item in page.items]
 
     async def _others(self, scopes: Sequence[str]) -> list[dict[str, Any]]:
-        """The Leases, held, of installs that govern some of the same; the oldest first."""
-        found: list[dict[str, Any]] = []
-        for scope in scopes:
-            page = await within(DEADLINE, self._api.list(LEASES, scope, label_selector=_OURS, limit=_MOST))
-            found += page.items
-        found.sort(key=_age)
-        own = next((number for number, lease in enumerate(found) if _name(lease) == self._own), len(found))
+        """The Leases, held, of installs that govern some of the same and need not give way; the first of them first."""
+
+        def turn(lease: Object) -> tuple[object, ...]:
+            return _name(lease)[0] not in scopes, lease["metadata"].get("creationTimestamp") or "", _name(lease)
+
+        found = await self._leases({*scopes, self._own[0]})
+        own = found.pop(self._own, None)
+        if own is not None and not self._is_known:
+            anywhere = await self._leases([None])
+            found |= {name: lease for name, lease in anywhere.items() if turn(lease) < turn(own)}
+        held = (lease for lease in found.values() if (lease.get("spec") or {}).get("holderIdentity"))
         return [
-            {**lease, "older": number < own}
-            for number, lease in enumerate(found)
-            if number != own and (lease.get("spec") or {}).get("holderIdentity") and self._shared(lease)
+            {**lease, "older": older}
+            for lease in sorted(filter(self._shared, held), key=turn)
+            if (older := own is None or turn(lease) < turn(own)) or not self._is_there
         ]
+
+    async def _leases(self, scopes: Iterable[str | None]) -> dict[tuple[str, str], Object]:
+        found: list[Object] = []
+        for scope in scopes:
+            found += (await within(DEADLINE, self._api.list(LEASES, scope, label_selector=_OURS, limit=_MOST))).items
+        return {_name(lease): lease for lease in found}
 
     def _shared(self, lease: Object) -> str:
         """Which namespaces both govern, "" = none."""
@@ -125,10 +153,6 @@ class Installs:
 
 def _name(lease: Object) -> tuple[str, str]:
     return lease["metadata"]["namespace"], lease["metadata"]["name"]
-
-
-def _age(lease: Object) -> tuple[str, tuple[str, str]]:
-    return lease["metadata"].get("creationTimestamp") or "", _name(lease)
 
 
 def _uid(lease: Object) -> str:

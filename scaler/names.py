@@ -23,6 +23,11 @@ INSTANCE_SIZE = "mind-cluster/instance-size"
 RULE_KEY = "elastic_scaling.json"
 """The key of a rule's ConfigMap under which the document stands."""
 
+# What administrators write
+
+CLASS_NAMESPACES = "mind-cluster/namespaces"
+"""Annotation of a PriorityClass: the namespaces whose jobs it is worth anything for, separated by commas."""
+
 # Gates and admission
 
 GATE = "mind-cluster/hold"

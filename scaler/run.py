@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from scaler import settings as settings_module
 from scaler.clock import Clock, SteadyLoop, rfc3339_micro
+from scaler.garbage import spare_what_stays
 from scaler.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -103,15 +103,10 @@ async def run_against(settings: Settings, clock: Clock) -> None:
         request_timeout=settings.request_timeout,
         answered=answered,
     )
+    spare_what_stays()
     async with connected() as api, asyncio.TaskGroup() as beside:
         beside.create_task(stacks.watch())
-        await run_controller(api, settings, clock, on_synced=_keep_for_ever, metrics=metrics, apart=connected)
-
-
-def _keep_for_ever() -> None:
-    """What has been listed stays: the garbage collector need not walk it again, so it never stalls the loop."""
-    gc.collect()
-    gc.freeze()
+        await run_controller(api, settings, clock, metrics=metrics, apart=connected)
 
 
 def _leaves(error: Exception) -> list[Exception]:

@@ -13,14 +13,14 @@ from scaler.clock import Clock
 from scaler.decide.decide import Cache as Known
 from scaler.decide.decide import decide
 from scaler.decide.world import Decision, World
-from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NODES
+from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from scaler.kube.errors import ForbiddenError
 from scaler.report.metrics import Metrics
 from scaler.settings import Settings
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.jobs import NAMESPACE, job
+from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import START
 
 
@@ -115,6 +115,32 @@ def test_what_an_operator_watches_is_in_the_metrics(monkeypatch: pytest.MonkeyPa
     assert second["silence"] > 299
     assert first["failed"] == second["failed"]
     assert (first["failed"] or 0) > 5
+
+
+def test_the_time_before_a_replica_leads_is_no_reaction() -> None:
+    async def story() -> float | None:
+        clock, metrics = Clock(START), Metrics()
+        cluster = SimCluster(clock)
+        first = asyncio.create_task(
+            run_controller(cluster.client("first"), Settings(http_port=0, identity="first"), clock)
+        )
+        await asyncio.sleep(30)
+        second = asyncio.create_task(
+            run_controller(cluster.client("second"), Settings(http_port=0, identity="second"), clock, metrics=metrics)
+        )
+        await asyncio.sleep(30)
+        cluster.apply([rule_config_map(), job("p0"), job("d0")], NAMESPACE)
+        await asyncio.sleep(600)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await cluster.delete(PODS, NAMESPACE, "p0-master-0")
+        await asyncio.sleep(60)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        assert (metrics.registry.get_sample_value("scaler_reaction_seconds_count") or 0) > 0
+        return metrics.registry.get_sample_value("scaler_reaction_seconds_sum")
+
+    assert (run(story()) or 0) < 10
 
 
 def test_a_fault_of_ours_about_one_service_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ ARROW = re.compile(r"\s*(?:--(?: \"[^\"]*\" --)?>|(-\.) \"[^\"]*\" \.->)\s*")
 MOST = 25
 """Modules that one has to read to follow an event to the write it causes."""
 BESIDE = (
-    "app", "clock", "informers/config_maps", "informers/elastic_services", "informers/faults", "informers/mode",
-    "informers/refusals",
+    "app", "clock", "garbage", "informers/config_maps", "informers/elastic_services", "informers/faults",
+    "informers/mode", "informers/refusals",
     "informers/sight", "kube/api", "kube/outbox", "ranktables/", "report/", "rules/rule",
     "state/last_valid", "state/own_config_maps",
     "workloads/", "decide/",

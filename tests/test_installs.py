@@ -91,7 +91,7 @@ async def renew(cluster: SimCluster, home: str, count: int = 40) -> None:
 OVERLAPS = [((), ()), ((), ("mindie",)), (("mindie",), ()), (("mindie", "other"), ("mindie",))]
 
 
-@pytest.mark.parametrize("labelled", [("zone", "alpha"), ("zone",)])
+@pytest.mark.parametrize("labelled", [("zone", "alpha"), ("zone",), ()])
 @pytest.mark.parametrize(("first", "second"), OVERLAPS)
 def test_a_second_install_over_the_same_namespaces_ends_with_a_sentence_and_the_first_goes_on(
     first: tuple[str, ...], second: tuple[str, ...], labelled: tuple[str, ...]
@@ -132,13 +132,36 @@ def test_one_that_comes_back_gives_way_although_its_lease_is_older() -> None:
     run(story())
 
 
-def test_one_without_a_lease_gives_way_to_whoever_holds_one() -> None:
+@pytest.mark.parametrize("back", ["never", "later"])
+def test_one_without_the_label_gives_way_to_one_with_it_and_to_one_that_was_there_before(back: str) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
-        cluster.apply([installed("home")])
+        cluster.apply([installed("labelled")] if back == "never" else [])
+        first = "old" if back == "later" else "labelled"
+        if back == "later":
+            old = start(cluster, first)
+            await asyncio.sleep(MOMENT)
+            await old.stop()
+        one = start(cluster, "new", "mindie")
+        await asyncio.sleep(MOMENT)
+        assert await one.ended() == ""
+        two = start(cluster, first, seed=1)
+        await asyncio.sleep(LONG)
+        assert f"governs mindie as well: Lease {first}/mind-cluster-scaler, held by {first}-1" in await one.ended()
+        assert await two.ended() == ""
+        await two.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize(("labelled", "home"), [(("home",), "laptop"), ((), "home")])
+def test_one_without_a_lease_gives_way_to_whoever_holds_one(labelled: tuple[str, ...], home: str) -> None:
+    async def story() -> None:
+        cluster = SimCluster(Clock(START))
+        cluster.apply(map(installed, labelled))
         one = start(cluster, "home")
         await asyncio.sleep(MOMENT)
-        alone = Settings(leader_election=False, lease_namespace="laptop", http_port=0)
+        alone = Settings(leader_election=False, lease_namespace=home, http_port=0)
         two = Install(asyncio.create_task(run_controller(cluster.client("two"), alone, Clock(START), seed=1)))
         await asyncio.sleep(LONG)
         assert "held by home-0" in await two.ended()
@@ -202,15 +225,21 @@ def test_an_install_that_is_not_there_any_more_is_in_nobodys_way(how: str) -> No
 def test_a_tenant_cannot_play_an_install(labelled: tuple[str, ...]) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
-        cluster.apply([*map(installed, labelled), lease("tenant", ())])
-        playing = asyncio.create_task(renew(cluster, "tenant", 70))
+        cluster.apply(map(installed, labelled))
         with capture_logs() as lines:
             one = start(cluster, "home")
+            await asyncio.sleep(MOMENT)
+            cluster.apply([lease("tenant", ())])
+            playing = asyncio.create_task(renew(cluster, "tenant", 150))
             await asyncio.sleep(LONG)
         unknown = [line["why"] for line in lines if line["event"] == "not known as an install"]
         assert [why[:37] for why in unknown] == ([] if labelled else ["namespace home has no label mind-clus"])
         assert await one.ended() == ""
         await one.stop()
+        two = start(cluster, "home", seed=1)
+        await asyncio.sleep(LONG)
+        assert await two.ended() == ""
+        await two.stop()
         playing.cancel()
 
     run(story())

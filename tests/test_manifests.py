@@ -46,7 +46,6 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
     "watch": {
         ("", "configmaps"): {"list", "watch"},
         ("", "pods"): {"list", "watch"},
-        ("", "services"): {"list", "watch"},
         ("apps", "replicasets"): {"list", "watch"},
         ("apps", "statefulsets"): {"list", "watch"},
         ("batch.volcano.sh", "jobs"): {"list", "watch"},
@@ -67,7 +66,7 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
     "create": {
         ("", "configmaps"): {"get", "patch", "delete"},
         ("", "pods"): {"create"},
-        ("", "services"): {"get", "create", "delete"},
+        ("", "services"): {"get", "list", "watch", "create", "delete"},
         ("mindxdl.gitee.com", "ascendjobs"): {"get", "patch", "delete"},
         ("mindxdl.gitee.com", "ascendjobs/finalizers"): {"update"},
         ("mindxdl.gitee.com", "ascendjobs/status"): {"patch"},

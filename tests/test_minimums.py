@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, NODES, PODS, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, NODES, PODS, PRIORITY_CLASSES, Object, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
@@ -380,5 +380,62 @@ def test_the_rule_of_a_service_decides_whether_it_goes_first() -> None:
             await on.cluster.patch(CONFIG_MAPS, NAMESPACE, "b", patch, patch_type=PatchType.MERGE)
             await on.settle()
             assert (on.with_pods(), on.reason("b-p0")) == ({"a-p0", "a-d0"}, "MinimumDoesNotFit")
+
+    run(story())
+
+
+def priority_class(name: str, namespaces: str | None) -> Object:
+    """For the jobs of these namespaces."""
+    notes = {"annotations": {"mind-cluster/namespaces": namespaces}} if namespaces is not None else {}
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return {**kind, "metadata": {"name": name, **notes}, "value": 100}
+
+
+@pytest.mark.parametrize(
+    ("name", "namespaces", "first"),
+    [
+        ("gold", None, "b"),
+        ("gold", f"other, {NAMESPACE}", "b"),
+        ("gold", "other", "a"),
+        ("gold", "", "a"),
+        ("system-node-critical", None, "a"),
+        ("system-node-critical", NAMESPACE, "b"),
+    ],
+)
+def test_a_priority_class_is_worth_something_for_the_namespaces_that_it_names_itself(
+    name: str, namespaces: str | None, first: str
+) -> None:
+    async def story() -> None:
+        named = service("b")
+        for one in named[1:]:
+            one["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": name}}
+        async with rig(*nodes(2), *service("a"), *named, priority_class(name, namespaces)) as on:
+            assert on.with_pods() == {f"{first}-p0", f"{first}-d0"}
+            patch = {"metadata": {"annotations": {"mind-cluster/namespaces": NAMESPACE}}}
+            await on.cluster.patch(PRIORITY_CLASSES, None, name, patch, patch_type=PatchType.MERGE)
+            await on.settle()
+            assert on.with_pods() == {"b-p0", "b-d0"}
+
+    run(story())
+
+
+@pytest.mark.parametrize(("trade", "evicted"), [("when-not-serving", {"b-p1-worker-0"}), ("off", set())])
+def test_what_is_left_of_a_surplus_instance_is_evicted_at_once_unless_trade_is_off(
+    trade: str, evicted: set[str]
+) -> None:
+    async def story() -> None:
+        rule = rule_config_map(TWO_P_ONE_D, name="b", trade=trade)
+        jobs = [job("b-p0", rule="b", group="group0", pods=2), job("b-p1", rule="b", group="group0", pods=2)]
+        async with rig(*nodes(5), rule, *jobs, job("b-d0", rule="b", group="group1")) as on:
+            for name, free in (("b-p0", ["n1", "n2"]), ("b-d0", ["n3"]), ("b-p1", ["n4", "n5"])):
+                for pod, node_name in zip(on.pods_of(name), free, strict=True):
+                    await on.bind(pod, node_name)
+                await on.start(name)
+            await not_ready(on, "n3")
+            await remove(on, "b-d0-master-0")
+            await remove(on, "b-p1-master-0")
+            await on.settle(10)
+            pods = on.cluster.peek(PODS, NAMESPACE)
+            assert {p["metadata"]["name"] for p in pods if "deletionTimestamp" in p["metadata"]} == evicted
 
     run(story())

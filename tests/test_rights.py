@@ -203,6 +203,11 @@ def test_an_install_that_only_releases_does_so_and_reports_in_its_own_namespace(
     assert written <= allowed("gates-only")
 
 
+def test_an_install_that_only_releases_may_read_nothing_that_it_does_not_read() -> None:
+    rbac, _ = played("gates-only")
+    assert {what for what in allowed("gates-only") - rbac.asked - RARE if what[2] in ("list", "watch")} == set()
+
+
 def test_no_right_is_idle() -> None:
     rbac, _ = played("cluster-wide")
     assert allowed("cluster-wide") - rbac.asked - RARE == set()

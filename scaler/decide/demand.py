@@ -5,6 +5,7 @@ service, memory -> states -> counts -> target -> what its minimum lacks, whom it
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2s
 
 import msgspec
@@ -21,6 +22,7 @@ from scaler.decide.members import (
     moments_of,
     why_not_admissible,
 )
+from scaler.decide.nodes import PodRequests
 from scaler.decide.state import NEVER_SEEN, inherited, remembered_of
 from scaler.decide.world import Policy, Service, ServiceMemory, State
 
@@ -42,8 +44,9 @@ class Demand:
         self.loose: list[Member] = []
         """Instances bound in part, or completed now: their unbound pods cannot be revoked."""
         for group in self.groups.values():
-            self._complete(group, moves=weighs)
-        self.hands = in_order(m for group in self.groups.values() for m in group.released if m.in_hands)
+            if group.released:
+                self._complete(group, moves=weighs)
+        self.hands = in_order([m for group in self.groups.values() for m in group.released if m.in_hands])
         """Instances in the scheduler's hands."""
         self.candidates = {name: _candidates(group, now, policy) for name, group in self.groups.items() if weighs}
         smallest = service.rule.smallest.counts if service.rule and self.target else {}
@@ -70,7 +73,7 @@ class Demand:
         self.priority = _priority(service, policy)
         lasting = (i.created for i in service.instances if not (i.owner_deleting or i.owner_finished))
         self.oldest = min(lasting, default=0.0)
-        self.bound = sum(instance.bound for instance in service.instances)
+        self.bound = sum([instance.bound for instance in service.instances])
         self.requests = frozenset(instance.needs for instance in service.instances)
         """What its instances ask for, each once: equal for services of the same make."""
         known = self.memory.instances.values()
@@ -81,8 +84,8 @@ class Demand:
         """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
         self.is_at_rest = self._is_at_rest()
         self.same = self._same()
-        moments = (moment for member in self.members for moment in moments_of(member, policy))
-        self.until = min((moment for moment in moments if moment > now), default=0.0)
+        moments = [moment for member in self.members for moment in moments_of(member, policy) if moment > now]
+        self.until = min(moments, default=0.0)
         """When time alone may change any of this; 0.0 = never."""
 
     def _complete(self, group: Group, *, moves: bool) -> None:
@@ -118,7 +121,7 @@ class Demand:
     def _same(self) -> object:
         """Equal for services that find the same answer when they ask for room: many are of the same make, and nothing
         of them is bound. None where more plays a part."""
-        if self.fixed or self.has_turns or not self.minimum or any(m.instance.bound for m in self.members):
+        if self.fixed or self.has_turns or self.bound or not self.minimum:
             return None
         asked = []
         for name, number in self.minimum.items():
@@ -173,13 +176,20 @@ def _priority(service: Service, policy: Policy) -> int:
     return min(asked, most)
 
 
+@lru_cache(maxsize=256)
+def _digest(needs: PodRequests) -> bytes:
+    """Many services ask for the same, and to spell that takes longer than all the rest of a fingerprint."""
+    return blake2s(repr(needs).encode(), digest_size=8).digest()
+
+
 def _fingerprint(service: Service) -> str:
     """Of what is read of its jobs (labels, spec) and its rule. An instance that others make is known by its owner:
     it gets another uid each time."""
+    found = [i for i in service.instances if not i.owner_deleting]
+    owners = [i.uid if i.made_by_us or not i.owner else i.owner for i in found]
     jobs = {
-        (i.uid if i.made_by_us or not i.owner else i.owner, i.generation, i.revision, i.group, i.expected, i.needs)
-        for i in service.instances
-        if not i.owner_deleting
+        repr((owner, i.generation, i.revision, i.group, i.expected, _digest(i.needs)))
+        for owner, i in zip(owners, found, strict=True)
     }
-    parts = (sorted(map(repr, jobs)), service.rule, service.options)
+    parts = (sorted(jobs), service.rule, service.options)
     return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()

@@ -10,13 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scaler.decide.nodes import Requirement, Where
 from scaler.decide.world import Plan, Reason, State, Verdict
+from scaler.rules.labels import nearest
 
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+_ABOUT_LABELS = (
+    Reason.GROUP_UNKNOWN, Reason.GROUP_LABEL_MISSING, Reason.JOB_ID_MISSING, Reason.RULE_MISSING, Reason.RULE_INVALID,
+)  # fmt: skip
 _BYTES = ("memory", "ephemeral-storage", "storage")
 
 
 def words(verdict: Verdict, plan: Plan) -> str:
     """One sentence for people about one instance of `plan`."""
+    if verdict.reason in _ABOUT_LABELS and verdict.state is not State.HELD:
+        return (
+            f"{'Runs' if verdict.state is State.RUNNING else 'Starts'}, but {_about(verdict, 'its labels are wrong')}."
+        )
     return _SENTENCES[verdict.reason](verdict, plan)
 
 
@@ -102,8 +110,10 @@ def _not_in_ratio(verdict: Verdict, _: Plan) -> str:
 
 def _group_unknown(verdict: Verdict, plan: Plan) -> str:
     known = ", ".join(verdict.about) or "none"
+    near = nearest(verdict.group or "", verdict.about)
+    guess = f", did you mean '{near}'?" if near else ""
     return (
-        f"No ratio of rule {plan.key.rule} names group '{verdict.group}' (it names {known}); "
+        f"No ratio of rule {plan.key.rule} names group '{verdict.group}' (it names {known}{guess}); "
         f"correct the label mind-cluster/group-name or the rule."
     )
 

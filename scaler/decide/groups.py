@@ -138,7 +138,9 @@ def groups_of(service: Service, members: tuple[Member, ...]) -> tuple[dict[str, 
     for member in members:
         name = member.instance.group
         if name is not None and not member.instance.label_problem:
-            groups.setdefault(name, Group()).add(member)
+            if name not in groups:
+                groups[name] = Group()
+            groups[name].add(member)
     for group in groups.values():
         if group.rolling:
             group.roll()

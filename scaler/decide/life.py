@@ -37,7 +37,7 @@ class Ending(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
 
 
-class RunPolicy(msgspec.Struct, frozen=True):
+class RunPolicy(msgspec.Struct, frozen=True, gc=False):
     """What a job asks for. Times are seconds since the epoch, durations seconds."""
 
     backoff_limit: int = 0
@@ -57,7 +57,7 @@ class RunPolicy(msgspec.Struct, frozen=True):
     """How often it has been whole so far: the round that its next pods belong to."""
 
 
-class FailedPod(msgspec.Struct, frozen=True):
+class FailedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod in phase Failed."""
 
     name: str
@@ -69,7 +69,7 @@ class FailedPod(msgspec.Struct, frozen=True):
     """Ended by the cluster and not by itself: evicted, node shut down, refused by the kubelet."""
 
 
-class Life(msgspec.Struct, frozen=True):
+class Life(msgspec.Struct, frozen=True, gc=False):
     """What the pods of an instance show of its way through life, beside their counts."""
 
     policy: RunPolicy = RunPolicy()
@@ -92,14 +92,14 @@ class Life(msgspec.Struct, frozen=True):
     over: tuple[str, ...] = ()
 
 
-class Record(msgspec.Struct, frozen=True, tag="Record", tag_field="action"):
+class Record(msgspec.Struct, frozen=True, gc=False, tag="Record", tag_field="action"):
     """Note on the job that it has been whole: `rounds` is what its next pods carry as their version."""
 
     uid: str
     rounds: int
 
 
-class Remove(msgspec.Struct, frozen=True, tag="Remove", tag_field="action"):
+class Remove(msgspec.Struct, frozen=True, gc=False, tag="Remove", tag_field="action"):
     """Delete these pods, one after the other in this order, and the PodGroup too if nothing needs it any more."""
 
     uid: str
@@ -107,13 +107,13 @@ class Remove(msgspec.Struct, frozen=True, tag="Remove", tag_field="action"):
     pod_group: bool = False
 
 
-class Resize(msgspec.Struct, frozen=True, tag="Resize", tag_field="action"):
+class Resize(msgspec.Struct, frozen=True, gc=False, tag="Resize", tag_field="action"):
     """Let the PodGroup ask for as many pods as the job does."""
 
     uid: str
 
 
-class Finish(msgspec.Struct, frozen=True, tag="Finish", tag_field="action"):
+class Finish(msgspec.Struct, frozen=True, gc=False, tag="Finish", tag_field="action"):
     """Write into the job's status that it has succeeded or failed, for good."""
 
     uid: str
@@ -122,7 +122,7 @@ class Finish(msgspec.Struct, frozen=True, tag="Finish", tag_field="action"):
     message: str
 
 
-class Expire(msgspec.Struct, frozen=True, tag="Expire", tag_field="action"):
+class Expire(msgspec.Struct, frozen=True, gc=False, tag="Expire", tag_field="action"):
     """Delete a job that has finished long enough ago; the garbage collector takes what it owns."""
 
     uid: str

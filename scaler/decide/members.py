@@ -36,7 +36,7 @@ from scaler.decide.world import (
 Order = tuple[bool, float, tuple[tuple[int, int, str], ...], str]
 
 
-class Member(msgspec.Struct, frozen=True, eq=False):
+class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One instance with its state. `memory` is what is remembered after this look."""
 
     instance: Instance

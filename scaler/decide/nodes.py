@@ -24,7 +24,7 @@ OTHER = "*"
 REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
-class Requirement(msgspec.Struct, frozen=True, order=True):
+class Requirement(msgspec.Struct, frozen=True, gc=False, order=True):
     """One expression of a node selector term. An operator that is not known here counts as met."""
 
     key: str
@@ -32,7 +32,7 @@ class Requirement(msgspec.Struct, frozen=True, order=True):
     values: tuple[str, ...] = ()
 
 
-class Toleration(msgspec.Struct, frozen=True, order=True):
+class Toleration(msgspec.Struct, frozen=True, gc=False, order=True):
     """A pod's toleration. An empty key with `Exists` tolerates every taint, an empty effect every effect."""
 
     key: str = ""
@@ -41,7 +41,7 @@ class Toleration(msgspec.Struct, frozen=True, order=True):
     effect: str = ""
 
 
-class Taint(msgspec.Struct, frozen=True, order=True):
+class Taint(msgspec.Struct, frozen=True, gc=False, order=True):
     """A taint that keeps pods away; PreferNoSchedule never does, and is left out."""
 
     key: str
@@ -49,7 +49,7 @@ class Taint(msgspec.Struct, frozen=True, order=True):
     effect: str = "NoSchedule"
 
 
-class Where(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+class Where(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """Which nodes a pod may run on. Equal ones should be one object: candidate classes are found once for each."""
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -61,7 +61,7 @@ class Where(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     what is not understood counts as fitting."""
 
 
-class PodRequest(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+class PodRequest(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """What one pod asks for: positive amounts, by resource name."""
 
     requests: tuple[tuple[str, int], ...] = ((PODS, 1),)
@@ -72,7 +72,7 @@ PodRequests = tuple[tuple[PodRequest, int], ...]
 """Several pods: what each asks for, and how many ask for the same."""
 
 
-class NodeClass(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+class NodeClass(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """What nodes have in common for as long as nobody changes them: the labels that matter, and taints."""
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -98,7 +98,7 @@ Levels = tuple[Amounts, Amounts, Amounts, Amounts]
 """Amounts for each `Room`."""
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(msgspec.Struct, frozen=True, gc=False):
     """One node at one moment. Amounts are aligned with `Nodes.resources`."""
 
     name: str
@@ -132,7 +132,7 @@ class Node(msgspec.Struct, frozen=True):
         return none, none, none, none if now >= self.since + due_back else to_come
 
 
-class Nodes(msgspec.Struct, frozen=True):
+class Nodes(msgspec.Struct, frozen=True, gc=False):
     """All nodes at one moment, sorted by name, as far as the pod requests that they were made for tell them apart."""
 
     resources: tuple[str, ...] = (PODS,)
@@ -147,7 +147,7 @@ class Nodes(msgspec.Struct, frozen=True):
         )
 
 
-class Terms(msgspec.Struct, frozen=True):
+class Terms(msgspec.Struct, frozen=True, gc=False):
     """What a set of needs can tell nodes apart by: the more it says, the more classes and amounts of room there are."""
 
     resources: tuple[str, ...] = (PODS,)

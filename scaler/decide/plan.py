@@ -42,7 +42,8 @@ def _actions(draft: Draft) -> Iterator[Action]:
     demand = draft.demand
     moved = draft.revoked.keys() | draft.evicted.keys()
     if demand.target is not None:
-        yield from (Complete(member.uid) for member in demand.members if member.uid in demand.completes - moved)
+        completes = demand.completes - moved
+        yield from (Complete(member.uid) for member in demand.members if member.uid in completes)
     elif not demand.service.key.rule:
         yield from _completed_without_rule(draft)
     yield from map(Admit, draft.admitted)

@@ -8,7 +8,7 @@ from scaler.decide.explain import amount_in_words, where_in_words
 from scaler.decide.nodes import PODS, PodRequest
 
 
-class Shortage(msgspec.Struct, frozen=True):
+class Shortage(msgspec.Struct, frozen=True, gc=False):
     """Pods that find no room. `str()` gives `needs 2 nodes with 8 free huawei.com/Ascend910 (pool=a), 1 there`."""
 
     need: PodRequest

@@ -175,16 +175,16 @@ class Sources:
     def _sets(self, draft: Draft, room: Room, *, freed: bool = False) -> Iterator[list[Member]]:
         """What is bound in part, with sets of candidates in their order, each kind of set once; none with one that fits
         nowhere by itself, so that the next one goes. With `freed` more room may be there than it seems."""
+        ends = room >= Room.TO_COME
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in draft.demand.minimum.items():
-            candidates = [m for m in draft.demand.candidates[name] if number and self._might_fit(m, room, freed=freed)]
+            found = [m for m in draft.demand.candidates[name] if number and (ends or m.state is not State.TERMINATING)]
+            asked = dict.fromkeys([m.unbound for m in found])
+            fits = {pods for pods in asked if freed or self.placement.fits(pods, room) is None}
+            candidates = [m for m in found if m.unbound in fits]
             alike = all(_alike(draft, candidates[0], other) for other in candidates[1:])
             by_group.append(combinations(candidates[:number] if alike else candidates, number))
         return ([*draft.demand.fixed, *chosen] for chosen in one_of_each(by_group))
-
-    def _might_fit(self, member: Member, room: Room, *, freed: bool) -> bool:
-        in_time = member.state is not State.TERMINATING or room >= Room.TO_COME
-        return in_time and (freed or self.placement.fits(member.unbound, room) is None)
 
     def _is_under_way(self, victim: Victim) -> bool:
         """It is not gone, and its room is to come."""

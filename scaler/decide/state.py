@@ -191,6 +191,8 @@ def _counts_on(memory: InstanceMemory, now: float) -> bool:
 
 def inherited(service: Service, before: Mapping[str, InstanceMemory], now: float) -> Mapping[str, InstanceMemory]:
     """An owner that makes a pod again makes another instance: what is held against the old one holds for the new."""
+    if not before:
+        return before
     uids = {instance.uid for instance in service.instances}
     gone = [memory for uid, memory in before.items() if uid not in uids and _counts_on(memory, now)]
     new = [i.uid for i in service.instances if i.uid not in before and not i.made_by_us and i.owner]

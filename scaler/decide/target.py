@@ -10,7 +10,7 @@ import msgspec
 from scaler.rules.rule import Ratio
 
 
-class Target(msgspec.Struct, frozen=True):
+class Target(msgspec.Struct, frozen=True, gc=False):
     """The ratio to work towards. `unreachable` ratios, all larger, need more instances than are live."""
 
     index: int

@@ -8,8 +8,16 @@ from scaler.decide.draft import Draft, Why
 from scaler.decide.groups import Group
 from scaler.decide.members import Member, candidate_order, in_order, restart_reserve, why_not_admissible
 from scaler.decide.world import Instance, Note, Policy, Reason, Service, State, Verdict, Warning
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.rules.finding import shown
+from scaler.rules.labels import nearest
 from scaler.rules.rule import Rule
 
+_LABELS = {
+    Reason.RULE_MISSING: RULE_LABEL,
+    Reason.GROUP_LABEL_MISSING: GROUP_LABEL,
+    Reason.JOB_ID_MISSING: JOB_ID_LABEL,
+}
 _OF_STATE = {
     State.FINISHED: Reason.FINISHED,
     State.TERMINATING: Reason.TERMINATING,
@@ -51,7 +59,8 @@ def _verdict(
     instance, uid = member.instance, member.uid
     if uid in draft.evicted:
         return _said(instance, State.TERMINATING, (Reason.PREEMPTED, (draft.evicted[uid],)))
-    if member.running and member.state is State.RUNNING and not (beyond or instance.label_problem):
+    wrong = beyond or instance.label_problem or instance.mislabelled or draft.demand.target is None
+    if member.running and member.state is State.RUNNING and not wrong:
         return Verdict(uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
     if uid in draft.admitted:
         why = draft.admitted[uid]
@@ -62,6 +71,9 @@ def _verdict(
         return _said(instance, member.state, (draft.stays[uid][0], (_why_it_stays(instance, policy),)))
     if member.state is State.HELD and uid in draft.waits:
         return _said(instance, State.HELD, draft.waits[uid])
+    wrong_label = _wrong_label(instance, draft.demand.service)
+    if wrong_label is not None and member.state in (State.RUNNING, State.STARTING):
+        return _said(instance, member.state, wrong_label)
     reason = _reason(member, draft.demand.service, beyond, now)
     about = _about(reason, member, draft, awaited) if reason is not Reason.RUNNING else ()
     return Verdict(uid, instance.name, instance.group, member.state, reason, about)
@@ -83,6 +95,25 @@ def _reason(member: Member, service: Service, beyond: bool, now: float) -> Reaso
             return Reason.SURPLUS_RUNNING
         return Reason.RUNNING if member.running else Reason.STARTING
     return _OF_STATE[member.state]
+
+
+def _wrong_label(instance: Instance, service: Service) -> Why | None:
+    """What is wrong with the labels of an instance whose pods are bound, and what comes of it."""
+    rule, problem = service.rule, service.problem
+    if instance.mislabelled:
+        return instance.mislabelled[0], instance.mislabelled[1:]
+    if instance.label_problem in _LABELS:
+        words = f"label {_LABELS[instance.label_problem]} is missing or empty, so it counts for no service: set it"
+        return instance.label_problem, (words,)
+    if rule is None and problem is not None:
+        words = f"it counts for nothing: {problem.message}. Mend that, or correct label {RULE_LABEL}"
+        return Reason(problem.kind.value), (words,)
+    if rule is None or instance.group is None or instance.group in rule.groups:
+        return None
+    near = nearest(instance.group, rule.groups)
+    guess = f"did you mean {near}?" if near else f"they name {', '.join(rule.groups)}."
+    words = f"label {GROUP_LABEL} is {shown(instance.group)}, which no ratio of the rule names: {guess}"
+    return Reason.GROUP_UNKNOWN, (f"{words} It counts for nothing until the label or the rule is corrected",)
 
 
 def _held_reason(member: Member, service: Service, beyond: bool, now: float) -> Reason:

@@ -85,7 +85,7 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
     DEVICE_DATA_INVALID = "DeviceDataInvalid"
 
 
-class ServiceKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+class ServiceKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """The unit of decision. `rule` is "" for jobs that name none: they have nothing to wait for."""
 
     namespace: str
@@ -96,7 +96,7 @@ class ServiceKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
         return f"{self.namespace}/{self.rule or '-'}/{self.job_id or '-'}"
 
 
-class RestartBudget(msgspec.Struct, frozen=True):
+class RestartBudget(msgspec.Struct, frozen=True, gc=False):
     """Of an instance whose every lost pod counts as a restart with the operator that makes it."""
 
     limit: int
@@ -104,7 +104,7 @@ class RestartBudget(msgspec.Struct, frozen=True):
     used: int = 0
 
 
-class Instance(msgspec.Struct, frozen=True):
+class Instance(msgspec.Struct, frozen=True, gc=False):
     """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts.
 
     All pod counts but `terminating` leave out pods with a deletionTimestamp. Pods are the owner's by owner uid.
@@ -144,6 +144,8 @@ class Instance(msgspec.Struct, frozen=True):
     """An admission's object other than pods exists (its PodGroup)."""
     stripped: bool = False
     """It has pods and no PodGroup or Service any more: somebody deleted what the scheduler or its clients need."""
+    mislabelled: tuple[Reason, str] | None = None
+    """What is wrong with its labels while pods of it are bound, what to write, and what it counts as."""
     label_problem: Reason | None = None
     """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
     NotServed for a job that is not ours at all."""
@@ -199,7 +201,7 @@ class Turns(IntEnum):
     FOR_GOOD = 2
 
 
-class InstanceMemory(msgspec.Struct, frozen=True):
+class InstanceMemory(msgspec.Struct, frozen=True, gc=False):
     """What must be remembered about an instance between decisions, by its uid. Lost at failover, by design."""
 
     broken_since: float = 0.0
@@ -233,7 +235,7 @@ class InstanceMemory(msgspec.Struct, frozen=True):
     """A bind of anybody has set its clock back once already."""
 
 
-class ServiceMemory(msgspec.Struct, frozen=True):
+class ServiceMemory(msgspec.Struct, frozen=True, gc=False):
     """What must be remembered about a service, and about its instances."""
 
     instances: dict[str, InstanceMemory] = {}
@@ -264,7 +266,7 @@ class ServiceMemory(msgspec.Struct, frozen=True):
     """Uids of what was evicted for it and is not gone yet."""
 
 
-class Memory(msgspec.Struct, frozen=True):
+class Memory(msgspec.Struct, frozen=True, gc=False):
     """The successor of a decision is part of the next world; after a failover it starts empty."""
 
     services: dict[str, ServiceMemory] = {}
@@ -282,7 +284,7 @@ class Preempt(StrEnum):
     NEVER = "never"
 
 
-class Policy(msgspec.Struct, frozen=True):
+class Policy(msgspec.Struct, frozen=True, gc=False):
     """The settings that the decision depends on. Seconds."""
 
     broken_grace: float = 60.0
@@ -311,7 +313,7 @@ class Policy(msgspec.Struct, frozen=True):
     """The most that the annotation mind-cluster/service-priority is worth; None = what the PriorityClass is worth."""
 
 
-class RuleProblem(msgspec.Struct, frozen=True):
+class RuleProblem(msgspec.Struct, frozen=True, gc=False):
     """What is wrong with the rule now. With a `Service.rule` beside it, that is the last valid one, still in force."""
 
     kind: Warning
@@ -319,7 +321,7 @@ class RuleProblem(msgspec.Struct, frozen=True):
     message: str
 
 
-class Service(msgspec.Struct, frozen=True):
+class Service(msgspec.Struct, frozen=True, gc=False):
     """One service as the cluster shows it; unchanged ones are the same object in the next world."""
 
     key: ServiceKey
@@ -334,7 +336,7 @@ class Service(msgspec.Struct, frozen=True):
     """Writes for it are under way: its instances are as they will be, and nothing is done to it before it is seen."""
 
 
-class World(msgspec.Struct, frozen=True):
+class World(msgspec.Struct, frozen=True, gc=False):
     """All that a decision depends on: the same world gives the same decision, byte for byte."""
 
     now: float
@@ -353,25 +355,25 @@ class World(msgspec.Struct, frozen=True):
     format: int = 2
 
 
-class Admit(msgspec.Struct, frozen=True, tag="Admit", tag_field="action"):
+class Admit(msgspec.Struct, frozen=True, gc=False, tag="Admit", tag_field="action"):
     """Give a held instance all of its pods (or take all gates off)."""
 
     uid: str
 
 
-class Complete(msgspec.Struct, frozen=True, tag="Complete", tag_field="action"):
+class Complete(msgspec.Struct, frozen=True, gc=False, tag="Complete", tag_field="action"):
     """Create what is missing (or release the gated members) of an instance that has live pods."""
 
     uid: str
 
 
-class Revoke(msgspec.Struct, frozen=True, tag="Revoke", tag_field="action"):
+class Revoke(msgspec.Struct, frozen=True, gc=False, tag="Revoke", tag_field="action"):
     """Take an admission back: delete unbound pods and the PodGroup. Also tidies what a held instance left behind."""
 
     uid: str
 
 
-class Evict(msgspec.Struct, frozen=True, tag="Evict", tag_field="action"):
+class Evict(msgspec.Struct, frozen=True, gc=False, tag="Evict", tag_field="action"):
     """Preemption: delete the pods of an instance of which some are bound, so that a missing minimum can start."""
 
     uid: str
@@ -384,7 +386,7 @@ SlotAction = Admit | Complete | Revoke | Evict
 Action = SlotAction | LifeAction
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Where one instance is and why: exactly one per instance of the snapshot. plan.explain puts it into words."""
 
     uid: str
@@ -396,7 +398,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """What the reason refers to: the groups waited for, the API server's words, the pod in trouble."""
 
 
-class Note(msgspec.Struct, frozen=True):
+class Note(msgspec.Struct, frozen=True, gc=False):
     """A warning beside the reasons. `uid` is "" when it is about the whole service."""
 
     warning: Warning
@@ -404,7 +406,7 @@ class Note(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
-class GroupPlan(msgspec.Struct, frozen=True):
+class GroupPlan(msgspec.Struct, frozen=True, gc=False):
     """One group's share of the plan, counted before the plan takes effect."""
 
     target: int
@@ -420,7 +422,7 @@ class GroupPlan(msgspec.Struct, frozen=True):
     """Of `admit`, those that need no place because they will stand beside a running outdated one."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Plan(msgspec.Struct, frozen=True, gc=False):
     """What to do for one service, with one verdict for every instance."""
 
     key: ServiceKey
@@ -436,7 +438,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Every group runs at least its minimum."""
 
 
-class Tally(msgspec.Struct, frozen=True):
+class Tally(msgspec.Struct, frozen=True, gc=False):
     """What the metrics say of one decision."""
 
     serving: int = 0
@@ -454,7 +456,7 @@ class Tally(msgspec.Struct, frozen=True):
     """What the bound pods of services that do not serve hold to no use, by resource."""
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What to do about every service of a world."""
 
     plans: tuple[Plan, ...]

@@ -7,7 +7,7 @@ every deletion names the uid and the version that it means.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.decide.life import LifeAction
+from scaler.decide.life import Finish, LifeAction, Remove, Resize
 from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Revoke, ServiceKey
 from scaler.execute.gates import Gates
 from scaler.execute.lifecycle import LifecycleExecutor
@@ -71,7 +71,8 @@ class Executor:
         self._cache = cache = state.cache
         self._steps = LifecycleExecutor(writer, cache, expectations, clock)
         self._gates = Gates(writer, state, expectations)
-        self._guard = RecreationGuard(cache, JobLookup(cache, writer.find))
+        self._lookup = JobLookup(cache, writer.find)
+        self._guard = RecreationGuard(self._lookup)
         self._writer = writer
         self._expectations = expectations
         self._clusterd = clusterd
@@ -123,9 +124,15 @@ class Executor:
         return ActionResult(action.uid)
 
     async def _step(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> ActionResult:
-        """Whatever goes wrong, the decision is made anew: there is nothing to undo."""
+        """Whatever goes wrong, the decision is made anew: there is nothing to undo. What may end pods that run is done
+        only where no watch was behind."""
         try:
-            await self._steps.perform(key, record, step)
+            if isinstance(step, Finish):
+                pods = self._cache.pods_of(record.uid)
+                missing = (name for name in record.job.pods if name not in pods or pods[name].terminating)
+                await self._none_there(record, missing)
+            if not isinstance(step, Remove | Resize) or await self._lookup.is_as_known(record):
+                await self._steps.perform(key, record, step)
         except KubeError as error:
             return ActionResult(record.uid, failed=str(error))
         return ActionResult(record.uid)
@@ -253,14 +260,17 @@ class Executor:
         return ActionResult(record.uid, failed=str(errors[0]) if errors else "")
 
     async def _delete_group(self, key: ServiceKey, record: JobRecord, meta: dict[str, str]) -> None:
-        """Delete the PodGroup, unless a pod is there after all: the watch of pods may be far behind, and no
-        precondition of the PodGroup would tell."""
-        for pod in await _gather([self._pod_there(record, name) for name in record.job.pods]):
+        """Delete the PodGroup, unless a pod is there after all: no precondition of the PodGroup would tell."""
+        await self._none_there(record, record.job.pods)
+        await self._delete(key, POD_GROUPS, meta)
+
+    async def _none_there(self, record: JobRecord, names: Iterable[str]) -> None:
+        """NotSentError where one of these pods exists: the watch of pods may be far behind."""
+        for pod in await _gather([self._pod_there(record, name) for name in names]):
             if isinstance(pod, KubeError):
                 raise pod
             if pod:
                 raise NotSentError(f"{pod} of it exists, which the watch has not shown yet")
-        await self._delete(key, POD_GROUPS, meta)
 
     async def _pod_there(self, record: JobRecord, name: str) -> str:
         """The name of the instance's pod if it exists and stays, else ""."""

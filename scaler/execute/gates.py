@@ -61,15 +61,10 @@ class Gates:
         await _all([self._delete(key, pod) for pod in unbound if not pod.gated])
 
     async def evict(self, key: ServiceKey, uid: str) -> None:
-        """Delete its pods, bound or not: preemption, the one case in which something that runs is deleted. Where
-        somebody else makes its pods, they come again and our gate holds them."""
+        """Delete its pods, bound or not, exactly as the decision saw them and with their grace period: preemption, the
+        one case in which something that runs is deleted. Where others make its pods, they come again, held."""
         pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
-        await _all([self._evict(key, pod) for pod in pods])
-
-    async def _evict(self, key: ServiceKey, pod: PodRecord) -> None:
-        """With its usual grace period. Seen again only as terminating, which is enough."""
-        await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
-        self._expectations.expect_gone(key, self._cache.pods, pod.namespace, pod.name, pod.uid)
+        await _all([self._delete(key, pod) for pod in pods])
 
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
         """A pod that is gone is not missed. A conflict alone proves nothing: an API server may compare the uid with

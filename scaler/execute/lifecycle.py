@@ -66,7 +66,8 @@ class LifecycleExecutor:
         """One after the other: lowered replicas go from the highest index down."""
         owned = self._cache.pods_of(record.uid)
         for pod in [owned[name] for name in names if name in owned]:
-            await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
+            version = pod.resource_version
+            await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid, resource_version=version)
             self._expectations.expect_gone(key, self._cache.pods, pod.namespace, pod.name, pod.uid)
 
     async def _remove_pod_group(self, key: ServiceKey, record: JobRecord) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from scaler.informers.cache import Cache
 from scaler.informers.lookup import JobLookup
 from scaler.informers.records import JobRecord
 
@@ -36,8 +35,7 @@ class _Made(msgspec.Struct):
 class RecreationGuard:
     """Remembers what was made lately, by the uid of the instance."""
 
-    def __init__(self, cache: Cache, lookup: JobLookup) -> None:
-        self._cache = cache
+    def __init__(self, lookup: JobLookup) -> None:
         self._lookup = lookup
         self._made: dict[str, _Made] = {}
         """By uid; the one of which something was made last comes last."""
@@ -65,9 +63,7 @@ class RecreationGuard:
         made = self._made.get(record.uid)
         if made is None or made.last < asyncio.get_running_loop().time() - LATELY:
             return True
-        await self._lookup.look(record.namespace, record.name)
-        now = self._cache.job(record.uid)
-        return now is not None and now.job == record.job
+        return await self._lookup.is_as_known(record)
 
     def in_vain(self, uid: str) -> str:
         """What somebody deletes as often as it is made, in words; "" when there is no such thing."""

@@ -36,6 +36,7 @@ from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads import retries
+from scaler.workloads.kind import NO_LABELS, Labels, as_admitted
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 
@@ -73,6 +74,10 @@ class Cache:
         """Whether the pods of AscendJobs are made here; see `set_maker`."""
         self.sees_nodes = True
         """Whether the nodes may be read; see `set_sees_nodes`."""
+        self.knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
+        """Whether there is a rule of this namespace and name, or ever was."""
+        self._mislabelled: set[str] = set()
+        """Jobs that count as they did when they were admitted."""
         self._jobs_by_uid: dict[str, JobRecord] = {}
         self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
         self._services_by_rule: defaultdict[Name, set[ServiceKey]] = defaultdict(set)
@@ -117,6 +122,14 @@ class Cache:
         counts = record.retries if record is not None else None
         return counts.get(f"{namespace}/{pod_group}") if counts else None
 
+    def labels_when_admitted(self, uid: str) -> Labels:
+        """The labels of this instance when it was admitted; none when nobody has kept them."""
+        job = self._jobs_by_uid.get(uid)
+        if job is None:
+            return self.pod_instances.labels_when_made(uid)
+        group = self.pod_groups.get(job.namespace, job.job.pod_group)
+        return group.labels if group is not None and group.owner_uid == uid else NO_LABELS
+
     def rule_is_named(self, namespace: str, rule: str) -> bool:
         """Whether some job or pod names the rule."""
         return bool(self._services_by_rule.get((namespace, rule)))
@@ -157,17 +170,42 @@ class Cache:
             self._publish(InstanceChanged(uid, key))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
-        if old is not None and not old.is_foreign:
-            self._forget_job(old)
+        before = self._jobs_by_uid.get(old.uid) if old is not None else None
+        if before is not None:
+            self._forget_job(before)
+        after = None
         if new is not None and not new.is_foreign:
-            self._remember_job(new)
-        for record in (old, new):
-            if record is not None and not record.is_foreign:
+            after = self._as_admitted(new)
+            self._remember_job(after)
+        for record in (before, after):
+            if record is not None:
                 self._publish(InstanceChanged(record.uid, record.job.key))
+
+    def _as_admitted(self, record: JobRecord) -> JobRecord:
+        """The job, or where its labels lack something, with what its PodGroup has kept of them."""
+        job = record.job
+        group = self.pod_groups.get(job.namespace, job.pod_group)
+        if group is None or group.owner_uid != record.uid:
+            return record
+        other = group.labels.rule not in ("", job.key.rule)
+        no_such_rule = other and not self.knows_rule(job.namespace, job.key.rule)
+        known = as_admitted(job, group.labels, no_such_rule=no_such_rule)
+        return msgspec.structs.replace(record, job=msgspec.structs.replace(job, **known)) if known else record
+
+    def _place_again(self, uid: str) -> None:
+        """What is known beside the job itself of where it belongs has changed."""
+        known = self._jobs_by_uid.get(uid)
+        if known is not None:
+            store = self.jobs if known.kind == "AscendJob" else self.volcano_jobs
+            job = store.get(known.namespace, known.name)
+            if job is not None and job.uid == uid and self._as_admitted(job) != known:
+                self._on_job(job, job)
 
     def _remember_job(self, record: JobRecord) -> None:
         key = record.job.key
         self._jobs_by_uid[record.uid] = record
+        if record.job.mislabelled:
+            self._mislabelled.add(record.uid)
         self._jobs_by_service[key][record.uid] = record
         self._remember_service(key)
         for pod in record.job.pods:
@@ -176,6 +214,7 @@ class Cache:
     def _forget_job(self, record: JobRecord) -> None:
         key = record.job.key
         self._jobs_by_uid.pop(record.uid, None)
+        self._mislabelled.discard(record.uid)
         jobs = self._jobs_by_service[key]
         jobs.pop(record.uid, None)
         if not jobs:
@@ -279,6 +318,7 @@ class Cache:
         """A Service has the name of its leader pod, and a job may wait for one of another owner to go."""
         for record in (old, new):
             if record is not None:
+                self._place_again(record.owner_uid)
                 waiting = self._job_of_pod_name.get((record.namespace, record.name), "")
                 for uid in {record.owner_uid, waiting} - {""}:
                     self.mark(uid)
@@ -324,6 +364,8 @@ class Cache:
             self._publish(OwnConfigMapGone(record.namespace, record.own))
         for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
             self._publish(RuleChanged(key))
+        for uid in sorted(self._mislabelled) if old is None else ():
+            self._place_again(uid)
         if record.retries is not None:
             self._on_retries((old.retries if old else None) or {}, (new.retries if new else None) or {})
         job_name = record.name.removeprefix(RANK_TABLE_PREFIX) if record.table_map else ""

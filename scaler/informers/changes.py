@@ -54,10 +54,6 @@ class RoomChanged(msgspec.Struct, frozen=True):
     """Something else is free on the nodes now, or something was bound."""
 
 
-class RightsChanged(msgspec.Struct, frozen=True):
-    """Nodes or pods can be read now, or cannot be read any more."""
-
-
 class ObjectRefused(msgspec.Struct, frozen=True):
     """An object that names a rule, or is one, cannot be read; or it can be again, or is gone (`refused` is None)."""
 
@@ -87,7 +83,6 @@ Change = (
     | PodArrivedUngated
     | NodeChanged
     | RoomChanged
-    | RightsChanged
     | OwnConfigMapGone
     | ObjectRefused
     | ElasticServiceChanged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from scaler.informers.cache import Cache
-from scaler.informers.records import read_job_record
+from scaler.informers.records import JobRecord, read_job_record
 from scaler.kube.api import ASCEND_JOBS, Object, Page, Resource
 from scaler.kube.metadata import version_of
 
@@ -29,3 +29,9 @@ class JobLookup:
             self._jobs.apply(known)
         if not found:
             self._jobs.absent(namespace, name, version_of(page.resource_version))
+
+    async def is_as_known(self, record: JobRecord) -> bool:
+        """False when the job is another one by now, or gone; the cache knows it then, too."""
+        await self.look(record.namespace, record.name)
+        now = self._jobs.get(record.namespace, record.name)
+        return now is not None and now.uid == record.uid and now.job == record.job

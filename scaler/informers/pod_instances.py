@@ -11,10 +11,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from scaler.decide.world import ServiceKey
 from scaler.informers.owners import OwnerName
 from scaler.informers.pods import PodRecord
-from scaler.workloads.kind import Ask, Membership, Place
+from scaler.workloads.kind import NO_LABELS, Ask, Labels, Membership, Place, as_admitted
 
 
 class PodInstances:
@@ -26,6 +28,8 @@ class PodInstances:
         self._by_owner: defaultdict[OwnerName, set[str]] = defaultdict(set)
         self._by_maker: defaultdict[str, set[str]] = defaultdict(set)
         self._membership: dict[str, Membership] = {}
+        self._labels: dict[str, Labels] = {}
+        """Those that an instance was first seen with: all there are, or none are kept."""
         self.ungated: dict[str, str] = {}
         """Pod uid -> name of pods that were first seen without our gate."""
 
@@ -54,6 +58,10 @@ class PodInstances:
         """As its newest pod tells it; None for an instance without pods."""
         return self._membership.get(instance)
 
+    def labels_when_made(self, instance: str) -> Labels:
+        """The labels that it was first seen with; none for an instance without pods."""
+        return self._labels.get(instance, NO_LABELS)
+
     def revision_of(self, instance: str) -> str:
         """Of its newest pod; "" for an instance without pods."""
         membership = self._membership.get(instance)
@@ -70,6 +78,8 @@ class PodInstances:
             membership = _membership(record)
             if record is None or membership is None:
                 continue
+            known = as_admitted(membership, self.labels_when_made(membership.place.instance))
+            membership = msgspec.structs.replace(membership, **known) if known else membership
             touched = {membership.key}
             if record is new:
                 touched |= self._add(record, membership)
@@ -82,6 +92,9 @@ class PodInstances:
         """Gives the service that the instance was in so far, when its newest pod names another one."""
         instance = membership.place.instance
         self._pods[instance][record.name] = record
+        if membership.label_problem is None and membership.group:
+            first = Labels(membership.key.rule, membership.group, membership.key.job_id)
+            self._labels.setdefault(instance, first)
         before = self._membership.get(instance)
         if before == membership:
             return set()
@@ -105,6 +118,7 @@ class PodInstances:
         del pods[record.name]
         if not pods:
             del self._pods[instance]
+            self._labels.pop(instance, None)
             self._unlink(self._membership.pop(instance), record.namespace)
 
     def _unlink(self, membership: Membership, namespace: str) -> None:

@@ -18,10 +18,10 @@ from scaler.decide.world import Reason
 from scaler.kube.api import Object
 from scaler.kube.metadata import FullMetadata, LabelledMetadata, Metadata, shared
 from scaler.kube.shallow import DEEPEST, TOO_DEEP
-from scaler.names import GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
+from scaler.names import CLASS_NAMESPACES, GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at, is_deeper
 from scaler.workloads.ascendjob import APP_LABEL, Job, is_foreign, read_job
-from scaler.workloads.kind import LONGEST_NAME, job_uid
+from scaler.workloads.kind import LONGEST_NAME, NO_LABELS, Labels, job_uid, labels_of
 from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
 
@@ -44,6 +44,7 @@ class _PodGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
 class PodGroupObject(OwnedObject):
     """The part of a PodGroup that the scaler reads."""
 
+    metadata: LabelledMetadata
     spec: _PodGroupSpec = _PodGroupSpec()
 
 
@@ -58,10 +59,13 @@ class OwnedRecord(msgspec.Struct, frozen=True, gc=False):
     terminating: bool
     members: int = 0
     """Of a PodGroup: the pods that it asks for."""
+    labels: Labels = NO_LABELS
+    """Of a PodGroup: those that its job had when it was admitted."""
 
 
 def pod_group_record(group: PodGroupObject) -> OwnedRecord:
-    return msgspec.structs.replace(owned_record(group), members=group.spec.min_member)
+    labels = labels_of(group.metadata.labels)
+    return msgspec.structs.replace(owned_record(group), members=group.spec.min_member, labels=labels)
 
 
 def owned_record(obj: OwnedObject) -> OwnedRecord:
@@ -71,7 +75,7 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        owner_uid=job_uid(meta.owner),
+        owner_uid=shared(job_uid(meta.owner)),
         terminating=meta.deletion_timestamp is not None,
     )
 
@@ -146,10 +150,14 @@ def _taint(taint: dict[str, Any]) -> Taint:
     return Taint(key, value, effect)
 
 
+KUBERNETES_OWN = "system-"
+"""How the names of classes begin that every cluster has, with the highest values of all: for nobody's jobs."""
+
+
 class PriorityClassObject(msgspec.Struct, gc=False):
     """The part of a PriorityClass that the scaler reads."""
 
-    metadata: Metadata
+    metadata: LabelledMetadata
     value: int = 0
 
 
@@ -158,12 +166,20 @@ class PriorityRecord(msgspec.Struct, frozen=True, gc=False):
     uid: str
     resource_version: str
     value: int
+    namespaces: frozenset[str] | None = None
+    """Whose jobs may name it; None = anybody's. Kubernetes asks that of pods only."""
     namespace: str = ""
+
+    def worth(self, namespace: str) -> int:
+        """Of a job in this namespace."""
+        return self.value if self.namespaces is None or namespace in self.namespaces else 0
 
 
 def priority_record(found: PriorityClassObject) -> PriorityRecord:
     meta = found.metadata
-    return PriorityRecord(name=meta.name, uid=meta.uid, resource_version=meta.resource_version, value=found.value)
+    names = meta.annotations.get(CLASS_NAMESPACES, "" if meta.name.startswith(KUBERNETES_OWN) else None)
+    namespaces = None if names is None else frozenset(name.strip() for name in names.split(","))
+    return PriorityRecord(meta.name, meta.uid, meta.resource_version, found.value, namespaces)
 
 
 class JobObject(msgspec.Struct, gc=False):

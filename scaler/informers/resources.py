@@ -7,7 +7,7 @@ those in `OPTIONAL` that it may not read.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -70,10 +70,17 @@ OPTIONAL = frozenset(
 
 
 def informers(
-    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random, home: str, *, silence: float = SILENCE
+    api: KubeApi,
+    cache: Cache,
+    namespaces: tuple[str, ...],
+    rng: random.Random,
+    home: str,
+    *,
+    silence: float = SILENCE,
+    optional: Collection[Resource] = OPTIONAL,
 ) -> Mapping[Resource, Informer[Any, Any]]:
     """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any. `home` is the
-    install's own namespace: ConfigMaps are read there, too."""
+    install's own namespace: ConfigMaps are read there, too. Nothing is missing without the right to `optional`."""
 
     history = History()
 
@@ -83,7 +90,7 @@ def informers(
         scope = {
             "namespaces": namespaces or None,
             "history": history,
-            "may_be_forbidden": resource in OPTIONAL,
+            "may_be_forbidden": resource in optional,
             "refusals": cache.refusals,
             **options,
         }

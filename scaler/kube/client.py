@@ -1,10 +1,10 @@
 """The real cluster: KubeApi over HTTP, and the only importer of kubernetes_asyncio.
 
-From kubernetes_asyncio come the configuration loaders (in-cluster, kubeconfig with exec plugins) and nothing else: its
-calls have no timeout, do not check the status and decode far too much. Every call here has a deadline, every answer
-is checked before it is believed. A proxy is used only when the kubeconfig names one (`proxy-url`): HTTPS_PROXY of
-the surroundings is ignored, because inside a cluster it is set for other purposes. Nothing is retried, with one
-exception: a 401, which did nothing, is sent once more with a renewed token.
+From kubernetes_asyncio comes the loader of a kubeconfig (with its exec plugins) and nothing else, and only where there
+is one: its calls have no timeout, do not check the status and decode far too much. Every call here has a deadline,
+every answer is checked before it is believed. A proxy is used only when the kubeconfig names one (`proxy-url`):
+HTTPS_PROXY of the surroundings is ignored, because inside a cluster it is set for other purposes. Nothing is retried,
+with one exception: a 401, which did nothing, is sent once more with a renewed token.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import aiohttp
 import msgspec
 import yarl
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import incluster_config
 
 from scaler import __version__
+from scaler.kube import in_cluster
 from scaler.kube.api import FIELD_MANAGER, Object, Page, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
 from scaler.kube.wire import (
@@ -38,6 +36,9 @@ from scaler.kube.wire import (
     query_of,
     refusal,
 )
+
+Configuration: TypeAlias = Any
+"""That of kubernetes_asyncio, or an `InCluster`, which has what is read of it."""
 
 USER_AGENT = f"scaler/{__version__}"
 REQUEST_TIMEOUT = 10.0
@@ -52,7 +53,7 @@ TOKEN_LIFE = 60.0
 """Seconds after which a mounted token is read again."""
 PLUGIN_TIMEOUT = 30.0
 """Seconds for an exec plugin or an identity provider to come up with a token."""
-MOST_PAGE = 2**23
+MOST_PAGE = 2**22
 """Bytes of a page of a list. Where objects are so large that it would have more, fewer are asked for at once."""
 READ_BUFFER = 2**18
 """Bytes read ahead of a stream: fewer wake-ups when many events come at once."""
@@ -107,7 +108,10 @@ class Credentials:
                 return
             with suppress(Exception):
                 async with asyncio.timeout(PLUGIN_TIMEOUT):
-                    await _fill(self._configuration, self._loader)
+                    if isinstance(self._configuration, in_cluster.InCluster):
+                        self._configuration.read()
+                    else:
+                        await self._loader.load_and_set(self._configuration)
                 if self._configuration.cert_file:
                     self._tls.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
                 elif self._loader is None:
@@ -356,26 +360,23 @@ async def _read(response: aiohttp.ClientResponse, longest: int) -> bytes:
 @asynccontextmanager
 async def connect(
     *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT,
-    answered: Answered = _ignore,
+    answered: Answered = _ignore, insecure: bool = False,
 ) -> AsyncIterator[HttpKubeApi]:  # fmt: skip
     """The cluster that `kubeconfig` (and its `context`) names.
 
     Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
     ~/.kube/config). NotSentError when there is no usable configuration; whether the cluster answers is not tried.
+    `insecure`: whoever answers is believed to be the API server, as with kubectl --insecure-skip-tls-verify.
     """
-    configuration = Configuration()
+    loader = None
     try:
-        if kubeconfig is None and context is None and _in_cluster():
-            loader = None
-            await _fill(configuration, loader)
+        if kubeconfig is None and context is None and in_cluster.is_here():
+            configuration: Configuration = in_cluster.InCluster()
         else:
-            _require(kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config"))
-            loader = await config.load_kube_config(
-                config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
-            )
-        tls = _tls(configuration)
+            configuration, loader = await _loaded(kubeconfig, context)
+        tls = _tls(configuration, insecure=insecure)
     except Exception as error:
-        raise NotSentError(f"no usable configuration of a cluster: {error}") from error
+        raise NotSentError(f"no usable configuration of a cluster: {_in_words(error, kubeconfig)}") from error
     headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
     connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE)
     async with aiohttp.ClientSession(
@@ -384,12 +385,37 @@ async def connect(
         yield HttpKubeApi(session, configuration, Credentials(configuration, loader, tls), request_timeout, answered)
 
 
-async def _fill(configuration: Configuration, loader: Any) -> None:
-    """Read what is mounted into this pod, or what the kubeconfig names; from its plugins, too."""
-    if loader is not None:
-        await loader.load_and_set(configuration)
-    else:
-        config.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
+async def _loaded(kubeconfig: str | None, context: str | None) -> tuple[Configuration, Any]:
+    """What the kubeconfig names, and what loads it again."""
+    _require(kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config"))
+    from kubernetes_asyncio import client, config  # noqa: PLC0415 - 40 MiB, and a second to import
+
+    configuration = client.Configuration()
+    loader = await config.load_kube_config(
+        config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
+    )
+    return configuration, loader
+
+
+def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace that commands mean where none is named: that of the context or of this pod, else "default"."""
+    with suppress(Exception):  # what is wrong with the configuration is for `connect` to say
+        if kubeconfig is None and context is None and in_cluster.is_here():
+            return (in_cluster.MOUNTED / "namespace").read_text("utf-8").strip()
+        from kubernetes_asyncio import config  # noqa: PLC0415
+
+        contexts, current = config.list_kube_config_contexts(kubeconfig)
+        chosen = next((one for one in contexts if one["name"] == context), None) if context else current
+        return str((chosen or {})["context"].get("namespace") or "default")
+    return "default"
+
+
+def _in_words(error: Exception, kubeconfig: str | None) -> str:
+    """On one line. What is of another shape than a kubeconfig ends in errors of the library that name no file."""
+    words = " ".join(str(error).split())
+    if isinstance(error, TypeError | AttributeError | KeyError):
+        words = "it is empty, or no kubeconfig"
+    return words if kubeconfig is None or kubeconfig in words else f"{kubeconfig}: {words}"
 
 
 def _require(paths: str) -> None:
@@ -398,17 +424,11 @@ def _require(paths: str) -> None:
         raise FileNotFoundError(f"not in a cluster, and there is no kubeconfig {paths}")
 
 
-def _in_cluster() -> bool:
-    return (
-        incluster_config.SERVICE_HOST_ENV_NAME in os.environ and Path(incluster_config.SERVICE_TOKEN_FILENAME).is_file()
-    )
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext:
+def _tls(configuration: Configuration, *, insecure: bool) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if not configuration.verify_ssl:
+    if insecure or not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if configuration.disable_strict_ssl_verification:

@@ -7,6 +7,7 @@ What is written is up to the caller and is looked up at the last moment. Must no
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -30,13 +31,16 @@ class Outbox(Generic[K]):
 
     def __init__(
         self, perform: Callable[[K], Awaitable[None]], *, interval: float, slots: Slots,
-        namespace_of: Callable[[K], str] = str,
+        namespace_of: Callable[[K], str] = lambda _: "",
     ) -> None:  # fmt: skip
         self._perform = perform
         self._interval = interval
         self._slots = slots
         self._namespace_of = namespace_of
         self._due: asyncio.Queue[K] = asyncio.Queue()
+        self._lanes: defaultdict[str, deque[K]] = defaultdict(deque)
+        """What is due, by namespace. Each has a few tasks, and not one for each key, of which there may be 10,000."""
+        self._writers: Counter[str] = Counter()
         self._waiting: set[K] = set()
         self._under_way: set[K] = set()
         self._marked_again: set[K] = set()
@@ -61,18 +65,33 @@ class Outbox(Generic[K]):
         slices = Slices()
         async with asyncio.TaskGroup() as group:
             while True:
-                group.create_task(self._write(await self._due.get()))
+                key = await self._due.get()
+                namespace = self._namespace_of(key)
+                self._lanes[namespace].append(key)
+                if self._writers[namespace] < self._slots.most_of_one:
+                    self._writers[namespace] += 1
+                    group.create_task(self._empty(namespace))
                 await slices.end()
 
+    async def _empty(self, namespace: str) -> None:
+        """Write what is due in one namespace."""
+        lane = self._lanes[namespace]
+        while lane:
+            async with self._slots.taken(namespace):
+                await asyncio.sleep(0)  # of thousands that wait for no answer, one turn of the loop takes a few
+                if lane:
+                    await self._write(lane.popleft())
+        self._writers[namespace] -= 1
+        if not self._writers[namespace]:
+            del self._writers[namespace], self._lanes[namespace]
+
     async def _write(self, key: K) -> None:
-        async with self._slots.taken(self._namespace_of(key)):
-            await asyncio.sleep(0)  # of thousands that wait for no answer, one turn of the loop takes as many as slots
-            self._waiting.discard(key)
-            self._under_way.add(key)
-            try:
-                pause = await self._attempt(key)
-            finally:
-                self._under_way.discard(key)
+        self._waiting.discard(key)
+        self._under_way.add(key)
+        try:
+            pause = await self._attempt(key)
+        finally:
+            self._under_way.discard(key)
         again = key in self._marked_again
         self._marked_again.discard(key)
         due = self._not_before[key] = _now() + max(pause, self._interval)

@@ -16,14 +16,14 @@ class Slots:
 
     def __init__(self, most: int, *, most_of_one: int) -> None:
         self._free = asyncio.Semaphore(most)
-        self._most_of_one = most_of_one
+        self.most_of_one = most_of_one
         self._lanes: dict[str, asyncio.Semaphore] = {}
         self._users: Counter[str] = Counter()
 
     @asynccontextmanager
     async def taken(self, namespace: str) -> AsyncIterator[None]:
         """Waits for a slot and keeps it; first come, first served. The caller bounds the wait."""
-        lane = self._lanes.setdefault(namespace, asyncio.Semaphore(self._most_of_one))
+        lane = self._lanes.setdefault(namespace, asyncio.Semaphore(self.most_of_one))
         self._users[namespace] += 1
         try:
             async with lane, self._kept_for_a_while():

@@ -1,6 +1,6 @@
 """Prometheus metrics in a registry of our own, with a bounded number of series.
 
-No label carries a name that users choose (namespace, rule, job): ten thousand services give the same series as one.
+Only report.service_metrics has labels with names that users choose (namespace, rule, service), for a bounded number.
 Must not be used from pure packages; what is counted is described in docs/reference/metrics.md.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -18,12 +18,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from scaler import __version__
 from scaler.decide import world
-from scaler.decide.world import Evict, Plan, Revoke, ServiceKey
+from scaler.decide.world import Evict, Plan, Revoke, Service, ServiceKey
 from scaler.informers.changes import PodArrivedUngated
+from scaler.report.conditions import conditions
+from scaler.report.service_metrics import ServiceSeries
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _REQUEST: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10)
+_MOST_RESOURCES: Final = 20
+"""Tenants may name any in their pods."""
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -60,7 +64,12 @@ class Metrics:
         self.leader_changes = followed("scaler_leader_changes", "Times that the Lease got a holder, as it says itself.")
         self.out_of_touch = gauge("scaler_out_of_touch", "1 while nothing is admitted because the cluster is not seen.")
         # Services
-        self._services = gauge("scaler_services", "Services by whether they run their largest ratio.", ["complete"])
+        self._single_services = ServiceSeries(self.registry)
+        self._services = gauge(
+            "scaler_services",
+            "Services by whether they run their smallest and largest ratio.",
+            ["available", "complete"],
+        )
         self._rules_invalid = gauge("scaler_services_with_rule_problem", "Services whose rule is missing or invalid.")
         self._instances = gauge("scaler_instances", "Instances by state and reason.", ["state", "reason"])
         self._arbitration = gauge("scaler_arbitration", "1 while services are weighed against each other.")
@@ -108,21 +117,25 @@ class Metrics:
         self._idle_resources: set[str] = set()
         self._shares: dict[ServiceKey, Mapping[Gauge, int]] = {}
         """What each service adds to the gauges."""
-        for answer in ("yes", "no"):
-            self._services.labels(answer)
+        for answers in (("yes", "yes"), ("yes", "no"), ("no", "no")):
+            self._services.labels(*answers)
         for beneficiary in ("self", "other"):
             self._preemptions.labels(beneficiary)
 
-    def planned(self, plan: Plan, *, rule_problem: bool = False) -> None:
-        """Show what a service's plan says, in place of what its plan before said."""
+    def planned(self, service: Service, plan: Plan, now: float) -> None:
+        """Show what a service's plan says, decided at `now`, in place of what its plan before said."""
         counts = Tally((verdict.state.value, verdict.reason.value) for verdict in plan.verdicts)
         share = {self._instances.labels(*labels): number for labels, number in counts.items()}
-        share[self._services.labels("yes" if plan.complete else "no")] = 1
-        self._show(plan.key, share | {self._rules_invalid: 1} if rule_problem else share)
+        if plan.key.rule:
+            available, complete, _ = conditions(service, plan)
+            share[self._services.labels("yes" if available else "no", "yes" if complete else "no")] = 1
+        self._show(plan.key, share | {self._rules_invalid: 1} if service.problem is not None else share)
+        self._single_services.note(service, plan, now)
 
     def service_gone(self, key: ServiceKey) -> None:
         """Take a service that has no jobs any more out of the gauges."""
         self._show(key, {})
+        self._single_services.forget(key)
 
     def _show(self, key: ServiceKey, share: Mapping[Gauge, int]) -> None:
         for gauge, number in self._shares.pop(key, {}).items():
@@ -168,9 +181,12 @@ class Metrics:
         tally = tally or world.Tally()
         for name in ("serving", "minimums_waiting", "scale_ups_waiting", "in_backoff", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
-        self._idle_resources |= tally.idle.keys()
-        for resource in self._idle_resources:
+        shown = _most_telling(self._idle_resources | tally.idle.keys())
+        for resource in self._idle_resources - shown:
+            self._idle.remove(resource)
+        for resource in shown:
             self._idle.labels(resource).set(tally.idle.get(resource, 0))
+        self._idle_resources = shown
 
     def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
         """One pass of the decision loop is over."""
@@ -189,6 +205,12 @@ class Metrics:
     def render(self) -> bytes:
         """The exposition text, format 0.0.4."""
         return prometheus_client.generate_latest(self.registry)
+
+
+def _most_telling(resources: Iterable[str]) -> set[str]:
+    """As many as are shown: first those of Kubernetes and Huawei."""
+    strange = [("/" in name and not name.startswith("huawei.com/"), name) for name in resources]
+    return {name for _, name in sorted(strange)[:_MOST_RESOURCES]}
 
 
 Family = CounterMetricFamily | GaugeMetricFamily

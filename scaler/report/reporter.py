@@ -84,7 +84,8 @@ class _Target(NamedTuple):
     kind: _ReportKind
     namespace: str
     name: str
-    job_id: str = ""
+    about: str = ""
+    """Of a service its jobID; else the name of the job or of what the event is about, for people."""
 
 
 QueuedEvent = Callable[[], Happening | None]
@@ -190,7 +191,7 @@ class Reporter:
             subject = Subject(resource.api_version, resource.kind, refused.namespace, refused.name, refused.uid)
             words = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
             happening = Happening(subject, Warning.OBJECT_UNREADABLE.value, words, warning=True)
-            self._queue_event(lambda: happening, refused.name)
+            self._queue_event(lambda: happening, subject)
 
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
@@ -221,7 +222,7 @@ class Reporter:
         if (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
             return
         failed = job is not None and has_failed(job)
-        self._queue_event(partial(_happening, subject, verdict, report.plan, failed=failed), verdict.name)
+        self._queue_event(partial(_happening, subject, verdict, report.plan, failed=failed), subject)
 
     def _note_job(self, report: ServiceReport, verdict: Verdict, changed: bool) -> None:
         uid, known = verdict.uid, self._jobs.get(verdict.uid)
@@ -229,7 +230,7 @@ class Reporter:
             self._jobs.pop(uid, None)
         elif changed or known is None or _job_differs(known[0], report, uid):
             self._jobs[uid] = (report, verdict)
-            self._outbox.mark(_Target(_ReportKind.CONDITIONS, verdict.name, uid))
+            self._outbox.mark(_Target(_ReportKind.CONDITIONS, report.rule.namespace, uid, verdict.name))
 
     def _note_warnings(self, report: ServiceReport) -> None:
         key = report.plan.key
@@ -237,7 +238,7 @@ class Reporter:
         self._warnings[key] = frozenset(_warnings(report))
         for happening in sorted(self._warnings[key] - before):
             delay = PATIENCE if happening.reason in PASSING else INTERVAL if _is_about_service(happening) else 0.0
-            self._queue_event(partial(self._lasting, key, happening), happening.subject.name, delay=delay)
+            self._queue_event(partial(self._lasting, key, happening), happening.subject, delay=delay)
 
     def _lasting(self, key: ServiceKey, happening: Happening) -> Happening | None:
         """None when it is over. What is about a service without an object is about its rule."""
@@ -250,13 +251,13 @@ class Reporter:
             return None  # that one is written anyway
         return happening._replace(subject=subject or Subject("v1", CONFIG_MAPS.kind, key.namespace, key.rule))
 
-    def _queue_event(self, queued: QueuedEvent, about: str, *, delay: float = 0.0) -> None:
+    def _queue_event(self, queued: QueuedEvent, about: Subject, *, delay: float = 0.0) -> None:
         if len(self._events) >= MAX_EVENTS_WAITING:
             self._metrics.report_dropped(_ReportKind.EVENT, "overflow")
             return
         number = str(next(self._numbers))
         self._events[number] = queued
-        self._outbox.mark(_Target(_ReportKind.EVENT, about, number), delay=delay)
+        self._outbox.mark(_Target(_ReportKind.EVENT, about.namespace, number, about.name), delay=delay)
 
     def _noted(self, report: ServiceReport) -> ServiceReport | None:
         return self._services.get(report.rule, {}).get(report.plan.key)
@@ -288,7 +289,7 @@ class Reporter:
         name = Name(target.namespace, target.name)
         match target.kind:
             case _ReportKind.STATUS:
-                await self._write_status(ServiceKey(target.namespace, target.name, target.job_id))
+                await self._write_status(ServiceKey(target.namespace, target.name, target.about))
             case _ReportKind.LAST_VALID:
                 await self._write_last_valid(name)
             case _ReportKind.LEFT_OVER:
@@ -305,7 +306,7 @@ class Reporter:
             await self._statuses.remove(key)
             return
         for happening in await self._statuses.put(report):
-            self._queue_event(partial(_as_it_is, happening), happening.subject.name)
+            self._queue_event(partial(_as_it_is, happening), happening.subject)
 
     async def _write_last_valid(self, rule: Name) -> None:
         services, place = self._services.get(rule), self._home.last_valid(rule)

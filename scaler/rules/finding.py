@@ -14,7 +14,7 @@ Path = tuple[str | int, ...]
 """Where in a document: member names and array indices from the root."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, gc=False):
     """One fault, placed. Lines and columns count from 1, columns in characters; 0 = no place in a text."""
 
     level: Level
@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True):
     file: str = ""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class Fault(msgspec.Struct, frozen=True, gc=False):
     """One fault of a document. `start` is an offset in its text, -1 until the path has been looked up there."""
 
     code: str
@@ -41,6 +41,8 @@ class Fault(msgspec.Struct, frozen=True):
     start: int = -1
     on_key: bool = False
     """The place is the member's name, not its value."""
+    cure: str = ""
+    """What to write there instead, of a text in a manifest, where that is beyond doubt."""
 
 
 def pointer(path: Path) -> str:

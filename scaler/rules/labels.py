@@ -1,10 +1,11 @@
 """Judges the three labels that say which service, and which group of it, an instance belongs to.
 
-One wording for `scaler lint` and for admission. It knows labels as a mapping, not the objects that carry them.
+One wording for `scaler lint`, for admission and for what runs. It knows labels as a mapping, not what carries them.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
@@ -33,10 +34,18 @@ def label_faults(labels: Mapping[str, object], what: str) -> Iterator[Fault]:
             yield Fault(code, (*LABELS, name), f"label {name} {found}", f"{hint}: {name}: ...")
 
 
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The one of `known` that `word` was probably meant as; "" when none is near, or two are as near as each other."""
+    word = word[:63]
+    near = difflib.get_close_matches(word, known, n=2, cutoff=0.7)
+    ratios = [difflib.SequenceMatcher(None, word, one).ratio() for one in near]
+    return near[0] if len(near) == 1 or (near and ratios[0] > ratios[1]) else ""
+
+
 def group_fault(group: str, groups: Sequence[str]) -> Fault | None:
     """The fault of a group that the rule, which has `groups`, does not know."""
     if group in groups:
         return None
-    names = ", ".join(groups)
+    names, near = ", ".join(groups), nearest(group, groups)
     message = f"the rule has no group {shown(group)}; it has {names}"
-    return Fault("GroupUnknown", GROUP_PATH, message, f"write one of {names}")
+    return Fault("GroupUnknown", GROUP_PATH, message, f"did you mean {near}?" if near else f"write one of {names}")

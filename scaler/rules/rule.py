@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Ratio(msgspec.Struct, frozen=True):
+class Ratio(msgspec.Struct, frozen=True, gc=False):
     """One entry of `elastic_scaling_list`: how many instances of each group, and pods per instance."""
 
     counts: dict[str, int]
@@ -18,7 +18,7 @@ class Ratio(msgspec.Struct, frozen=True):
         return self.counts.get(group, 0)
 
 
-class Rule(msgspec.Struct, frozen=True):
+class Rule(msgspec.Struct, frozen=True, gc=False):
     """`ratios[0]` is the largest, the last is the smallest; ratios of only zeros have been dropped. Never empty."""
 
     ratios: tuple[Ratio, ...]
@@ -53,7 +53,7 @@ class Trade(StrEnum):
     OFF = "off"
 
 
-class RuleOptions(msgspec.Struct, frozen=True):
+class RuleOptions(msgspec.Struct, frozen=True, gc=False):
     """What the `mind-cluster/` annotations on the rule say; absent or unusable ones have their default."""
 
     paused: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from scaler.rules.limits import MAX_GROUPS, MAX_INSTANCES, MAX_NAME, MAX_PODS, MAX_RATIOS
 
@@ -67,10 +68,10 @@ class RuleDocument(BaseModel):
     ]
 
 
-def shape_errors(value: object) -> list[dict[str, Any]]:
+def shape_errors(value: object) -> list[ErrorDetails]:
     """Pydantic's findings on a decoded document: `type`, `loc`, `input`; of unknown members the type is `UNKNOWN`."""
     try:
         RuleDocument.model_validate(value)
     except ValidationError as refused:
-        return [dict(error) for error in refused.errors(include_url=False, include_context=False)]
+        return refused.errors(include_url=False, include_context=False)
     return []

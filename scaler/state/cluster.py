@@ -8,20 +8,25 @@ Book-keeping only; it decides nothing and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
 
 from scaler.clock import Skew
-from scaler.decide.world import Instance, Service, ServiceKey
+from scaler.decide.world import Instance, Reason, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged, RoomChanged
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import NodeFacts
+from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
+from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex, PodLoad
-from scaler.state.instances import Instances
+from scaler.state.instances import COUNTS_ON, Instances
 from scaler.state.last_valid import LastValid, decode
 from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
+from scaler.workloads.kind import NO_LABELS
 
 _HOME = Home()
 MOST_SHOWN = 10
@@ -40,12 +45,37 @@ class ClusterState:
         self.tables = Tables(cache)
         self.instances = Instances(cache, self.tables)
         self.rules = RulesInForce(cache.config_maps.get, self._stored_rule)
+        cache.knows_rule = self._knows_rule
 
     def service(self, key: ServiceKey) -> Service:
         """One service as of the cache's present contents."""
         rule = self.rule(key)
         unread = self.cache.refusals.of_rule(key.namespace, key.rule)
-        return Service(key, self.instances.of_service(key), rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN])
+        found = self.instances.of_service(key)
+        groups = rule.rule.groups if rule.rule is not None else ()
+        if not all(one.group in groups for one in found):
+            found = tuple([self._as_labelled(key, one, groups) for one in found])
+        return Service(key, found, rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN])
+
+    def instance(self, key: ServiceKey, uid: str) -> Instance:
+        """One instance of it, which exists, as of the cache's present contents."""
+        rule = self.rule(key).rule
+        return self._as_labelled(key, self.instances.of(uid), rule.groups if rule is not None else ())
+
+    def _as_labelled(self, key: ServiceKey, instance: Instance, groups: Sequence[str]) -> Instance:
+        """One of which pods are bound and whose labels name a rule or group that there is not: in the group in which it
+        was admitted, where it can be told. `groups` are those of the rule, none where no valid one was ever seen."""
+        wrong = instance.group not in groups and instance.bound and instance.label_problem is None
+        then = self.cache.labels_when_admitted(instance.uid) if wrong and key.rule else NO_LABELS
+        if not groups and then.rule not in ("", key.rule):
+            words = f"label {RULE_LABEL} is {shown(key.rule)}, and there was never such a rule"
+            words = f"{words}: write {RULE_LABEL}={then.rule}. Until then it counts for nothing"
+            return replace(instance, mislabelled=(Reason.RULE_MISSING, words))
+        if then.group not in groups:
+            return instance
+        words = f"label {GROUP_LABEL} is {shown(instance.group)}, a group that rule {key.rule} has not"
+        words = f"{words}: write {GROUP_LABEL}={then.group}. {COUNTS_ON}"
+        return replace(instance, group=then.group, mislabelled=(Reason.GROUP_UNKNOWN, words))
 
     def rule(self, key: ServiceKey) -> RuleInForce:
         """The rule that this service is decided by; an empty one where it names none."""
@@ -96,6 +126,10 @@ class ClusterState:
     def _tell_room(self) -> None:
         if self.capacity.is_stale:
             self._publish(RoomChanged())
+
+    def _knows_rule(self, namespace: str, rule: str) -> bool:
+        found = self.cache.config_maps.get(namespace, rule) is not None
+        return found or self.rules.was_seen(namespace, rule) or self._stored_rule(namespace, rule) is not None
 
     def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
         name = Name(namespace, rule)

@@ -19,11 +19,13 @@ from scaler.informers.records import JobRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.state.lifecycle import in_our_time, life_of
+from scaler.workloads.ascendjob import Job
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
 
 VOLCANOS_OWN = "podgroup-"
 """How the names of PodGroups begin that Volcano makes for pods without one."""
+COUNTS_ON = "It counts as it did when it was admitted"
 ENDED = ("Failed", "Succeeded")
 
 
@@ -86,7 +88,7 @@ def _of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
         generation=job.generation,
         owner_deleting=job.deleting,
         owner_finished=job.finished,
-        label_problem=job.label_problem,
+        **_labelled(job, pods),
         trouble=job.ending or next(_troubles(job.pods, pods, faulty), ""),
         made_by_us=ours,
         ends_by=_ends_by(cache, pods),
@@ -183,6 +185,14 @@ def _taken_names(cache: Cache, record: JobRecord) -> Iterator[str]:
             yield f"Service {job.pods[0]}"
 
 
+def _labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> dict[str, Any]:
+    """What is wrong with its labels. As long as a pod of it is bound, what they lack counts as it did."""
+    problem = found.label_problem
+    if problem is not None and found.mislabelled and any(pod.node for pod in _present(pods)):
+        return {"mislabelled": (problem, f"{found.mislabelled}. {COUNTS_ON}")}
+    return {"label_problem": problem}
+
+
 # what pods tell of themselves
 
 
@@ -203,7 +213,7 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         kind=membership.kind,
         owner_deleting=place.mortal and not present,
         owner_finished=place.mortal and ended,
-        label_problem=membership.label_problem,
+        **_labelled(membership, present),
         faults=() if size else (_size_unknown(membership),),
         trouble=next(_troubles((), pods, faulty), ""),
         warnings=(
@@ -298,7 +308,7 @@ def _asked_by_job(cache: Cache, record: JobRecord, owned: Mapping[str, PodRecord
         "seats": tuple(
             (owned[name].node, need) for name, need in zip(names, record.needs, strict=True) if name in bound
         ),
-        "priority": known.value if known is not None else 0,
+        "priority": known.worth(record.namespace) if known is not None else 0,
     }
 
 

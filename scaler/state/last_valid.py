@@ -28,7 +28,7 @@ RULE_UID = "rule-uid"
 INHERITED = "annotations-inherited"
 
 
-class LastValid(msgspec.Struct, frozen=True):
+class LastValid(msgspec.Struct, frozen=True, gc=False):
     """The text of `elastic_scaling.json` and the rule's `mind-cluster/` annotations."""
 
     document: str

@@ -19,7 +19,7 @@ from scaler.rules.rule import Rule, RuleOptions
 from scaler.state.last_valid import LastValid
 
 
-class RuleInForce(msgspec.Struct, frozen=True):
+class RuleInForce(msgspec.Struct, frozen=True, gc=False):
     """What a service is decided by. `rule` is None when no valid one was ever seen."""
 
     rule: Rule | None = None
@@ -60,6 +60,11 @@ class RulesInForce:
         """What an earlier process left, unless it is beyond what is valid now."""
         stored = self._stored(namespace, name)
         return stored if stored is not None and _reread(stored).rule is not None else None
+
+    def was_seen(self, namespace: str, name: str) -> bool:
+        """Whether this process has seen a valid one."""
+        known = self._known.get((namespace, name))
+        return known is not None and known[1].rule is not None
 
     def forget(self, namespace: str, name: str) -> None:
         """No job names the rule any more."""

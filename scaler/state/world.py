@@ -141,13 +141,13 @@ class WorldBuilder:
 
     def _look_again(self, assumed: _Assumed) -> None:
         """Pods of it may have come, gone or been bound since: room is counted with them, so the service must be too."""
-        known = tuple(self._now(instance) for instance in assumed.seen.instances)
+        known = tuple(self._now(assumed.seen.key, instance) for instance in assumed.seen.instances)
         if known != assumed.seen.instances:
             assumed.seen = msgspec.structs.replace(assumed.seen, instances=known)
             self._put(self._foreseen(assumed))
 
-    def _now(self, instance: Instance) -> Instance:
-        return self._state.instances.of(instance.uid) if self._state.exists(instance) else instance
+    def _now(self, key: ServiceKey, instance: Instance) -> Instance:
+        return self._state.instance(key, instance.uid) if self._state.exists(instance) else instance
 
     @staticmethod
     def _foreseen(assumed: _Assumed) -> Service:

@@ -27,8 +27,15 @@ EXIT_USAGE = 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fast", action="store_true", help="no pauses; also without a terminal")
     parser.add_argument("--interactive", action="store_true", help="keep the cluster up and serve kubectl")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="of the interactive API (default: a free one)")
+    parser.add_argument("--port", type=port, default=0, metavar="N", help="of the interactive API; default: a free one")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="another order of things (default: 0)")
+
+
+def port(text: str) -> int:
+    """A number of a TCP port, 0 for a free one; argparse says what is wrong."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """Why a service does, or does not, get a global rank table from ClusterD: its conditions, checked one by one. Pure.
 
 ClusterD gathers the rank tables of one `jobID` in one namespace and says nothing when it leaves them out. Must not
-read a cluster (scaler.tools.doctor does) or know how anything is printed.
+read a cluster (scaler.tools.answers.rank_table does) or know how anything is printed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import RankTable, Status
 from scaler.workloads.ascendjob import Job
 
+SERVER_APP = "mindie-ms-server"
 CONSUMER_LABEL = "mx-consumer-cim"
 GLOBAL_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
 ROLES = {"mindie-ms-controller": "MindIE Controller", "mindie-ms-coordinator": "MindIE Coordinator"}
@@ -48,6 +49,8 @@ class Server(msgspec.Struct, frozen=True):
     table_map: RankTableMap | None
     table: RankTable
     obstacle: Obstacle | None
+    mounts: bool = False
+    """Whether its pods mount the ConfigMap."""
 
 
 class RolePod(msgspec.Struct, frozen=True):
@@ -67,6 +70,8 @@ class Evidence(msgspec.Struct, frozen=True):
     servers: tuple[Server, ...] = ()
     strays: tuple[RankTableMap, ...] = ()
     roles: tuple[RolePod, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Other jobs of its jobID, each with why no rank table is for it."""
 
 
 def diagnose(evidence: Evidence) -> tuple[Check, ...]:
@@ -78,6 +83,8 @@ def _checks(evidence: Evidence) -> Iterator[Check]:
     if not evidence.servers:
         words = f"no AscendJob of a server has label {JOB_ID_LABEL}={evidence.job_id} in this namespace"
         yield Check(Standing.FAIL, f"namespace {evidence.namespace}", words)
+    for name, why in evidence.left_out:
+        yield Check(Standing.FAIL, f"job {name}", f"no rank table is made for it: {why}")
     for server in evidence.servers:
         yield from _server_checks(server, evidence.job_id)
     for table_map in evidence.strays:

@@ -19,6 +19,7 @@ from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Plan, World
+from scaler.tools.output import add_output, converted
 
 HELP = """Say why each instance of a recorded world is where it is.
 
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--service", metavar="NAMESPACE/RULE/JOBID", default="", help="this service only (- = no rule, no jobID)"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -99,8 +100,8 @@ def _answer(world: World, service: str, form: str) -> str:
     if service and not plans:
         known = ", ".join(str(plan.key) for plan in decision.plans[:5]) or "none"
         raise LookupError(f"no service {service} in it; it has {len(decision.plans)}: {known}")
-    if form == "json":
-        return _json(decision, plans if service else None)
+    if form != "text":
+        return ("" if form == "json" else "---\n") + converted(_json(decision, plans if service else None), form)
     bugs = (f"BUG, please report with this file: {violation}" for violation in violations(world, decision))
     return "\n".join([*_head(world), *(line for plan in plans for line in _text(plan)), *bugs]) + "\n"
 

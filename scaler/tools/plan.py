@@ -16,6 +16,7 @@ import msgspec
 from scaler.rules.rule import Rule
 from scaler.tools.counts import MOST, Case, decide, unknown_groups
 from scaler.tools.ladder import in_words, table
+from scaler.tools.output import add_output, converted
 from scaler.tools.rulefile import RuleFileError, load_rule
 
 HELP = """Say what a rule decides for given counts of instances, and why; or what becomes of services on given nodes.
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("jobs", "FILE", "AscendJobs, or a folder of them: what the instances of their rule and group ask for"),
     ):
         nodes.add_argument(f"--{name}", action="append", metavar=metavar, default=[], help=meaning)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,7 +98,7 @@ def _conflict(args: argparse.Namespace) -> str:
         return "--cases and --table are two different questions; ask one at a time"
     if counted and (args.cases or args.table):
         return "--running, --in-flight and --held ask about one state; leave them out with --cases or --table"
-    if args.table and args.format == "json":
+    if args.table and args.format != "text":
         return "--table is for people and has no JSON form; use --cases for programs"
     if args.cases == "-" == args.rules[0]:
         return "RULE and --cases cannot both be standard input; write one of them to a file"
@@ -125,8 +126,8 @@ def _answer(rule: Rule, args: argparse.Namespace, *, paused: bool) -> int:
     if unknown:
         return _usage("; ".join(_unknown_words(rule, unknown)))
     decision = decide(rule, case, paused=paused)
-    text = msgspec.json.encode(decision).decode() + "\n" if args.format == "json" else in_words(rule, decision)
-    sys.stdout.write(text)
+    as_text = args.format == "text"
+    sys.stdout.write(in_words(rule, decision) if as_text else converted(_line(decision), args.format))
     return 0
 
 
@@ -146,9 +147,14 @@ def _answer_nodes(args: argparse.Namespace) -> int:
         sys.stderr.write(f"scaler plan: {error}\n")
         return EXIT_BAD_INPUT
     answer = whatif.what_if(services, found)
-    as_json = args.format == "json"
-    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n" if as_json else in_words_of_nodes(answer))
+    as_text = args.format == "text"
+    sys.stdout.write(in_words_of_nodes(answer) if as_text else converted(_line(answer), args.format))
     return 0
+
+
+def _line(answer: object) -> str:
+    """JSON on one line."""
+    return msgspec.json.encode(answer).decode() + "\n"
 
 
 def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:

@@ -6,6 +6,7 @@ Must not judge the document: scaler.rules does, and what it finds is shown as `s
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,8 @@ from scaler.rules.options import read_options
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.tools.linting.configmap import RuleMap, is_rule_map, read_rule_map
 from scaler.tools.linting.document import read_document
-from scaler.tools.linting.lint import BOM, decode, is_manifest
+from scaler.tools.linting.guess import foreign_json, lost_indentation, yaml_document
+from scaler.tools.linting.lint import BOM, counted, decode, is_manifest
 from scaler.tools.linting.manifest import objects
 from scaler.tools.linting.render import render
 
@@ -48,6 +50,9 @@ def load_rule(file: str) -> LoadedRule:
         raise _error([fault], name, text)
     if is_manifest(text):
         return _from_manifest(text.removeprefix(BOM), name)
+    other = yaml_document(text, name) or foreign_json(text, name)
+    if isinstance(other, Finding):
+        raise _error([other], name, text)
     rule, findings = read_document(text)
     if rule is None:
         raise _error(findings, name, text)
@@ -56,12 +61,15 @@ def load_rule(file: str) -> LoadedRule:
 
 def _from_manifest(text: str, name: str) -> LoadedRule:
     found, broken = objects(text, name, alone=True)
+    broken = lost_indentation(text, name) or broken
     if broken:
         raise _error(broken, name, text)
     holders = [one for one in found if one.kind in ("ConfigMap", "Secret") and is_rule_map(one, wanted=False)]
     maps = [read_rule_map(one) for one in holders]
     if len(maps) != 1:
-        names = ", ".join(one.object.name for one in maps) or "no ConfigMap with elastic_scaling.json"
+        kinds = Counter(one.kind or "object without a kind" for one in found)
+        none = f"no ConfigMap with elastic_scaling.json, but {counted(kinds)}" if kinds else "no object"
+        names = ", ".join(one.object.name for one in maps) or none
         raise RuleFileError(f"{name}: one rule is asked about, this file has {names}; give a file with one\n")
     if maps[0].rule is None:
         raise _error(maps[0].findings, name, text)

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scaler.tools.output import add_output, converted
+
 if TYPE_CHECKING:
     from scaler.sim.stories.scenario import Scenario
 
@@ -26,7 +28,7 @@ EXIT_USAGE = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", metavar="SCENARIO.yaml", type=Path, help="the scenario file")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the answer (default: text)")
+    add_output(parser)
     parser.add_argument("--picture", metavar="FILE.svg", type=Path, help="draw instances, target and faults over time")
     parser.add_argument("--seed", metavar="N", type=int, help="instead of the scenario's: another order of things")
     parser.add_argument(
@@ -76,8 +78,8 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     verdicts = judge(scenario, timeline)
     if args.picture:
         args.picture.write_text(draw(timeline, title), encoding="utf-8")
-    if args.format == "json":
-        sys.stdout.write(present.document(seed, timeline, verdicts))
+    if args.format != "text":
+        sys.stdout.write(converted(present.document(seed, timeline, verdicts), args.format))
     else:
         sys.stdout.write(present.summary(timeline, verdicts))
     return 0 if all(verdict.ok for verdict in verdicts) else EXIT_UNEXPECTED

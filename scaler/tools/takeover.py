@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from scaler.settings import Settings, SettingsError, load
+from scaler.tools.cluster.access import add_cluster_arguments
 from scaler.tools.comparison import Remark, Weight
+from scaler.tools.output import add_output, converted
 
 if TYPE_CHECKING:
     from scaler.tools.takeover_check import JobReport, Report
@@ -29,10 +29,9 @@ _ONE_REASON = "NOT SAFE, for 1 reason above: mend it first."
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", required=True, help="the only thing it does: look and tell")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="path of a kubeconfig; default: as kubectl")
-    parser.add_argument("--context", metavar="NAME", help="context in the kubeconfig")
     parser.add_argument("--namespaces", metavar="A,B", help="look at these only; default: all")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    add_output(parser)
+    add_cluster_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,30 +41,29 @@ def run(args: argparse.Namespace) -> int:
     except SettingsError as error:
         sys.stderr.write(f"scaler takeover: {error}\n")
         return EXIT_USAGE
-    report = asyncio.run(_check(settings))
+    report = asyncio.run(_check(args, settings))
     if report is None:
         return EXIT_NOT_SAFE
-    sys.stdout.write(_json(report) if args.format == "json" else "\n".join(text(report)) + "\n")
+    sys.stdout.write("\n".join(text(report)) + "\n" if args.format == "text" else converted(_json(report), args.format))
     return EXIT_SAFE if report.safe else EXIT_NOT_SAFE
 
 
-async def _check(settings: Settings) -> Report | None:
+async def _check(args: argparse.Namespace, settings: Settings) -> Report | None:
     """None when the cluster cannot be read; that is said on stderr."""
-    import structlog  # noqa: PLC0415 - `scaler takeover --help` stays fast
-
-    from scaler.clock import Clock  # noqa: PLC0415
-    from scaler.kube.client import connect  # noqa: PLC0415
-    from scaler.kube.errors import KubeError  # noqa: PLC0415
+    from scaler.kube.errors import KubeError  # noqa: PLC0415 - `scaler takeover --help` stays fast
+    from scaler.tools.cluster.access import complaint, first, opened  # noqa: PLC0415
+    from scaler.tools.cluster.reading import ask  # noqa: PLC0415
     from scaler.tools.takeover_check import NotReadableError, check  # noqa: PLC0415
 
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    clock = Clock(time.time() - asyncio.get_running_loop().time())
     try:
-        async with connect(kubeconfig=settings.kubeconfig or None, context=settings.context or None) as api:
-            return await check(api, settings, clock)
-    except (NotReadableError, KubeError) as error:
-        sys.stderr.write(f"scaler takeover: {error}\n")
-        return None
+        async with opened(args) as access:
+            await ask(access.api, settings.namespaces)  # a cluster that does not answer is not waited for
+            return await check(access.api, settings, access.clock)
+    except* NotReadableError as group:
+        sys.stderr.write(f"scaler takeover: {first(group)}\n")
+    except* KubeError as group:
+        sys.stderr.write(f"scaler takeover: {complaint(group)}\n")
+    return None
 
 
 def _json(report: Report) -> str:

@@ -22,7 +22,7 @@ from scaler.decide.world import Action, Memory, Plan, Reason, State, Verdict
 from scaler.informers.records import JobRecord
 from scaler.informers.resources import OURS
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
-from scaler.settings import Settings
+from scaler.settings import Mode, Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.world import WorldBuilder
 from scaler.tools.comparison import Found, Remark, Weight, compare, owner_uid
@@ -68,7 +68,8 @@ class NotReadableError(Exception):
 async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
     """What would happen if the scaler took over now. Raises NotReadableError or KubeError."""
     rng = random.Random()  # noqa: S311 - jitter, no secret
-    app = App(api, settings, clock, observer=None, rng=rng, on_synced=lambda: None)
+    taking_over = settings.model_copy(update={"mode": Mode.CREATE})  # whatever the variables of this place say
+    app = App(api, taking_over, clock, observer=None, rng=rng, on_synced=lambda: None)
     await _observe(app)
     objects = await _Objects.read(api, settings.namespaces)
     jobs = tuple(_jobs(app, clock.now(), objects))
@@ -84,7 +85,7 @@ async def _observe(app: App) -> None:
         async with asyncio.timeout(PATIENCE):
             for informer in app.informers.values():
                 await informer.synced_or_absent.wait()
-            app.rights.look()
+            app.look_at_nodes()
         with suppress(TimeoutError):
             async with asyncio.timeout(REPORTS_PATIENCE):
                 for reports in app.reports:
@@ -191,10 +192,15 @@ def _job(
 ) -> JobReport:
     found, clusterd = there
     instance = state.instances.of(record.uid)
-    remarks = [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]
+    ours = record.kind == ASCEND_JOBS.kind  # Volcano makes the pods of its own jobs, before and after
+    remarks = (
+        [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]
+        if ours
+        else []
+    )
     if instance.name_taken:
         remarks.append(Remark(Weight.BLOCKS, f"{instance.name_taken} has a name that it needs, and another owner"))
-    table = state.tables.of(record)
+    table = state.tables.of(record) if ours else None
     if table is not None:
         remarks += rank_table_remarks(table.table, table.table_map, table.obstacle.message if table.obstacle else "")
     return JobReport(

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
 import msgspec
 
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import Owner
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
+from scaler.rules.values import as_text
 
 LONGEST_NAME = 253
+MOST_FAULTS = 10
+"""Of a job that are said."""
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 """Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
 
@@ -49,6 +58,30 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     group: str | None
     place: Place
     label_problem: Reason | None = None
+    mislabelled: str = ""
+    """As `workloads.ascendjob.Job.mislabelled`."""
+
+
+class Placed(Protocol):
+    """What is known of an instance from labels: a Membership, or a job that is one."""
+
+    @property
+    def key(self) -> ServiceKey: ...
+    @property
+    def group(self) -> str | None: ...
+    @property
+    def label_problem(self) -> Reason | None: ...
+
+
+class Labels(msgspec.Struct, frozen=True, gc=False):
+    """The three labels that say where an instance belongs; "" for one that is missing or empty."""
+
+    rule: str = ""
+    group: str = ""
+    job_id: str = ""
+
+
+NO_LABELS = Labels()
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
@@ -92,6 +125,41 @@ def label_problem_of(rule: str, job_id: str, group: str) -> Reason | None:
     if not job_id:
         return Reason.JOB_ID_MISSING
     return None if group else Reason.GROUP_LABEL_MISSING
+
+
+def labels_of(labels: Mapping[str, Any]) -> Labels:
+    """Those of an object."""
+    rule, group, job_id = (as_text(labels.get(name)) for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL))
+    return _shared_labels(Labels(rule, group, job_id))
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared_labels(labels: Labels) -> Labels:
+    return labels
+
+
+def as_admitted(found: Placed, then: Labels, *, no_such_rule: bool = False) -> dict[str, Any]:
+    """What an instance whose labels lack something counts as: what they lack is taken from those with which it was
+    admitted. Empty where nothing is lacking, not all can be told, or both rule and group were taken off.
+
+    `no_such_rule`: there never was a rule of the name that they say.
+    """
+    key, group = found.key, found.group
+    lacks = {RULE_LABEL: no_such_rule or not key.rule, JOB_ID_LABEL: not key.job_id, GROUP_LABEL: not group}
+    right = Labels(then.rule if lacks[RULE_LABEL] else key.rule, group or then.group, key.job_id or then.job_id)
+    if not (any(lacks.values()) and right.rule and right.job_id and right.group and (key.rule or group)):
+        return {}
+    values = {RULE_LABEL: right.rule, JOB_ID_LABEL: right.job_id, GROUP_LABEL: right.group}
+    missing = [name for name, lacking in lacks.items() if lacking]
+    wrong = f"label {' and '.join(missing)} is missing or empty"
+    if key.rule and lacks[RULE_LABEL]:
+        wrong = f"label {RULE_LABEL} is {shown(key.rule)}, and there was never such a rule"
+    return {
+        "key": ServiceKey(key.namespace, right.rule, right.job_id),
+        "group": right.group,
+        "label_problem": Reason.RULE_MISSING if lacks[RULE_LABEL] else found.label_problem,
+        "mislabelled": f"{wrong}: write {', '.join(f'{name}={values[name]}' for name in missing)}",
+    }
 
 
 def job_uid(owner: Owner) -> str:

@@ -2,8 +2,9 @@
 
     python -m tests.bench.bench_input [services]
 
-The whole controller in one process with the simulated API server, on a real clock; a ticker notes how long the loop
-did not turn. Pods that the scaler makes are never bound, so every service has a decision, writes and a report.
+The whole controller over HTTP, with the simulated API server in a process of its own; a ticker notes how long the loop
+did not turn. It has its turn after every second one of the loop, as what waits for an answer has. Pods that the scaler
+makes are never bound, so every service has a decision, writes and a report. The stalls of about a second are decisions.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import subprocess
 import sys
 import time
+from tempfile import NamedTemporaryFile
 
 import msgspec
 
@@ -20,17 +23,22 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.decide import Cache, decide
 from scaler.decide.world import Decision, Service, ServiceKey, State, World
+from scaler.garbage import spare_what_stays
 from scaler.kube.api import ASCEND_JOBS
+from scaler.kube.client import MOST_PAGE, connect
 from scaler.kube.wire import decode_page
+from scaler.report.log import configure
 from scaler.rules.document import RuleReading, read_rule
 from scaler.rules.limits import MAX_RATIOS
-from scaler.settings import Settings
+from scaler.settings import Mode, Settings
+from scaler.sim.apiserver import facade
 from scaler.sim.cluster import SimCluster
 from tests.bench.bench_decide import CLASSES, request, resting, unlike
 from tests.builders import NOW, instance, rule
 from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, node, rule_config_map, rule_document
 
-SERVICES, AT_LIMIT = 10_000, 200
+SERVICES, AT_LIMIT = 10_000, 50
+SETTLED = 60.0
 TICK = 0.002
 
 
@@ -98,43 +106,61 @@ class Ticker:
         return ", ".join(f"{1000 * gap:.0f}" for gap in reversed(worst)) + " ms of CPU"
 
 
-async def burst(number: int) -> None:
-    loop = asyncio.get_running_loop()
-    clock = Clock(time.time() - loop.time())
-    cluster = SimCluster(clock, latency=0.0)
+async def serve(number: int) -> None:
+    """The API server, in a process of its own: what it takes is not the controller's."""
+    cluster = SimCluster(Clock(time.time() - asyncio.get_running_loop().time()), latency=0.0)
     cluster.apply([node("roomy", roomy=True)])
     for at in range(number):
-        costly = at < AT_LIMIT
-        document = at_limit(at) if costly else TWO_P_ONE_D
+        document = at_limit(at) if at < AT_LIMIT else TWO_P_ONE_D
         cluster.apply([rule_config_map(document, name=f"rule-{at}"), job(f"p{at}", rule=f"rule-{at}")], NAMESPACE)
-    ticker, decided = Ticker(), asyncio.Event()
+    async with facade.serve(cluster) as url:
+        print(json.dumps(facade.kubeconfig(url)), flush=True)
+        await asyncio.Event().wait()
+
+
+async def control(config: str) -> None:
+    loop = asyncio.get_running_loop()
+    clock = Clock(time.time() - loop.time())
+    configure("json", "error", timestamp=clock.micro_timestamp, stream=sys.stderr)
+    spare_what_stays()  # as `scaler run` does
+    ticker, decided, synced = Ticker(), asyncio.Event(), asyncio.Event()
 
     def observe(_world: World, _decision: Decision) -> None:
         decided.set()
 
-    ticking = asyncio.create_task(ticker.run())
-    started = time.perf_counter()
-    settings = Settings(leader_election=False, http_port=0)
-    synced = asyncio.Event()
-    running = asyncio.create_task(
-        run_controller(cluster.client("scaler"), settings, clock, observer=observe, seed=0, on_synced=synced.set)
-    )
-    await synced.wait()
-    print(f"listed after {time.perf_counter() - started:.1f} s; the loop stood still for at most {ticker.longest()}")
-    await decided.wait()
-    print(f"first decision after {time.perf_counter() - started:.1f} s")
-    await asyncio.sleep(20)
-    print(f"since the list, deciding and reporting: the loop stood still for at most {ticker.longest()}")
-    for task in (ticking, running):
-        task.cancel()
-    await asyncio.gather(ticking, running, return_exceptions=True)
+    settings = Settings(leader_election=False, http_port=0, mode=Mode.CREATE)
+    async with connect(kubeconfig=config) as api:
+        ticking, started = asyncio.create_task(ticker.run()), loop.time()
+        running = asyncio.create_task(
+            run_controller(api, settings, clock, observer=observe, seed=0, on_synced=synced.set)
+        )
+        for event, what in ((synced, "listed"), (decided, "first decision")):
+            await event.wait()
+            print(f"{what} after {loop.time() - started:.1f} s; the loop stood still for at most {ticker.longest()}")
+        await asyncio.sleep(SETTLED)
+        print(f"in the next {SETTLED:.0f} s: the loop stood still for at most {ticker.longest()}")
+        for task in (ticking, running):
+            task.cancel()
+        await asyncio.gather(ticking, running, return_exceptions=True)
+
+
+def burst(number: int) -> None:
+    command = [sys.executable, "-m", __spec__.name, "serve", str(number)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, NamedTemporaryFile("w") as file:
+        assert server.stdout is not None
+        try:
+            file.write(json.loads(server.stdout.readline()))
+            file.flush()
+            asyncio.run(control(file.name))
+        finally:
+            server.terminate()
 
 
 async def pages() -> None:
-    """A page of large objects: the longest that one step of decoding it takes."""
+    """The largest page that is taken, of large objects: the longest that one step of decoding it takes."""
     large = {**job("x"), "spec": {"notes": [{"name": f"n{at}", "value": "v" * 20} for at in range(25_000)]}}
     one = msgspec.json.encode(large)
-    data = b'{"metadata":{},"items":[' + b",".join([one] * 100) + b"]}"
+    data = b'{"metadata":{},"items":[' + b",".join([one] * (MOST_PAGE // len(one))) + b"]}"
     ticker = Ticker()
     ticking = asyncio.create_task(ticker.run())
     await asyncio.sleep(0.1)
@@ -146,11 +172,14 @@ async def pages() -> None:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["serve"]:
+        asyncio.run(serve(int(sys.argv[2])))
+        return
     number = int(sys.argv[1]) if len(sys.argv) > 1 else SERVICES
     rules()
     first_decisions(number)
     asyncio.run(pages())
-    asyncio.run(burst(number))
+    burst(number)
 
 
 if __name__ == "__main__":

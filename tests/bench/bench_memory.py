@@ -2,7 +2,7 @@
 
     python -m tests.bench.bench_memory [ordinary] [one kind of HOSTILE ...]
 
-The whole controller runs in a process of its own, over HTTP, against a server that can list and little else. There are
+The whole controller runs in a process of its own, as in a pod, on a server that can list and little else. There are
 20,000 training jobs of 6.5 KB with their pods, PodGroups and rank tables, 100,000 pods in all, beside 1,000 services
 of ours with ten instances of two pods each. `memory` is the resident set in MiB when everything has been listed,
 decided and reported; `peak` the highest it ever was. Then the same with 100 objects of 1.3 MB of one kind in a cluster
@@ -15,7 +15,10 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
 import resource
+import ssl
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,8 +30,10 @@ from aiohttp import web
 
 from scaler.app import run_controller
 from scaler.clock import Clock
+from scaler.kube import in_cluster
 from scaler.kube.client import connect
 from scaler.report.log import configure
+from scaler.report.metrics import Metrics
 from scaler.settings import Mode, Settings
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.ascendjob_objects import pod_group, pods, service
@@ -39,7 +44,7 @@ TRAINING, TRAINING_PODS = 20_000, 4
 NODES, JOB_BYTES = 5_000, 6_500
 HOSTILE_OBJECTS, HOSTILE_BYTES = 100, 1_300_000
 SETTLED = 15.0
-"""Seconds without a request other than watches: all is reported."""
+"""Seconds without a decision or a write: all is reported."""
 TIME = "2026-11-21T07:36:00Z"
 VERSION = "1000000"
 Made = Iterator[dict[str, Any]]
@@ -100,6 +105,7 @@ def filled(made: dict[str, Any], uid: str) -> dict[str, Any]:
 def pods_of(made: dict[str, Any], first_node: int) -> Made:
     for index, (name, pod) in enumerate(pods(read_job(made), made, "").items()):
         meta(pod, f"pod-{name}")
+        pod["metadata"]["labels"]["version"] = "0"  # of the round that the job counts as whole
         pod["metadata"]["namespace"] = made["metadata"]["namespace"]
         at = (first_node + index) % NODES
         pod["spec"]["nodeName"] = f"node-{at:06}"
@@ -270,7 +276,15 @@ HOSTILE: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
 # The server
 
 
-async def serve(what: str) -> None:
+def certificate(folder: Path) -> None:
+    """A self-signed one of 127.0.0.1."""
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    files = ["-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.crt"), "-days", "2"]
+    subject = ["-subj", "/CN=ca", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, *files, *subject], check=True, capture_output=True)
+
+
+async def serve(what: str, mounted: Path) -> None:
     if what == "ordinary":
         made: dict[str, Callable[[], Made]] = ORDINARY
     else:
@@ -305,7 +319,9 @@ async def serve(what: str) -> None:
     app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(mounted / "ca.crt", mounted / "ca.key")
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     print(runner.addresses[0][1], flush=True)
     await asyncio.Event().wait()
@@ -314,22 +330,23 @@ async def serve(what: str) -> None:
 # The measurement
 
 
-class Busy:
-    """Keeps when the decision loop turned last."""
+class Busy(Metrics):
+    """Keeps when the decision loop turned last, or anything was written."""
 
     last = 0.0
 
     def observe(self, *_: Any) -> None:
         self.last = asyncio.get_running_loop().time()
 
+    def write(self, verb: str, plural: str, outcome: str) -> None:
+        self.observe()
+        super().write(verb, plural, outcome)
 
-async def control(port: int) -> None:
+
+async def control(port: int, mounted: Path) -> None:
     """Run the controller until it has nothing to do; print its memory."""
-    config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k"}}],
-        "clusters": [{"name": "k", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-    }
+    os.environ |= {in_cluster.HOST: "127.0.0.1", in_cluster.PORT: str(port)}
+    in_cluster.MOUNTED = mounted
     clock, busy = Clock(time.time() - asyncio.get_running_loop().time()), Busy()
     configure("json", "error", timestamp=clock.micro_timestamp, stream=sys.stderr)
     synced = asyncio.Event()
@@ -339,39 +356,41 @@ async def control(port: int) -> None:
         gc.freeze()
         synced.set()
 
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(config, file)
-        file.flush()
-        async with connect(kubeconfig=file.name) as api:
-            chosen = Settings(leader_election=False, http_port=0, mode=Mode.CREATE)
-            running = asyncio.create_task(
-                run_controller(api, chosen, clock, observer=busy.observe, seed=1, on_synced=on_synced)
-            )
-            base = mib()
-            waiting = asyncio.create_task(synced.wait())
-            await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
-            listed, busy.last = mib(), asyncio.get_running_loop().time()
-            while not running.done() and asyncio.get_running_loop().time() - busy.last < SETTLED:  # noqa: ASYNC110
-                await asyncio.sleep(0.5)
-            now, peak = mib(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            gc.collect()
-            print(json.dumps({"before": base, "listed": listed, "memory": now, "collected": mib(), "peak": peak}))
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
+    async with connect() as api:
+        chosen = Settings(leader_election=False, http_port=0, mode=Mode.CREATE)
+        running = asyncio.create_task(
+            run_controller(api, chosen, clock, observer=busy.observe, seed=1, on_synced=on_synced, metrics=busy)
+        )
+        base = mib()
+        waiting = asyncio.create_task(synced.wait())
+        await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
+        listed, busy.last = mib(), asyncio.get_running_loop().time()
+        while not running.done() and asyncio.get_running_loop().time() - busy.last < SETTLED:  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+        now, peak = mib(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        gc.collect()
+        print(json.dumps({"before": base, "listed": listed, "memory": now, "collected": mib(), "peak": peak}))
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
 
 async def measure(what: str) -> dict[str, float]:
     command = (sys.executable, "-m", __spec__.name)
-    server = await asyncio.create_subprocess_exec(*command, "serve", what, stdout=asyncio.subprocess.PIPE)
-    assert server.stdout is not None
-    try:
-        port = (await server.stdout.readline()).decode().strip()
-        child = await asyncio.create_subprocess_exec(*command, "control", port, stdout=asyncio.subprocess.PIPE)
-        answer, _ = await child.communicate()
-    finally:
-        server.terminate()
-        await server.wait()
+    with tempfile.TemporaryDirectory() as mounted:
+        certificate(Path(mounted))
+        (Path(mounted) / "token").write_text("t")
+        server = await asyncio.create_subprocess_exec(*command, "serve", what, mounted, stdout=asyncio.subprocess.PIPE)
+        assert server.stdout is not None
+        try:
+            port = (await server.stdout.readline()).decode().strip()
+            child = await asyncio.create_subprocess_exec(
+                *command, "control", port, mounted, stdout=asyncio.subprocess.PIPE
+            )
+            answer, _ = await child.communicate()
+        finally:
+            server.terminate()
+            await server.wait()
     found: dict[str, float] = json.loads(answer)
     return found
 
@@ -386,9 +405,9 @@ async def main(names: list[str]) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["serve", what]:
-            asyncio.run(serve(what))
-        case ["control", port]:
-            asyncio.run(control(int(port)))
+        case ["serve", what, mounted]:
+            asyncio.run(serve(what, Path(mounted)))
+        case ["control", port, mounted]:
+            asyncio.run(control(int(port), Path(mounted)))
         case names:
             asyncio.run(main(names))

@@ -55,7 +55,7 @@ MUTANTS = (
            (Edit(sight, "Sight.words", "if names else", "if False else"),)),
     Mutant("revokes what is bound", draft, "may_be_revoked", "instance.bound or ", "", "half-bound", BOUND_IN_HANDS),
     Mutant("never revokes", draft, "may_be_revoked", "return policy.revoke and", "return False and", "too much waits"),
-    Mutant("a PodGroup goes unseen pods or not", actuator, "Executor._delete_group", "if pod:", f"{NEVER}pod:",
+    Mutant("a PodGroup goes unseen pods or not", actuator, "Executor._none_there", "if pod:", f"{NEVER}pod:",
            "pods never shown"),
     Mutant("half-made instances stay", demand, "is_incomplete", "return has_pods and", "return False and",
            "one pod gone"),

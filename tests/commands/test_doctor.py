@@ -16,8 +16,8 @@ from scaler.kube.errors import status_error
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from scaler.tools.answers.rank_table import gather
 from scaler.tools.diagnosis import Standing, diagnose
-from scaler.tools.doctor import gather
 from tests.actuate.test_ranktables import NAME, RULE, by_node, give_chips, rings, server
 from tests.jobs import NAMESPACE
 from tests.rig import START, Rig, rig
@@ -82,24 +82,33 @@ def test_the_answer_names_each_condition_and_the_exit_code_says_whether_all_are_
 ) -> None:
     assert not door.closed
     assert main(["doctor", "mindie/mindie"]) == 1
-    out = capsys.readouterr().out
-    assert "FAIL  namespace mindie: no AscendJob of a server has label jobID=mindie" in out
-    assert "4 of 4 conditions are not met." in out
+    out = " ".join(capsys.readouterr().out.split())
+    assert "FAIL namespace mindie: no AscendJob of a server has label jobID=mindie" in out
+    assert out.count(" FAIL ") == 5  # four conditions, and what to do
 
 
 def test_programs_get_json(door: Closed, capsys: pytest.CaptureFixture[str]) -> None:
     assert not door.closed
     assert main(["doctor", "mindie/mindie", "--format", "json"]) == 1
-    assert {check["standing"] for check in json.loads(capsys.readouterr().out)} == {"FAIL"}
+    (section,) = json.loads(capsys.readouterr().out)["sections"]
+    assert (section["title"], {check["standing"] for check in section["checks"]}) == ("rank table", {"FAIL"})
 
 
-@pytest.mark.parametrize("service", ["mindie", "/mindie", "mindie/", "a/b/c"])
+@pytest.mark.parametrize("service", ["/mindie", "mindie/", "a/b/c", "a b", ""])
 def test_a_service_is_named_by_namespace_and_job_id(service: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", service]) == 2
-    assert "is not NAMESPACE/JOBID" in capsys.readouterr().err
+    assert "name" in capsys.readouterr().err.lower()
+
+
+def test_the_old_name_says_what_the_command_is_called_now(door: Closed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not door.closed
+    main(["doctor", "mindie/mindie"])
+    assert capsys.readouterr().err == "scaler doctor is called scaler why now: scaler why mindie/mindie\n"
 
 
 def test_a_cluster_that_cannot_be_read_is_told(door: Closed, capsys: pytest.CaptureFixture[str]) -> None:
     door.closed = True
     assert main(["doctor", "mindie/mindie"]) == 1
-    assert "ascendjobs is forbidden" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "you may not read: " in said
+    assert "ascendjobs.mindxdl.gitee.com" in said

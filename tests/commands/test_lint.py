@@ -33,7 +33,7 @@ def test_the_exit_code_is_1_for_errors_only(rule: Path, said: str, code: int) ->
 def test_a_clean_file_says_what_was_checked(rule: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rule.write_text(config_map(TWO_TO_ONE))
     main(["lint", str(rule)])
-    assert capsys.readouterr().out == "1 rule and 0 jobs checked: 0 errors, 0 warnings\n"
+    assert capsys.readouterr().out == "1 rule checked: 0 errors, 0 warnings\n"
 
 
 def test_a_finding_is_shown_with_place_line_caret_and_hint_and_without_colours(
@@ -46,7 +46,7 @@ def test_a_finding_is_shown_with_place_line_caret_and_hint_and_without_colours(
         '          "version": "1.0",  # fixed',
         "                             ^",
         "    hint: delete the comment",
-        "1 rule and 0 jobs checked: 1 error, 0 warnings",
+        "1 rule checked: 1 error, 0 warnings",
     ]
 
 
@@ -54,7 +54,8 @@ def test_the_json_form_has_just_the_promised_members(rule: Path, capsys: pytest.
     rule.write_text(BROKEN)
     assert main(["lint", "--format", "json", str(rule)]) == 1
     answer = json.loads(capsys.readouterr().out)
-    assert list(answer) == ["ok", "findings"]
+    assert list(answer) == ["ok", "findings", "checked", "left_out"]
+    assert (answer["checked"], answer["left_out"]) == ({"rule": 1}, {})
     assert all(list(found) == MEMBERS for found in answer["findings"])
     assert answer["ok"] is False
     assert [(found["code"], found["line"], found["column"], found["file"]) for found in answer["findings"]] == [
@@ -82,7 +83,15 @@ def test_standard_input_is_read_for_a_dash(monkeypatch: pytest.MonkeyPatch, caps
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["missing.yaml"], ["-", "-"], ["--fix", "."], ["--fix", "a", "b"], ["--fix", "--format", "json", "-"]],
+    [
+        [],
+        ["missing.yaml"],
+        ["-", "-"],
+        ["--fix", "."],
+        ["--fix", "a", "b"],
+        ["--fix", "--format", "json", "-"],
+        ["-w", "-"],
+    ],
 )
 def test_wrong_usage_is_answered_with_2_and_the_way_to_help(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
@@ -105,14 +114,70 @@ def test_fix_prints_the_corrected_file_and_leaves_the_file_alone(
     assert rule.read_bytes() == BROKEN.replace("\n", "\r\n").encode()
 
 
-def test_fix_refuses_what_is_in_doubt_prints_nothing_and_says_why(
+def test_fix_leaves_what_is_in_doubt_prints_the_rest_corrected_and_says_why(
     rule: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rule.write_text(config_map(text({"group0": 1}, {"group0": 2})))
+    rising = text({"group0": 1}, {"group0": 2})
+    rule.write_text(config_map(rising.replace('"1.0",', '"1.0", # words')))
     assert main(["lint", "--fix", str(rule)]) == 1
     printed = capsys.readouterr()
-    assert printed.out == ""
+    assert printed.out == config_map(rising)
     assert "GroupNumRising" in printed.err
+    assert "1 error left" in printed.err
+
+
+def test_write_corrects_in_place_and_keeps_what_was_there_before(
+    rule: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule.write_text(BROKEN)
+    rule.chmod(0o640)
+    assert main(["lint", "-w", str(rule)]) == 0
+    assert rule.read_text() == config_map(TWO_TO_ONE)
+    assert rule.stat().st_mode & 0o777 == 0o640
+    assert rule.with_name("rule.yaml.bak").read_text() == BROKEN
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "rule.yaml.bak" in printed.err
+    assert [file.name for file in sorted(rule.parent.iterdir())] == ["rule.yaml", "rule.yaml.bak"]
+
+
+def test_a_backup_is_never_written_over(rule: Path) -> None:
+    for _ in range(2):
+        rule.write_text(BROKEN)
+        main(["lint", "-w", str(rule)])
+    rule.write_text(WARNED)
+    assert main(["lint", "-w", str(rule)]) == 0
+    assert sorted(file.name for file in rule.parent.iterdir()) == ["rule.yaml", "rule.yaml.bak", "rule.yaml.bak.1"]
+
+
+def test_write_takes_a_folder_and_corrects_jobs_by_the_rule_beside_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rule.yaml").write_text(config_map(TWO_TO_ONE))
+    (tmp_path / "job.yaml").write_text(job(group="    mind-cluster/group-name: gruop0\n"))
+    assert main(["lint", "--fix", "-w", str(tmp_path)]) == 0
+    assert (tmp_path / "job.yaml").read_text() == job()
+    assert not (tmp_path / "rule.yaml.bak").exists()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_file_behind_a_link_is_corrected_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    there, link = tmp_path / "real" / "rule.yaml", tmp_path / "link.yaml"
+    there.write_text(BROKEN)
+    link.symlink_to(there)
+    assert main(["lint", "-w", str(link)]) == 0
+    assert link.is_symlink()
+    assert there.read_text() == config_map(TWO_TO_ONE)
+
+
+def test_what_was_not_looked_at_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.yaml").write_text(config_map(TWO_TO_ONE) + "---\nkind: Service\n---\nkind: Service\n")
+    assert main(["lint", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "not looked at: 2 Services",
+        "1 rule checked: 0 errors, 0 warnings",
+    ]
 
 
 def test_the_schema_of_the_rule_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,4 +192,4 @@ def test_a_mixture_that_no_ratio_names_is_said_and_is_neither_an_error_nor_a_war
     assert main(["lint", str(rule)]) == 0
     printed = capsys.readouterr().out
     assert "info: MixturePossible 5 mixtures" in printed
-    assert printed.endswith("1 rule and 0 jobs checked: 0 errors, 0 warnings\n")
+    assert printed.endswith("1 rule checked: 0 errors, 0 warnings\n")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scaler.cli import main
 from scaler.tools.plan import answers
 from tests import builders
+from tests.rules.documents import job
 
 BARE = json.dumps(
     {
@@ -207,3 +208,9 @@ def test_whatever_the_lines_hold_each_gets_one_line_of_json(lines: list[bytes]) 
     for text, complaint in answered:
         assert text.count("\n") == 1
         assert ("error" in json.loads(text)) is complaint
+
+
+def test_a_job_where_a_rule_is_asked_about_is_called_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job.yaml").write_text(job())
+    assert main(["plan", str(tmp_path / "job.yaml")]) == 1
+    assert "no ConfigMap with elastic_scaling.json, but 1 AscendJob" in capsys.readouterr().err

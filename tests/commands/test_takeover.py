@@ -19,6 +19,7 @@ from scaler.tools.takeover_check import JobReport, NotReadableError, Report, che
 from tests.faults import Fault, Faults, Rule
 from tests.jobs import job, rule_config_map
 from tests.rig import START, rig
+from tests.sim.manifests import template, volcano_job
 from tests.test_minimums import nodes, service
 
 OPERATOR = "mindx-dl/ascend-operator-manager"
@@ -43,7 +44,7 @@ def printed(found: Report) -> str:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, found: Report | None) -> None:
-    async def answer(_: Settings) -> Report | None:
+    async def answer(*_: object) -> Report | None:
         return found
 
     monkeypatch.setattr(takeover, "_check", answer)
@@ -178,3 +179,16 @@ def test_kinds_that_are_not_installed_are_not_waited_for() -> None:
             assert found.safe
 
     run(story())
+
+
+def test_a_job_of_volcano_is_told_of_and_not_compared_with_pods_that_the_scaler_would_make() -> None:
+    labels = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
+
+    async def story() -> Report:
+        async with rig(rule_config_map(), job("d0")) as on:
+            on.apply(volcano_job("infer", pod=template(npu=8, labels=labels)))
+            await on.settle()
+            return await check(on.cluster.client("check"), Settings.model_validate({}), CLOCK)
+
+    found = run(story())
+    assert {one.name: one.remarks for one in found.jobs if one.name == "infer"} == {"infer": ()}

@@ -44,6 +44,8 @@ class Project:
     """File name -> package."""
     files: dict[str, str] = field(default_factory=dict)
     """File name -> path in the upstream module: what is to lie beside the programs and is too large to be ours."""
+    tags: str = ""
+    """For the build, with commas."""
 
     @property
     def folder(self) -> Path:
@@ -64,7 +66,8 @@ class Project:
             major, minor, _ = self.version.split(".")
             words = {"gitVersion": f"v{self.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
             link += "".join(f" -X k8s.io/component-base/version.{key}={value}" for key, value in words.items())
-        return ["-mod=readonly", "-trimpath", "-ldflags", link]
+        tags = ["-tags", self.tags] if self.tags else []
+        return ["-mod=readonly", "-trimpath", *tags, "-ldflags", link]
 
 
 ETCD = Project("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
@@ -76,6 +79,15 @@ LWS = Project(
     {"lws-crd.yaml": "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"},
 )
 """LeaderWorkerSet's manager and its CustomResourceDefinition. Not part of every control plane."""
+PROMETHEUS = Project(
+    "prometheus",
+    "github.com/prometheus/prometheus",
+    {name: f"github.com/prometheus/prometheus/cmd/{name}" for name in ("prometheus", "promtool")},
+    tags="remove_all_sd",
+)
+"""Finds targets in its configuration alone. Version 3.x of the program is 0.3xx of the module."""
+_OTHERS = {"lws": LWS, "prometheus": PROMETHEUS}
+"""What is built by name, beside versions of Kubernetes."""
 
 
 def kubernetes(version: str) -> Project:
@@ -273,14 +285,14 @@ def _tail(text: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the control plane's programs into the cache.")
     parser.add_argument(
-        "parts", nargs="*", default=[*VERSIONS, "lws"], metavar="VERSION|lws",
-        help=f"versions of Kubernetes and LeaderWorkerSet's manager (default: {' '.join(VERSIONS)} lws)",
+        "parts", nargs="*", default=[*VERSIONS, *_OTHERS], metavar=f"VERSION|{'|'.join(_OTHERS)}",
+        help=f"versions of Kubernetes, LeaderWorkerSet's manager, Prometheus (default: all, {VERSIONS[0]} first)",
     )  # fmt: skip
     started = time.monotonic()
     try:
         for part in parser.parse_args().parts:
-            if part == "lws":
-                print(f"LeaderWorkerSet {LWS.version}: {ensure(LWS)}")
+            if part in _OTHERS:
+                print(f"{part} {_OTHERS[part].version}: {ensure(_OTHERS[part])}")
             else:
                 print(f"Kubernetes {part}: {binaries(part).kube_apiserver.parent}")
     except BuildError as error:

@@ -249,6 +249,7 @@ async def play(
         audit = [json.loads(line) for line in (folder / "deletions.log").read_text().splitlines()]
         killing.counts += ledger.deletions(audit)
         killing.counts["pods that were there"] = len(ledger.seen)
+        _tell(killing.counts, ledger, on=tell)  # the witness, which ends with the block, may have more to say
         lost = [f"dead: the watch ended: {watching}"] if watching.done() and not watching.cancelled() else []
         return killing.counts, [*ledger.broken, *lost]
 

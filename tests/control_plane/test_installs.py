@@ -35,6 +35,26 @@ def _second(plane: ControlPlane, folder: Path, team: str) -> tuple[Path, tuple[s
     return plane.grant(home, account), flags
 
 
+async def test_of_two_installs_without_the_label_the_second_is_refused_and_one_with_it_ends_the_first(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    for name in ("plain-b", "plain-a"):
+        plane.kubectl("create", "namespace", name)
+    async with scaler(tmp_path, plane.admin, name="one", flags=("--lease-namespace", "plain-b")) as one:
+        await until(lambda: asyncio.sleep(0, bool(one.lines("mode changed"))), "the first decides")
+        two = ScalerProcess("two", tmp_path, plane.admin, ("--lease-namespace", "plain-a"))
+        two.start()
+        await until(lambda: asyncio.sleep(0, two.exit_code is not None), "the second ends")
+        assert two.exit_code == 2
+        assert "another install governs all namespaces as well: Lease plain-b/" in two.lines("ended")[0]["error"]
+        assert one.exit_code is None
+        labelled = install(plane)
+        async with scaler(tmp_path, labelled, name="three") as three:
+            await until(lambda: asyncio.sleep(0, one.exit_code is not None), "the first gives way")
+            assert f"Lease {NAMESPACE}/mind-cluster-scaler, held by three" in one.lines("ended")[0]["error"]
+            assert three.errors() == []
+
+
 async def test_two_installs_of_two_names_serve_two_namespaces_side_by_side_and_a_third_over_all_is_refused(
     plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, PODS, Object, Resource
-from scaler.kube.errors import NotFoundError
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, PODS, Object, PatchType, Resource
+from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.names import GATE
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions, workload_definitions
@@ -131,6 +131,8 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
         for name, labels in (("plain", ()), ("ours", named)):
             plane.kubectl("run", name, "--image=none", "--namespace", namespace, *(f"--labels={one}" for one in labels))
         plane.kubectl("create", "configmap", "theirs", "--namespace", namespace)
+    theirs = {**_ODD_JOB, "metadata": {"name": "theirs", "namespace": "other"}}
+    plane.kubectl("create", "-f", "-", text=json.dumps(theirs))
     plane.kubectl("label", "namespace", "enabled", _OPTED_IN)
     somebodys = tmp_path / "somebodys.json"
     somebodys.write_text(json.dumps(manifest(ELASTIC_SERVICES, "evil", spec={"rule": "a", "jobID": "b"})))
@@ -151,8 +153,19 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
     ):
         with pytest.raises(ControlPlaneError, match=refused):
             plane.kubectl(*request, kubeconfig=token)
+    with pytest.raises(ForbiddenError, match=refused):  # kubectl would read the status before
+        asyncio.run(_fail(plane, token, "other", "theirs"))
     plane.kubectl("patch", "pod", "ours", "-n", "enabled", "-p", '{"metadata":{"labels":{"a":"b"}}}', kubeconfig=token)
     plane.kubectl("delete", "pod", "ours", "-n", "enabled", kubeconfig=token)
+
+
+async def _fail(plane: ControlPlane, kubeconfig: Path, namespace: str, job: str) -> None:
+    """Say that a job has failed."""
+    failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "Forged"}], "replicaStatuses": {}}
+    async with plane.client(kubeconfig) as api:
+        await api.patch(
+            ASCEND_JOBS, namespace, job, {"status": failed}, patch_type=PatchType.MERGE, subresource="status"
+        )
 
 
 def test_an_install_that_only_releases_is_refused_nothing_and_may_make_no_pod(

@@ -57,7 +57,7 @@ class Witness:
         self.pairs = False
         self._mirror = Mirror(api, *resources, CONFIG_MAPS)
         self._past: deque[tuple[float, dict[str, Counts]]] = deque()
-        self._occupied: set[tuple[str, str]] = set()
+        self._last: dict[tuple[str, str], Condition] = {}
         self._ratios: dict[str, list[Counts]] = {}
 
     async def run(self) -> None:
@@ -89,25 +89,27 @@ class Witness:
         self._past.append((now, {service: _targets(self._rule(service), views) for service, views in found.items()}))
         while self._past[0][0] < now - WINDOW and len(self._past) > 1:
             self._past.popleft()
-        before, self._occupied = self._occupied, set()
+        before, self._last = self._last, {}
         for service, views in found.items():
-            self._occupied |= {(service, view.name) for view in views if _occupies(view)}
-            self._judge(service, views, {name for known, name in before if known == service})
+            self._last |= {(service, view.name): view.condition for view in views}
+            self._judge(service, views, {name: was for (known, name), was in before.items() if known == service})
 
-    def _judge(self, service: str, views: list[InstanceView], before: set[str]) -> None:
-        """S1 for every instance that has come to occupy a slot since the last look."""
-        counts = Counter(view.group for view in views if _occupies(view))
+    def _judge(self, service: str, views: list[InstanceView], before: Mapping[str, Condition]) -> None:
+        """S1 for every instance that was admitted since the last look."""
+        counts = Counter(view.group for view in views if _occupies(view.condition))
         most = self.most.setdefault(service, {})
         for group, count in counts.items():
             most[group] = max(most.get(group, 0), count)
         for view in views:
-            if not _occupies(view) or view.name in before:
+            was = before.get(view.name, Condition.EMPTY)
+            if not _occupies(view.condition) or _occupies(was) or _came_back(was, view.condition):
                 continue
             allowed = [past[service].get(view.group, 0) for _, past in self._past if service in past]
             if counts[view.group] > max(allowed, default=0) * (2 if self.pairs else 1):
                 self.broken.append(
                     f"S1: {service} {view.name} is admitted as number {counts[view.group]} of {view.group}, "
-                    f"whose target was at most {max(allowed, default=0)} in the last {WINDOW:g} s"
+                    f"whose target was at most {max(allowed, default=0)} in the last {WINDOW:g} s; it was {was}, now "
+                    f"{[(one.name, str(one.condition)) for one in views]}, before {before}"
                 )
 
     def _rule(self, service: str) -> list[Counts]:
@@ -127,9 +129,14 @@ def _ratios(config_map: Object) -> list[Counts]:
     ]
 
 
-def _occupies(view: InstanceView) -> bool:
+def _occupies(condition: Condition) -> bool:
     """A broken instance loses its slot after a while; from outside it is given the benefit of the doubt."""
-    return view.condition in (Condition.WAITING, Condition.STARTING, Condition.RUNNING)
+    return condition in (Condition.WAITING, Condition.STARTING, Condition.RUNNING)
+
+
+def _came_back(was: Condition, now: Condition) -> bool:
+    """Its node returned: nobody admitted it. A pod that is made waits for a node first."""
+    return was is Condition.BROKEN and now in (Condition.STARTING, Condition.RUNNING)
 
 
 def _targets(ratios: list[Counts], views: list[InstanceView]) -> Counts:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from kubernetes_asyncio.config import incluster_config
 
+from scaler.kube import in_cluster
 from scaler.kube.api import PODS
 from scaler.kube.client import connect
 from scaler.kube.errors import NotSentError
@@ -43,8 +44,7 @@ class Mounted:
         self.token, self.ca = folder / "token", folder / "ca.crt"
         self.token.write_text("t1\n")
         self._monkeypatch = monkeypatch
-        monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(self.token))
-        monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(self.ca))
+        monkeypatch.setattr(in_cluster, "MOUNTED", folder)
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
 
     def of(self, server: RawServer) -> None:
@@ -84,3 +84,40 @@ async def test_a_ca_that_was_rotated_is_believed_from_the_next_request_on(mounte
                 await api.create(PODS, "ns", POD)
             assert await api.create(PODS, "ns", POD) == POD
     assert len(server.requests) == 1
+
+
+def test_in_a_pod_the_models_of_the_client_library_are_not_loaded(tmp_path: Path) -> None:
+    cert, _ = certificate(tmp_path, "ca")
+    shutil.move(cert, tmp_path / "ca.crt")
+    (tmp_path / "token").write_text("t")
+    code = """if True:
+        import asyncio, os, pathlib, sys
+        import scaler.run, scaler.app
+        from scaler.kube import client, in_cluster
+        in_cluster.MOUNTED = pathlib.Path(sys.argv[1])
+        os.environ |= {"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "6443"}
+        async def main():
+            async with client.connect() as api:
+                print(api._server, "kubernetes_asyncio" in sys.modules)
+        asyncio.run(main())
+    """
+    said = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)
+    assert said.stdout.strip() == "https://[::1]:6443 False"
+
+
+@pytest.mark.parametrize("missing", ["token", "host", "ca"])
+async def test_a_pod_without_what_is_mounted_says_so(
+    mounted: Mounted, missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copy(certificate(tmp_path, "a")[0], mounted.ca)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    match missing:
+        case "token":
+            mounted.token.write_text("\n")
+        case "host":
+            monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "")
+        case _:
+            mounted.ca.unlink()
+    with pytest.raises(NotSentError, match="no usable configuration"):
+        async with connect():
+            raise AssertionError("connected")

@@ -151,3 +151,18 @@ def test_many_writes_that_need_no_answer_let_the_loop_turn() -> None:
     desk = Desk()
     play(desk, script, parallel=4)
     assert max(between) <= 4
+
+
+def test_what_waits_has_no_task_of_its_own() -> None:
+    tasks: list[int] = []
+
+    async def script(outbox: Outbox[str]) -> None:
+        for number in range(1000):
+            outbox.mark(f"{number % 2}/{number}")
+        await asyncio.sleep(0.5)
+        tasks.append(len(asyncio.all_tasks()))
+
+    desk = Desk(takes=1.0)
+    play(desk, script, namespace_of=lambda key: key[0])
+    assert (len(desk.written), desk.busiest) == (1000, 2)
+    assert tasks[0] <= 5

@@ -14,12 +14,12 @@ from scaler.clock import Clock
 from scaler.decide.world import Reason, RuleProblem, ServiceKey, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, Resource
 from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
 from scaler.kube.writer import Writer
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.metrics import Metrics
-from scaler.report.reporter import Reporter
+from scaler.report.reporter import PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE, Reporter
 from scaler.report.service_reports import RuleKey, ServiceReport
 from scaler.sim.loop import run
 from scaler.state.last_valid import LastValid, decode
@@ -356,3 +356,35 @@ def test_a_flapping_job_cannot_flood_the_cluster_with_events() -> None:
     play(store, notes(*[moment for each in broken for moment in (each, running)], pause=0.5), metrics)
     assert len(events(store)) <= 27
     assert b'scaler_reports_dropped_total{cause="spam",kind="event"}' in metrics.render()
+
+
+class SlowStore(FakeStore):
+    """Every write takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under_way, self.busiest = 0, 0
+
+    async def _slow(self) -> None:
+        self.under_way += 1
+        self.busiest = max(self.busiest, self.under_way)
+        await asyncio.sleep(0.5)
+        self.under_way -= 1
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+        await self._slow()
+        return await super().create(resource, namespace, body)
+
+    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **how: Any) -> Object:
+        await self._slow()
+        return await super().patch(resource, namespace, name, patch, **how)
+
+
+def test_conditions_and_events_of_one_namespace_leave_room_for_others() -> None:
+    names = [f"p{number}" for number in range(12)]
+    store = SlowStore()
+    for name in names:
+        store.seed(ASCEND_JOBS, job(name))
+    play(store, notes(report("12P > 1P", ", ".join(f"{name} Held" for name in names))))
+    assert store.busiest == PARALLEL_WRITES_OF_ONE < PARALLEL_WRITES
+    assert len(events(store)) == len(names)

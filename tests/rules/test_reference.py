@@ -10,12 +10,13 @@ from scaler.names import PREFIX
 from scaler.rules.options import read_options
 from scaler.tools.linting.lint import Source, lint
 from scaler.tools.linting.render import render
+from scaler.tools.linting.workloads import KINDS
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference" / "rule.md"
 HOWTO = ROOT / "docs" / "howto" / "write-a-rule.md"
 CODE = re.compile(r"[A-Z][a-zA-Z]*[a-z][A-Z0-9][a-zA-Z0-9]*")
-NOT_CODES = {"ConfigMap", "AscendJob", "CSafeLoader", "AllWorkers"}
+NOT_CODES = {"ConfigMap", "CSafeLoader", "AllWorkers", "ControllerRevision", *KINDS}
 
 HIDDEN_BRACE = """apiVersion: v1
 kind: ConfigMap

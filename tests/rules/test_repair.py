@@ -80,9 +80,10 @@ def test_only_the_rules_of_a_file_are_touched() -> None:
         ('"group_list": [\n', '"note": [ # []\n], "group_list": [\n', "CommentInJson"),
     ],
 )
-def test_what_is_in_doubt_is_refused_with_the_reason(right: str, wrong: str, code: str) -> None:
-    result = fixed(TWO_TO_ONE.replace(right, wrong, 1))
-    assert result.text == ""
+def test_what_is_in_doubt_stays_and_is_said_with_the_reason(right: str, wrong: str, code: str) -> None:
+    broken = TWO_TO_ONE.replace(right, wrong, 1)
+    result = fixed(broken)
+    assert (result.text, result.changed) == (broken, 0)
     assert code in {finding.code for finding in result.remaining}
 
 
@@ -117,6 +118,28 @@ def test_comments_and_trailing_commas_anywhere_are_cured_without_changing_the_me
 
 
 @given(st.text(max_size=60), st.booleans())
-def test_correcting_never_raises_and_what_comes_out_is_clean(text: str, manifest: bool) -> None:
+def test_correcting_never_raises_and_what_comes_out_has_nothing_left_to_correct(text: str, manifest: bool) -> None:
     result = repair(Source("f", (config_map(text) if manifest else text).encode("utf-8", "surrogatepass")))
-    assert bool(result.remaining) == (result.text == "")
+    again = fixed(result.text) if result.text else result
+    assert result.changed >= 0
+    assert again.text == result.text
+    assert again.changed in (0, result.changed if again is result else 0)
+
+
+def test_what_is_sure_is_corrected_although_something_else_is_not() -> None:
+    rising = TWO_TO_ONE.replace('"group_num": "1"', '"group_num": "9"', 1).replace('"1.0",', '"1.0",  # words')
+    result = fixed(config_map(rising.replace('"group_num": "2"', '"group_num": 2')))
+    assert result.changed == 2
+    assert "# words" not in result.text
+    assert '"group_num": "2"' in result.text
+    assert {finding.code for finding in result.remaining} == set()
+    unread = TWO_TO_ONE.replace('"1.0",', '"1.0",  # words', 1).replace('"group_num": "2"', '"group_num": two2')
+    half = fixed(config_map(unread))
+    assert "# words" not in half.text
+    assert "two2" in half.text
+    assert half.remaining != []
+
+
+def test_nothing_behind_a_place_that_nobody_can_read_is_touched() -> None:
+    text = TWO_TO_ONE.replace('"version": "1.0"', '"version": "1.0', 1) + "# words"
+    assert fixed(text).text == text

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from scaler.names import RULE_KEY
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RULE_KEY
 from scaler.rules.document import immutable_fault, key_fault
 from scaler.rules.finding import Fault, Finding, pointer, printable
 from scaler.rules.options import read_options
 from scaler.rules.rule import Rule
 from scaler.tools.linting.document import examine
+from scaler.tools.linting.guess import object_in_document
 from scaler.tools.linting.manifest import Object, Value
 from scaler.tools.linting.metadata import metadata_findings
 from scaler.tools.linting.position import Span, align
@@ -34,6 +35,11 @@ def is_rule_map(found: Object, *, wanted: bool) -> bool:
     names = _names(found, "data") + _names(found, "binaryData") + _names(found, "stringData")
     near = any(difflib.get_close_matches(name, [RULE_KEY], cutoff=0.9) for name in names)
     return near or wanted or found.alone
+
+
+def is_rank_table(found: Object) -> bool:
+    """Whether a ConfigMap is that of a rank table."""
+    return found.name.startswith(RANK_TABLE_PREFIX) or RANK_TABLE_KEY in _names(found, "data")
 
 
 def read_rule_map(found: Object) -> RuleMap:
@@ -74,6 +80,11 @@ def _document(found: Object) -> tuple[Rule | None, list[Finding]]:
     if value is None or value.string is None:
         fault = key_fault(_names(found, "data"), _names(found, "binaryData"))
         return None, [found.finding(fault.path, fault.code, fault.message, fault.hint)]
+    other = object_in_document(value.string)
+    if other:
+        message = f"the value is {other}, not a rule"
+        hint = "write the rule under this key: a JSON document with elastic_scaling_list"
+        return None, [found.finding(("data", RULE_KEY), "NotARule", message, hint)]
     examination = examine(value.string)
     spans = spans_of(found, value) if examination.faults else None
     return examination.rule, [_inside(found, value, spans, fault) for fault in examination.faults]

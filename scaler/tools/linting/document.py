@@ -14,6 +14,8 @@ from scaler.rules.rule import Rule
 from scaler.tools.linting.brackets import read
 from scaler.tools.linting.jsontext import Edit, Node, TextFault
 
+_DOUBTS = ("NotJson", "TrailingText", "BraceInComment", "NestedTooDeep", "CommentInJson")
+
 
 class Examination(msgspec.Struct, frozen=True):
     """What a document says, with each fault's offset in its text; faults are in the order of the text."""
@@ -23,7 +25,12 @@ class Examination(msgspec.Struct, frozen=True):
 
     @property
     def edits(self) -> list[Edit]:
-        return [fault.edit for fault in self.faults if isinstance(fault, TextFault) and fault.edit is not None]
+        """The cures of all that has one; none behind a place where nobody knows what the text means."""
+        doubts = [
+            fault.start for fault in self.faults if fault.code in _DOUBTS and getattr(fault, "edit", None) is None
+        ]
+        edits = [fault.edit for fault in self.faults if isinstance(fault, TextFault) and fault.edit is not None]
+        return [edit for edit in edits if not doubts or edit.end <= min(doubts)]
 
 
 def read_document(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
@@ -51,7 +58,7 @@ def _located(fault: Fault, root: Node, text: str) -> TextFault:
     digits = text[node.start : node.end]
     bare = fault.code == "NotADecimalString" and isinstance(node.value, int) and digits.isascii() and digits.isdigit()
     edit = Edit(node.start, node.end, f'"{digits}"') if bare else None
-    return TextFault(fault.code, fault.path, fault.message, fault.hint, fault.level, start, fault.on_key, edit)
+    return TextFault(fault.code, fault.path, fault.message, fault.hint, fault.level, start, fault.on_key, edit=edit)
 
 
 def _find(node: Node, path: Path) -> tuple[Node, int]:

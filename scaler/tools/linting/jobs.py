@@ -6,21 +6,24 @@ the cluster's business. Jobs that are no part of such a service (training) are n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+import msgspec
+
+from scaler.names import JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.rules.finding import Fault, Finding, Path, shown
 from scaler.rules.jobspec import job_faults
-from scaler.rules.labels import group_fault, label_faults
-from scaler.rules.rule import Rule
 from scaler.tools.linting.manifest import Object, Value
 from scaler.tools.linting.metadata import metadata_findings
+from scaler.tools.linting.roles import Rules, labels_at, names_ours, place_faults, size_faults
+from scaler.tools.linting.slips import app_faults
 
 API_VERSION = "mindxdl.gitee.com/v1"
 NPU_PREFIX = "huawei.com/"
 SPECS_PATH = ("spec", "replicaSpecs")
 
+_LABELS: Path = ("metadata", "labels")
 _FAULT_SCHEDULING = ("grace", "force", "off")
 _DEPTH = 12
 """Levels of a manifest down to all that is checked; deeper ones need not be read."""
@@ -29,26 +32,34 @@ _SPEC_FIELDS = ("schedulerName", "runPolicy", "successPolicy", "replicaSpecs")
 
 def is_service_job(found: Object) -> bool:
     """An AscendJob with a rule or group label, or MindIE's controller or coordinator (labels `app` and `jobID`)."""
-    labels = found.root.get("metadata", "labels")
-    if found.kind != "AscendJob" or labels is None:
-        return False
-    names = {key.text for key, _ in labels.members}
-    return bool(names & {RULE_LABEL, GROUP_LABEL}) or {"app", JOB_ID_LABEL} <= names
+    labels = labels_at(found, _LABELS)
+    return found.kind == "AscendJob" and (
+        names_ours(labels) or bool(_moved(found)) or {"app", JOB_ID_LABEL} <= {*labels}
+    )
 
 
 def rule_name(found: Object) -> str:
     """The rule that a job names, "" when it names none."""
-    return found.root.string_at("metadata", "labels", RULE_LABEL)
+    return found.root.string_at("metadata", "labels", RULE_LABEL) or _moved(found)
 
 
-def check_job(found: Object, find_rule: Callable[[Object], tuple[bool, Rule | None]]) -> list[Finding]:
-    """All findings on one job. `find_rule` says whether its rule is among the files, and gives it if it is valid."""
+def _moved(found: Object) -> str:
+    """The same where admission has put it, beside Ascend Operator."""
+    return found.root.string_at("metadata", "annotations", MOVED_RULE)
+
+
+def job_label_faults(found: Object, rules: Rules) -> list[Fault]:
+    """What is wrong with the labels of a job, and with its size against its rule."""
+    job, moved = _Job(found), _moved(found)
+    faults = list(place_faults(found, _LABELS, "this job", rules, moved=moved))
+    return [*faults, *size_faults(found, _LABELS, job.pods, SPECS_PATH, rules, moved=moved), *_template_apps(job)]
+
+
+def check_job(found: Object) -> list[Finding]:
+    """All findings on one job besides."""
     job = _Job(found)
-    findings = [*metadata_findings(found), *_belonging(job), *_shape(job), *_makeable(job), *_scheduling(job)]
-    findings += [*_fault_scheduling(job), *_retries(job), *_containers(job), *_super_pod(job)]
-    if rule_name(found):
-        findings += _against_rule(job, *find_rule(found))
-    return findings
+    findings = [*metadata_findings(found), *_shape(job), *_makeable(job), *_scheduling(job)]
+    return [*findings, *_fault_scheduling(job), *_retries(job), *_containers(job), *_super_pod(job), *_gates(job)]
 
 
 class _Job:
@@ -88,15 +99,22 @@ def _pods(number: int) -> str:
     return "1 pod" if number == 1 else f"{number} pods"
 
 
-def _belonging(job: _Job) -> Iterator[Finding]:
-    """The three labels that say which service, and which group of it, an instance belongs to."""
-    members = job.labels.members if job.labels else []
-    for fault in label_faults({key.text: value.text for key, value in members}, "this job"):
-        yield _placed(job, fault)
+def _template_apps(job: _Job) -> Iterator[Fault]:
+    """MindIE's own label on the pods of a role."""
+    for name, _ in job.specs:
+        path: Path = (*SPECS_PATH, name, "template", "metadata", "labels")
+        labels = {JOB_ID_LABEL: job.label(JOB_ID_LABEL), **labels_at(job.object, path)}
+        for fault in app_faults(labels):
+            yield msgspec.structs.replace(fault, path=(*path, "app"))
 
 
-def _placed(job: _Job, fault: Fault) -> Finding:
-    return job.finding(fault.path, fault.code, fault.message, fault.hint, fault.level)
+def _gates(job: _Job) -> Iterator[Finding]:
+    for name, spec in job.specs:
+        if spec.get("template", "spec", "schedulingGates") is not None:
+            path = (*SPECS_PATH, name, "template", "spec", "schedulingGates")
+            message = "the definition of AscendJob drops gates: they hold nothing"
+            hint = "let admission set them, see docs/howto/beside-ascend-operator.md"
+            yield job.finding(path, "GateDropped", message, hint, "warning")
 
 
 def _shape(job: _Job) -> Iterator[Finding]:
@@ -130,7 +148,7 @@ def _retries(job: _Job) -> Iterator[Finding]:
 def _makeable(job: _Job) -> Iterator[Finding]:
     """What keeps pods from being made of it: the controller's own checks, each shown where it stands."""
     for fault in job_faults(job.plain):
-        yield _placed(job, fault)
+        yield job.object.placed(fault)
 
 
 def _scheduling(job: _Job) -> Iterator[Finding]:
@@ -183,24 +201,3 @@ def _npus(container: Value) -> int:
     limits = container.get("resources", "limits")
     numbers = [value.integer for key, value in limits.members if key.text.startswith(NPU_PREFIX)] if limits else []
     return max((number or 0 for number in numbers), default=0)
-
-
-def _against_rule(job: _Job, present: bool, rule: Rule | None) -> Iterator[Finding]:
-    if not present:
-        where = f"{job.object.namespace}/" if job.object.namespace else ""
-        message = f"rule {where}{rule_name(job.object)} is not among the linted files; nothing was checked against it"
-        hint = "lint the rule's file together with the jobs; it must be in the jobs' namespace"
-        yield job.finding(("metadata", "labels", RULE_LABEL), "RuleNotFound", message, hint, "warning")
-        return
-    group = job.label(GROUP_LABEL)
-    if rule is None or not group:
-        return
-    unknown = group_fault(group, rule.groups)
-    if unknown is not None:
-        yield _placed(job, unknown)
-        return
-    size = next(ratio.sizes[group] for ratio in rule.ratios if group in ratio.sizes)
-    if job.pods is not None and job.pods != size:
-        message = f"the job has {_pods(job.pods)}, but the rule says server_num_per_group {size} for {shown(group)}"
-        hint = "make them equal; the job's own number is what counts"
-        yield job.finding(SPECS_PATH, "InstanceSizeMismatch", message, hint, "warning")

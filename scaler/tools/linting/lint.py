@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import msgspec
 
-from scaler.names import RULE_KEY
-from scaler.rules.finding import Finding
+from scaler.names import KEPT_FOR_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL, RULE_KEY, RULE_LABEL
+from scaler.rules.finding import Fault, Finding
 from scaler.rules.limits import MAX_BYTES
 from scaler.rules.rule import Rule
 from scaler.tools.linting.brackets import read
-from scaler.tools.linting.configmap import RuleMap, is_rule_map, read_rule_map
+from scaler.tools.linting.configmap import RuleMap, is_rank_table, is_rule_map, read_rule_map
 from scaler.tools.linting.document import read_document
-from scaler.tools.linting.jobs import check_job, is_service_job, rule_name
+from scaler.tools.linting.guess import foreign_json, likely_kind, lost_indentation, odd_kinds, yaml_document
+from scaler.tools.linting.jobs import check_job, is_service_job, job_label_faults, rule_name
 from scaler.tools.linting.manifest import Object, objects
+from scaler.tools.linting.metadata import label_findings
 from scaler.tools.linting.mixtures import in_words, mixtures
+from scaler.tools.linting.roles import NamedRule, Rules, labels_at, same_namespace, workload_faults
+from scaler.tools.linting.workloads import roles_of
 
 _MANIFEST = re.compile(r"""^[ \t]*["']?(?:kind|apiVersion)["']?[ \t]*:""", re.MULTILINE)
 _MARKS = re.compile(rb"elastic_scaling|^kind:", re.MULTILINE)
@@ -32,6 +37,9 @@ _WHAT_ENDS_ONE = (
     "it ends when what is missing has room again, or a minimum takes the room of the surplus; "
     'with the annotation mind-cluster/trade: "always" the service gives up surplus by itself'
 )
+_HOLDERS = ("ConfigMap", "Secret")
+_MOST_KINDS = 8
+"""Of what was not looked at, named in one line."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -46,42 +54,217 @@ class Report(msgspec.Struct, frozen=True):
     """What was looked at and what was found, in the order of the files and of the lines in them."""
 
     findings: list[Finding]
-    rules: int
-    jobs: int
+    checked: Mapping[str, int]
+    """How many `rule`s, and how many objects of each kind that names one."""
+    left_out: Mapping[str, int]
+    """What else is in the files, in words, and how often: nothing of it was looked at."""
+
+    @property
+    def rules(self) -> int:
+        return self.checked.get("rule", 0)
+
+    @property
+    def jobs(self) -> int:
+        """Workloads of any kind."""
+        return sum(self.checked.values()) - self.rules
 
     @property
     def ok(self) -> bool:
         return not any(finding.level == "error" for finding in self.findings)
 
 
-def lint(sources: Sequence[Source]) -> Report:
-    """Lint files together, so that jobs are checked against the rules they name. Never raises."""
-    findings: list[Finding] = []
-    found: list[Object] = []
-    documents = 0
-    for source in sources:
+class _Read:
+    """What the files hold."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.objects: list[Object] = []
+        self.documents = 0
+
+    def take(self, source: Source) -> None:
         text, fault = decode(source.data, source.name)
         if fault is not None:
-            findings += [fault] if source.listed or _MARKS.search(source.data) else []
+            self.findings += [fault] if source.listed or _MARKS.search(source.data) else []
         elif is_manifest(text):
-            several, broken = objects(text.removeprefix(BOM), source.name, alone=source.listed)
-            found += several
-            findings += broken
+            self._manifest(text.removeprefix(BOM), source)
         elif source.listed or _RULE_WORD in text:
-            documents += 1
+            self._document(text, source)
+
+    def _manifest(self, text: str, source: Source) -> None:
+        lost = lost_indentation(text, source.name)
+        if lost:
+            self.findings += lost
+            return
+        several, broken = objects(text, source.name, alone=source.listed)
+        self.objects += several
+        self.findings += broken
+        for one in several:
+            self.findings += odd_kinds(one)
+
+    def _document(self, text: str, source: Source) -> None:
+        other = yaml_document(text, source.name) or foreign_json(text, source.name)
+        if isinstance(other, Object):
+            self.objects.append(other)
+            message = "this is the data of a ConfigMap without its head; it was checked as one"
+            hint = "write apiVersion, kind and metadata.name above it"
+            self.findings.append(Finding("error", "KindMissing", "", 1, 1, message, hint, source.name))
+        elif other is not None:
+            self.findings.append(other)
+        else:
+            self.documents += 1
             meant, said = read_document(text)
-            findings += [msgspec.structs.replace(finding, file=source.name) for finding in said]
-            findings += [Finding("info", MIXTURE, "", 1, 1, *words, source.name) for words in _mixtures(meant)]
-    rules, jobs = _relevant(found)
-    for rule in rules:
+            self.findings += [msgspec.structs.replace(finding, file=source.name) for finding in said]
+            self.findings += [Finding("info", MIXTURE, "", 1, 1, *words, source.name) for words in _mixtures(meant)]
+
+
+def lint(sources: Sequence[Source]) -> Report:
+    """Lint files together, so that workloads are checked against the rules they name. Never raises."""
+    read_in = _Read()
+    for source in sources:
+        read_in.take(source)
+    maps, rules = rules_among(read_in.objects)
+    findings = read_in.findings
+    for rule in maps:
         findings += rule.findings
-        place = ("data", RULE_KEY)
-        findings += [rule.object.finding(place, MIXTURE, *words, "info") for words in _mixtures(rule.rule)]
-    for job in jobs:
-        findings += check_job(job, _Rules(rules).find)
-    if sources and not (documents or rules or jobs or findings):
-        findings.append(_nothing(sources[0].name))
-    return Report(_sorted(findings, sources), documents + len(rules), len(jobs))
+        findings += [rule.object.finding(("data", RULE_KEY), MIXTURE, *words, "info") for words in _mixtures(rule.rule)]
+    checked, left_out = Counter(rule=read_in.documents + len(maps)), list[Object]()
+    holders, names = {id(rule.object) for rule in maps}, {(one.kind, one.name) for one in read_in.objects}
+    for found in read_in.objects:
+        faults = faults_of(found, rules) if not is_made(found, names) else None
+        if faults is not None:
+            checked[found.kind or "object"] += 1
+            findings += _findings(found, faults)
+        elif id(found) not in holders:
+            left_out.append(found)
+    words = Counter(map(_what, left_out))
+    if sources and not checked.total() and not findings:
+        findings.append(_nothing(sources[0].name, left_out, words))
+    if maps and checked.total() == len(maps):
+        findings += [found.placed(_names_no_rule(found)) for found in left_out if _places(found)][:_MOST_KINDS]
+    return Report(_sorted(findings, sources), +checked, words)
+
+
+def faults_of(found: Object, rules: Rules) -> list[Fault] | None:
+    """What is wrong with the labels, gates and sizes of a workload; None for what belongs to no service."""
+    if found.kind == "AscendJob":
+        return job_label_faults(found, rules) if is_service_job(found) else None
+    return None if found.kind in _HOLDERS else workload_faults(found, rules)
+
+
+def rules_among(found: Sequence[Object]) -> tuple[list[RuleMap], Rules]:
+    """The ConfigMaps that hold rules (or should), and the same by their names."""
+    named = {(one.namespace, name) for one in found for name in _named_by(one)}
+    holders = [one for one in found if _may_hold(one) and not (_is_ours(one) or is_rank_table(one))]
+    maps = [read_rule_map(one) for one in holders if is_rule_map(one, wanted=_is_named(one, named))]
+
+    return maps, Rules([NamedRule(one.object.namespace, one.object.name, one.rule) for one in maps])
+
+
+def is_made(found: Object, names: Container[tuple[str, str]]) -> bool:
+    """Whether another object makes this one, which is where anything wrong has to be corrected. `names` are the kinds
+    and names of all objects in the files."""
+    holder = found.root.get("metadata", "ownerReferences")
+    owners = [(one.string_at("kind"), one.string_at("name")) for one in (holder.items if holder else ())]
+    if not owners or found.kind == "Pod":  # the labels of a pod may have been edited by themselves
+        return False
+    return found.kind in ("ReplicaSet", "ControllerRevision") or any(owner in names for owner in owners)
+
+
+def _findings(found: Object, faults: Sequence[Fault]) -> Iterator[Finding]:
+    if found.kind == "AscendJob":
+        yield from check_job(found)
+    yield from map(found.placed, faults)
+    if found.kind != "AscendJob":
+        for path in dict.fromkeys(path for role in roles_of(found) or () for path in role.labels.values()):
+            yield from label_findings(found, path)
+
+
+def _named_by(found: Object) -> set[str]:
+    """The rules that an object names."""
+    if found.kind == "AscendJob":
+        return {rule_name(found)} - {""}
+    paths = [path for role in roles_of(found) or () for path in role.labels.values()]
+    return {name for path in paths if (name := labels_at(found, path).get(RULE_LABEL))}
+
+
+def _may_hold(found: Object) -> bool:
+    """Whether it is a ConfigMap, or the data of one whose head is missing."""
+    return found.kind in _HOLDERS or (not found.kind and found.root.get("data", RULE_KEY) is not None)
+
+
+def _is_ours(found: Object) -> bool:
+    return found.root.string_at("metadata", "labels", MANAGED_BY_LABEL) == MANAGED_BY
+
+
+def _is_named(holder: Object, named: set[tuple[str, str]]) -> bool:
+    return any(name == holder.name and same_namespace(namespace, holder.namespace) for namespace, name in named)
+
+
+def _mixtures(rule: Rule | None) -> Iterator[tuple[str, str]]:
+    """What was found and what to write, where a rule leaves mixtures open."""
+    found = mixtures(rule) if rule is not None else None
+    if found is not None:
+        yield in_words(found), _WHAT_ENDS_ONE
+
+
+def _what(found: Object) -> str:
+    """An object that was not looked at, in words."""
+    kind = found.kind or "object without a kind"
+    if found.kind in _HOLDERS:
+        return f"{kind} of the scaler itself" if _is_ours(found) else f"{kind} without a rule"
+    return f"{kind} without a rule" if kind == "AscendJob" or roles_of(found) else kind
+
+
+def _nothing(file: str, left_out: Sequence[Object], words: Mapping[str, int]) -> Finding:
+    if not left_out:
+        message = "nothing to check: no rule, and nothing that names one"
+        return Finding("warning", "NothingToCheck", "", 1, 1, message, "is this the right file?", file)
+    first = left_out[0]
+    line, column = first.lines.place(first.root.start)
+    near, kept_for = likely_kind(first.kind), first.root.string_at("metadata", "annotations", KEPT_FOR_ANNOTATION)
+    hint = "give the rule's ConfigMap, or what names it with the label mind-cluster/scaling-rule"
+    if near:
+        hint = f"did you mean kind: {near}?"
+    elif kept_for:
+        hint = f"the rule is ConfigMap {kept_for}"
+    elif _places(first):
+        hint = _where(first)
+    message = f"nothing to check: there is {counted(words)}"
+    return Finding("warning", "NothingToCheck", "", line, column, message, hint, first.file)
+
+
+def _places(found: Object) -> list[str]:
+    """Where the labels of an object belong, as kubectl explain writes it."""
+    paths = (at for role in roles_of(found) or () if role.is_instance for at in role.labels.values())
+    return [".".join(map(str, path)) for path in paths]
+
+
+def _where(found: Object) -> str:
+    return f"the scaler leaves its pods alone; the labels that say otherwise belong at {' and '.join(_places(found))}"
+
+
+def _names_no_rule(found: Object) -> Fault:
+    """Of a workload beside rules that nothing names."""
+    message = f"this {found.kind} names no rule, and nothing else here names one"
+    return Fault("NamesNoRule", ("metadata", "name"), message, _where(found), "warning")
+
+
+def counted(words: Mapping[str, int]) -> str:
+    """`1 Namespace, 2 Service`, the most frequent first."""
+    several = sorted(words.items(), key=lambda one: (-one[1], one[0]))
+    rest = f" and {len(several) - _MOST_KINDS} other kinds" if len(several) > _MOST_KINDS else ""
+    return ", ".join(f"{number} {_several(what, number)}" for what, number in several[:_MOST_KINDS]) + rest
+
+
+def _several(what: str, number: int) -> str:
+    kind, blank, more = what.partition(" ")
+    ending = ("es" if kind.endswith("s") else "s") if number > 1 else ""
+    return f"{kind}{ending}{blank}{more}"
+
+
+def _sorted(findings: list[Finding], sources: Sequence[Source]) -> list[Finding]:
+    order = {source.name: index for index, source in enumerate(sources)}
+    return sorted(findings, key=lambda finding: (order.get(finding.file, 0), finding.line, finding.column))
 
 
 def decode(data: bytes, name: str) -> tuple[str, Finding | None]:
@@ -105,6 +288,8 @@ def is_manifest(text: str) -> bool:
     except (ValueError, RecursionError):
         root = read(text).root if len(text) <= MAX_BYTES else None
         value = root.value if root is not None else None
+    if isinstance(value, list):  # the bare items of a list, as client libraries and jq give them
+        return any(isinstance(one, dict) and ("kind" in one or "metadata" in one) for one in value)
     return isinstance(value, dict) and "kind" in value
 
 
@@ -116,49 +301,3 @@ def _encoding_hint(data: bytes) -> str:
     except UnicodeDecodeError:
         return "save it as UTF-8"
     return "it looks like GBK; save it as UTF-8"
-
-
-def _relevant(found: Sequence[Object]) -> tuple[list[RuleMap], list[Object]]:
-    """The ConfigMaps that hold rules (or should) and the jobs of inference services."""
-    jobs = [candidate for candidate in found if is_service_job(candidate)]
-    named = {(job.namespace, rule_name(job)) for job in jobs if rule_name(job)}
-    holders = [candidate for candidate in found if candidate.kind in ("ConfigMap", "Secret")]
-    return [read_rule_map(holder) for holder in holders if is_rule_map(holder, wanted=_is_named(holder, named))], jobs
-
-
-def _is_named(holder: Object, named: set[tuple[str, str]]) -> bool:
-    return any(name == holder.name and _same_namespace(namespace, holder.namespace) for namespace, name in named)
-
-
-def _same_namespace(one: str, other: str) -> bool:
-    """A manifest without a namespace goes wherever kubectl is told."""
-    return one == other or not one or not other
-
-
-class _Rules:
-    """The rules among the linted files, by what a job says."""
-
-    def __init__(self, rules: Sequence[RuleMap]) -> None:
-        self._rules = rules
-
-    def find(self, job: Object) -> tuple[bool, Rule | None]:
-        """Whether the job's rule is there, and the rule when it is valid and the only one of its name."""
-        matching = [rule for rule in self._rules if _is_named(rule.object, {(job.namespace, rule_name(job))})]
-        return bool(matching), matching[0].rule if len(matching) == 1 else None
-
-
-def _mixtures(rule: Rule | None) -> Iterator[tuple[str, str]]:
-    """What was found and what to write, where a rule leaves mixtures open."""
-    found = mixtures(rule) if rule is not None else None
-    if found is not None:
-        yield in_words(found), _WHAT_ENDS_ONE
-
-
-def _nothing(file: str) -> Finding:
-    message = "nothing to check: no rule, no ConfigMap with a rule and no AscendJob of an inference service"
-    return Finding("warning", "NothingToCheck", "", 1, 1, message, "is a `kind` misspelt?", file)
-
-
-def _sorted(findings: list[Finding], sources: Sequence[Source]) -> list[Finding]:
-    order = {source.name: index for index, source in enumerate(sources)}
-    return sorted(findings, key=lambda finding: (order.get(finding.file, 0), finding.line, finding.column))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from scaler.rules.finding import Finding, Level, Path, pointer, printable
+from scaler.rules.finding import Fault, Finding, Level, Path, pointer, printable
 from scaler.tools.linting.position import Lines
 
 MAX_DEPTH = 100
@@ -57,19 +57,24 @@ class Value(msgspec.Struct):
     def null(self) -> bool:
         return self.kind == "scalar" and self.tag == _NULL
 
-    def get(self, *path: str) -> Value | None:
+    def get(self, *path: str | int) -> Value | None:
         """The value at the end of `path`, None when there is none (or null). Of double names the last wins."""
         here: Value | None = self
         for step in path:
-            found = [value for key, value in here.members if key.text == step] if here else []
+            found = here._at(step) if here else []
             here = found[-1] if found and not found[-1].null else None
         return here
+
+    def _at(self, step: str | int) -> list[Value]:
+        if isinstance(step, int):
+            return self.items[step : step + 1]
+        return [value for key, value in self.members if key.text == step]
 
     def key(self, name: str) -> Value | None:
         """The last member name that reads `name`, with its place."""
         return next((key for key, _ in reversed(self.members) if key.text == name), None)
 
-    def string_at(self, *path: str) -> str:
+    def string_at(self, *path: str | int) -> str:
         """The string at the end of `path`, "" when there is none."""
         value = self.get(*path)
         return (value.string or "") if value else ""
@@ -119,17 +124,23 @@ class Object(msgspec.Struct, frozen=True):
 
     def finding(self, path: Path, code: str, message: str, hint: str = "", level: Level = "error") -> Finding:
         """A finding at the value at `path`; what is missing is shown at the name that should hold it."""
-        line, column = self.lines.place(self._nearest(path).start)
-        return Finding(level, code, pointer(path), line, column, printable(message), printable(hint), self.file)
+        return self.placed(Fault(code, path, message, hint, level))
 
-    def _nearest(self, path: Path) -> Value:
+    def placed(self, fault: Fault) -> Finding:
+        """The finding of a fault whose path leads into this object."""
+        line, column = self.lines.place(self.nearest(fault.path, on_key=fault.on_key).start)
+        message, hint = printable(fault.message), printable(fault.hint)
+        return Finding(fault.level, fault.code, pointer(fault.path), line, column, message, hint, self.file)
+
+    def nearest(self, path: Path, *, on_key: bool = False) -> Value:
+        """The value at `path`, or its name (`on_key`); what is missing is shown at the name that should hold it."""
         value = place = self.root
         for step in path:
-            key, inner = value.key(str(step)), value.get(str(step))
+            key, inner = value.key(str(step)), value.get(step)
             if inner is None:
                 return key or place
             value, place = inner, key or inner
-        return value
+        return place if on_key else value
 
 
 def objects(text: str, file: str, *, alone: bool) -> tuple[list[Object], list[Finding]]:
@@ -151,8 +162,9 @@ def objects(text: str, file: str, *, alone: bool) -> tuple[list[Object], list[Fi
 
 
 def _unpacked(root: Value) -> list[Value]:
-    items = root.get("items")
-    if root.string_at("kind").endswith("List") and items is not None and items.kind == "list":
+    items = root if root.kind == "list" else root.get("items")
+    bare = root.kind == "list" or root.string_at("kind").endswith("List")
+    if bare and items is not None and items.kind == "list":
         return [item for item in items.items if item.kind == "mapping"][:MAX_OBJECTS]
     return [root] if root.kind == "mapping" else []
 

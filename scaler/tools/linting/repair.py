@@ -1,6 +1,6 @@
-"""Corrects a rule where the cure is beyond doubt, and leaves every other byte of the file as it is.
+"""Corrects a file where the cure is beyond doubt, and leaves every other byte of it as it is.
 
-Applies the edits that findings carry, then lints the result: whatever is still an error makes it refuse.
+Applies the edits that findings carry, then lints the result and says which errors are left.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scaler.rules.finding import Finding
+from scaler.rules.finding import Fault, Finding, Path
 from scaler.tools.linting.configmap import is_rule_map, rule_value, spans_of
 from scaler.tools.linting.document import examine
+from scaler.tools.linting.guess import foreign_json, lost_indentation, yaml_document
 from scaler.tools.linting.jsontext import Edit
-from scaler.tools.linting.lint import BOM, Source, decode, is_manifest, lint
+from scaler.tools.linting.lint import BOM, Source, decode, faults_of, is_made, is_manifest, lint, rules_among
 from scaler.tools.linting.manifest import Object, Value, objects
 from scaler.tools.linting.position import Span
+from scaler.tools.linting.workloads import roles_of
 
 MAX_ROUNDS = 20
 """A document shows at most 100 faults at a time, and some hide others."""
@@ -24,38 +26,81 @@ _BLANK = " \t\r\n"
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """`text` is the corrected file, "" when `remaining` says which errors have no cure beyond doubt."""
+    """`text` is the file with all corrected that has one cure only, and `remaining` the errors that are left in it."""
 
     text: str
     changed: int
     """How many places were changed."""
     remaining: list[Finding]
+    """With their places in `text`."""
 
 
-def repair(source: Source) -> Repair:
-    """Correct one file. Never raises."""
+def repair(source: Source, beside: Sequence[Source] = ()) -> Repair:
+    """Correct one file; `beside` are others that may have the rules it names. Never raises."""
     text, fault = decode(source.data, source.name)
     if fault is not None:
         return Repair("", 0, [fault])
+    others = [one for one in beside if one.name != source.name]
+    known = [found for other in others for found in _objects(other)]
     changed = 0
     for _ in range(MAX_ROUNDS):
-        better, count = _one_round(text, source.name)
+        better, count = _one_round(text, source.name, known)
         if not count:
             break
         text, changed = better, changed + count
-    report = lint([msgspec.structs.replace(source, data=text.encode())])
-    remaining = [finding for finding in report.findings if finding.level == "error"]
-    return Repair("" if remaining else text, changed, remaining)
+    report = lint([msgspec.structs.replace(source, data=text.encode()), *others])
+    remaining = [one for one in report.findings if one.level == "error" and one.file == source.name]
+    return Repair(text, changed, remaining)
 
 
-def _one_round(text: str, name: str) -> tuple[str, int]:
+def _objects(source: Source) -> list[Object]:
+    text, _ = decode(source.data, source.name)
+    return objects(text.removeprefix(BOM), source.name, alone=False)[0] if is_manifest(text) else []
+
+
+def _one_round(text: str, name: str, beside: Sequence[Object]) -> tuple[str, int]:
     if not is_manifest(text):
-        return _applied(text, examine(text).edits)
+        # What seems to be something else than a rule is left as it is.
+        other = yaml_document(text, name) or foreign_json(text, name)
+        return (text, 0) if other is not None else _applied(text, examine(text).edits)
     mark = BOM if text.startswith(BOM) else ""
-    found, _ = objects(text.removeprefix(mark), name, alone=True)
+    bare = text.removeprefix(mark)
+    if lost_indentation(bare, name):
+        return text, 0
+    found, _ = objects(bare, name, alone=True)
     edits = [edit for one in found if is_rule_map(one, wanted=False) for edit in _edits_in_file(one)]
-    better, count = _applied(text.removeprefix(mark), edits)
+    _, rules = rules_among([*found, *beside])
+    names = {(one.kind, one.name) for one in found}
+    for one in found:
+        faults = faults_of(one, rules) if not is_made(one, names) else None
+        if faults is not None:
+            edits += [*_cures(one, faults), *_quoted(one)]
+    better, count = _applied(bare, edits)
     return mark + better, count
+
+
+def _cures(found: Object, faults: Sequence[Fault]) -> list[Edit]:
+    """Of the faults that can be mended by writing another word in their place."""
+    edits = []
+    for fault in faults:
+        value = found.nearest(fault.path, on_key=fault.on_key)
+        if fault.cure and value.kind == "scalar" and value.style not in ("|", ">"):
+            edits.append(Edit(value.start, value.end, _quoted_as(fault.cure, value.style)))
+    return edits
+
+
+def _quoted(found: Object) -> list[Edit]:
+    """Labels that are numbers or switches get their quotes."""
+    paths: list[Path] = [("metadata", "labels"), ("metadata", "annotations")]
+    paths += [path for role in roles_of(found) or () for path in role.labels.values()]
+    holders = [holder for path in dict.fromkeys(paths) if (holder := found.root.get(*path)) is not None]
+    values = [value for holder in holders for _, value in holder.members]
+    plain = [one for one in values if one.kind == "scalar" and one.string is None and not one.null and not one.style]
+    return [Edit(one.start, one.end, json.dumps(one.text, ensure_ascii=False)) for one in plain]
+
+
+def _quoted_as(text: str, style: str) -> str:
+    return f"{style}{text}{style}" if style else text
 
 
 def _edits_in_file(found: Object) -> list[Edit]:

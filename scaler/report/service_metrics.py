@@ -1,0 +1,169 @@
+"""Metrics of single services, as many as stay few: however many services tenants make, these are bounded.
+
+A service that names no rule has no ratio, and no series. What is shown of a service ends with it. `note` and `forget`
+are called by the decision loop, `collect` from the thread that answers a scrape. Must not: decide anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import GaugeMetricFamily
+
+from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
+from scaler.report.conditions import Conditions, conditions, running_index
+from scaler.report.reported import ROOM_REASONS
+from scaler.rules.rule import Rule
+
+MOST_OF_NAMESPACE, MOST = 200, 2000
+"""Services that have series of their own."""
+MOST_NAMESPACES = 100
+"""Of which is said how many services have none."""
+_DURATION: Final = (0.1, 1, 5, 15, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600)
+_COMING = frozenset({Reason.WAITING_FOR_SCHEDULER, Reason.STARTING})
+_WITHOUT_ROOM = ROOM_REASONS - _COMING
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What is shown of one service, and what its durations are counted from. Times as `World.now`; 0.0 = not so."""
+
+    plan: Plan
+    rule: Rule | None
+    conditions: Conditions
+    running: int
+    """Index of the ratio that runs; -1 = none."""
+    unavailable_since: float = 0.0
+    was_complete: bool = False
+    """At some time, with this rule."""
+    fault_at: float = 0.0
+    """When something of its complete ratio stopped running; it runs no smaller ratio yet."""
+    room_at: float = 0.0
+    """Since when all that it lacks has a place and is starting."""
+
+
+class ServiceSeries:
+    """All services of the leader. A replica that does not lead has none."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._services: dict[ServiceKey, Standing] = {}
+        self._degraded = Histogram(
+            "scaler_fault_to_degraded_seconds",
+            "From the first sight of a fault in a complete service until it runs a smaller ratio.",
+            buckets=_DURATION, registry=registry,
+        )  # fmt: skip
+        self._restored = Histogram(
+            "scaler_room_to_restored_seconds",
+            "From when all that a service lost has a place until the service is complete again.",
+            buckets=_DURATION, registry=registry,
+        )  # fmt: skip
+        registry.register(self)
+
+    def note(self, service: Service, plan: Plan, now: float) -> None:
+        """What was decided at `now`."""
+        if not plan.key.rule:
+            return
+        said = available, complete, _ = conditions(service, plan)
+        after = Standing(plan, service.rule, said, running_index(service, plan.groups))
+        before = self._services.get(plan.key)
+        if before is not None and before.rule == after.rule:
+            after = _continued(before, after, now)
+            if complete and before.room_at and before.was_complete:
+                self._restored.observe(now - before.room_at)
+        if available and after.fault_at:
+            self._degraded.observe(now - after.fault_at)
+            after = msgspec.structs.replace(after, fault_at=0.0)
+        since = before.unavailable_since if before is not None else 0.0
+        room = not complete and _has_room(plan)
+        self._services[plan.key] = msgspec.structs.replace(
+            after,
+            unavailable_since=0.0 if available else since or now,
+            was_complete=complete or after.was_complete,
+            room_at=(after.room_at or now) if room else 0.0,
+        )
+
+    def forget(self, key: ServiceKey) -> None:
+        """The service has no jobs any more."""
+        self._services.pop(key, None)
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        return iter(_families())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """For the registry. The worst first where not all are shown."""
+        available, complete, valid, ratio, target, since, instances, left_out = families = _families()
+        everyone = list(self._services.items())  # at once: the loop goes on in another thread
+        shown, others = _chosen(everyone)
+        for key, standing in shown:
+            labels = (key.namespace, key.rule, key.job_id)
+            available.add_metric(labels, standing.conditions.available)
+            complete.add_metric(labels, standing.conditions.complete)
+            valid.add_metric(labels, standing.conditions.rule_valid)
+            if standing.running >= 0:
+                ratio.add_metric(labels, standing.running)
+            if standing.plan.target_index >= 0:
+                target.add_metric(labels, standing.plan.target_index)
+            if standing.unavailable_since:
+                since.add_metric(labels, standing.unavailable_since)
+            counts = Counter((verdict.state.value, verdict.reason.value) for verdict in standing.plan.verdicts)
+            for state_and_reason, number in counts.items():
+                instances.add_metric((*labels, *state_and_reason), number)
+        for namespace, number in others.most_common(MOST_NAMESPACES):
+            left_out.add_metric((namespace,), number)
+        yield from families
+
+
+def _families() -> list[GaugeMetricFamily]:
+    """In the order in which `collect` fills them."""
+    labels = ("namespace", "rule", "job_id")
+    texts = {
+        "scaler_service_available": "1 while every group runs at least what the smallest ratio names, else 0.",
+        "scaler_service_complete": "1 while the largest ratio runs that the service's jobs allow, else 0.",
+        "scaler_service_rule_valid": "1 while the service's rule exists and has no error, else 0.",
+        "scaler_service_ratio_index": "Ratio that runs, 0 = the largest of the rule; absent while none does.",
+        "scaler_service_target_ratio_index": "Ratio that is worked towards; absent without a rule in force.",
+        "scaler_service_unavailable_since_timestamp_seconds": "Since when it is not available; absent while it is.",
+    }
+    singles = [GaugeMetricFamily(name, text, labels=labels) for name, text in texts.items()]
+    instances = GaugeMetricFamily(
+        "scaler_service_instances", "Instances of a service.", labels=(*labels, "state", "reason")
+    )
+    left_out = GaugeMetricFamily(
+        "scaler_services_left_out", "Services without series of their own.", labels=("namespace",)
+    )
+    return [*singles, instances, left_out]
+
+
+def _continued(before: Standing, after: Standing, now: float) -> Standing:
+    """With what is remembered while the rule stays the same."""
+    now_running = {name: group.running for name, group in after.plan.groups.items()}
+    fewer = any(now_running.get(name, 0) < group.running for name, group in before.plan.groups.items())
+    fault_at = now if before.conditions.complete and fewer else before.fault_at
+    return msgspec.structs.replace(
+        after,
+        was_complete=before.was_complete,
+        fault_at=0.0 if after.conditions.complete else fault_at,
+        room_at=before.room_at,
+    )
+
+
+def _has_room(plan: Plan) -> bool:
+    """Something is being started, and nothing waits for room."""
+    reasons = {verdict.reason for verdict in plan.verdicts}
+    begun = any(isinstance(action, Admit | Complete) for action in plan.actions)
+    return (begun or not reasons.isdisjoint(_COMING)) and reasons.isdisjoint(_WITHOUT_ROOM)
+
+
+def _chosen(everyone: list[tuple[ServiceKey, Standing]]) -> tuple[list[tuple[ServiceKey, Standing]], Counter[str]]:
+    """Those that are shown, and how many are not, by namespace."""
+    shown, of_namespace, others = list[tuple[ServiceKey, Standing]](), Counter[str](), Counter[str]()
+    for key, standing in sorted(everyone, key=lambda one: (one[1].conditions, one[0])):
+        if of_namespace[key.namespace] < MOST_OF_NAMESPACE and len(shown) < MOST:
+            of_namespace[key.namespace] += 1
+            shown.append((key, standing))
+        else:
+            others[key.namespace] += 1
+    return shown, others

@@ -1,0 +1,187 @@
+"""The whole answer of `scaler why`: put together, as a value and as text. Must not read a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from scaler.decide.world import Reason, State
+from scaler.tools.answers.subject import Subject
+from scaler.tools.cluster.detail import is_true
+from scaler.tools.console import text
+from scaler.tools.diagnosis import Check, Standing
+
+_MARKS = {Standing.OK: ("ok", "green"), Standing.NOTE: ("note", "yellow"), Standing.FAIL: ("FAIL", "bold red")}
+_WELL = frozenset({State.RUNNING.value, State.FINISHED.value})
+_SHOWN = 6
+"""Checks of a section where something is not well, and instances in the head."""
+_WELL_SHOWN = 2
+"""Checks of a section where all is well."""
+
+RANKS = "rank table"
+FAIL = Standing.FAIL
+RULE, POD_GROUP, POD, ROOM, SCALER, APPLY = "rule", "podgroup", "pod", "room", "scaler", "apply"
+_NEXT: Mapping[str, tuple[str, ...]] = {
+    Reason.RULE_MISSING: (RULE,),
+    Reason.RULE_INVALID: (RULE,),
+    Reason.MINIMUM_INCOMPLETE: (APPLY,),
+    Reason.MINIMUM_DOES_NOT_FIT: (ROOM,),
+    Reason.MINIMUM_TOO_LARGE: (ROOM,),
+    Reason.WAITING_FOR_CAPACITY: (ROOM,),
+    Reason.WAITING_FOR_ROOM: (ROOM,),
+    Reason.MINIMUM_NOT_SCHEDULED: (POD_GROUP,),
+    Reason.WAITING_FOR_SCHEDULER: (POD_GROUP,),
+    Reason.STARTING: (POD,),
+    Reason.BROKEN: (POD,),
+}
+
+
+class Section(msgspec.Struct, frozen=True):
+    title: str
+    checks: tuple[Check, ...]
+    whole: bool = False
+    """Every check is shown, however many."""
+
+    @property
+    def standing(self) -> Standing:
+        """The worst of its checks."""
+        found = {check.standing for check in self.checks}
+        return next((one for one in (Standing.FAIL, Standing.NOTE) if one in found), Standing.OK)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`head` says how it stands, `notes` what whoever reads has to know first, `next` what to do."""
+
+    about: str
+    head: tuple[str, ...]
+    notes: tuple[str, ...]
+    sections: tuple[Section, ...]
+    next: tuple[str, ...]
+    well: bool
+    """Nothing was found that a person has to mend, and it is where it should be."""
+    has_ranks: bool = False
+    """All conditions of a global rank table are met."""
+
+
+def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section]) -> Answer:
+    """The sections that say something, and what follows from all of them."""
+    kept = tuple(section for section in sections if section.checks)
+    well = _stands_well(subject) and all(section.standing is not Standing.FAIL for section in kept)
+    return Answer(
+        f"{subject.kind} {subject.namespace}/{subject.name}",
+        tuple(_head(subject)),
+        tuple(notes),
+        kept,
+        tuple(_next(subject, kept)),
+        well,
+        any(one.title == RANKS for one in kept) and all(one.standing is not FAIL for one in kept if one.title == RANKS),
+    )
+
+
+def _stands_well(subject: Subject) -> bool:
+    if subject.whole and subject.view is not None:
+        return is_true(subject.view, "Available") is True
+    return bool(subject.standings) and all(
+        one.state in _WELL or one.reason in (Reason.NOT_IN_RATIO, Reason.STARTING, Reason.WAITING_FOR_SCHEDULER)
+        for one in subject.standings.values()
+    )
+
+
+def _head(subject: Subject) -> Iterator[str]:
+    """How it stands, in one line; of a service also each instance that does not run."""
+    if subject.whole and subject.view is not None:
+        available = {True: "available", False: "NOT AVAILABLE", None: "not known to be available"}
+        yield f"{available[is_true(subject.view, 'Available')]}: {subject.view.status.get('message', '')}"
+    elif subject.service is None:
+        yield "not an instance of any service that is seen here"
+    waiting = [
+        (instance, subject.standings[instance.uid])
+        for instance in subject.instances
+        if not subject.whole or subject.standings[instance.uid].state not in _WELL
+    ]
+    for instance, one in waiting[:_SHOWN]:
+        whose = "" if one.by_leader else " (as decided here, not by a scaler)"
+        reason = "" if one.reason == one.state else f", {one.reason}"
+        yield f"{instance.name} is {one.state}{reason}: {one.message}{whose}"
+    if len(waiting) > _SHOWN:
+        name = subject.key.job_id or subject.key.rule
+        yield f"... and {len(waiting) - _SHOWN} more: scaler status {subject.namespace}/{name}"
+
+
+def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
+    """What to do: first mend what was found, then where to look."""
+    failed = [
+        (section.title, check) for section in sections for check in section.checks if check.standing is Standing.FAIL
+    ]
+    mend = [check for title, check in failed if title not in ("minimum and room", "scheduler")]
+    if mend:
+        yield f"mend what is marked FAIL above, first {mend[0].about}"
+    lacking = any(title == "minimum and room" and check.about == "nodes" for title, check in failed)
+    kinds = dict.fromkeys(ROOM if lacking and kind == POD_GROUP else kind for kind in _kinds(subject))
+    yield from dict.fromkeys(command for kind in kinds for command in _commands(kind, subject))
+    if not failed and not list(_kinds(subject)):
+        yield "nothing: this is as it should be" if _stands_well(subject) else "wait; it passes by itself"
+
+
+def _kinds(subject: Subject) -> Iterator[str]:
+    for one in subject.standings.values():
+        yield from _NEXT.get(one.reason, ())
+
+
+def _commands(kind: str, subject: Subject) -> Iterator[str]:
+    where, rule = f"-n {subject.namespace}", subject.key.rule
+    stuck = [
+        instance
+        for instance in subject.instances
+        if kind in _NEXT.get(subject.standings[instance.uid].reason, ()) and instance.pods
+    ]
+    if kind == RULE:
+        yield f"kubectl {where} get configmap {rule} -o yaml | scaler lint -"
+    elif kind == APPLY:
+        yield "apply the jobs of the smallest ratio that are missing"
+    elif kind == ROOM:
+        yield "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says how many do"
+    elif kind == POD_GROUP:
+        yield f"kubectl {where} describe podgroups; kubectl -n volcano-system logs deploy/volcano-scheduler"
+    elif kind == POD:
+        pod = subject.pod.name if subject.pod is not None else ""
+        names = (
+            [pod] if pod else [f"{instance.name}-master-0" for instance in stuck[:1] if instance.kind == "AscendJob"]
+        )
+        for name in names or ["POD"]:
+            yield f"kubectl {where} describe pod {name}; kubectl {where} logs {name} --previous"
+
+
+# As text
+
+
+def rendered(answer: Answer) -> RenderableType:
+    """The answer on one screen: what fails is whole, what is well is one line."""
+    parts: list[RenderableType] = [text(answer.about, "bold")]
+    parts += [text(line, "" if answer.well else "bold") for line in answer.head]
+    parts += [text(note, "yellow") for note in answer.notes]
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for section in answer.sections:
+        for number, check in enumerate(_shown(section)):
+            mark, tone = _MARKS[check.standing]
+            title = text(section.title if number == 0 else "", "bold")
+            grid.add_row(title, text(mark, tone), text(f"{check.about}: {check.words}", tone if mark == "FAIL" else ""))
+    parts += [Text(), grid]
+    if answer.next:
+        parts += [Text(), text("what to do", "bold"), *(text(f"  {line}") for line in answer.next)]
+    return Group(*parts)
+
+
+def _shown(section: Section) -> list[Check]:
+    """What is not well first; of what is well only as much as fits."""
+    bad = [check for check in section.checks if check.standing is not Standing.OK]
+    good = [check for check in section.checks if check.standing is Standing.OK]
+    most = _SHOWN if section.whole else _SHOWN - 1 - len(bad) if bad else _WELL_SHOWN
+    kept = good if section.whole or len(good) <= most + 1 else good[: max(0, most)]
+    left = len(good) - len(kept)
+    more = [Check(Standing.OK, "and", f"{left} more that are as they should be")] if left else []
+    return [*bad, *kept, *more]

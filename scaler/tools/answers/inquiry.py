@@ -1,0 +1,79 @@
+"""Ask a cluster all that one answer needs, with the rights of whoever calls. Reads only."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+from scaler.kube.errors import ForbiddenError
+from scaler.tools.answers import labels, rank_table, room, workings
+from scaler.tools.answers.answer import RANKS, Answer, Section, answer_of
+from scaler.tools.answers.subject import Subject, find, near_names
+from scaler.tools.cluster.access import Access
+from scaler.tools.cluster.leader import leaders
+from scaler.tools.cluster.notes import absent_scaler, gap_words
+from scaler.tools.cluster.reading import Cluster, ask, reach
+from scaler.tools.diagnosis import Check, Standing
+
+
+async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | None:
+    """The answer; None when there is nothing of this name, which is said on stderr. Raises KubeError."""
+    (namespace,) = access.namespaces
+    said = await ask(access.api, access.namespaces)
+    known = await leaders(access.api)
+    scope = await reach(access.api, access.namespaces)
+    cluster = Cluster(access.api, access.clock, scope, known.home(namespace, access.clock.server()))
+    async with cluster.watched():
+        subject = await find(cluster, access.api, namespace, name)
+        if subject is None:
+            return await _of_nothing(access, cluster, Subject(namespace, name, "service"), always=always_ranks)
+        looked = await workings.look(cluster, access.api, subject)
+        ranks = await _ranks(access, subject, always=always_ranks)
+        notes = list(absent_scaler(known, [namespace], access.clock.server()))
+        notes += [f"{said.why}: this is decided here, from what can be read"] if said.why else []
+        notes += gap_words(cluster.gaps())
+        notes += [f"you may not read: {', '.join(looked.unread)}"] if looked.unread else []
+        return answer_of(subject, notes, _sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)))
+
+
+async def _of_nothing(access: Access, cluster: Cluster, subject: Subject, *, always: bool) -> Answer | None:
+    """There is no such thing; but MindIE's own pods or rank tables may have this jobID."""
+    namespace, name, gaps = subject.namespace, subject.name, list(gap_words(cluster.gaps()))
+    with suppress(ForbiddenError):
+        evidence = await rank_table.gather(access.api, namespace, name)
+        if always or evidence.strays or evidence.roles or evidence.left_out:
+            ranks = rank_table.rank_checks(evidence, always=True)
+            return answer_of(subject, gaps, [Section(RANKS, ranks, whole=True)])
+    near = near_names(cluster, namespace, name)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    words = f"there is no job, pod or service {name!r} in namespace {namespace}{hint}"
+    sys.stderr.write("".join(f"scaler why: {line}\n" for line in (words, *gaps)))
+    return None
+
+
+async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Check, ...]:
+    job_id = subject.key.job_id
+    if not job_id:
+        return ()
+    job = subject.instances[0].name if subject.instances and not subject.whole else ""
+    try:
+        evidence = await rank_table.gather(access.api, subject.namespace, job_id)
+    except ForbiddenError as error:
+        return (Check(Standing.NOTE, "rank table", f"not looked at: {error.message}"),)
+    return rank_table.rank_checks(evidence, always=always, only=job)
+
+
+def _sections(
+    cluster: Cluster, subject: Subject, looked: workings.Looked, ranks: Section
+) -> list[Section]:  # fmt: skip
+    world, decision = cluster.decision()
+    pods = workings.scheduler_checks(cluster, subject, looked) if subject.service is not None else ()
+    return [
+        Section("labels and rule", tuple(labels.label_checks(cluster, subject))),
+        Section("minimum and room", tuple(room.room_checks(world, decision, subject))),
+        Section("scheduler", tuple(pods)),
+        Section("operator", tuple(workings.operator_checks(cluster, subject))),
+        Section("admission", tuple(workings.admission_checks(subject, looked))),
+        Section("warnings", tuple(workings.warnings(subject))),
+        ranks,
+    ]

@@ -1,0 +1,185 @@
+"""What `scaler why NAME` is about: an instance, a pod, a service, or something that is none of ours."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import msgspec
+
+from scaler.decide.explain import words
+from scaler.decide.world import Instance, Plan, Service, ServiceKey, State, Verdict
+from scaler.informers.pod_instances import instance_of
+from scaler.informers.pods import PodRecord
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    DEPLOYMENTS,
+    LEADER_WORKER_SETS,
+    PODS,
+    STATEFUL_SETS,
+    VOLCANO_JOBS,
+    KubeApi,
+    Object,
+    Resource,
+)
+from scaler.kube.errors import ForbiddenError, NotFoundError, StatusError
+from scaler.rules.values import as_list, as_text, at
+from scaler.tools.cluster.reading import Cluster, ServiceView
+from scaler.workloads.kind import identity
+
+MAKERS = (ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, PODS)
+"""Where labels may stand, in the order in which a name is looked for."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where one instance is and why. `by_leader`: the scaler says so; else it is what would be decided here."""
+
+    state: str
+    reason: str
+    message: str
+    by_leader: bool
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What was found. `instances` are those that the question is about; `pod` when it is about one of their pods;
+    `object` is what carries the labels, as the API server answers it, {} when that is not one object."""
+
+    namespace: str
+    name: str
+    kind: str
+    view: ServiceView | None = None
+    service: Service | None = None
+    plan: Plan | None = None
+    instances: tuple[Instance, ...] = ()
+    standings: dict[str, Standing] = {}
+    """By uid of the instance."""
+    pod: PodRecord | None = None
+    resource: Resource | None = None
+    object: Object = {}
+
+    @property
+    def key(self) -> ServiceKey:
+        return self.service.key if self.service is not None else ServiceKey(self.namespace, "", "")
+
+    @property
+    def whole(self) -> bool:
+        """It is about a whole service."""
+        return self.kind == "service"
+
+
+async def find(cluster: Cluster, api: KubeApi, namespace: str, name: str) -> Subject | None:
+    """The first of these: an instance or its job, a pod, what makes instances, a service, anything that could carry
+    labels of ours. None when there is nothing of this name. Raises KubeError."""
+    world, decision = cluster.decision()
+    views = {view.key: view for view in cluster.views()}
+    mine = [
+        Subject(namespace, name, "", view=views.get(service.key), service=service, plan=plan)
+        for service, plan in zip(world.services, decision.plans, strict=True)
+        if service.key.namespace == namespace
+    ]
+    found = _instance(mine, name) or _pod(cluster, mine, namespace, name) or _made_by(mine, namespace, name)
+    found = found or _service(mine, name)
+    resource, obj = await _object(api, namespace, found.instances[0] if found and found.instances else None, name)
+    if found is None:
+        return Subject(namespace, name, obj["kind"], resource=resource, object=obj) if obj else None
+    return msgspec.structs.replace(found, resource=resource, object=obj, standings=_standings(found))
+
+
+def _chosen(subject: Subject, kind: str, instances: Iterable[Instance], pod: PodRecord | None = None) -> Subject:
+    return msgspec.structs.replace(subject, kind=kind, instances=tuple(instances), pod=pod)
+
+
+def _instance(mine: list[Subject], name: str) -> Subject | None:
+    for one in mine:
+        for instance in one.service.instances if one.service else ():
+            if instance.name == name:
+                return _chosen(one, instance.kind, (instance,))
+    return None
+
+
+def _pod(cluster: Cluster, mine: list[Subject], namespace: str, name: str) -> Subject | None:
+    pod = cluster.cache.pods.get(namespace, name)
+    uid = (pod.owner_uid or instance_of(pod)) if pod is not None else ""
+    for one in mine:
+        for instance in one.service.instances if one.service and uid else ():
+            if instance.uid == uid:
+                return _chosen(one, "Pod", (instance,), pod)
+    return None
+
+
+def _made_by(mine: list[Subject], namespace: str, name: str) -> Subject | None:
+    for kind in ("Deployment", "LeaderWorkerSet", "StormService", "StatefulSet", "InstanceSet"):
+        owner = identity(kind, namespace, name)
+        for one in mine:
+            made = [instance for instance in (one.service.instances if one.service else ()) if instance.owner == owner]
+            if made:
+                return _chosen(one, kind, made)
+    return None
+
+
+def _service(mine: list[Subject], name: str) -> Subject | None:
+    for number in range(6):
+        found = [one for one in mine if name and _names(one)[number] == name]
+        if found:  # a rule may have several services: the one that is worst off
+            worst = min(
+                found, key=lambda one: (bool(one.plan and one.plan.serves), bool(one.plan and one.plan.complete))
+            )
+            return _chosen(worst, "service", worst.service.instances if worst.service else ())
+    return None
+
+
+def _names(one: Subject) -> tuple[str, ...]:
+    """What a service may be called, the surest name first."""
+    key = one.key
+    usual = (key.job_id if key.rule else "", f"{key.rule}-{key.job_id}", f"{key.rule}/{key.job_id}", key.rule)
+    return (one.view.name if one.view else "", *usual, key.job_id)
+
+
+def _standings(subject: Subject) -> dict[str, Standing]:
+    """In the scaler's words where it has written them, else in those of the decision made here."""
+    said = {
+        as_text(at(one).get("uid")): at(one)
+        for one in as_list(subject.view.status.get("instances") if subject.view and subject.view.name else None)
+    }
+    verdicts = {verdict.uid: verdict for verdict in subject.plan.verdicts} if subject.plan else {}
+    return {
+        instance.uid: _standing(said.get(instance.uid), verdicts.get(instance.uid), subject.plan)
+        for instance in subject.instances
+    }
+
+
+def _standing(said: object, verdict: Verdict | None, plan: Plan | None) -> Standing:
+    if said:
+        state, reason, message = (as_text(at(said).get(name)) for name in ("state", "reason", "message"))
+        return Standing(state, reason, message, by_leader=True)
+    if verdict is None or plan is None:
+        return Standing(State.HELD.value, "", "not decided about", by_leader=False)
+    return Standing(verdict.state.value, verdict.reason.value, words(verdict, plan), by_leader=False)
+
+
+async def _object(
+    api: KubeApi, namespace: str, instance: Instance | None, name: str
+) -> tuple[Resource | None, Object]:  # fmt: skip
+    """What carries the labels: the job of the instance, or what has this name. What may not be read is not there."""
+    names = (instance.name, name) if instance is not None else (name,)
+    for called in dict.fromkeys(names):
+        for resource in MAKERS:
+            try:
+                found = await api.get(resource, namespace, called)
+            except (NotFoundError, ForbiddenError):
+                continue
+            except StatusError as error:
+                if error.status in (400, 405):
+                    continue
+                raise
+            return resource, {**found, "kind": resource.kind}
+    return None, {}
+
+
+def near_names(cluster: Cluster, namespace: str, name: str) -> list[str]:
+    """What somebody may have meant."""
+    world, _ = cluster.decision()
+    known = [instance.name for one in world.services if one.key.namespace == namespace for instance in one.instances]
+    known += [one.key.job_id for one in world.services if one.key.namespace == namespace]
+    known += [pod.name for pod in cluster.cache.pods.values() if pod.namespace == namespace]
+    return difflib.get_close_matches(name, dict.fromkeys(known), n=3, cutoff=0.6)

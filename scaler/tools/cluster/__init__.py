@@ -1,0 +1,1 @@
+"""A cluster as whoever calls a command may see it. Reads only."""

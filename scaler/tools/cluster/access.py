@@ -1,0 +1,127 @@
+"""Which cluster, with whose rights, and which namespaces: the flags of every command that reads one, as in kubectl."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from scaler.clock import Clock
+    from scaler.kube.api import KubeApi
+
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
+
+
+def named(text: str) -> str:
+    """What may be a name or a label's value in Kubernetes; argparse says what is wrong."""
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name in Kubernetes: letters, digits, - _ and .")
+    return text
+
+
+def place(text: str) -> tuple[str, str]:
+    """`NAMESPACE/NAME` or `NAME` as both, the namespace "" where none is named; argparse says what is wrong."""
+    namespace, slash, name = text.rpartition("/")
+    if slash and not namespace:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither NAME nor NAMESPACE/NAME, as in mindie/mindie-server-p0")
+    return named(namespace) if namespace else "", named(name)
+
+
+class Access(NamedTuple):
+    """An open connection. `namespaces` are those to look at, () for all."""
+
+    api: KubeApi
+    clock: Clock
+    namespaces: tuple[str, ...]
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which cluster, and as whom."""
+    group = parser.add_argument_group("cluster, as with kubectl")
+    group.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config, else this pod")
+    group.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
+    group.add_argument(
+        "-k", "--insecure-skip-tls-verify", action="store_true", help="believe whoever answers; insecure"
+    )  # fmt: skip
+
+
+def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which namespaces."""
+    group = parser.add_argument_group("namespaces").add_mutually_exclusive_group()
+    group.add_argument("-n", "--namespace", type=named, metavar="NAME", help="default: that of the context")
+    group.add_argument("-A", "--all-namespaces", action="store_true", help="every namespace")
+
+
+@asynccontextmanager
+async def opened(args: argparse.Namespace) -> AsyncIterator[Access]:
+    """The cluster that `args` name. Raises KubeError; whether it answers is not tried."""
+    import structlog  # noqa: PLC0415 - --help stays fast
+
+    from scaler.kube import client  # noqa: PLC0415
+    from scaler.kube.api import Resource  # noqa: PLC0415
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL + 1)
+    clock = _clock()
+    kubeconfig = args.kubeconfig or _kubeconfig()
+
+    def answered(_verb: str, _resource: Resource, took: float, date: float | None) -> None:
+        if date is not None:
+            clock.saw(date, took)
+
+    async with client.connect(
+        kubeconfig=kubeconfig, context=args.context, answered=answered, insecure=args.insecure_skip_tls_verify
+    ) as api:
+        yield Access(api, clock, _namespaces(args, kubeconfig))
+
+
+def _clock() -> Clock:
+    import asyncio  # noqa: PLC0415
+
+    from scaler.clock import Clock  # noqa: PLC0415
+
+    return Clock(time.time() - asyncio.get_running_loop().time())
+
+
+def _kubeconfig() -> str | None:
+    """As kubectl finds it; None inside a pod that has none."""
+    usual = Path.home() / ".kube" / "config"
+    return os.environ.get("KUBECONFIG") or (str(usual) if usual.is_file() else None)
+
+
+def _namespaces(args: argparse.Namespace, kubeconfig: str | None) -> tuple[str, ...]:
+    if getattr(args, "all_namespaces", False):
+        return ()
+    from scaler.kube.client import namespace_of  # noqa: PLC0415
+
+    return (getattr(args, "namespace", None) or namespace_of(kubeconfig, args.context),)
+
+
+def complaint(group: BaseExceptionGroup[BaseException]) -> str:
+    """Why a cluster cannot be read, for people."""
+    from scaler.kube.errors import NotSentError, UnauthorizedError, UnknownOutcomeError  # noqa: PLC0415
+
+    error = first(group)
+    if isinstance(error, UnauthorizedError):
+        return f"the cluster does not know who you are: {error}"
+    if isinstance(error, UnknownOutcomeError):
+        return f"the API server gave no answer that can be used: {error}"
+    if isinstance(error, NotSentError) and "configuration" not in str(error):
+        return f"the API server cannot be reached: {error}"
+    return str(error)
+
+
+def first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One error of those that ended everything."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

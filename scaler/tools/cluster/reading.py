@@ -1,0 +1,280 @@
+"""A cluster as whoever calls may read it, kept up to date by watches: services, their jobs, pods, nodes and events.
+
+    KubeApi -> the controller's informers -> its cache -> ClusterState -> World -> Decision
+            -> ElasticServices, Events
+
+What may not be read or is not installed is in `gaps`, and the rest is as good as it can be. Must not write anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from scaler.clock import Clock
+from scaler.decide.decide import Cache as Decided
+from scaler.decide.decide import decide
+from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
+from scaler.informers.cache import Cache
+from scaler.informers.changes import (
+    Changes,
+    InstanceChanged,
+    NodeChanged,
+    PodChanged,
+    RuleChanged,
+)
+from scaler.informers.informer import SILENCE, Informer
+from scaler.informers.mode import CurrentMode
+from scaler.informers.resources import OPTIONAL, informers
+from scaler.informers.sight import Sight
+from scaler.informers.store import Store
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    ELASTIC_SERVICES,
+    EVENTS,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    KubeApi,
+    Object,
+    Resource,
+)
+from scaler.kube.errors import ForbiddenError, NotFoundError
+from scaler.report.elastic_service import status_of
+from scaler.report.service_reports import ServiceReport, report_of
+from scaler.settings import Mode
+from scaler.state.cluster import ClusterState
+from scaler.state.own_config_maps import Home
+from scaler.state.world import WorldBuilder
+from scaler.tools.cluster.leader import USUAL
+from scaler.tools.cluster.records import EventObject, EventRecord, Written, event_record, written
+
+PATIENCE = 30.0
+"""Seconds for everything to be listed; what has not been listed by then is a gap."""
+OUT_OF_TOUCH = 120.0
+WATCHED = OPTIONAL | {ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, CONFIG_MAPS, DEPLOYMENTS}
+"""Whoever calls may lack the right to any of these: that is said, and the rest goes on."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Something that is not seen. `resource` is its full name, `why` in words."""
+
+    resource: str
+    why: str
+    installed: bool = True
+    """False where the cluster has no such kind."""
+
+    @property
+    def forbidden(self) -> bool:
+        return ": 403 " in self.why
+
+
+class ServiceView(msgspec.Struct, frozen=True):
+    """One service: what its ElasticService says, or would say."""
+
+    key: ServiceKey
+    name: str
+    """Of the ElasticService; "" where there is none."""
+    status: dict[str, Any]
+    created: str = ""
+
+
+class Cluster:
+    """`namespaces` are those to look at, () for all; `home` is the namespace of the scaler's install."""
+
+    def __init__(self, api: KubeApi, clock: Clock, namespaces: Sequence[str] = (), home: str = USUAL) -> None:
+        self.clock = clock
+        self.namespaces = tuple(namespaces)
+        self.version = 0
+        """Grows with every change of anything."""
+        changes, rng = Changes(), random.Random()  # noqa: S311 - jitter, no secret
+        self.cache = Cache(changes, clock.now)
+        self.state = ClusterState(self.cache, changes, clock.now, Home(home))
+        self.services: Store[Written] = Store(_ignore)
+        self.events: Store[EventRecord] = Store(_ignore)
+        self.informers: dict[Resource, Informer[Any, Any]] = dict(_informers(api, self, rng, home))
+        self._sight = Sight(self.informers, OUT_OF_TOUCH)
+        self._mode = CurrentMode(self.cache, Mode.AUTO)
+        self._watched: list[Resource] = []
+        self._changed = asyncio.Event()
+        self._dirty: set[ServiceKey] = set()
+        self._builder = WorldBuilder(self.state, Policy(), alone=self.why_alone)
+        self._decided, self._memory = Decided(), Memory()
+        self._last: tuple[int, World, Decision] | None = None
+        self._subscribe(changes)
+
+    def _subscribe(self, changes: Changes) -> None:
+        """As in scaler.app: what was made of records is forgotten before anybody reads it."""
+        changes.subscribe(PodChanged, self.state.on_pod)
+        changes.subscribe(NodeChanged, self.state.on_node)
+        changes.subscribe(InstanceChanged, self.state.on_instance)
+        changes.subscribe(InstanceChanged, self._on_service)
+        changes.subscribe(RuleChanged, self._on_service)
+        for store in _stores(self):
+            store.listen(self._on_object)
+
+    def _on_service(self, change: InstanceChanged | RuleChanged) -> None:
+        if change.service is not None:
+            self._dirty.add(change.service)
+
+    def _on_object(self, name: tuple[str, str] | None) -> None:
+        if name is not None:
+            self._touch()
+
+    def _touch(self) -> None:
+        self.version += 1
+        self._changed.set()
+
+    @asynccontextmanager
+    async def watched(self, resources: Iterable[Resource] = (), *, patience: float = PATIENCE) -> AsyncIterator[None]:
+        """Everything listed (or of `resources` only), and kept up to date inside. KubeError when nobody answers."""
+        self._watched = list(resources) or list(self.informers)
+        chosen = [self.informers[resource] for resource in self._watched]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(informer.run()) for informer in chosen]
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(patience):
+                        for informer in chosen:
+                            await informer.synced_or_absent.wait()
+                self._look_around()
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def changed(self, since: int, within: float) -> bool:
+        """Wait until `version` is another one than `since`; False when that took longer than `within` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self.version == since:
+                    self._changed.clear()
+                    await self._changed.wait()
+        return self.version != since
+
+    # what is seen
+
+    def gaps(self) -> list[Gap]:
+        """What is not seen now, of what was to be watched."""
+        found = []
+        for resource in self._watched:
+            informer = self.informers[resource]
+            if informer.problem:
+                installed = not informer.problem.endswith("are not installed in the cluster")
+                found.append(Gap(resource.full_name, informer.problem, installed))
+        return found
+
+    def why_alone(self) -> str:
+        """Why services cannot be weighed against each other here, "" when they are."""
+        if self.namespaces:
+            return "only some namespaces are looked at"
+        return self._sight.no_nodes()
+
+    def _look_around(self) -> None:
+        """Who makes pods, and whether nodes are seen: as in scaler.app."""
+        self._mode()
+        self.cache.set_sees_nodes(sees_nodes=not self._sight.no_nodes())
+
+    def views(self) -> list[ServiceView]:
+        """Every service, by namespace and name: as the scaler wrote it, else as it would be decided from what is seen
+        here."""
+        found = {view.key: view for view in map(_view, self.services.values())}
+        world, decision = self.decision()
+        for service, plan in zip(world.services, decision.plans, strict=True):
+            if service.key.rule and service.key not in found:
+                found[service.key] = ServiceView(service.key, "", self._status(service, plan))
+        return [found[key] for key in sorted(found)]
+
+    def _status(self, service: Service, plan: Plan) -> Object:
+        """What would be written. Since when it is so nobody knows here."""
+        status = status_of(self.report(service, plan), {}, "")
+        for found in (*status["instances"], *status["conditions"]):
+            found.pop("since", found.pop("lastTransitionTime", None))
+        return {name: value for name, value in status.items() if name != "since"}
+
+    def report(self, service: Service, plan: Plan) -> ServiceReport:
+        """One service and its plan, as the controller would report it."""
+        return report_of(self.state, service, plan, alone=self.why_alone())
+
+    def decision(self) -> tuple[World, Decision]:
+        """What would be decided from what is seen here: the controller's own code, with a memory that began when this
+        cluster was opened. At most one for each version."""
+        if self._last is not None and self._last[0] == self.version:
+            return self._last[1:]
+        version = self.version
+        self._look_around()
+        for key in {*self._dirty, *self.cache.service_keys()} if self._last is None else self._dirty:
+            if self.cache.has_instances(key):
+                self._builder.look_at(key)
+            else:
+                self._builder.leave(key)
+        self._dirty = set()
+        world = self._builder.world(self.clock.now(), self._memory)
+        decision = decide(world, self._decided)
+        self._memory = decision.memory
+        self._last = version, world, decision
+        return world, decision
+
+
+def _view(found: Written) -> ServiceView:
+    spec, status, meta = (found.object.get(part) or {} for part in ("spec", "status", "metadata"))
+    key = ServiceKey(found.namespace, str(spec.get("rule") or ""), str(spec.get("jobID") or ""))
+    return ServiceView(key, found.name, status, str(meta.get("creationTimestamp") or ""))
+
+
+def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) -> Mapping[Resource, Informer[Any, Any]]:
+    scope: dict[str, Any] = {"namespaces": cluster.namespaces or None, "rng": rng, "may_be_forbidden": True}
+    return {
+        **informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED),
+        ELASTIC_SERVICES: Informer(
+            api, ELASTIC_SERVICES, cluster.services, record=written, decode=dict, silence=SILENCE, **scope
+        ),
+        EVENTS: Informer(api, EVENTS, cluster.events, record=event_record, decode=EventObject, **scope),
+    }
+
+
+def _stores(cluster: Cluster) -> Iterable[Store[Any]]:
+    cache = cluster.cache
+    found: list[Store[Any]] = [cluster.services, cluster.events, cache.jobs, cache.volcano_jobs, cache.pods]
+    found += [cache.pod_groups, cache.services, cache.config_maps, cache.nodes, cache.priorities]
+    return [*found, *cache.owners.stores.values()]
+
+
+def _ignore(_old: object, _new: object) -> None:
+    return
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a cluster says when it is asked for ElasticServices: `why` they cannot be read, "" when they can; whether
+    there are `some`."""
+
+    why: str = ""
+    some: bool = False
+
+
+async def ask(api: KubeApi, namespaces: Sequence[str]) -> Answer:
+    """Whether the cluster answers at all. Raises KubeError when it does not, or does not know who asks."""
+    try:
+        page = await api.list(ELASTIC_SERVICES, namespaces[0] if namespaces else None, limit=1)
+    except NotFoundError:
+        return Answer("the kind ElasticService is not installed in this cluster")
+    except ForbiddenError as error:
+        return Answer(f"ElasticServices may not be read: {error.message}")
+    return Answer(some=bool(page.items))
+
+
+async def reach(api: KubeApi, namespaces: Sequence[str]) -> tuple[str, ...]:
+    """All namespaces where the caller may read pods in all of them, else these: what is free on nodes is known only
+    from everybody's pods. Raises KubeError."""
+    try:
+        await api.list(PODS, limit=1)
+    except ForbiddenError:
+        return tuple(namespaces)
+    return ()

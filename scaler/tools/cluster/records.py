@@ -1,0 +1,109 @@
+"""What is kept of objects that the controller does not read: ElasticServices and events. Values only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import Object
+from scaler.kube.metadata import Metadata
+from scaler.rules.values import as_text, at
+
+
+class Written(msgspec.Struct, frozen=True):
+    """An ElasticService as it stands in the cluster."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    object: Object
+
+
+def written(obj: Object) -> Written | None:
+    """None for an object without identity."""
+    meta = at(obj, "metadata")
+    namespace, name, uid, version = (
+        as_text(meta.get(one)) for one in ("namespace", "name", "uid", "resourceVersion")
+    )  # fmt: skip
+    kept = {"metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+    return Written(namespace, name, uid, version, {**obj, **kept}) if name else None
+
+
+class _About(msgspec.Struct, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Series(msgspec.Struct, frozen=True, rename="camel"):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class _Source(msgspec.Struct, frozen=True):
+    component: str = ""
+
+
+class EventObject(msgspec.Struct, rename="camel"):
+    """The part of an Event that people read."""
+
+    metadata: Metadata
+    involved_object: _About = _About()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: _Series | None = None
+    source: _Source = _Source()
+    reporting_component: str = ""
+
+
+class EventRecord(msgspec.Struct, frozen=True):
+    """One event. `first` and `last` are times as Kubernetes writes them, "" when it does not say."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    kind: str
+    """Of the object that it is about; so are `about` (its name) and `about_uid`."""
+    about: str
+    about_uid: str
+    type: str
+    reason: str
+    message: str
+    count: int
+    first: str
+    last: str
+    source: str
+
+
+def event_record(event: EventObject) -> EventRecord:
+    meta, about, series = event.metadata, event.involved_object, event.series
+    first = event.first_timestamp or event.event_time or meta.creation_timestamp or ""
+    return EventRecord(
+        meta.namespace, meta.name, meta.uid, meta.resource_version,
+        kind=about.kind,
+        about=about.name,
+        about_uid=about.uid,
+        type=event.type,
+        reason=event.reason,
+        message=event.message,
+        count=(series.count if series else event.count) or 1,
+        first=first,
+        last=(series.last_observed_time if series else event.last_timestamp) or first,
+        source=event.source.component or event.reporting_component,
+    )  # fmt: skip
+
+
+def condition(status: Any, kind: str) -> Object:
+    """The condition of this type in the status of any object; {} when it has none."""
+    found = at(status).get("conditions")
+    each = (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+    return next((one for one in each if one.get("type") == kind), {})

@@ -1,0 +1,75 @@
+"""Words and tables on a terminal, in a file or in a pipe: widths, ages, and text of strangers made harmless."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from typing import Any, TextIO
+
+from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
+from rich.text import Text
+
+USUAL_WIDTH = 120
+"""Columns, where there is no terminal and COLUMNS says nothing."""
+LEAST_WIDTH = 60
+_NOT_KNOWN = 10**10
+"""Seconds: what seems to be so old began at a time that nobody wrote down."""
+_UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s"))
+
+
+def console(out: TextIO | None = None) -> Console:
+    """Colours and the terminal's width on a terminal (NO_COLOR is heeded); plain text elsewhere."""
+    stream = out if out is not None else sys.stdout
+    live = stream.isatty()
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() and len(columns) < 5 else None if live else USUAL_WIDTH
+    made = _Console(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False)
+    made.width = max(made.width, LEAST_WIDTH)
+    return made
+
+
+class _Console(Console):
+    """A reader that has gone is said by the exit code of the command, as everywhere (scaler.cli)."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def show(screen: Console, made: RenderableType, width: int = 0) -> None:
+    """Print it, without spaces at the ends of lines. `width`: more columns than there are, 0 for as many."""
+    lines = screen.render_lines(made, screen.options.update(width=width or screen.width), pad=False)
+    for line in lines:
+        kept = list(Segment.simplify(line))
+        while kept and not kept[-1].text.strip(" "):
+            kept.pop()
+        if kept:
+            kept[-1] = Segment(kept[-1].text.rstrip(" "), kept[-1].style)
+        screen.print(Segments([*kept, Segment.line()]), end="", crop=False, no_wrap=True, soft_wrap=True)
+
+
+def clean(text: Any) -> str:
+    """What anybody may have written, on one line and without what moves a terminal's cursor or turns text around."""
+    return "".join(" " if char in "\n\t\r" else char if _is_harmless(char) else "\ufffd" for char in str(text))
+
+
+def _is_harmless(char: str) -> bool:
+    return char.isprintable() or unicodedata.category(char) == "Zs"
+
+
+def text(words: Any, style: str = "") -> Text:
+    """Harmless text in one style."""
+    return Text(clean(words), style=style)
+
+
+def age(seconds: float) -> str:
+    """As kubectl writes it: 45s, 5m12s, 3h20m, 30h, 12d; "-" for what is not known."""
+    if seconds > _NOT_KNOWN:
+        return "-"
+    whole = max(0, int(seconds))
+    for size, unit, small, part in _UNITS:
+        if whole >= 2 * size:
+            rest = whole % size // small
+            return f"{whole // size}{unit}" + (f"{rest}{part}" if rest and whole < 10 * size else "")
+    return f"{whole}s"

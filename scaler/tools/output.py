@@ -1,0 +1,35 @@
+"""`-o` of every command: one flag, the same names of formats, the same JSON and YAML."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+TEXT = ("text", "json", "yaml")
+
+
+def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = TEXT) -> None:
+    """`-o FORMAT`, kept as `args.format`; the first one is the default. `--format` is its old name."""
+    parser.add_argument(
+        "-o", "--output", "--format", dest="format", choices=tuple(formats), default=formats[0], metavar="FORMAT",
+        help=f"{', '.join(formats)}; default: {formats[0]}",
+    )  # fmt: skip
+
+
+def written(value: Any, output: str) -> str:
+    """A value of msgspec as `json` or `yaml`, for programs."""
+    import msgspec  # noqa: PLC0415 - --help stays fast
+
+    return converted(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n", output)
+
+
+def converted(text: str, output: str) -> str:
+    """JSON as it is, or as the same in YAML."""
+    if output == "json":
+        return text
+    import yaml  # noqa: PLC0415 - only where it is asked for
+
+    made: str = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True, width=120)
+    return made

@@ -1,0 +1,218 @@
+"""`scaler status`: what it shows of a cluster, in which order, how wide, and of services that nobody decides about."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import yaml
+from rich.cells import cell_len
+
+from scaler.decide.world import ServiceKey
+from scaler.kube.api import LEASES, NODES, Object, PatchType
+from scaler.report.elastic_service import status_of
+from scaler.sim.loop import run
+from scaler.tools.cluster import screen
+from scaler.tools.cluster.access import Access
+from scaler.tools.cluster.detail import urgency
+from scaler.tools.cluster.reading import ServiceView
+from scaler.tools.cluster.tables import Style, overview
+from scaler.tools.console import age, clean, console, show
+from scaler.tools.output import written
+from tests.commands.test_cluster import RULE, elastic_service, idle, lease, uninstall, write
+from tests.jobs import NAMESPACE, job
+from tests.report.fakes import report
+from tests.rig import START, Rig, rig
+
+THEN = "2023-11-14T22:03:20Z"
+"""Ten minutes before START."""
+COMPLETE = status_of(report("2P1D > 1P1D", "p0 Running, p1 Running, d0 Running"), {}, THEN)
+SMALLER = status_of(report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running"), COMPLETE, THEN)
+NOTHING = status_of(report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Held"), {}, THEN)
+
+
+def view(name: str, status: Object) -> ServiceView:
+    return ServiceView(ServiceKey("mindie", "rule", name), f"rule-{name}", status)
+
+
+def drawn(made: Any, width: int = 120, **columns: int) -> str:
+    out = io.StringIO()
+    shown = console(out)
+    shown.width = width
+    show(shown, made, **columns)
+    return out.getvalue()
+
+
+def asked(service: str = "", **options: Any) -> argparse.Namespace:
+    return argparse.Namespace(**{"service": service, "format": "table", "watch": False, **options})
+
+
+@asynccontextmanager
+async def board(on: Rig, args: argparse.Namespace, *namespaces: str) -> AsyncIterator[screen.Board]:
+    access = Access(on.cluster.client("caller"), on.clock, namespaces)
+    async with screen.board(access, args) as made:
+        yield made
+
+
+async def shown(on: Rig, service: str = "", width: int = 120, **options: Any) -> str:
+    async with board(on, asked(service, **options), NAMESPACE) as made:
+        return drawn(made.render(console(io.StringIO())), width)
+
+
+def test_services_are_sorted_by_how_badly_they_are_off_and_then_by_how_long() -> None:
+    old = {**NOTHING, "since": "2023-11-01T00:00:00Z"}
+    views = [view("a", COMPLETE), view("b", SMALLER), view("c", NOTHING), view("d", old)]
+    assert [one.key.job_id for one in sorted(views, key=urgency)] == ["d", "c", "b", "a"]
+
+
+def test_one_line_says_whether_it_is_available_where_it_is_on_its_ladder_since_when_and_why() -> None:
+    lines = drawn(overview([view("c", NOTHING), view("a", COMPLETE)], Style(START))).splitlines()
+    assert lines[0].split() == ["SERVICE", "AVAILABLE", "RATIO", "RUNNING", "TARGET", "SINCE", "WHY"]
+    assert lines[1].split()[:6] == ["rule-c", "False", "0/2", "1+0", "1+1", "10m"]
+    assert "d0: " in lines[1]
+    assert lines[-1].split() == ["rule-a", "True", "2/2", "2+1", "2+1", "10m"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_nothing_is_wider_than_the_screen_and_no_line_ends_in_spaces(width: int) -> None:
+    chinese = {**NOTHING, "message": "第零组的实例在等待调度器绑定其全部 Pod，" * 8}
+    text = drawn(overview([view("a-service-of-a-long-name" * 3, chinese)], Style(START, namespaces=True)), width)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_a_wide_table_has_each_service_on_one_line() -> None:
+    long = {**NOTHING, "message": "words " * 60}
+    text = drawn(overview([view("a" * 60, long)], Style(START, wide=True, namespaces=True)), width=2000)
+    assert len(text.splitlines()) == 2
+
+
+def test_what_strangers_write_cannot_move_the_cursor_or_turn_text_around() -> None:
+    assert clean("a\x1b[2Jb\u202ec\nd\x07") == "a\ufffd[2Jb\ufffdc d\ufffd"
+    evil = {**NOTHING, "message": "\x1b]0;owned\x07[bold red]markup[/]"}
+    text = drawn(overview([view("a", evil)], Style(START)))
+    assert "\x1b" not in text
+    assert "[bold red]markup[/]" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0s"), (-5, "0s"), (119, "119s"), (600, "10m"), (725, "12m"), (330, "5m30s"), (3 * 3600 + 60, "3h1m"),
+     (30 * 3600, "30h"), (49 * 3600, "2d1h"), (7200, "2h"), (5400, "90m"), (40 * 86400, "40d"), (10**11, "-")],
+)  # fmt: skip
+def test_ages_are_written_as_kubectl_writes_them(seconds: float, words: str) -> None:
+    assert age(seconds) == words
+
+
+def test_one_service_is_a_tree_with_what_it_waits_for() -> None:
+    async def story() -> str:
+        async with rig(RULE, job("p0"), job("p1"), job("d0")) as on:
+            await on.start("p0")
+            await on.settle(5)
+            return await shown(on, "mindie")
+
+    text = run(story())
+    assert "not even the smallest ratio runs" in text
+    assert "← works towards" in text
+    assert re.search(r"● p0  Running  \ds  on node-0", text)
+    assert "◐ d0  Admitted  WaitingForScheduler" in text
+    assert "pod d0-master-0  Not bound to a node" in text
+    assert "waits for d0: Admitted; waits for the scheduler" in text
+
+
+def test_a_node_that_is_not_ready_stands_beside_the_pod() -> None:
+    async def story() -> str:
+        async with rig(RULE, job("p0"), job("d0")) as on:
+            await on.start("p0", "d0")
+            gone = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+            await on.cluster.patch(NODES, None, "node-0", gone, patch_type=PatchType.MERGE, subresource="status")
+            await on.settle(2)
+            return await shown(on, "mindie")
+
+    assert "on node-0 (NotReady)" in run(story())
+
+
+def test_without_elastic_services_and_without_a_scaler_both_are_said_and_the_rest_is_shown() -> None:
+    async def story() -> str:
+        async with rig(RULE, job("p0"), job("d0")) as on:
+            await uninstall(on)
+            return await shown(on)
+
+    text = " ".join(run(story()).split())
+    assert "no scaler is known to look after namespace mindie" in text
+    assert "ElasticService is not installed in this cluster: what follows is decided here" in text
+    assert "rule/mindie False 0/2" in text
+
+
+def test_a_scaler_that_does_not_renew_its_lease_is_said_in_capitals() -> None:
+    async def story() -> str:
+        on = idle(RULE, job("p0"), job("d0"))
+        await write(on, elastic_service())
+        await on.cluster.create(LEASES, "default", lease("mind-cluster-scaler", "default"))
+        await asyncio.sleep(600)
+        return await shown(on)
+
+    text = run(story())
+    assert "NO SCALER IS AT WORK: Lease default/mind-cluster-scaler was renewed 10m" in text
+    assert "rule-mindie" in text
+
+
+def test_all_services_are_shown_from_their_elastic_services_alone() -> None:
+    async def story() -> set[str]:
+        async with rig(RULE, job("p0"), job("d0")) as on:
+            await on.settle(5)
+            async with board(on, asked()) as made:
+                assert "rule-mindie" in drawn(made.render(console(io.StringIO())))
+                return {resource.plural for resource, one in made.cluster.informers.items() if one.lists}
+
+    assert run(story()) == {"elasticservices"}
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_programs_get_the_whole_status_and_for_one_service_its_instances(output: str) -> None:
+    async def story() -> str:
+        async with rig(RULE, job("p0"), job("d0")) as on:
+            await on.start("p0", "d0")
+            await on.settle(5)
+            async with board(on, asked("mindie", format=output), NAMESPACE) as made:
+                return written(screen.data_of(made, made.views()), output)
+
+    (found,) = yaml.safe_load(run(story()))["services"]
+    assert (found["jobID"], found["status"]["running"]) == ("mindie", "1+1")
+    assert [pod["name"] for one in found["instances"] for pod in one["pods"]] == ["d0-master-0", "p0-master-0"]
+
+
+def test_a_service_that_does_not_exist_is_an_error_with_a_near_name(capsys: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        async with rig(RULE, job("p0"), job("d0")) as on, board(on, asked("mindei"), NAMESPACE) as made:
+            assert await screen.once(made) == 1
+
+    run(story())
+    assert "there is no service 'mindei' in namespace mindie; there are rule-mindie" in capsys.readouterr().err
+
+
+def test_without_a_terminal_a_watch_prints_each_change_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(screen, "console", lambda: console(out))
+
+    async def story() -> None:
+        async with rig(RULE, job("p0"), job("d0")) as on, board(on, asked(watch=True), NAMESPACE) as made:
+            watching = asyncio.create_task(screen.live(made))
+            await asyncio.sleep(5)
+            before = out.getvalue()
+            await on.start("p0", "d0")
+            await asyncio.sleep(5)
+            after = out.getvalue()[len(before) :]
+            await asyncio.sleep(30)
+            assert out.getvalue() == before + after
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            assert ("0/2" in before, "1/2" in after) == (True, True)
+
+    run(story())
