@@ -24,7 +24,9 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
     scope = await reach(access.api, access.namespaces)
     cluster = Cluster(access.api, access.clock, scope, known.home(namespace, access.clock.server()))
     async with cluster.watched():
-        subject = await find(cluster, access.api, namespace, name)
+        leader, now = known.of(namespace, access.clock.server()), access.clock.server()
+        stale = leader is not None and not leader.is_at_work(now)
+        subject = await find(cluster, access.api, namespace, name, stale=stale)
         if subject is None:
             return await _of_nothing(access, cluster, Subject(namespace, name, "service"), always=always_ranks)
         looked = await workings.look(cluster, access.api, subject)
@@ -32,7 +34,9 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
         notes = list(absent_scaler(known, [namespace], access.clock.server()))
         notes += [f"{said.why}: this is decided here, from what can be read"] if said.why else []
         notes += gap_words(cluster.gaps())
-        notes += [f"you may not read: {', '.join(looked.unread)}"] if looked.unread else []
+        seen = {gap.resource for gap in cluster.gaps()}
+        unread = [name for name in looked.unread if name not in seen]
+        notes += [f"you may not read {', '.join(unread)}"] if unread else []
         return answer_of(subject, notes, _sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)))
 
 
