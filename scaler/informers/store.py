@@ -68,7 +68,11 @@ class Store(Generic[R]):
 
     def versions(self, scope: str | None) -> dict[Name, str]:
         """The resourceVersion of every record of this scope."""
-        return {name: found.resource_version for name, found in self._records.items() if scope in (None, name[0])}
+        return {
+            (found.namespace, found.name): found.resource_version
+            for found in self.values()
+            if scope in (None, found.namespace)
+        }
 
     def add_scope(self, namespace: str | None) -> None:
         """Announce a informer for `namespace` (None = all): until it has listed, `version` stays 0."""
