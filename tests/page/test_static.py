@@ -66,7 +66,9 @@ def test_nothing_is_loaded_from_anywhere_else() -> None:
 
 
 def test_the_library_is_as_it_was_published() -> None:
-    listed = dict(re.findall(r"^\| `([\w.-]+)` \|.*\| `([0-9a-f]{64})` \|$", (VENDOR / "README.md").read_text(), re.MULTILINE))
+    listed = dict(
+        re.findall(r"^\| `([\w.-]+)` \|.*\| `([0-9a-f]{64})` \|$", (VENDOR / "README.md").read_text(), re.MULTILINE)
+    )
     there = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in VENDOR.iterdir()}
     del there["README.md"]
     assert listed == there
