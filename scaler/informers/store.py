@@ -68,7 +68,12 @@ class Store(Generic[R]):
 
     def versions(self, scope: str | None) -> dict[Name, str]:
         """The resourceVersion of every record of this scope."""
-        return {name: found.resource_version for name, found in self._records.items() if scope in (None, name[0])}
+        return {
+            (namespace, name): found.resource_version
+            for namespace, records in self._records.items()
+            if scope in (None, namespace)
+            for name, found in records.items()
+        }
 
     def add_scope(self, namespace: str | None) -> None:
         """Announce a informer for `namespace` (None = all): until it has listed, `version` stays 0."""
