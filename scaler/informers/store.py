@@ -69,10 +69,9 @@ class Store(Generic[R]):
     def versions(self, scope: str | None) -> dict[Name, str]:
         """The resourceVersion of every record of this scope."""
         return {
-            (namespace, name): found.resource_version
-            for namespace, records in self._records.items()
-            if scope in (None, namespace)
-            for name, found in records.items()
+            (found.namespace, found.name): found.resource_version
+            for found in self.values()
+            if scope in (None, found.namespace)
         }
 
     def add_scope(self, namespace: str | None) -> None:
