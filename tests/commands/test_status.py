@@ -87,6 +87,12 @@ def test_nothing_is_wider_than_the_screen_and_no_line_ends_in_spaces(width: int)
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
 
 
+def test_on_a_narrow_screen_the_words_stand_below_the_columns() -> None:
+    lines = drawn(overview([view("c", NOTHING), view("a", COMPLETE)], Style(START, narrow=True)), 80).splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["SERVICE", "rule-c", "rule-a"]
+    assert lines[4].startswith("rule-c: d0: ")
+
+
 def test_a_wide_table_has_each_service_on_one_line() -> None:
     long = {**NOTHING, "message": "words " * 60}
     text = drawn(overview([view("a" * 60, long)], Style(START, wide=True, namespaces=True)), width=2000)
