@@ -37,7 +37,7 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
         seen = {gap.resource for gap in cluster.gaps()}
         unread = [name for name in looked.unread if name not in seen]
         notes += [f"you may not read {', '.join(unread)}"] if unread else []
-        return answer_of(subject, notes, _sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)))
+        return answer_of(subject, notes, sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)))
 
 
 async def _of_nothing(access: Access, cluster: Cluster, subject: Subject, *, always: bool) -> Answer | None:
@@ -67,9 +67,8 @@ async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Che
     return rank_table.rank_checks(evidence, always=always, only=job)
 
 
-def _sections(
-    cluster: Cluster, subject: Subject, looked: workings.Looked, ranks: Section
-) -> list[Section]:  # fmt: skip
+def sections(cluster: Cluster, subject: Subject, looked: workings.Looked, ranks: Section) -> list[Section]:
+    """All that is looked at, each with what was found."""
     world, decision = cluster.decision()
     pods = workings.scheduler_checks(cluster, subject, looked) if subject.service is not None else ()
     return [
