@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -37,6 +38,8 @@ MOST_KEYS = 10
 MOST_ANNOTATIONS, LONGEST_ANNOTATION = 16, 256
 MOST_LAST_VALID = 128 * 1024
 """Bytes of a last valid document as it is stored, compressed: five times what a rule of MAX_BYTES has."""
+_NOTHING: dict[str, str] = {}
+"""Of most ConfigMaps, and so one for all; nobody writes into it."""
 MOST_COMPARED = 256 * 1024
 """Bytes of a rank table up to which its formatting does not matter."""
 
@@ -113,7 +116,7 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
         resource_version=meta.resource_version,
         keys=_some(cm.data),
         binary_keys=_some(cm.binary_data),
-        data={RULE_KEY: document} if document is not None and size <= MAX_BYTES else {},
+        data={RULE_KEY: document} if document is not None and size <= MAX_BYTES else _NOTHING,
         annotations=_ours(meta.annotations),
         own=_own(cm, home),
         oversize=size if size > MAX_BYTES else 0,
@@ -129,13 +132,19 @@ def _bytes_of(text: str) -> int:
 
 def _some(keys: Iterable[str]) -> tuple[str, ...]:
     """The first of them, that of a rule always."""
-    return tuple(map(shared, sorted(keys, key=lambda key: (key != RULE_KEY, key))[:MOST_KEYS]))
+    return _shared(tuple(map(shared, sorted(keys, key=lambda key: (key != RULE_KEY, key))[:MOST_KEYS])))
+
+
+@lru_cache(maxsize=1024)
+def _shared(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Most ConfigMaps have the same few."""
+    return keys
 
 
 def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
     """None of ours is as long as what is cut off."""
     found = sorted(key for key in annotations if key.startswith(PREFIX))[:MOST_ANNOTATIONS]
-    return {key: annotations[key][:LONGEST_ANNOTATION] for key in found}
+    return {key: annotations[key][:LONGEST_ANNOTATION] for key in found} or _NOTHING
 
 
 def _own(cm: ConfigMapObject, home: str) -> Object | None:
@@ -183,9 +192,9 @@ def _table_map(cm: ConfigMapObject, *, whole: bool = False) -> RankTableMap:
         immutable=bool(cm.immutable),
         binary=RANK_TABLE_KEY in cm.binary_data,
         controller=f"{owner.kind} {owner.name}"[:LONGEST_ANNOTATION] if owner.uid else "",
-        controller_uid=owner.uid,
+        controller_uid=shared(owner.uid),
         other_bytes=sum(others) + sum(map(len, cm.binary_data.values())),
-        labels={name: value for name, value in meta.labels.items() if whole or name == RULE_LABEL},
+        labels={name: value for name, value in meta.labels.items() if whole or name == RULE_LABEL} or _NOTHING,
     )
 
 
@@ -197,7 +206,7 @@ def told(text: str | None) -> dict[str, Any]:
         document = msgspec.json.decode(text, type=_Document)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         document = _Document()
-    status = document.status[:LONGEST_ANNOTATION]
+    status = shared(document.status[:LONGEST_ANNOTATION])
     return {"said": digest_of(text), "status": status, "servers": len(document.server_list)}
 
 

@@ -18,12 +18,9 @@ from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
 from scaler.workloads.kind import LONGEST_NAME, Membership, job_uid
 from scaler.workloads.kinds import membership_of, unknown_owner
-from scaler.workloads.needs import PodResources, Requests, need_of, requests_of
+from scaler.workloads.needs import LONGEST_PLACEMENT, PLACEMENT, PodResources, Requests, need_of, requests_of
 
 VOLCANO = "volcano"
-LONGEST_PLACEMENT = 16 * 1024
-"""Bytes of selector, affinity, tolerations and volumes: beyond that nothing is known of where the pod may run, which
-counts as anywhere."""
 LONGEST_CONFIGURATION = 32 * 1024
 """Characters of the annotation about its chips: beyond that it is unusable."""
 
@@ -154,7 +151,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         resource_version=meta.resource_version,
         owner_uid=shared(owner_uid),
         node=shared(pod.spec.node_name),
-        phase=shared(status.phase),
+        phase=shared(status.phase[:LONGEST_NAME]),
         created=seconds_of(meta.creation_timestamp),
         gated=bool(gates) and any(gate.name == GATE for gate in gates),
         terminating=meta.deletion_timestamp is not None,
@@ -216,7 +213,7 @@ def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
     )
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1024)
 def _shared_claim(claim: Claim) -> Claim:
     """Pods of one instance say the same: one object for all of them."""
     return claim
@@ -230,17 +227,11 @@ def _need(spec: _PodSpec) -> PodRequest:
     return _need_of(requests_of(spec), *map(bytes, raw))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _need_of(
     requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes, volumes: bytes, spread: bytes
 ) -> PodRequest:
-    parts = {
-        "nodeSelector": selector,
-        "affinity": affinity,
-        "tolerations": tolerations,
-        "volumes": volumes,
-        "topologySpreadConstraints": spread,
-    }
+    parts = dict(zip(PLACEMENT, (selector, affinity, tolerations, volumes, spread), strict=True))
     where = need_of({name: msgspec.json.decode(part) for name, part in parts.items() if part}).where
     return PodRequest(requests, where)
 
@@ -261,10 +252,9 @@ def _devices(pod: PodObject) -> PodDevices:
         configuration = f"longer than {LONGEST_CONFIGURATION} characters"
     return PodDevices(
         rank_index=text(devices.RANK_INDEX),
-        packed=devices.pack(configuration),
+        packed=devices.pack(configuration, pod.status.pod_ip[:LONGEST_NAME].partition("\n")[0]),
         real=shared(text(devices.REAL, 4096)),
         hardware_type=shared(text(devices.HARDWARE_TYPE)),
         super_pod=shared(text(devices.SUPER_POD)),
-        ip=pod.status.pod_ip,
         separated=pod.metadata.labels.get("fault-type", "") == "Separate",
     )

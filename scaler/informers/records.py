@@ -75,7 +75,7 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        owner_uid=job_uid(meta.owner),
+        owner_uid=shared(job_uid(meta.owner)),
         terminating=meta.deletion_timestamp is not None,
     )
 

@@ -60,6 +60,8 @@ class Refusals:
         if found is None:
             return
         self._in_namespace[namespace] -= 1
+        if not self._in_namespace[namespace]:
+            del self._in_namespace[namespace]
         rule = found[1]
         if rule is None:
             return

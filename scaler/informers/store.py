@@ -5,7 +5,9 @@ Reflectors feed it, everything else only reads. It never goes back in time and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, ValuesView
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
 from scaler.kube.metadata import version_of
@@ -42,7 +44,8 @@ class Store(Generic[R]):
         self.version = 0
         self._listeners: list[Callable[[Name | None], None]] = []
         self._on_change = on_change
-        self._records: dict[Name, R] = {}
+        self._records: defaultdict[str, dict[str, R]] = defaultdict(dict)
+        """By namespace, then name: 200,000 pairs of both would take 12 MiB."""
         self._seen: dict[str | None, int] = {}
         self._absent: dict[Name, int] = {}
         """Names under which nothing existed at a version that is not reached yet."""
@@ -54,14 +57,22 @@ class Store(Generic[R]):
         self._listeners.append(listener)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return sum(map(len, self._records.values()))
 
     def get(self, namespace: str, name: str) -> R | None:
-        return self._records.get((namespace, name))
+        return self._records[namespace].get(name) if namespace in self._records else None
 
-    def values(self) -> ValuesView[R]:
-        """All records, a live view: take a copy before anything awaits."""
-        return self._records.values()
+    def values(self) -> Iterator[R]:
+        """All records, as they are now: take a copy before anything awaits."""
+        return chain.from_iterable(records.values() for records in self._records.values())
+
+    def versions(self, scope: str | None) -> dict[Name, str]:
+        """The resourceVersion of every record of this scope."""
+        return {
+            (found.namespace, found.name): found.resource_version
+            for found in self.values()
+            if scope in (None, found.namespace)
+        }
 
     def add_scope(self, namespace: str | None) -> None:
         """Announce a informer for `namespace` (None = all): until it has listed, `version` stays 0."""
@@ -70,7 +81,7 @@ class Store(Generic[R]):
 
     def holds(self, scope: str | None) -> bool:
         """Whether any record of this scope is known."""
-        return any(scope in (None, namespace) for namespace, _ in self._records)
+        return bool(self._records) if scope is None else scope in self._records
 
     def seen(self, namespace: str | None) -> int:
         """How far this scope has been seen."""
@@ -82,7 +93,7 @@ class Store(Generic[R]):
         A name that was given to a new object counts too: its first version is newer than the last of the old one.
         """
         name = (record.namespace, record.name)
-        old = self._records.get(name)
+        old = self.get(*name)
         if self._absent and 0 < version_of(record.resource_version) <= self._absent.get(name, 0):
             return
         if name in self._rewound:
@@ -95,21 +106,23 @@ class Store(Generic[R]):
             version = version_of(record.resource_version)
             if version and version < version_of(old.resource_version):
                 return
-        self._records[name] = record
+        self._records[record.namespace][record.name] = record
         self._changed(name, old, record)
 
     def remove(self, namespace: str, name: str, uid: str) -> None:
         """The object with this `uid` is gone; a successor of the same name stays."""
-        old = self._records.get((namespace, name))
+        old = self.get(namespace, name)
         if old is not None and old.uid == uid:
             self._rewound.discard((namespace, name))
-            del self._records[namespace, name]
+            del self._records[namespace][name]
+            if not self._records[namespace]:
+                del self._records[namespace]
             self._changed((namespace, name), old, None)
 
     def absent(self, namespace: str, name: str, version: int) -> None:
         """Somebody looked, and as of `version` there was no such object: what is told of it later, and is older, is
         left out. Something newer that is known stays."""
-        old = self._records.get((namespace, name))
+        old = self.get(namespace, name)
         if old is not None and version_of(old.resource_version) > version:
             return
         if version > self.version:
@@ -119,9 +132,9 @@ class Store(Generic[R]):
 
     def retain(self, scope: str | None, names: Collection[Name]) -> None:
         """A complete list of `scope` held just `names`: whatever else is known there has gone unseen."""
-        gone = [name for name in self._records if scope in (None, name[0]) and name not in names]
-        for name in gone:
-            self.remove(*name, self._records[name].uid)
+        gone = [record for record in self._of(scope) if (record.namespace, record.name) not in names]
+        for record in gone:
+            self.remove(record.namespace, record.name, record.uid)
 
     def rewind(self, scope: str | None) -> None:
         """The cluster itself went back in time: versions mean what they meant then, and the list that is to follow is
@@ -129,7 +142,7 @@ class Store(Generic[R]):
         self._seen[scope] = 0
         self.version = 0
         self._absent = {}
-        self._rewound.update(name for name in self._records if scope in (None, name[0]))
+        self._rewound.update((record.namespace, record.name) for record in self._of(scope))
 
     def advance(self, scope: str | None, version: int) -> None:
         """Everything of `scope` up to `version` has been taken in."""
@@ -143,6 +156,9 @@ class Store(Generic[R]):
                 self._absent = {name: until for name, until in self._absent.items() if until > lowest}
             for listener in self._listeners:
                 listener(None)
+
+    def _of(self, scope: str | None) -> Iterator[R]:
+        return self.values() if scope is None else iter(self._records.get(scope, {}).values())
 
     def _changed(self, name: Name, old: R | None, new: R | None) -> None:
         self._on_change(old, new)

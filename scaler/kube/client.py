@@ -53,7 +53,7 @@ TOKEN_LIFE = 60.0
 """Seconds after which a mounted token is read again."""
 PLUGIN_TIMEOUT = 30.0
 """Seconds for an exec plugin or an identity provider to come up with a token."""
-MOST_PAGE = 2**23
+MOST_PAGE = 2**22
 """Bytes of a page of a list. Where objects are so large that it would have more, fewer are asked for at once."""
 READ_BUFFER = 2**18
 """Bytes read ahead of a stream: fewer wake-ups when many events come at once."""
@@ -402,7 +402,7 @@ def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> s
     with suppress(Exception):  # what is wrong with the configuration is for `connect` to say
         if kubeconfig is None and context is None and in_cluster.is_here():
             return (in_cluster.MOUNTED / "namespace").read_text("utf-8").strip()
-        from kubernetes_asyncio import config  # noqa: PLC0415 - as above
+        from kubernetes_asyncio import config  # noqa: PLC0415
 
         contexts, current = config.list_kube_config_contexts(kubeconfig)
         chosen = next((one for one in contexts if one["name"] == context), None) if context else current

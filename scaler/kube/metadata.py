@@ -14,6 +14,10 @@ shared: Callable[[str], str] = lru_cache(maxsize=1 << 15)(str)
 """One object for texts that are equal. Not `sys.intern`, which on Python 3.12 keeps every text for ever."""
 
 
+LONGEST = 253
+"""Characters of the name of any object. What is longer names none."""
+
+
 class Owner(msgspec.Struct, rename="camel", gc=False):
     """An owner reference; empty strings without one."""
 
@@ -44,10 +48,11 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def owner(self) -> Owner:
-        """The controlling owner, an empty one without any."""
+        """The controlling owner, an empty one without any, or where its words are longer than any name."""
         for owner in self.owner_references:
             if owner.controller:
-                return owner
+                words = (owner.uid, owner.name, owner.kind, owner.api_version)
+                return owner if max(map(len, words)) <= LONGEST else NO_OWNER
         return NO_OWNER
 
 

@@ -76,8 +76,9 @@ class RankTableReconciler:
         """Write until cancelled, beginning with a look at every job. Errors are logged and retried, never raised."""
         self._running = True
         try:
-            for record in list(self._cache.jobs.values()):
-                self._looks.mark(record.uid)
+            for record in self._cache.jobs.values():
+                if not record.is_foreign:
+                    self._looks.mark(record.uid)
             self._withdraw_orphans()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._outbox.run())

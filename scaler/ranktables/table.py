@@ -8,6 +8,7 @@ Where the result differs from Ascend Operator's on purpose, docs/reference/rankt
 from __future__ import annotations
 
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -48,11 +49,20 @@ class RankTable(msgspec.Struct, frozen=True):
     """What `hccl.json` is to say. With a `problem` the status is initializing."""
 
     status: Status
-    text: str
+    packed: bytes
+    """Its text, compressed: there is one of each job, and it is read to be written."""
     problem: str = ""
 
+    @property
+    def text(self) -> str:
+        return zlib.decompress(self.packed).decode("utf-8", "surrogatepass")
 
-INITIALIZING = RankTable(Status.INITIALIZING, '{"status":"initializing"}')
+    @classmethod
+    def of(cls, status: Status, text: str, problem: str = "") -> RankTable:
+        return cls(status, zlib.compress(text.encode("utf-8", "surrogatepass"), 1), problem)
+
+
+INITIALIZING = RankTable.of(Status.INITIALIZING, '{"status":"initializing"}')
 """Exactly what the ConfigMap is delivered with, so that a fresh one needs no write."""
 
 
@@ -76,8 +86,8 @@ def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTa
             return INITIALIZING
         content = _content_2_0(servers, obj) if layout is Layout.V2_0 else _content(servers, layout)
     except UnusableError as problem:
-        return RankTable(Status.INITIALIZING, INITIALIZING.text, str(problem))
-    return RankTable(Status.COMPLETED, json.dumps(content, separators=(",", ":")))
+        return RankTable(Status.INITIALIZING, INITIALIZING.packed, str(problem))
+    return RankTable.of(Status.COMPLETED, json.dumps(content, separators=(",", ":")))
 
 
 def layout_of(obj: Object) -> Layout:

@@ -14,6 +14,7 @@ import msgspec
 from scaler.decide.explain import counts_in_words, words
 from scaler.decide.world import GroupPlan, Instance, Plan, Reason, State, Verdict
 from scaler.kube.api import Object
+from scaler.report.conditions import running_index
 from scaler.report.service_reports import ServiceReport
 
 MAX_INSTANCES = 1600
@@ -66,7 +67,7 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "warnings": _warnings(plan),
         "conditions": _conditions(report, current, standing, before, now),
     }
-    status = {name: value for name, value in status.items() if value not in (None, "")}
+    status = {name: value for name, value in status.items() if value not in (None, "", [])}
     status["since"] = before.get("since") or now if _stands_as(before, status) else now
     return _fitting(status, _instances(report, before, now), len(_ratios(report)), len(plan.groups) - len(groups))
 
@@ -78,7 +79,9 @@ def _fitting(status: Object, instances: Sequence[Object], ratios: int, groups: i
         ranked = sorted(range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index))
         status["instances"] = [instances[index] for index in sorted(ranked[:most])]
         left_out = {"instances": len(instances) - most, "groups": groups, "ratios": max(0, ratios - MAX_RATIOS)}
-        status["leftOut"] = left_out
+        status["leftOut"] = {what: number for what, number in left_out.items() if number}
+        if not status["leftOut"]:
+            del status["leftOut"]
         if not most or len(msgspec.json.encode(status)) <= MAX_BYTES:
             return status
         most //= 2
@@ -86,11 +89,8 @@ def _fitting(status: Object, instances: Sequence[Object], ratios: int, groups: i
 
 def current_ratio(report: ServiceReport) -> Object | None:
     """The largest ratio of which every group runs what it names; None while not even the smallest does."""
-    groups = report.plan.groups
-    for index, ratio in enumerate(_ratios(report)):
-        if all(number <= (groups[name].running if name in groups else 0) for name, number in ratio.counts.items()):
-            return _ratio(index, ratio.counts)
-    return None
+    index = running_index(report.service, report.plan.groups)
+    return _ratio(index, _ratios(report)[index].counts) if index >= 0 else None
 
 
 def standing_of(report: ServiceReport) -> Standing:
@@ -162,7 +162,9 @@ def _group(name: str, group: GroupPlan) -> Object:
 def _warnings(plan: Plan) -> list[Object]:
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     return [
-        {"type": note.warning.value, "instance": names.get(note.uid, ""), "message": note.message[:MAX_WORDS]}
+        _without_empty(
+            {"type": note.warning.value, "instance": names.get(note.uid), "message": note.message[:MAX_WORDS]}
+        )
         for note in plan.notes[:MAX_WARNINGS]
     ]
 
@@ -179,7 +181,7 @@ def _instances(report: ServiceReport, before: Object, now: str) -> list[Object]:
 
 def _instance(verdict: Verdict, instance: Instance | None, why: str, since: str) -> Object:
     nodes = sorted({node for node, _ in instance.seats}) if instance is not None else []
-    return {
+    found = {
         "name": verdict.name,
         "uid": verdict.uid,
         "kind": instance.kind if instance is not None else "",
@@ -191,6 +193,11 @@ def _instance(verdict: Verdict, instance: Instance | None, why: str, since: str)
         "nodes": nodes[:MAX_NODES],
         "nodesLeftOut": max(0, len(nodes) - MAX_NODES),
     }
+    return _without_empty(found)
+
+
+def _without_empty(found: Object) -> Object:
+    return {name: value for name, value in found.items() if value}
 
 
 # Conditions

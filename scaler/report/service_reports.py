@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -136,4 +137,10 @@ def _replicas(record: JobRecord, pods: Mapping[str, PodRecord]) -> Mapping[str, 
         pod = pods.get(name)
         if pod is not None and not pod.terminating and pod.phase in _COUNTED:
             found[_COUNTED[pod.phase]] += 1
-    return counts
+    return _as_mapping(tuple((kind, *sorted(found.items())) for kind, found in counts.items()))
+
+
+@lru_cache(maxsize=1024)
+def _as_mapping(counts: tuple[tuple[Any, ...], ...]) -> Mapping[str, Mapping[str, int]]:
+    """One for all that are equal, which most are."""
+    return {kind: dict(found) for kind, *found in counts}

@@ -46,21 +46,19 @@ class Told(NamedTuple):
 
 
 def story_of(before: Object, after: Object) -> list[Told]:
-    """In order; nothing when it is not known how it was before."""
+    """In order, and mostly one: events of the same second have no order. Nothing when it is not known how it was."""
     if not before:
         return []
-    return [*_of_rule(before, after), *(_of_instances(before, after) or _of_target(before, after))]
+    lost, of_rule = list(_losses(before, after)), list(_of_rule(before, after))
+    return [*lost, *of_rule] or list(_gains(before, after)) or list(_of_target(before, after))
 
 
 def _of_rule(before: Object, after: Object) -> Iterator[Told]:
     was, now = before.get("rule", {}), after["rule"]
     if was.get("inForce") and now.get("inForce") not in (None, was["inForce"]):
         ratios, old = _ladder(after), _ladder(before)
-        yield Told(
-            ServiceEvent.RULE_CHANGED,
-            f"another rule is in force: {ratios}; before: {old}" if ratios != old
-            else f"another rule is in force, with the same ratios: {ratios}",
-        )  # fmt: skip
+        words = f"{ratios}; before: {old}" if ratios != old else f"the ratios are the same, {ratios}"
+        yield Told(ServiceEvent.RULE_CHANGED, f"another rule is in force: {words}; now {_stands(after)}")
     if was.get("paused", False) != now["paused"]:
         if now["paused"]:
             yield Told(ServiceEvent.PAUSED, "the rule holds everything that does not run yet (mind-cluster/paused)")
@@ -70,17 +68,20 @@ def _of_rule(before: Object, after: Object) -> Iterator[Told]:
         yield Told(ServiceEvent.RULE_VALID, f"the rule is valid: {_ladder(after)}")
 
 
-def _of_instances(before: Object, after: Object) -> list[Told]:
+def _losses(before: Object, after: Object) -> Iterator[Told]:
     ran, runs = before.get("currentRatio"), after.get("currentRatio")
     lost = _lost(before, after)
     if lost and _size(runs) <= _size(ran):
         reason = ServiceEvent.DEGRADED if _size(runs) < _size(ran) else ServiceEvent.INSTANCE_LOST
-        return [Told(ServiceEvent.UNAVAILABLE if ran and not runs else reason, f"lost {_few(lost)}; {_stands(after)}")]
+        yield Told(ServiceEvent.UNAVAILABLE if ran and not runs else reason, f"lost {_few(lost)}; {_stands(after)}")
+
+
+def _gains(before: Object, after: Object) -> Iterator[Told]:
+    ran, runs = before.get("currentRatio"), after.get("currentRatio")
     if after["reason"] == ServiceEvent.COMPLETE != before.get("reason"):
-        return [Told(ServiceEvent.COMPLETE, _stands(after))]
-    if _size(runs) > _size(ran):
-        return [Told(ServiceEvent.RATIO_REACHED if ran else ServiceEvent.AVAILABLE, _stands(after))]
-    return []
+        yield Told(ServiceEvent.COMPLETE, _stands(after))
+    elif _size(runs) > _size(ran):
+        yield Told(ServiceEvent.RATIO_REACHED if ran else ServiceEvent.AVAILABLE, _stands(after))
 
 
 def _of_target(before: Object, after: Object) -> Iterator[Told]:
@@ -101,7 +102,11 @@ def _lost(before: Object, after: Object) -> list[str]:
         on = f" on {', '.join(was['nodes'])}" if was.get("nodes") else ""
         why = f"{found['reason']}, {found['message']}".rstrip(".") if found is not None else "it is deleted"
         lost.append(f"{was['name']}{on} ({why})")
-    return lost if not after["leftOut"]["instances"] else [each for each in lost if "it is deleted" not in each]
+    return (
+        lost
+        if not after.get("leftOut", {}).get("instances")
+        else [each for each in lost if "it is deleted" not in each]
+    )
 
 
 def _few(names: Sequence[str]) -> str:

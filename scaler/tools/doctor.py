@@ -11,7 +11,7 @@ HELP = """the old name of `scaler why`, with every condition of a global rank ta
 
 Use scaler why NAMESPACE/JOBID.
 
-Exit code: as of scaler why."""
+Exit code: 0 all of ClusterD's conditions are met, 1 one is not or the cluster cannot be read, 2 usage."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, RULE_LABEL
 from scaler.rules.jobspec import job_faults, read_replicas
 from scaler.rules.values import as_count, as_text, at
-from scaler.workloads.kind import label_problem_of
+from scaler.workloads.kind import MOST_FAULTS, label_problem_of
 from scaler.workloads.run_policy import final_condition, read_run_policy, refusal
 
 APP_LABEL = "app"
@@ -79,7 +79,7 @@ def read_job(obj: Object) -> Job:
     final, policy = final_condition(obj), read_run_policy(obj)
     members = at(obj, "spec", "runPolicy", "schedulingPolicy").get("minAvailable")
     replicas = at(obj, "spec", "replicaSpecs")
-    restarted = (kind for kind, spec in replicas.items() if at(spec).get("restartPolicy") == EXIT_CODE)
+    restarted = (kind for kind in read_replicas(obj) if at(replicas[kind]).get("restartPolicy") == EXIT_CODE)
     return Job(
         namespace=key.namespace,
         name=name,
@@ -97,7 +97,7 @@ def read_job(obj: Object) -> Job:
         exit_code_pods=tuple(f"{name}-{kind.lower()}-" for kind in restarted),
         ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
-        faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)),
+        faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)[:MOST_FAULTS]),
         restart_limit=policy.backoff_limit or None,
         refused=refusal(obj),
         names_rule=RULE_LABEL in at(meta, "labels"),

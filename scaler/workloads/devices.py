@@ -19,18 +19,27 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 
     rank_index: str = ""
     packed: bytes = b""
-    """Its `configuration`, as `pack` gives it: the longest text of a pod, and read once in its life."""
+    """Its `ip` and `configuration`, as `pack` gives them: the longest texts of a pod, and read once in its life."""
     real: str = ""
     hardware_type: str = ""
     super_pod: str = ""
-    ip: str = ""
     separated: bool = False
     """Labelled `fault-type=Separate`: the fault handling has given this pod up."""
 
     @property
     def configuration(self) -> str:
         """The JSON about its chips as it was written."""
-        return zlib.decompress(self.packed).decode("utf-8", "surrogatepass") if self.packed else ""
+        return self._texts[2]
+
+    @property
+    def ip(self) -> str:
+        """The pod's own address."""
+        return self._texts[0]
+
+    @property
+    def _texts(self) -> tuple[str, str, str]:
+        text = zlib.decompressobj(-zlib.MAX_WBITS, _COMMON).decompress(self.packed) if self.packed else b""
+        return text.decode("utf-8", "surrogatepass").partition("\n")
 
     @property
     def chips(self) -> frozenset[str]:
@@ -38,6 +47,15 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
         return frozenset(name for part in self.real.split(",") if (name := part.strip()))
 
 
-def pack(configuration: str) -> bytes:
-    """As `PodDevices.packed`."""
-    return zlib.compress(configuration.encode("utf-8", "surrogatepass"), 1) if configuration else b""
+_CHIPS = ",".join(f'{{"device_id":"{i}","device_ip":"10.0.","super_device_id":"{i}"}}' for i in range(16))
+_HOST = '"pod_name":"-master-0-worker-0","server_id":"192.168.","host_ip":"10.0."'
+_COMMON = f'192.168.\n{{{_HOST},"devices":[{_CHIPS}]}}'.encode()
+"""What most texts have in common, so that it is not kept of each."""
+
+
+def pack(configuration: str, ip: str = "") -> bytes:
+    """As `PodDevices.packed`; an address has no line break."""
+    if not (configuration or ip):
+        return b""
+    packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_COMMON)
+    return packer.compress(f"{ip}\n{configuration}".encode("utf-8", "surrogatepass")) + packer.flush()

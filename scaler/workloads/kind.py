@@ -16,6 +16,8 @@ from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_text
 
 LONGEST_NAME = 253
+MOST_FAULTS = 10
+"""Of a job that are said."""
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 """Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
 

@@ -23,6 +23,15 @@ from scaler.rules.values import as_count, as_list, as_text, at
 
 MOST = (1 << 63) - 1
 """Kubernetes' own bound of a quantity."""
+MOST_RESOURCES, LONGEST_RESOURCE = 64, 317
+"""Names of resources in the requests of a pod, and the characters of one: no node has more."""
+LONGEST_QUANTITY = 64
+LONGEST_PLACEMENT = 8 * 1024
+"""Characters of selector, affinity, tolerations and volumes, of a job those of all its templates together: beyond that
+nothing is known of where its pods may run, which counts as anywhere."""
+LONGEST_PLAIN = 1024
+"""Characters of requests that are remembered with what they mean; ordinary ones have 100."""
+PLACEMENT = ("nodeSelector", "affinity", "tolerations", "volumes", "topologySpreadConstraints")
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -65,7 +74,9 @@ def whole_amounts(amounts: Mapping[str, Any]) -> dict[str, int]:
 
 def whole_amount(resource: str, value: Any) -> int | None:
     """Millicores of cpu, bytes of memory, units of everything else; None when `value` is no quantity."""
-    return _whole(resource == "cpu", value) if isinstance(value, str | int | float) else None
+    if not isinstance(value, str | int | float) or (isinstance(value, str) and len(value) > LONGEST_QUANTITY):
+        return None
+    return _whole(resource == "cpu", value)
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -86,11 +97,13 @@ def requests_of(pod: PodResources) -> Requests:
     if not (pod.init_containers or pod.overhead or pod.resources):
         with suppress(TypeError):  # amounts of a shape that no API server would let pass
             asked = [container.resources for container in pod.containers or ()]
-            return _plain(tuple([tuple(one.amounts.items()) if one else () for one in asked]))
+            plain = tuple([tuple(one.amounts.items()) if one else () for one in asked])
+            if sum([len(name) + len(amount) for amounts in plain for name, amount in amounts]) <= LONGEST_PLAIN:
+                return _plain(plain)
     return _effective(pod)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _plain(containers: tuple[tuple[tuple[str, Any], ...], ...]) -> Requests:
     """Of nearly all pods, and so once for each template."""
     return _effective(PodResources([ContainerResources(Asked(dict(amounts))) for amounts in containers]))
@@ -111,25 +124,35 @@ def _effective(pod: PodResources) -> Requests:
     amounts = {**(running | highest), **_asked(pod.resources)}
     found = Counter(amounts) + Counter(whole_amounts(pod.overhead or {}))
     found[PODS] = 1
-    requests: Requests = _shared(tuple(sorted((name, min(amount, MOST)) for name, amount in found.items())))
+    requests: Requests = _shared(tuple(sorted((name, min(amount, MOST)) for name, amount in _some(found))))
     return requests
 
 
 def _asked(resources: Asked | None) -> Counter[str]:
-    return Counter(whole_amounts(resources.amounts) if resources else {})
+    return Counter(whole_amounts(dict(_some(resources.amounts))) if resources else {})
 
 
-@lru_cache(maxsize=4096)
+def _some(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """As many as a node may have, those of Kubernetes itself first."""
+    possible = [(name, amount) for name, amount in amounts.items() if len(name) <= LONGEST_RESOURCE]
+    if len(possible) > MOST_RESOURCES:
+        possible.sort(key=lambda one: ("/" in one[0], one[0]))
+    return possible[:MOST_RESOURCES]
+
+
+@lru_cache(maxsize=1024)
 def _shared(value: Any) -> Any:
     """One object for all that are equal."""
     return value
 
 
-def need_of(spec: Any) -> PodRequest:
-    """What a pod with this spec asks for; `spec` is that of a pod or of a template, in any shape."""
+def need_of(spec: Any, *, large: bool = False) -> PodRequest:
+    """What a pod with this spec asks for; `spec` is that of a pod or of a template, in any shape. When it is `large`,
+    nothing is read of where it may run."""
     spec = at(spec)
     resources, read = _read_resources(spec)
-    where = _where(spec, opaque=not read or _is_opaque(spec))
+    large = large or _size(spec) > LONGEST_PLACEMENT
+    where = Where(opaque=True) if large else _where(spec, opaque=not read or _is_opaque(spec))
     need: PodRequest = _shared(PodRequest(requests_of(resources), where))
     return need
 
@@ -137,22 +160,28 @@ def need_of(spec: Any) -> PodRequest:
 def ascend_job_needs(obj: Object) -> tuple[PodRequest, ...]:
     """What each pod of an AscendJob asks for, in the order of its pods' names (workloads.ascendjob.pod_names)."""
     specs = at(obj, "spec", "replicaSpecs")
-    found = ((need_of(at(specs, kind, "template", "spec")), number) for kind, number in read_replicas(obj).items())
-    return _for_each_pod(found)
+    return _for_each_pod((at(specs, kind, "template", "spec"), number) for kind, number in read_replicas(obj).items())
 
 
 def volcano_job_needs(obj: Object) -> tuple[PodRequest, ...]:
     """What each pod of a Volcano Job asks for, in the order of its tasks."""
     tasks = [at(task) for task in as_list(at(obj, "spec").get("tasks"))]
-    found = ((need_of(at(task, "template", "spec")), as_count(task.get("replicas"))) for task in tasks)
-    return _for_each_pod(found)
+    return _for_each_pod((at(task, "template", "spec"), as_count(task.get("replicas"))) for task in tasks)
 
 
-def _for_each_pod(found: Iterable[tuple[PodRequest, int]]) -> tuple[PodRequest, ...]:
+def _for_each_pod(found: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[PodRequest, ...]:
     """Nothing of an instance of more pods than there may be."""
-    known = list(found)
-    few = sum(number for _, number in known) <= MAX_PODS
-    return tuple(need for need, number in known for _ in range(number)) if few else ()
+    known = [(spec, number) for spec, number in found if number]
+    if sum(number for _, number in known) > MAX_PODS:
+        return ()
+    large = sum(_size(spec) for spec, _ in known) > LONGEST_PLACEMENT
+    needs = ((need_of(spec, large=large), number) for spec, number in known)
+    return tuple(need for need, number in needs for _ in range(number))
+
+
+def _size(spec: Mapping[str, Any]) -> int:
+    """Of what says where its pods may run."""
+    return sum(len(repr(spec[name])) for name in PLACEMENT if name in spec)
 
 
 def ascend_job_priority(obj: Object) -> str:

@@ -21,7 +21,7 @@ from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.ascendjob import Job
-from scaler.workloads.kind import label_problem_of
+from scaler.workloads.kind import LONGEST_NAME, MOST_FAULTS, label_problem_of
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished any more."""
@@ -68,7 +68,7 @@ def read_volcano_job(obj: Object) -> Job:
         members=as_count(spec.get("minAvailable"), MAX_PODS) or len(pods),
         ending=as_text(state.get("message")).rstrip(".") if final else "",
         label_problem=label_problem_of(rule, job_id, group) if RULE_LABEL in labels else Reason.NOT_SERVED,
-        faults=tuple(_faults(meta, tasks)),
+        faults=tuple(itertools.islice(_faults(meta, tasks), MOST_FAULTS)),
         restart_limit=_restart_limit(spec, tasks),
         restarts=as_count(status.get("retryCount"), MAX_PODS),
     )
@@ -77,7 +77,9 @@ def read_volcano_job(obj: Object) -> Job:
 def _task(index: int, task: Mapping[str, Any]) -> _Task:
     labels = at(task, "template", "metadata", "labels")
     policies = [at(policy) for policy in as_list(task.get("policies"))]
-    return _Task(as_text(task.get("name")) or f"default{index}", as_count(task.get("replicas")), labels, policies)
+    return _Task(
+        as_text(task.get("name"))[:LONGEST_NAME] or f"default{index}", as_count(task.get("replicas")), labels, policies
+    )
 
 
 def _labels(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,7 +25,7 @@ from scaler.tools.cluster.reading import ServiceView
 from scaler.tools.cluster.tables import Style, overview
 from scaler.tools.console import age, clean, console, show
 from scaler.tools.output import written
-from tests.commands.test_cluster import RULE, elastic_service, install, lease
+from tests.commands.test_cluster import RULE, elastic_service, idle, lease, uninstall, write
 from tests.jobs import NAMESPACE, job
 from tests.report.fakes import report
 from tests.rig import START, Rig, rig
@@ -113,12 +114,13 @@ def test_one_service_is_a_tree_with_what_it_waits_for() -> None:
     async def story() -> str:
         async with rig(RULE, job("p0"), job("p1"), job("d0")) as on:
             await on.start("p0")
+            await on.settle(5)
             return await shown(on, "mindie")
 
     text = run(story())
     assert "not even the smallest ratio runs" in text
     assert "← works towards" in text
-    assert "● p0  Running  -  on node-0" in text
+    assert re.search(r"● p0  Running  \ds  on node-0", text)
     assert "◐ d0  Admitted  WaitingForScheduler" in text
     assert "pod d0-master-0  Not bound to a node" in text
     assert "waits for d0: Admitted; waits for the scheduler" in text
@@ -139,6 +141,7 @@ def test_a_node_that_is_not_ready_stands_beside_the_pod() -> None:
 def test_without_elastic_services_and_without_a_scaler_both_are_said_and_the_rest_is_shown() -> None:
     async def story() -> str:
         async with rig(RULE, job("p0"), job("d0")) as on:
+            await uninstall(on)
             return await shown(on)
 
     text = " ".join(run(story()).split())
@@ -149,11 +152,11 @@ def test_without_elastic_services_and_without_a_scaler_both_are_said_and_the_res
 
 def test_a_scaler_that_does_not_renew_its_lease_is_said_in_capitals() -> None:
     async def story() -> str:
-        async with rig(RULE, job("p0"), job("d0")) as on:
-            await install(on, elastic_service())
-            await on.cluster.create(LEASES, "default", lease("mind-cluster-scaler", "default"))
-            await asyncio.sleep(600)
-            return await shown(on)
+        on = idle(RULE, job("p0"), job("d0"))
+        await write(on, elastic_service())
+        await on.cluster.create(LEASES, "default", lease("mind-cluster-scaler", "default"))
+        await asyncio.sleep(600)
+        return await shown(on)
 
     text = run(story())
     assert "NO SCALER IS AT WORK: Lease default/mind-cluster-scaler was renewed 10m" in text
@@ -163,7 +166,7 @@ def test_a_scaler_that_does_not_renew_its_lease_is_said_in_capitals() -> None:
 def test_all_services_are_shown_from_their_elastic_services_alone() -> None:
     async def story() -> set[str]:
         async with rig(RULE, job("p0"), job("d0")) as on:
-            await install(on, elastic_service())
+            await on.settle(5)
             async with board(on, asked()) as made:
                 assert "rule-mindie" in drawn(made.render(console(io.StringIO())))
                 return {resource.plural for resource, one in made.cluster.informers.items() if one.lists}
@@ -176,6 +179,7 @@ def test_programs_get_the_whole_status_and_for_one_service_its_instances(output:
     async def story() -> str:
         async with rig(RULE, job("p0"), job("d0")) as on:
             await on.start("p0", "d0")
+            await on.settle(5)
             async with board(on, asked("mindie", format=output), NAMESPACE) as made:
                 return written(screen.data_of(made, made.views()), output)
 
@@ -190,7 +194,7 @@ def test_a_service_that_does_not_exist_is_an_error_with_a_near_name(capsys: pyte
             assert await screen.once(made) == 1
 
     run(story())
-    assert "there is no service 'mindei' in namespace mindie; there are rule/mindie" in capsys.readouterr().err
+    assert "there is no service 'mindei' in namespace mindie; there are rule-mindie" in capsys.readouterr().err
 
 
 def test_without_a_terminal_a_watch_prints_each_change_once(monkeypatch: pytest.MonkeyPatch) -> None:

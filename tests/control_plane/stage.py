@@ -109,6 +109,12 @@ class Stage:
         for name in self._specs:
             await self.api.delete(NODES, None, name)
 
+    async def said(self, namespace: str, rule: str = "scaling-rule") -> list[dict[str, Any]]:
+        """What the scaler says of every instance: name, group, reason and message among others."""
+        found = (await self.api.list(ELASTIC_SERVICES, namespace)).items
+        statuses = [each.get("status", {}) for each in found if each["spec"]["rule"] == rule]
+        return [instance for status in statuses for instance in status.get("instances", ())]
+
 
 class WatchingStage(Stage):
     """A stage that knows the cluster by a watch of its own: every service's instances, whoever makes their pods."""
@@ -120,12 +126,6 @@ class WatchingStage(Stage):
 
     async def views(self, service: str = SERVICE) -> list[InstanceView]:
         return census_of(self.mirror).get(service, [])
-
-    async def said(self, namespace: str, rule: str = "scaling-rule") -> list[dict[str, Any]]:
-        """What the scaler says of every instance: name, group, reason and message among others."""
-        found = (await self.api.list(ELASTIC_SERVICES, namespace)).items
-        statuses = [each.get("status", {}) for each in found if each["spec"]["rule"] == rule]
-        return [instance for status in statuses for instance in status.get("instances", ())]
 
     async def nodes_are_open(self, seconds: float = PATIENCE) -> None:
         """Wait until every node takes pods: a new one is tainted until the control plane has seen it ready."""

@@ -31,13 +31,12 @@ def test_a_person_can_play_with_the_product(programs_needed: None, tmp_path: Pat
         running = ("wait", "--for=condition=Running", "--timeout=60s", "--namespace", "mindie")
         _kubectl(kubeconfig, *running, "ascendjob/mindie-server-p1", "ascendjob/mindie-server-d0")
         columns = _kubectl(kubeconfig, "get", "ascendjobs", "--namespace", "mindie")
-        status = ("get", "configmap", "scaling-rule-scaler-status", "--namespace", "mindie")
-        text = _kubectl(kubeconfig, *status, "--output", r"jsonpath={.data.status\.txt}")
+        text = _kubectl(kubeconfig, "get", "esvc", "--namespace", "mindie")
     finally:
         process.send_signal(signal.SIGINT)
         exit_code = process.wait(30)
     assert re.search(r"mindie-server-d0 +Running", columns)
-    assert "service mindie: runs ratio 0 (2 group0 + 1 group1), complete" in text
+    assert re.search(r"scaling-rule-mindie +2\+1 +2\+1 +True +Complete", text)
     assert exit_code == 0, log.read_text()
     assert not kubeconfig.parent.exists()
 

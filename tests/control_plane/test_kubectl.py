@@ -33,9 +33,13 @@ async def test_a_user_applies_edits_reads_and_deletes(
 
         # Two nodes hold 1P1D; the second prefill instance waits for a third, and everything says so.
         await until(lambda: _status_says(plane, "WaitingForScheduler"), "the status says what p1 waits for")
-        text = _status(plane)
-        assert "service mindie: runs ratio 1 (1 group0 + 1 group1), works towards ratio 0 (2 group0 + 1 group1)" in text
-        assert re.search(r"mindie-server-p1 +group0 +Admitted +WaitingForScheduler +\S", text)
+        lines = (await kubectl("get", "esvc", "--all-namespaces")).splitlines()
+        assert lines[0].split() == ["NAMESPACE", "NAME", "RUNNING", "TARGET", "AVAILABLE", "REASON", "SINCE"]
+        assert re.search(r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +True +WaitingForScheduler +\d+\w+$", lines[1])
+        assert max(map(len, lines)) <= 120
+        assert "mindie-server-p1: Admitted; waits for" in await kubectl("get", *_HERE, "esvc", "--output", "wide")
+        await kubectl("wait", *_HERE, "--for=condition=Available", "esvc/scaling-rule-mindie", "--timeout=30s")
+        await kubectl("wait", *_HERE, "--for=condition=Complete=False", "esvc/scaling-rule-mindie", "--timeout=30s")
         columns = await kubectl("get", *_HERE, "ascendjobs")
         assert re.search(r"^mindie-server-d0 +Running ", columns, re.MULTILINE)
         assert re.search(r"^mindie-server-p1 +Created ", columns, re.MULTILINE)
@@ -45,7 +49,7 @@ async def test_a_user_applies_edits_reads_and_deletes(
         # A smaller rule, written in an editor, completes the service and takes nothing that runs.
         monkeypatch.setenv("KUBE_EDITOR", str(_editor(tmp_path, r"s/group_num\(.*\)2/group_num\11/")))
         assert "edited" in await kubectl("edit", *_HERE, "configmap", "scaling-rule")
-        await until(lambda: _status_says(plane, "complete"), "the service is complete")
+        await kubectl("wait", *_HERE, "--for=condition=Complete", "esvc/scaling-rule-mindie", "--timeout=30s")
         assert await stage.running() == {"group0": 1, "group1": 1}
 
         # A typo is told where users look, and the last valid rule stays in force.
@@ -53,6 +57,12 @@ async def test_a_user_applies_edits_reads_and_deletes(
         await kubectl("patch", *_HERE, "configmap", "scaling-rule", "--type=merge", "--patch", typo)
         await until(lambda: _status_says(plane, "RuleInvalid"), "the typo is told")
         assert "RuleInvalid" in await kubectl("events", *_HERE, "--types=Warning")
+
+        # What happened to the service is told in order.
+        await until(
+            lambda: _story(plane), "the story is told",
+            fits=lambda told: told == ["Available", "RuleChanged", "RuleInvalid"],
+        )  # fmt: skip
 
         # A deleted job takes its pods with it.
         await kubectl("delete", *_HERE, "ascendjob", "mindie-server-p0")
@@ -69,9 +79,13 @@ def _editor(folder: Path, expression: str) -> Path:
 
 
 def _status(plane: ControlPlane) -> str:
-    return plane.kubectl(
-        "get", *_HERE, "configmap", "scaling-rule-scaler-status", "--output", r"jsonpath={.data.status\.txt}"
-    )
+    return plane.kubectl("describe", *_HERE, "elasticservices")
+
+
+async def _story(plane: ControlPlane) -> list[str]:
+    """The reasons of the events about the service, as they are listed."""
+    events = (await asyncio.to_thread(_status, plane)).partition("\nEvents:")[2]
+    return [line.split()[1] for line in events.splitlines()[3:]]
 
 
 async def _status_says(plane: ControlPlane, words: str) -> bool:

@@ -135,8 +135,7 @@ async def _loses_an_instance(stage: Stage, before: dict[str, str]) -> None:
 
 
 async def _tells_of(stage: Stage, job: str) -> bool:
-    status = await stage.api.get(CONFIG_MAPS, "mindie", "scaling-rule-scaler-status")
-    return job in status["data"]["status.txt"]
+    return job in {instance["name"] for instance in await stage.said("mindie")}
 
 
 async def _is_made_anew(stage: Stage, pod: str, before: str) -> bool:

@@ -15,6 +15,8 @@ from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.fault_reports import report_chips
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
+from scaler.tools.answers.rank_table import gather
+from scaler.tools.diagnosis import Check, diagnose
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.scaler_process import ALONE, install, scaler
@@ -68,11 +70,7 @@ async def test_tables_follow_a_lost_node_and_faulty_chips(fresh_plane: FreshPlan
         await _complete(stage)
         _, first = await _table(stage, "mindie-server-p0")
 
-        await until(
-            lambda: _published(stage),
-            "ClusterD publishes a global rank table",
-            lambda: _table(stage, "mindie-server-p0"),
-        )
+        await until(lambda: _published(stage), "ClusterD publishes a global rank table", lambda: _diagnosis(stage))
         node = await stage.node_of("mindie-server-p0")
         await stage.node(node, NodeFate.NOT_READY)
         await _withdrawn(stage, "mindie-server-p0")
@@ -88,13 +86,13 @@ async def test_tables_follow_a_lost_node_and_faulty_chips(fresh_plane: FreshPlan
         await stage.runs(group0=2, group1=1)
         await _complete(stage)
 
-        await until(
-            lambda: _published(stage),
-            "ClusterD publishes a global rank table",
-            lambda: _table(stage, "mindie-server-p0"),
-        )
-        assert await asyncio.to_thread(main, ["why", "mindie/mindie", "--kubeconfig", str(plane.admin)]) == 0
+        await until(lambda: _published(stage), "ClusterD publishes a global rank table", lambda: _diagnosis(stage))
+        assert await asyncio.to_thread(main, ["doctor", "mindie/mindie", "--kubeconfig", str(plane.admin)]) == 0
         assert process.errors() == []
+
+
+async def _diagnosis(stage: Stage) -> list[Check]:
+    return list(diagnose(await gather(stage.api, "mindie", "mindie")))
 
 
 async def _published(stage: Stage) -> bool:

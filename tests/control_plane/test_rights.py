@@ -16,16 +16,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.names import GATE
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions, workload_definitions
+from scaler.state.own_config_maps import Name, config_map
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.proxy import LOST, Fault, proxied, status
 from tests.control_plane.scaler_process import LEASE, NAMESPACE, USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until
+from tests.jobs import manifest
 
 pytestmark = [
     pytest.mark.every_kubernetes,
@@ -96,6 +98,7 @@ def test_every_right_is_needed(plane: ControlPlane, story: list[dict[str, Any]])
         Right("", "configmaps", "list", at_home=True),  # those of every namespace are listed
         Right("", "configmaps", "watch", at_home=True),
         Right("coordination.k8s.io", "leases", "list"),  # in the namespaces of installs: there is only our own
+        Right("", "configmaps", "patch"),  # rank tables, see test_ranktables.py
         Right("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
         Right("apiextensions.k8s.io", "customresourcedefinitions", "list"),  # of kinds that are not installed
         Right("apiextensions.k8s.io", "customresourcedefinitions", "watch"),
@@ -131,6 +134,8 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
     theirs = {**_ODD_JOB, "metadata": {"name": "theirs", "namespace": "other"}}
     plane.kubectl("create", "-f", "-", text=json.dumps(theirs))
     plane.kubectl("label", "namespace", "enabled", _OPTED_IN)
+    somebodys = tmp_path / "somebodys.json"
+    somebodys.write_text(json.dumps(manifest(ELASTIC_SERVICES, "evil", spec={"rule": "a", "jobID": "b"})))
     image = '{"spec":{"containers":[{"name":"%s","image":"evil"}]}}'
     for request in (
         ("patch", "pod", "plain", "-n", "enabled", "-p", image % "plain"),
@@ -142,7 +147,8 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
         ("run", "evil", "--image=none", "-n", "kube-system"),
         ("patch", "configmap", "theirs", "-n", "enabled", "-p", '{"data":{"a":"b"}}'),
         ("delete", "configmap", "theirs", "-n", "enabled"),
-        ("create", "configmap", "evil", "-n", "kube-system"),
+        ("create", "-n", "kube-system", "-f", str(somebodys)),
+        ("create", "-n", "enabled", "-f", str(somebodys)),
         ("create", "service", "clusterip", "evil", "--tcp=80", "-n", "enabled"),
     ):
         with pytest.raises(ControlPlaneError, match=refused):
@@ -183,21 +189,22 @@ def test_an_install_that_only_releases_is_refused_nothing_and_may_make_no_pod(
 
 
 async def _release(plane: ControlPlane, kubeconfig: Path, folder: Path) -> None:
-    """Somebody else's pods are released, and their status is told in the scaler's own namespace."""
-    flags = (*LEASE, "--mode", "gates", "--no-status-beside-rule")
+    """Somebody else's pods are released, and their status is told."""
+    flags = (*LEASE, "--mode", "gates")
     async with staged(plane) as stage, scaler(folder, kubeconfig, flags=flags):
         await stage.apply()
         for group in _OTHERS:
             await stage.api.create(PODS, "mindie", _others_pod(group))
         for group in _OTHERS:
             await until(partial(_is_released, stage, f"others-{group}"), "what somebody else created is released")
-        await until(lambda: _status_is_at_home(stage), "the status is told")
+        await until(lambda: _status_is_told(stage), "the status is told")
         await asyncio.sleep(3)
 
 
-async def _status_is_at_home(stage: Stage) -> bool:
+async def _status_is_told(stage: Stage) -> bool:
     names = {found["metadata"]["name"] for found in (await stage.api.list(CONFIG_MAPS, NAMESPACE)).items}
-    return {"mindie.scaling-rule-scaler-status", "mindie.scaling-rule-scaler-last-valid"} <= names
+    statuses = [found.get("status") for found in (await stage.api.list(ELASTIC_SERVICES, "mindie")).items]
+    return "mindie.scaling-rule-scaler-last-valid" in names and any(statuses)
 
 
 def _opted_in(obj: Object) -> Object:
@@ -227,6 +234,10 @@ async def _tell(plane: ControlPlane, folder: Path) -> None:
         plane.kubectl("apply", "-f", str(_GUARD))
     async with proxied(plane.port, plane.authority) as proxy, staged(plane, npu_nodes=2) as stage:
         proxy.judge = _Once()
+        plane.kubectl("create", "namespace", "mindie")
+        plane.kubectl("label", "namespace", "mindie", _OPTED_IN)
+        old, rule = Name("mindie", "scaling-rule-scaler-status"), Name("mindie", "scaling-rule")
+        await stage.api.create(CONFIG_MAPS, "mindie", config_map(old, rule, {"data": {"status.txt": ""}}))
         kubeconfig = plane.grant(NAMESPACE, "mind-cluster-scaler", server=proxy.url)
         async with scaler(folder, kubeconfig, name="one"), scaler(folder, kubeconfig, name="two"):
             await _live(stage, plane)
@@ -236,6 +247,7 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     """The life of a service, with what may come between."""
     await stage.apply(change=_opted_in)
     await stage.runs(group0=1, group1=1)
+    await until(lambda: _is_gone(stage, CONFIG_MAPS, "scaling-rule-scaler-status"), "what an earlier version left goes")
     plane.kubectl("annotate", "configmap", "scaling-rule", "--namespace", "mindie", "mind-cluster/trade=off")
     await until(lambda: _has_pods(stage, "mindie-server-p1"), "p1 is admitted and waits for a node", stage.views)
 
@@ -260,7 +272,9 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     await until(lambda: _is_refused(stage, "odd-policy", "odd"), "a job with an unheard-of pull policy is refused")
 
     plane.kubectl("delete", "ascendjobs", "--all", "--namespace", "mindie", "--wait=false")
-    await until(lambda: _status_is_gone(stage), "the status goes with the service")
+    await until(lambda: _is_gone(stage, ELASTIC_SERVICES, "scaling-rule-mindie"), "the status goes with the service")
+    kept = "mindie.scaling-rule-scaler-last-valid"
+    await until(lambda: _is_gone(stage, CONFIG_MAPS, kept, NAMESPACE), "the last valid rule goes, too")
 
 
 class _Once:
@@ -271,6 +285,7 @@ class _Once:
             ("POST", r"/namespaces/mindie/pods$", LOST),
             ("POST", r"/namespaces/mindie/services$", LOST),
             ("POST", r"/namespaces/mindie/podgroups$", LOST),
+            ("POST", r"/namespaces/mindie/elasticservices$", LOST),
             ("PUT", r"/leases/", LOST),
             ("PATCH", r"/ascendjobs/[^/]+/status$", status(409, "Conflict")),
         ]
@@ -300,9 +315,9 @@ async def _events_were_counted(plane: ControlPlane) -> bool:
     return any(event["verb"] == "patch" and _resource(event) == "events" for event in plane.audit_events(USER))
 
 
-async def _status_is_gone(stage: Stage) -> bool:
+async def _is_gone(stage: Stage, resource: Resource, name: str, namespace: str = "mindie") -> bool:
     try:
-        await stage.api.get(CONFIG_MAPS, "mindie", "scaling-rule-scaler-status")
+        await stage.api.get(resource, namespace, name)
     except NotFoundError:
         return True
     return False

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, SERVICES
+from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, NAMESPACES, POD_GROUPS, PODS, SERVICES
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.sim.actors import objects
 from scaler.sim.actors.device_plugin import DevicePlugin
@@ -108,8 +108,7 @@ async def _check(kubeconfig: Path) -> tuple[int, dict[str, Any]]:
 
 async def _acts(stage: Stage) -> bool:
     """The scaler has written its first status."""
-    found = (await stage.api.list(CONFIG_MAPS, "mindie")).items
-    return any(objects.name(config_map) == "scaling-rule-mindie" for config_map in found)
+    return any("status" in found for found in (await stage.api.list(ELASTIC_SERVICES, "mindie")).items)
 
 
 def _writes(plane: ControlPlane) -> set[str]:

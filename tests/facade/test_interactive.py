@@ -73,11 +73,11 @@ def editor(folder: Path, expression: str) -> str:
     return str(script)
 
 
-STATUS = ("get", "configmap", "scaling-rule-scaler-status", "-o", r"jsonpath={.data.status\.txt}")
+STATUS = ("describe", "esvc", "scaling-rule-mindie")
 
 
 def test_a_new_user_edits_the_rule_and_sees_the_service_move(demo: Demo, tmp_path: Path) -> None:
-    demo.shows(*STATUS, words="complete")
+    demo.shows("get", "esvc", words="Complete")
     assert "Running" in demo.kubectl("get", "acjob")
     smaller = editor(tmp_path, 's/"group_num": *"2"/"group_num": "1"/')
     assert "edited" in demo.kubectl("edit", "configmap", "scaling-rule", EDITOR=smaller)

@@ -14,6 +14,7 @@ from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import INITIALIZING, rank_table
 from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
+from scaler.workloads.devices import PodDevices, pack
 from tests.workloads.test_ranktable import TWO, job
 
 OBJECT = job()
@@ -93,7 +94,7 @@ def test_each_condition_that_is_not_met_is_said_with_what_to_do(evidence: Eviden
         (msgspec.structs.replace(TWO[1], node=""), "p0-worker-0 is not bound to a node"),
         (RankTablePod("p0-worker-0", "n"), "p0-worker-0 has no device annotation"),
         (
-            msgspec.structs.replace(TWO[1], devices=msgspec.structs.replace(TWO[1].devices, ip="")),
+            msgspec.structs.replace(TWO[1], devices=PodDevices(packed=pack(TWO[1].devices.configuration))),
             "p0-worker-0 has no address yet",
         ),
     ],

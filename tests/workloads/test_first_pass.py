@@ -18,8 +18,8 @@ from tests.jobs import job
 BOUND = {"spec": {"nodeName": "node-0"}, "status": {"phase": "Running"}}
 WAITING = {"spec": {}, "status": {"phase": "Pending"}}
 ENDED = {"spec": {"nodeName": "node-0"}, "status": {"phase": "Failed"}}
-COMPLETED = RankTable(Status.COMPLETED, '{"status":"completed","server_list":[1]}')
-INITIALIZING = RankTable(Status.INITIALIZING, '{"status":"initializing"}', "pod p0-master-0: no chips")
+COMPLETED = RankTable.of(Status.COMPLETED, '{"status":"completed","server_list":[1]}')
+INITIALIZING = RankTable.of(Status.INITIALIZING, '{"status":"initializing"}', "pod p0-master-0: no chips")
 
 
 def seen(

@@ -17,7 +17,7 @@ from scaler.tools.first_pass import status_of
 from scaler.workloads.ascendjob import read_job
 from tests import jobs
 
-DONE = RankTable(Status.COMPLETED, '{"status":"completed","server_list":[]}')
+DONE = RankTable.of(Status.COMPLETED, '{"status":"completed","server_list":[]}')
 
 
 def rings(text: str | None = INITIALIZING.text, **changes: Any) -> RankTableMap:
@@ -59,7 +59,7 @@ def test_nothing_is_said_where_no_table_was_asked_for_or_all_is_well() -> None:
 
 
 def test_what_is_wrong_with_the_chips_is_said_where_a_table_was_asked_for() -> None:
-    table = RankTable(Status.INITIALIZING, INITIALIZING.text, "pod p0-master-0 names no devices")
+    table = RankTable.of(Status.INITIALIZING, INITIALIZING.text, "pod p0-master-0 names no devices")
     found = obstacle(rings(), read_job(job()), True, table)
     assert found is not None
     assert (found.warning, "names no devices" in found.message) == (Warning.DEVICE_DATA_INVALID, True)

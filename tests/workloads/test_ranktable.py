@@ -36,8 +36,7 @@ def configuration(node: int, chips: int = 2, **changes: Any) -> str:
 def member(name: str, node: int, text: str | None = None, **devices: Any) -> RankTablePod:
     values: dict[str, Any] = {
         "rank_index": "",
-        "packed": pack(configuration(node) if text is None else text),
-        "ip": f"10.244.0.{node}",
+        "packed": pack(configuration(node) if text is None else text, devices.pop("ip", f"10.244.0.{node}")),
         **devices,
     }
     return RankTablePod(f"p0-{name}", f"node-{node}", PodDevices(**values))
@@ -174,9 +173,7 @@ def test_the_table_of_a_job_that_is_being_deleted_is_withdrawn() -> None:
 
 def test_pods_that_share_a_host_are_told_apart_by_their_server_id() -> None:
     text = configuration(1, devices=[{"device_id": "4", "device_ip": "a"}, {"device_id": "5", "device_ip": "b"}])
-    second = RankTablePod(
-        "p0-worker-0", "node-1", PodDevices(packed=pack(text.replace("uid-1", "uid-9")), ip="1.2.3.4")
-    )
+    second = RankTablePod("p0-worker-0", "node-1", PodDevices(packed=pack(text.replace("uid-1", "uid-9"), "1.2.3.4")))
     found = content(table((TWO[0], second)))
     assert [server["server_id"] for server in found["server_list"]] == ["uid-1", "uid-9"]
 

@@ -22,6 +22,8 @@ _SHOWN = 6
 _WELL_SHOWN = 2
 """Checks of a section where all is well."""
 
+RANKS = "rank table"
+FAIL = Standing.FAIL
 RULE, POD_GROUP, POD, ROOM, SCALER, APPLY = "rule", "podgroup", "pod", "room", "scaler", "apply"
 _NEXT: Mapping[str, tuple[str, ...]] = {
     Reason.RULE_MISSING: (RULE,),
@@ -61,6 +63,8 @@ class Answer(msgspec.Struct, frozen=True):
     next: tuple[str, ...]
     well: bool
     """Nothing was found that a person has to mend, and it is where it should be."""
+    has_ranks: bool = False
+    """All conditions of a global rank table are met."""
 
 
 def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section]) -> Answer:
@@ -74,6 +78,7 @@ def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section
         kept,
         tuple(_next(subject, kept)),
         well,
+        any(one.title == RANKS for one in kept) and all(one.standing is not FAIL for one in kept if one.title == RANKS),
     )
 
 

@@ -7,20 +7,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, PREFIX, RULE_KEY, RULE_LABEL
+from scaler.rules.labels import group_fault
 from scaler.rules.values import as_text, at
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.reading import Cluster
-from scaler.tools.diagnosis import SERVER_APP, Check, Standing
+from scaler.tools.diagnosis import Check, Standing
+from scaler.tools.linting.slips import all_label_faults, app_faults
 from scaler.workloads.ascendjob import APP_LABEL
 
 KEYS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 _DIGITS = re.compile(r"\d+")
 """Names that differ in numbers only are meant to be different."""
-_MEANT = {
-    RULE_LABEL: "the name of the rule's ConfigMap",
-    GROUP_LABEL: "the group of the rule that it belongs to",
-    JOB_ID_LABEL: "the id of the service, the same for all of its jobs",
-}
 
 
 def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
@@ -29,7 +26,10 @@ def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     if labels is not None:
         about = f"{subject.object['kind']} {at(subject.object, 'metadata').get('name')}"
         yield from key_checks(labels, about, inside=subject.resource is not None and subject.resource.kind != "Pod")
-        yield from app_check(labels, about, subject.object["kind"])
+        group = labels.get(GROUP_LABEL, "")
+        rule = cluster.state.rules.in_force(subject.namespace, subject.key.rule).rule if subject.key.rule else None
+        if rule is not None and group and not any(one.group == group for one in subject.instances):
+            yield from _group_check(group, rule.groups, about)
     if subject.whole:
         yield from _outsiders(cluster, subject)
     if subject.key.rule:
@@ -53,55 +53,20 @@ def _tasks(subject: Subject) -> list[object]:
     return found if isinstance(found, list) else []
 
 
-def key_checks(labels: Mapping[str, object], about: str, *, inside: bool = False) -> Iterator[Check]:
-    """Each of the three labels: there, or what it may have been spelt as."""
-    if not any(key in labels for key in KEYS[:2]) and not list(_misspelt(labels)):
+def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -> Iterator[Check]:
+    """What `scaler lint` finds in these labels: what is missing, and what it was probably spelt as."""
+    faults = list(all_label_faults(labels, "it"))
+    if not any(key in labels for key in KEYS[:2]) and not faults:
         words = f"no label {RULE_LABEL}: it is no part of any service, and the scaler leaves it alone"
         where = " (of Deployments and the like, labels stand in the template of the pods)" if inside else ""
         yield Check(Standing.FAIL, about, words + where)
         return
-    misspelt = dict(_misspelt(labels))
-    for key in KEYS:
-        value = labels.get(key)
-        if value:
-            continue
-        near = misspelt.pop(key, "")
-        if near:
-            yield Check(Standing.FAIL, about, f"label {key} is missing; it has {near}: a typo? rename that label")
-        else:
-            found = "is empty" if key in labels else "is missing"
-            yield Check(Standing.FAIL, about, f"label {key} {found}; set it to {_MEANT[key]}")
+    for fault in faults:
+        standing = Standing.FAIL if fault.level == "error" else Standing.NOTE
+        yield Check(standing, about, f"{fault.message}; {fault.hint}")
     if all(labels.get(key) for key in KEYS):
         said = ", ".join(f"{key.removeprefix(PREFIX)} {labels[key]}" for key in KEYS)
         yield Check(Standing.OK, about, f"has its labels: {said}")
-
-
-def _misspelt(labels: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Label that is missing -> a label that it has instead and that looks like it."""
-    strange = [key for key in labels if key not in KEYS]
-    for key in KEYS:
-        if key in labels:
-            continue
-        bare = {name.rpartition("/")[2].lower().replace("_", "-"): name for name in strange}
-        wanted = key.rpartition("/")[2].lower()
-        near = difflib.get_close_matches(key, strange, n=1, cutoff=0.85)
-        near = near or [bare[name] for name in difflib.get_close_matches(wanted, bare, n=1, cutoff=0.8)]
-        if near:
-            yield key, near[0]
-
-
-def app_check(labels: Mapping[str, object], about: str, kind: str) -> Iterator[Check]:
-    """MindIE and ClusterD find servers by this label."""
-    app = as_text(labels.get(APP_LABEL))
-    if kind != "AscendJob" or app == SERVER_APP:
-        return
-    if difflib.get_close_matches(app, [SERVER_APP], cutoff=0.8):
-        words = f"label {APP_LABEL} is {app}, and MindIE, ClusterD and rank tables look for {SERVER_APP}; correct it"
-        yield Check(Standing.FAIL, about, words)
-    elif RULE_LABEL in labels:
-        found = f"is {app}" if app else "is missing"
-        words = f"label {APP_LABEL} {found}; a server of MindIE has {SERVER_APP}, without it there is no rank table"
-        yield Check(Standing.NOTE, about, words)
 
 
 def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
@@ -124,7 +89,8 @@ def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
             words = f"has the jobID of this service and {f'rule {rule}' if rule else f'no label {RULE_LABEL}'}"
             yield Check(Standing.NOTE, f"AscendJob {record.name}", f"{words}: it is not counted here")
         elif record.job.key == key:
-            yield from app_check(labels, f"AscendJob {record.name}", "AscendJob")
+            about = f"AscendJob {record.name}"
+            yield from (Check(Standing.FAIL, about, f"{one.message}; {one.hint}") for one in app_faults(labels))
 
 
 def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
@@ -135,8 +101,7 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     if known.problem is not None:
         near = _near_rules(cluster, key.namespace, key.rule) if not known.uid else []
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        still = "; the last valid one stays in force" if known.rule is not None else ""
-        yield Check(Standing.FAIL, about, f"{known.problem.message}{still}{hint}")
+        yield Check(Standing.FAIL, about, f"{known.problem.message}{hint}")
     elif known.rule is not None:
         ratios = len(known.rule.ratios)
         yield Check(Standing.OK, about, f"valid, {ratios} ratio{'s' if ratios > 1 else ''}")
@@ -145,13 +110,13 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     if known.rule is not None:
         for instance in subject.instances:
             if instance.group and instance.group not in known.rule.groups:
-                near = difflib.get_close_matches(instance.group, known.rule.groups, n=1, cutoff=0.6)
-                hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known.rule.groups)}"
-                yield Check(
-                    Standing.FAIL,
-                    f"{instance.kind} {instance.name}",
-                    f"group {instance.group} is not in the rule; {hint}",
-                )
+                yield from _group_check(instance.group, known.rule.groups, f"{instance.kind} {instance.name}")
+
+
+def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[Check]:
+    fault = group_fault(group, groups)
+    if fault is not None:
+        yield Check(Standing.FAIL, about, f"{fault.message}; {fault.hint}")
 
 
 def _near_rules(cluster: Cluster, namespace: str, rule: str) -> Sequence[str]:

@@ -66,24 +66,24 @@ def _standing(subject: Subject, plan: Plan) -> Check:
     works = "" if plan.complete else f"; works towards {target_in_words(plan)}"
     available = bool(current) if subject.view is None else is_true(subject.view, "Available") is not False
     missing = ", ".join(
-        f"{name} has {group.live} of {plan.target.get(name, 0)} jobs"
+        f"{name} has {group.live} of {plan.target.get(name, 0)} jobs that can be used"
         for name, group in plan.groups.items()
         if group.live < plan.target.get(name, 0)
     )
-    words = f"{runs}{works}" + (f"; {missing}: apply the missing jobs" if missing else "")
+    words = f"{runs}{works}" + (f"; {missing}: apply or mend them" if missing else "")
     return Check(Standing.OK if plan.complete else Standing.NOTE if available else Standing.FAIL, "service", words)
 
 
 def _waits_for_room(subject: Subject, instance: Instance) -> bool:
     standing = subject.standings.get(instance.uid)
-    return standing is not None and standing.reason in _FOR_ROOM and bool(instance.unbound or instance.needs)
+    return standing is not None and standing.reason in _FOR_ROOM and bool(instance.unbound)
 
 
 def _needs(world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]) -> Iterator[Check]:
     """Each different request once, for all of the instances together."""
     if world.nodes is None:
         return
-    for request, count in joined(*((instance.unbound or instance.needs) for instance in waiting)):
+    for request, count in joined(*(instance.unbound for instance in waiting)):
         found = supply(world, decision, plan, request)
         yield Check(_judged(found, count), "nodes", _supply_in_words(world.nodes, request, count, found))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object
-from scaler.kube.errors import KubeError
+from scaler.kube.errors import ForbiddenError, KubeError
 from scaler.kube.lease import notes_of, spec_of
 from scaler.names import BLIND_SINCE, GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.values import as_text
@@ -44,6 +44,11 @@ class Leaders(msgspec.Struct, frozen=True):
     found: tuple[Leader, ...] = ()
     unread: str = ""
 
+    def home(self, namespace: str, now: float) -> str:
+        """The namespace of the install that looks after this one, or where one usually is."""
+        leader = self.of(namespace, now)
+        return leader.namespace if leader is not None else USUAL
+
     def of(self, namespace: str, now: float) -> Leader | None:
         """The one that looks after this namespace; of several the one that was heard of last."""
         fitting = [leader for leader in self.found if leader.looks_after(namespace)]
@@ -55,14 +60,16 @@ async def leaders(api: KubeApi) -> Leaders:
     selector, unread = f"{MANAGED_BY_LABEL}={MANAGED_BY}", ""
     try:
         return Leaders(_read((await api.list(LEASES, label_selector=selector)).items))
+    except ForbiddenError:
+        unread = "you may not read Leases"
     except KubeError as error:
-        unread = f"Leases of all namespaces: {error}"
+        unread = str(error)
     found: list[Object] = []
     async for namespace in _homes(api):
         try:
             found += (await api.list(LEASES, namespace, label_selector=selector)).items
-        except KubeError as error:
-            unread = f"Leases in {namespace}: {error}"
+        except KubeError:
+            continue
         else:
             unread = ""
     return Leaders(_read(found), unread if not found else "")

@@ -75,6 +75,10 @@ class Gap(msgspec.Struct, frozen=True):
     def forbidden(self) -> bool:
         return ": 403 " in self.why
 
+    @property
+    def plural(self) -> str:
+        return self.resource.partition(".")[0]
+
 
 class ServiceView(msgspec.Struct, frozen=True):
     """One service: what its ElasticService says, or would say."""
@@ -102,6 +106,7 @@ class Cluster:
         self.informers: dict[Resource, Informer[Any, Any]] = dict(_informers(api, self, rng, home))
         self._sight = Sight(self.informers, OUT_OF_TOUCH)
         self._mode = CurrentMode(self.cache, Mode.AUTO)
+        self._watched: list[Resource] = []
         self._changed = asyncio.Event()
         self._dirty: set[ServiceKey] = set()
         self._builder = WorldBuilder(self.state, Policy(), alone=self.why_alone)
@@ -134,7 +139,8 @@ class Cluster:
     @asynccontextmanager
     async def watched(self, resources: Iterable[Resource] = (), *, patience: float = PATIENCE) -> AsyncIterator[None]:
         """Everything listed (or of `resources` only), and kept up to date inside. KubeError when nobody answers."""
-        chosen = [self.informers[resource] for resource in resources] or list(self.informers.values())
+        self._watched = list(resources) or list(self.informers)
+        chosen = [self.informers[resource] for resource in self._watched]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(informer.run()) for informer in chosen]
             try:
@@ -142,7 +148,7 @@ class Cluster:
                     async with asyncio.timeout(patience):
                         for informer in chosen:
                             await informer.synced_or_absent.wait()
-                self._mode()
+                self._look_around()
                 yield
             finally:
                 for task in tasks:
@@ -162,8 +168,9 @@ class Cluster:
     def gaps(self) -> list[Gap]:
         """What is not seen now, of what was to be watched."""
         found = []
-        for resource, informer in self.informers.items():
-            if informer.problem and informer.problem != "not listed yet":
+        for resource in self._watched:
+            informer = self.informers[resource]  # of several namespaces one may be forbidden: the scaler's own
+            if informer.problem and (informer.absent or ": 403 " not in informer.problem):
                 installed = not informer.problem.endswith("are not installed in the cluster")
                 found.append(Gap(resource.full_name, informer.problem, installed))
         return found
@@ -173,6 +180,11 @@ class Cluster:
         if self.namespaces:
             return "only some namespaces are looked at"
         return self._sight.no_nodes()
+
+    def _look_around(self) -> None:
+        """Who makes pods, and whether nodes are seen: as in scaler.app."""
+        self._mode()
+        self.cache.set_sees_nodes(sees_nodes=not self._sight.no_nodes())
 
     def views(self) -> list[ServiceView]:
         """Every service, by namespace and name: as the scaler wrote it, else as it would be decided from what is seen
@@ -201,8 +213,7 @@ class Cluster:
         if self._last is not None and self._last[0] == self.version:
             return self._last[1:]
         version = self.version
-        self.cache.set_sees_nodes(sees_nodes=not self._sight.no_nodes())
-        self._mode()
+        self._look_around()
         for key in {*self._dirty, *self.cache.service_keys()} if self._last is None else self._dirty:
             if self.cache.has_instances(key):
                 self._builder.look_at(key)
@@ -246,10 +257,11 @@ def _ignore(_old: object, _new: object) -> None:
 
 class Answer(msgspec.Struct, frozen=True):
     """What a cluster says when it is asked for ElasticServices: `why` they cannot be read, "" when they can; whether
-    there are `some`."""
+    there are `some`, and whether the kind is `missing`."""
 
     why: str = ""
     some: bool = False
+    missing: bool = False
 
 
 async def ask(api: KubeApi, namespaces: Sequence[str]) -> Answer:
@@ -257,10 +269,15 @@ async def ask(api: KubeApi, namespaces: Sequence[str]) -> Answer:
     try:
         page = await api.list(ELASTIC_SERVICES, namespaces[0] if namespaces else None, limit=1)
     except NotFoundError:
-        return Answer("the kind ElasticService is not installed in this cluster")
-    except ForbiddenError as error:
-        return Answer(f"ElasticServices may not be read: {error.message}")
+        return Answer("the kind ElasticService is not installed in this cluster", missing=True)
+    except ForbiddenError:
+        where = f"in {namespaces[0]}" if namespaces else "of all namespaces"
+        return Answer(f"you may not read ElasticServices {where}")
     return Answer(some=bool(page.items))
+
+
+NOTHING_TO_SEE = frozenset({ASCEND_JOBS.full_name, PODS.full_name})
+"""Where neither may be read nobody can say which services there are."""
 
 
 async def reach(api: KubeApi, namespaces: Sequence[str]) -> tuple[str, ...]:

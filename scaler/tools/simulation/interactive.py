@@ -70,7 +70,12 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
     timeline.listener = Screen(out, timeline, live=out.isatty(), paced=False).tell
     quick = scenario.model_copy(update={"timing": Timing.model_validate(_QUICK), "events": []})
     world = World(
-        cluster, clock, quick, controller=real_controller(seed, leader_election=True), timeline=timeline, seed=seed
+        cluster,
+        clock,
+        quick,
+        controller=real_controller(seed, leader_election=True, identity="scaler-demo"),
+        timeline=timeline,
+        seed=seed,
     )
     async with serve(cluster, port=port) as url:
         path.write_text(kubeconfig(url, "mindie"), encoding="utf-8")  # noqa: ASYNC240 - once, before anything runs

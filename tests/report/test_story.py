@@ -1,0 +1,88 @@
+"""What has happened to a service, told as events about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaler.kube.api import Object
+from scaler.report.elastic_service import status_of
+from scaler.report.story import story_of
+from tests.report.fakes import report
+
+THEN, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
+LADDER = "3P1D > 2P1D > 1P1D"
+
+
+def said(states: str, ladder: str = LADDER) -> Object:
+    return status_of(report(ladder, states), {}, THEN)
+
+
+def told(before: str, after: str, ladder: str = LADDER) -> list[tuple[str, str]]:
+    was = said(before, ladder)
+    return [(reason.value, words) for reason, words in story_of(was, status_of(report(ladder, after), was, LATER))]
+
+
+ALL = "p0 Running, p1 Running, p2 Running, d0 Running"
+TWO = "p0 Running, p1 Running, p2 Held, d0 Running"
+ONE = "p0 Running, p1 Held, p2 Held, d0 Running"
+NONE = "p0 Running, p1 Held, p2 Held, d0 Held"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason", "words"),
+    [
+        (ALL, TWO, "Degraded", "lost p2 (WaitingForScheduler, Admitted"),
+        (TWO, NONE, "Unavailable", "the smallest ratio does not run, works towards 1 group0 + 1 group1"),
+        (NONE, "p0 Held, p1 Held, p2 Held, d0 Held", "InstanceLost", "lost p0 ("),
+        (NONE, ONE, "Available", "runs 1 group0 + 1 group1, works towards 2 group0 + 1 group1"),
+        (ONE, TWO, "RatioReached", "runs 2 group0 + 1 group1, works towards 3 group0 + 1 group1"),
+        (TWO, ALL, "Complete", "runs 3 group0 + 1 group1, the largest ratio that its jobs allow"),
+    ],
+)
+def test_one_change_is_one_event_with_what_runs_and_what_is_worked_towards(
+    before: str, after: str, reason: str, words: str
+) -> None:
+    ((event, message),) = told(before, after)
+    assert event == reason
+    assert words in message
+
+
+def test_a_loss_names_the_instances_and_the_first_three_of_many() -> None:
+    ((_, message),) = told("p0 Running, d0 Running", "d0 Running", "1P1D")
+    assert message.startswith("lost p0 (it is deleted); ")
+    many = ", ".join(f"p{number} Running" for number in range(5))
+    ((_, message),) = told(f"{many}, d0 Running", "d0 Running", "5P1D > 1P1D")
+    assert "p2 (it is deleted) and 2 more; " in message
+
+
+def test_nothing_is_told_at_rest_and_of_what_nobody_knows() -> None:
+    assert told(ALL, ALL) == []
+    assert story_of({}, said(ALL)) == []
+
+
+def test_a_rule_that_changed_is_told_with_its_ratios_and_what_follows() -> None:
+    was = said(ALL)
+    now = status_of(report("1P1D", ALL), was, LATER)
+    was["rule"]["inForce"], now["rule"]["inForce"] = "a", "b"
+    ((event, message),) = story_of(was, now)
+    assert event == "RuleChanged"
+    assert message.startswith("another rule is in force: 1 group0 + 1 group1; before: 3 group0 + 1 group1 > ")
+    assert message.endswith("; now runs 1 group0 + 1 group1, the largest ratio that its jobs allow")
+    again = [words for _, words in story_of(was, was | {"rule": now["rule"]})]
+    assert again[0].startswith("another rule is in force: the ratios are the same, ")
+
+
+def test_a_target_that_changed_is_told_when_nothing_else_happened() -> None:
+    was, now = said(ONE), said(ONE)
+    now["targetRatio"] = {"index": 2, "counts": {"group0": 1, "group1": 1}}
+    words = "works towards 1 group0 + 1 group1, before 2 group0 + 1 group1"
+    assert story_of(was, now) == [("TargetChanged", words)]
+
+
+def test_pauses_and_a_rule_that_is_valid_again_are_told() -> None:
+    was, now = said(ALL), said(ALL)
+    now["rule"] = now["rule"] | {"paused": True}
+    assert [reason for reason, _ in story_of(was, now)] == ["Paused"]
+    assert [reason for reason, _ in story_of(now, was)] == ["Resumed"]
+    invalid = was | {"conditions": [found | {"status": "False"} for found in was["conditions"]]}
+    assert [reason for reason, _ in story_of(invalid, was)] == ["RuleValid"]
