@@ -60,11 +60,12 @@ def test_where_told_so_no_config_map_is_written_outside_of_the_own_namespace() -
         async with rig(*SERVICE, lease_namespace=OWN, status_beside_rule=False) as on:
             await on.settle(3)
             assert places(on.cluster) == [(OWN, "mindie.rule-scaler-last-valid"), (OWN, "mindie.rule-scaler-status")]
+            on.apply(rule_config_map(name="other"))
             for name in ("p0", "p1", "d0"):
                 await on.edit(name, "/metadata/labels/mind-cluster~1scaling-rule", "other")
             await on.settle(3)
-            kept = [place.name for place in places(on.cluster)]
-            assert kept == ["mindie.other-scaler-status"]
+            kept = [place.name for place in places(on.cluster) if place.namespace == OWN]
+            assert kept == ["mindie.other-scaler-last-valid", "mindie.other-scaler-status"]
         written = {w.namespace for w in on.cluster.audit if w.client == "scaler" and w.resource == CONFIG_MAPS}
         assert written == {OWN}
 
