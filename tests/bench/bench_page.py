@@ -67,8 +67,10 @@ async def measure(services: int, config: Path, crowd: subprocess.Popen[str]) -> 
             await page.wait_for_function("() => !window.scalerPage.head.reading", timeout=120_000)
             tell("everything read", (time.time() - began) * 1000)
             for name, part, shown in (
-                ("list", "", LIST), ("service", "#/service/team-0007%2Frule%2Fmindie", SERVICE), ("cluster", "#/cluster", NODES),
-            ):  # fmt: skip
+                ("list", "", LIST),
+                ("service", "#/service/team-0007%2Frule%2Fmindie", SERVICE),
+                ("cluster", "#/cluster", NODES),
+            ):
                 tell(f"first view: {name}", await first_view(browser, address, part, shown))
             await page.bring_to_front()
             await fail_nodes(page, crowd)

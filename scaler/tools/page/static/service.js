@@ -1,5 +1,5 @@
 // One service: what is wrong and since when, its ladder, its instances over time and now, what happened, its rule.
-import { html, useEffect, useMemo, useState, useStore } from "./lib.js";
+import { html, natural, useEffect, useMemo, useState, useStore } from "./lib.js";
 import { age, clock, gloss, moment, say, seconds, since } from "./words.js";
 import { Group, Rank, RANKS, StateMark } from "./marks.js";
 import { Reason, title } from "./services.js";
@@ -109,7 +109,7 @@ function Instances({ live, now, left }) {
   const [opened, unfold] = useState(null);
   const ids = useMemo(() => [...rows.keys()].sort((a, b) => {
     const [one, other] = [rows.get(a), rows.get(b)];
-    return (BADNESS[one.state] ?? 9) - (BADNESS[other.state] ?? 9) || one.group.localeCompare(other.group) || a.localeCompare(b, undefined, { numeric: true });
+    return (BADNESS[one.state] ?? 9) - (BADNESS[other.state] ?? 9) || natural(one.group, other.group) || natural(a, b);
   }), [rows, live.version("instances")]);
   if (!ids.length) return html`<p class="muted">${say("instances.none")}</p>`;
   const one = opened && rows.get(opened);
