@@ -15,7 +15,13 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("untimed", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-pytest_plugins = ["tests.parts", "tests.repeat", "tests.control_plane.plugin", "tests.campaign.plugin"]
+pytest_plugins = [
+    "tests.parts",
+    "tests.repeat",
+    "tests.control_plane.plugin",
+    "tests.campaign.plugin",
+    "tests.page.plugin",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -116,5 +116,5 @@ def test_every_metric_variable_label_and_annotation_that_a_page_names_exists() -
     # Options of a rule are spelt without the prefix that they have in common.
     assert {name for name in labels if name not in source and f'"{name.partition("/")[2]}"' not in source} == set()
     assert {name for name in metrics if name not in source} == set()
-    variables = set(re.findall(r"\bSCALER_[A-Z_]+", ALL_PAGES)) - {"SCALER_CONFIG"}
+    variables = set(re.findall(r"\bSCALER_[A-Z_]+", ALL_PAGES)) - {"SCALER_CONFIG", "SCALER_DEBUG"}
     assert {name for name in variables if name.removeprefix("SCALER_").lower() not in Settings.model_fields} == set()

@@ -39,14 +39,15 @@ class _Console(Console):
 
 def show(screen: Console, made: RenderableType, width: int = 0) -> None:
     """Print it, without spaces at the ends of lines. `width`: more columns than there are, 0 for as many."""
-    lines = screen.render_lines(made, screen.options.update(width=width or screen.width), pad=False)
-    for line in lines:
+    found: list[Segment] = []
+    for line in screen.render_lines(made, screen.options.update(width=width or screen.width), pad=False):
         kept = list(Segment.simplify(line))
         while kept and not kept[-1].text.strip(" "):
             kept.pop()
         if kept:
             kept[-1] = Segment(kept[-1].text.rstrip(" "), kept[-1].style)
-        screen.print(Segments([*kept, Segment.line()]), end="", crop=False, no_wrap=True, soft_wrap=True)
+        found += [*kept, Segment.line()]
+    screen.print(Segments(found), end="", crop=False, no_wrap=True, soft_wrap=True)
 
 
 def clean(text: Any) -> str:

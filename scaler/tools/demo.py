@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,17 +18,23 @@ HELP = """See the scaler at work without a cluster: start, faults, degradation, 
 
 The real controller runs on a simulated cluster in virtual time, paced for people; --fast does without the pauses.
 --interactive keeps a cluster up in real time and prints how to reach it with kubectl; Ctrl-C ends it.
+--ui tells the story on the page of `scaler ui`, in a browser, and goes on until Ctrl-C.
 
 Exit code: 0 the service ended where it should, 1 it did not, 2 usage."""
 
 EXIT_UNEXPECTED = 1
 EXIT_USAGE = 2
+SPEED = 12.0
+"""Seconds of the story in one, in a browser."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fast", action="store_true", help="no pauses; also without a terminal")
     parser.add_argument("--interactive", action="store_true", help="keep the cluster up and serve kubectl")
-    parser.add_argument("--port", type=port, default=0, metavar="N", help="of the interactive API; default: a free one")
+    parser.add_argument("--ui", action="store_true", help="serve a page that shows it live")
+    parser.add_argument(
+        "--port", type=port, default=0, metavar="N", help="of the API or the page (default: a free one)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="another order of things (default: 0)")
 
 
@@ -48,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     except ScenarioError as error:
         sys.stderr.write(f"scaler demo: {error}\n")
         return EXIT_USAGE
+    if args.ui:
+        return show(scenario, speed=SPEED, seed=args.seed, port=args.port, name="demo")
     if args.interactive:
         return _keep_up(scenario, args)
     from scaler.tools.simulation.story import tell  # noqa: PLC0415
@@ -64,6 +73,19 @@ def _keep_up(scenario: Scenario, args: argparse.Namespace) -> int:
         keep_up(scenario, port=args.port, seed=args.seed, out=sys.stdout)
     except OSError as error:
         sys.stderr.write(f"scaler demo: port {args.port}: {error.strerror}\n")
+        return EXIT_USAGE
+    return 0
+
+
+def show(scenario: Scenario, *, speed: float, seed: int, port: int, name: str) -> int:
+    """On a page, until Ctrl-C; the exit code. `name` is the command's."""
+    from scaler.tools.simulation import watched  # noqa: PLC0415 - brings an HTTP server along
+    from scaler.tools.ui import tell  # noqa: PLC0415
+
+    try:
+        watched.show(scenario, speed=speed, seed=seed, port=port, tell=partial(tell, open_it=False))
+    except (OSError, OverflowError) as error:
+        sys.stderr.write(f"scaler {name}: port {port}: {getattr(error, 'strerror', '') or error}\n")
         return EXIT_USAGE
     return 0
 

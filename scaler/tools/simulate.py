@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scaler.tools.demo import port, show
 from scaler.tools.output import add_output, converted
 
 if TYPE_CHECKING:
@@ -36,9 +37,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the same with every service alone, to see what minimums first is worth",
     )
+    parser.add_argument("--ui", action="store_true", help="show it live in a browser, until Ctrl-C, judging nothing")
+    parser.add_argument("--speed", type=_speed, default=10.0, metavar="N", help="of --ui: seconds in one (default: 10)")
+    parser.add_argument("--port", type=port, default=0, metavar="N", help="of --ui (default: a free one)")
     parser.add_argument(
         "--record", metavar="DIR", type=Path, help="write the world of every decision for `scaler explain`"
     )
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0.1 <= speed <= 100.0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no speed; write a number from 0.1 to 100")
+    return speed
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,6 +67,9 @@ def run(args: argparse.Namespace) -> int:
     except ScenarioError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
+    if args.ui:
+        seed = scenario.seed if args.seed is None else args.seed
+        return show(scenario, speed=args.speed, seed=seed, port=args.port, name="simulate")
     try:
         return _play(scenario, args)
     except OSError as error:

@@ -110,5 +110,5 @@ def test_a_cluster_that_cannot_be_read_is_told(door: Closed, capsys: pytest.Capt
     door.closed = True
     assert main(["doctor", "mindie/mindie"]) == 1
     said = capsys.readouterr().err
-    assert "you may not read: " in said
-    assert "ascendjobs.mindxdl.gitee.com" in said
+    assert "you may not read " in said
+    assert "ascendjobs" in said

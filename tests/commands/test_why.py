@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scaler.kube.api import NODES, POD_GROUPS, PODS, PatchType
+from scaler.kube.api import ASCEND_JOBS, LEASES, NODES, POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import status_error
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
@@ -20,7 +20,7 @@ from scaler.tools.console import console, show
 from scaler.tools.diagnosis import Standing
 from tests import jobs
 from tests.actuate.test_ranktables import rings, server
-from tests.commands.test_cluster import RULE, Forbidden
+from tests.commands.test_cluster import RULE, Forbidden, elastic_service, idle, lease, write
 from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
 from tests.rig import Rig, rig
 from tests.sim.manifests import deployment, template
@@ -271,3 +271,20 @@ def test_what_is_not_there_is_none_and_comes_with_near_names(capsys: pytest.Capt
         "there is no job, pod or service 'prefil-0' in namespace mindie; did you mean prefill-0"
         in capsys.readouterr().err
     )
+
+
+def test_what_a_scaler_wrote_that_is_not_at_work_any_more_does_not_count() -> None:
+    async def story() -> Answer:
+        on = idle(RULE, job("p0"), job("d0"))
+        (p0,) = [one for one in on.cluster.peek(ASCEND_JOBS) if one["metadata"]["name"] == "p0"]
+        old = {"name": "p0", "uid": p0["metadata"]["uid"], "state": "Running", "reason": "Running", "message": "Runs."}
+        await write(on, elastic_service(instances=[old]))
+        await on.cluster.create(LEASES, "default", lease("mind-cluster-scaler", "default"))
+        assert (await asked(on, "p0")).head == ("p0 is Running: Runs.",)
+        await asyncio.sleep(600)
+        return await asked(on, "p0")
+
+    answer = run(story())
+    assert "NO SCALER IS AT WORK" in answer.notes[0]
+    assert answer.head[0].startswith("p0 is Admitted")
+    assert answer.head[0].endswith("(as decided here, not by a scaler)")

@@ -24,7 +24,9 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
     scope = await reach(access.api, access.namespaces)
     cluster = Cluster(access.api, access.clock, scope, known.home(namespace, access.clock.server()))
     async with cluster.watched():
-        subject = await find(cluster, access.api, namespace, name)
+        leader, now = known.of(namespace, access.clock.server()), access.clock.server()
+        stale = leader is not None and not leader.is_at_work(now)
+        subject = await find(cluster, access.api, namespace, name, stale=stale)
         if subject is None:
             return await _of_nothing(access, cluster, Subject(namespace, name, "service"), always=always_ranks)
         looked = await workings.look(cluster, access.api, subject)
@@ -32,8 +34,10 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
         notes = list(absent_scaler(known, [namespace], access.clock.server()))
         notes += [f"{said.why}: this is decided here, from what can be read"] if said.why else []
         notes += gap_words(cluster.gaps())
-        notes += [f"you may not read: {', '.join(looked.unread)}"] if looked.unread else []
-        return answer_of(subject, notes, _sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)))
+        seen = {gap.resource for gap in cluster.gaps()}
+        unread = [name for name in looked.unread if name not in seen]
+        notes += [f"you may not read {', '.join(unread)}"] if unread else []
+        return answer_of(subject, notes, sections(cluster, subject, looked, Section(RANKS, ranks, whole=always_ranks)))
 
 
 async def _of_nothing(access: Access, cluster: Cluster, subject: Subject, *, always: bool) -> Answer | None:
@@ -63,9 +67,8 @@ async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Che
     return rank_table.rank_checks(evidence, always=always, only=job)
 
 
-def _sections(
-    cluster: Cluster, subject: Subject, looked: workings.Looked, ranks: Section
-) -> list[Section]:  # fmt: skip
+def sections(cluster: Cluster, subject: Subject, looked: workings.Looked, ranks: Section) -> list[Section]:
+    """All that is looked at, each with what was found."""
     world, decision = cluster.decision()
     pods = workings.scheduler_checks(cluster, subject, looked) if subject.service is not None else ()
     return [

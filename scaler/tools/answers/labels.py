@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, PREFIX, RULE_KEY, RULE_LABEL
-from scaler.rules.labels import group_fault, label_faults
+from scaler.rules.labels import group_fault
 from scaler.rules.values import as_text, at
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.reading import Cluster
 from scaler.tools.diagnosis import Check, Standing
+from scaler.tools.linting.slips import all_label_faults, app_faults
 from scaler.workloads.ascendjob import APP_LABEL
 
 KEYS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
@@ -25,6 +26,10 @@ def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     if labels is not None:
         about = f"{subject.object['kind']} {at(subject.object, 'metadata').get('name')}"
         yield from key_checks(labels, about, inside=subject.resource is not None and subject.resource.kind != "Pod")
+        group = labels.get(GROUP_LABEL, "")
+        rule = cluster.state.rules.in_force(subject.namespace, subject.key.rule).rule if subject.key.rule else None
+        if rule is not None and group and not any(one.group == group for one in subject.instances):
+            yield from _group_check(group, rule.groups, about)
     if subject.whole:
         yield from _outsiders(cluster, subject)
     if subject.key.rule:
@@ -50,7 +55,7 @@ def _tasks(subject: Subject) -> list[object]:
 
 def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -> Iterator[Check]:
     """What `scaler lint` finds in these labels: what is missing, and what it was probably spelt as."""
-    faults = list(label_faults(labels, "it"))
+    faults = list(all_label_faults(labels, "it"))
     if not any(key in labels for key in KEYS[:2]) and not faults:
         words = f"no label {RULE_LABEL}: it is no part of any service, and the scaler leaves it alone"
         where = " (of Deployments and the like, labels stand in the template of the pods)" if inside else ""
@@ -85,8 +90,7 @@ def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
             yield Check(Standing.NOTE, f"AscendJob {record.name}", f"{words}: it is not counted here")
         elif record.job.key == key:
             about = f"AscendJob {record.name}"
-            faults = [fault for fault in label_faults(labels, "it") if fault.code == "AppUnknown"]
-            yield from (Check(Standing.FAIL, about, f"{one.message}; {one.hint}") for one in faults)
+            yield from (Check(Standing.FAIL, about, f"{one.message}; {one.hint}") for one in app_faults(labels))
 
 
 def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
@@ -97,8 +101,7 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     if known.problem is not None:
         near = _near_rules(cluster, key.namespace, key.rule) if not known.uid else []
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        still = "; the last valid one stays in force" if known.rule is not None else ""
-        yield Check(Standing.FAIL, about, f"{known.problem.message}{still}{hint}")
+        yield Check(Standing.FAIL, about, f"{known.problem.message}{hint}")
     elif known.rule is not None:
         ratios = len(known.rule.ratios)
         yield Check(Standing.OK, about, f"valid, {ratios} ratio{'s' if ratios > 1 else ''}")
@@ -107,9 +110,13 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
     if known.rule is not None:
         for instance in subject.instances:
             if instance.group and instance.group not in known.rule.groups:
-                fault = group_fault(instance.group, known.rule.groups)
-                words = f"{fault.message}; {fault.hint}" if fault is not None else ""
-                yield Check(Standing.FAIL, f"{instance.kind} {instance.name}", words)
+                yield from _group_check(instance.group, known.rule.groups, f"{instance.kind} {instance.name}")
+
+
+def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[Check]:
+    fault = group_fault(group, groups)
+    if fault is not None:
+        yield Check(Standing.FAIL, about, f"{fault.message}; {fault.hint}")
 
 
 def _near_rules(cluster: Cluster, namespace: str, rule: str) -> Sequence[str]:

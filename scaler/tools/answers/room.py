@@ -76,14 +76,14 @@ def _standing(subject: Subject, plan: Plan) -> Check:
 
 def _waits_for_room(subject: Subject, instance: Instance) -> bool:
     standing = subject.standings.get(instance.uid)
-    return standing is not None and standing.reason in _FOR_ROOM and bool(instance.unbound or instance.needs)
+    return standing is not None and standing.reason in _FOR_ROOM and bool(instance.unbound)
 
 
 def _needs(world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]) -> Iterator[Check]:
     """Each different request once, for all of the instances together."""
     if world.nodes is None:
         return
-    for request, count in joined(*((instance.unbound or instance.needs) for instance in waiting)):
+    for request, count in joined(*(instance.unbound for instance in waiting)):
         found = supply(world, decision, plan, request)
         yield Check(_judged(found, count), "nodes", _supply_in_words(world.nodes, request, count, found))
 

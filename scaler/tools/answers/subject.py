@@ -67,9 +67,10 @@ class Subject(msgspec.Struct, frozen=True):
         return self.kind == "service"
 
 
-async def find(cluster: Cluster, api: KubeApi, namespace: str, name: str) -> Subject | None:
+async def find(cluster: Cluster, api: KubeApi, namespace: str, name: str, *, stale: bool) -> Subject | None:
     """The first of these: an instance or its job, a pod, what makes instances, a service, anything that could carry
-    labels of ours. None when there is nothing of this name. Raises KubeError."""
+    labels of ours. None when there is nothing of this name. `stale`: no scaler is at work, so what one wrote does not
+    count. Raises KubeError."""
     world, decision = cluster.decision()
     views = {view.key: view for view in cluster.views()}
     mine = [
@@ -82,7 +83,7 @@ async def find(cluster: Cluster, api: KubeApi, namespace: str, name: str) -> Sub
     resource, obj = await _object(api, namespace, found.instances[0] if found and found.instances else None, name)
     if found is None:
         return Subject(namespace, name, obj["kind"], resource=resource, object=obj) if obj else None
-    return msgspec.structs.replace(found, resource=resource, object=obj, standings=_standings(found))
+    return msgspec.structs.replace(found, resource=resource, object=obj, standings=_standings(found, stale=stale))
 
 
 def _chosen(subject: Subject, kind: str, instances: Iterable[Instance], pod: PodRecord | None = None) -> Subject:
@@ -135,11 +136,12 @@ def _names(one: Subject) -> tuple[str, ...]:
     return (one.view.name if one.view else "", *usual, key.job_id)
 
 
-def _standings(subject: Subject) -> dict[str, Standing]:
+def _standings(subject: Subject, *, stale: bool) -> dict[str, Standing]:
     """In the scaler's words where it has written them, else in those of the decision made here."""
     said = {
         as_text(at(one).get("uid")): at(one)
         for one in as_list(subject.view.status.get("instances") if subject.view and subject.view.name else None)
+        if not stale
     }
     verdicts = {verdict.uid: verdict for verdict in subject.plan.verdicts} if subject.plan else {}
     return {

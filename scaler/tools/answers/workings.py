@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -57,13 +57,13 @@ async def look(cluster: Cluster, api: KubeApi, subject: Subject) -> Looked:
     raw = {pod.name: await reader.get(PODS, subject.namespace, pod.name) for pod in pods}
     groups = {name for pod in raw.values() if (name := as_text(at(pod, "metadata", "annotations").get(POD_GROUP)))}
     groups |= {record.job.pod_group for one in shown if (record := cluster.cache.job(one.uid)) is not None}
-    found = {name: await reader.get(POD_GROUPS, subject.namespace, name) for name in sorted(groups)}
+    found = await reader.all(POD_GROUPS, subject.namespace, groups)
     queues = {as_text(at(group, "spec").get("queue")) or "default" for group in found.values() if group}
     others = any(not instance.made_by_us for instance in subject.instances)
     return Looked(
         pods=raw,
         pod_groups=found,
-        queues={name: await reader.get(QUEUES, None, name) for name in sorted(queues)},
+        queues=await reader.all(QUEUES, None, queues),
         namespace=await reader.get(NAMESPACES, None, subject.namespace) if others else {},
         sources=await _sources(api) if others else {},
         unread=tuple(dict.fromkeys(reader.unread)),
@@ -73,6 +73,11 @@ async def look(cluster: Cluster, api: KubeApi, subject: Subject) -> Looked:
 class _Reader(NamedTuple):
     api: KubeApi
     unread: list[str]
+
+    async def all(self, resource: Resource, namespace: str | None, names: Iterable[str]) -> dict[str, Object]:
+        """By name; {} for what is not there. What may not be read is left out."""
+        found = {name: await self.get(resource, namespace, name) for name in sorted(names)}
+        return {} if resource.full_name in self.unread else found
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
         """{} for what is not there, or may not be read."""

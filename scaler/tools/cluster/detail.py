@@ -13,6 +13,7 @@ import msgspec
 from scaler.clock import rfc3339, seconds_of
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import ASCEND_JOBS, Object
+from scaler.kube.metadata import version_of
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.tools.cluster.reading import Cluster, ServiceView
 from scaler.tools.cluster.records import EventRecord, condition
@@ -152,7 +153,8 @@ def _events(cluster: Cluster, view: ServiceView, instances: Sequence[InstanceVie
         for event in cluster.events.values()
         if event.namespace == view.key.namespace and _is_about(event, names, jobs)
     ]
-    return tuple(sorted(found, key=lambda event: (seconds_of(event.last), event.name))[-MOST_EVENTS:])
+    found.sort(key=lambda event: (seconds_of(event.last), version_of(event.resource_version)))
+    return tuple(found[-MOST_EVENTS:])
 
 
 def _is_about(event: EventRecord, names: Mapping[str, set[str]], jobs: set[str]) -> bool:

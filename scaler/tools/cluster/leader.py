@@ -9,7 +9,7 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object
-from scaler.kube.errors import KubeError
+from scaler.kube.errors import ForbiddenError, KubeError
 from scaler.kube.lease import notes_of, spec_of
 from scaler.names import BLIND_SINCE, GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.values import as_text
@@ -60,14 +60,16 @@ async def leaders(api: KubeApi) -> Leaders:
     selector, unread = f"{MANAGED_BY_LABEL}={MANAGED_BY}", ""
     try:
         return Leaders(_read((await api.list(LEASES, label_selector=selector)).items))
+    except ForbiddenError:
+        unread = "you may not read Leases"
     except KubeError as error:
-        unread = f"Leases of all namespaces: {error}"
+        unread = str(error)
     found: list[Object] = []
     async for namespace in _homes(api):
         try:
             found += (await api.list(LEASES, namespace, label_selector=selector)).items
-        except KubeError as error:
-            unread = f"Leases in {namespace}: {error}"
+        except KubeError:
+            continue
         else:
             unread = ""
     return Leaders(_read(found), unread if not found else "")

@@ -9,6 +9,9 @@ from scaler.tools.cluster.leader import Leaders
 from scaler.tools.cluster.reading import Gap
 from scaler.tools.console import age
 
+_TOLD = ("elasticservices", "ascendjobs", "pods", "nodes", "configmaps", "podgroups", "events")
+"""By name; the other kinds matter to few."""
+
 
 def absent_scaler(found: Leaders, namespaces: Iterable[str], now: float) -> Iterable[str]:
     """That nobody looks after these namespaces, as far as Leases tell."""
@@ -31,9 +34,12 @@ def absent_scaler(found: Leaders, namespaces: Iterable[str], now: float) -> Iter
 
 def gap_words(gaps: Sequence[Gap]) -> Iterable[str]:
     """What is not seen, in as few lines as possible."""
-    forbidden = [gap.resource for gap in gaps if gap.forbidden]
+    forbidden = {gap.plural for gap in gaps if gap.forbidden}
+    told = [name for name in _TOLD if name in forbidden]
     if forbidden:
-        yield f"you may not read: {', '.join(forbidden)}; the rest is shown without them"
+        others = len(forbidden) - len(told)
+        more = f" and {others} other kinds" if told and others else "" if told else f"{others} kinds"
+        yield f"you may not read {', '.join(told)}{more}: what follows is without them"
     for gap in gaps:
         if not gap.installed and gap.resource == ASCEND_JOBS.full_name:
             yield "the kind AscendJob is not installed in this cluster"

@@ -75,6 +75,10 @@ class Gap(msgspec.Struct, frozen=True):
     def forbidden(self) -> bool:
         return ": 403 " in self.why
 
+    @property
+    def plural(self) -> str:
+        return self.resource.partition(".")[0]
+
 
 class ServiceView(msgspec.Struct, frozen=True):
     """One service: what its ElasticService says, or would say."""
@@ -165,8 +169,8 @@ class Cluster:
         """What is not seen now, of what was to be watched."""
         found = []
         for resource in self._watched:
-            informer = self.informers[resource]
-            if informer.problem:
+            informer = self.informers[resource]  # of several namespaces one may be forbidden: the scaler's own
+            if informer.problem and (informer.absent or ": 403 " not in informer.problem):
                 installed = not informer.problem.endswith("are not installed in the cluster")
                 found.append(Gap(resource.full_name, informer.problem, installed))
         return found
@@ -253,10 +257,11 @@ def _ignore(_old: object, _new: object) -> None:
 
 class Answer(msgspec.Struct, frozen=True):
     """What a cluster says when it is asked for ElasticServices: `why` they cannot be read, "" when they can; whether
-    there are `some`."""
+    there are `some`, and whether the kind is `missing`."""
 
     why: str = ""
     some: bool = False
+    missing: bool = False
 
 
 async def ask(api: KubeApi, namespaces: Sequence[str]) -> Answer:
@@ -264,10 +269,15 @@ async def ask(api: KubeApi, namespaces: Sequence[str]) -> Answer:
     try:
         page = await api.list(ELASTIC_SERVICES, namespaces[0] if namespaces else None, limit=1)
     except NotFoundError:
-        return Answer("the kind ElasticService is not installed in this cluster")
-    except ForbiddenError as error:
-        return Answer(f"ElasticServices may not be read: {error.message}")
+        return Answer("the kind ElasticService is not installed in this cluster", missing=True)
+    except ForbiddenError:
+        where = f"in {namespaces[0]}" if namespaces else "of all namespaces"
+        return Answer(f"you may not read ElasticServices {where}")
     return Answer(some=bool(page.items))
+
+
+NOTHING_TO_SEE = frozenset({ASCEND_JOBS.full_name, PODS.full_name})
+"""Where neither may be read nobody can say which services there are."""
 
 
 async def reach(api: KubeApi, namespaces: Sequence[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from scaler.tools.cluster.access import Access
 from scaler.tools.cluster.detail import ServiceDetail, detail_of, urgency
 from scaler.tools.cluster.leader import Leaders, leaders
 from scaler.tools.cluster.notes import absent_scaler, gap_words
-from scaler.tools.cluster.reading import Answer, Cluster, ServiceView, ask, reach
+from scaler.tools.cluster.reading import NOTHING_TO_SEE, Answer, Cluster, ServiceView, ask, reach
 from scaler.tools.cluster.tables import Style, label, overview, tree
 from scaler.tools.console import console, show, text
 from scaler.tools.output import written
@@ -67,9 +67,8 @@ class Board:
         """What whoever reads the rest has to know first."""
         found = list(absent_scaler(self.leaders, {view.key.namespace for view in views}, self.now))
         if self._answer.why:
-            found.append(
-                f"{self._answer.why}: what follows is decided here, from what can be read. To install: {_INSTALL}"
-            )
+            install = f"; to install it: {_INSTALL}" if self._answer.missing else ""
+            found.append(f"{self._answer.why}: what follows is decided here, from what can be read{install}")
         return [*found, *gap_words(self.cluster.gaps())]
 
     def style(self, screen: Console) -> Style:
@@ -95,12 +94,24 @@ class Board:
                 parts += [tree(detail, style), Text()]
             parts.pop()
         else:
-            parts.append(overview(views, style))
+            most = max(1, screen.height - 2 - len(parts)) if self.args.watch and screen.is_terminal else len(views)
+            parts.append(overview(views[:most], style))
+            parts += [text(f"... and {len(views) - most} more, less badly off")] if len(views) > most else []
         return Group(*parts)
+
+    @property
+    def is_blind(self) -> bool:
+        """Nothing may be read that tells which services there are."""
+        forbidden = {gap.resource for gap in self.cluster.gaps() if gap.forbidden}
+        return bool(self._answer.why) and forbidden >= NOTHING_TO_SEE
 
     def nothing(self) -> str:
         """That there is no such service, and what there is."""
         where = f"in namespace {self.namespaces[0]}" if self.namespaces else "in this cluster"
+        if self.is_blind:
+            return (
+                f"which services there are {where} is not known: you may read neither ElasticServices nor jobs and pods"
+            )
         if not self.args.service:
             hint = " (-A looks everywhere)" if self.namespaces else ""
             return f"there are no services {where}{hint}: no job or pod names a rule by label mind-cluster/scaling-rule"
@@ -151,12 +162,12 @@ async def once(made: Board) -> int:
     views = made.views()
     if made.args.format in ("json", "yaml"):
         sys.stdout.write(written(data_of(made, views), made.args.format))
-    elif not views and made.args.service:
+    elif not views and (made.args.service or made.is_blind):
         sys.stderr.write(f"scaler status: {made.nothing()}\n")
     else:
         screen = console()
         show(screen, made.render(screen), made.width)
-    return 1 if made.args.service and not views else 0
+    return 1 if (made.args.service or made.is_blind) and not views else 0
 
 
 def data_of(made: Board, views: Sequence[ServiceView]) -> dict[str, Any]:

@@ -1,0 +1,164 @@
+"""All services at a glance: a row for each, and what happened to it. A row that says the same is the same object.
+
+What nobody wrote an ElasticService for is decided from what is seen here, with the controller's own code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from scaler.decide.world import ServiceKey
+from scaler.kube.api import Object
+from scaler.report.elastic_service import status_of
+from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.tools.cluster.detail import is_true, urgency
+from scaler.tools.cluster.reading import Cluster, ServiceView
+from scaler.tools.cluster.records import Written, condition
+from scaler.tools.page.history import History
+
+MOST_GROUPS = 8
+"""Of one row; `running` and `target` name as many."""
+MOST_STEPS = 64
+_OF_RANK = ("Available", "RuleValid", "Degraded", "Complete", "Complete")
+"""The condition that a service is ranked by."""
+Row = dict[str, Any]
+
+
+class _Known(NamedTuple):
+    view: ServiceView
+    row: Row
+
+
+class Board:
+    """Call `look` after a change; then `rows` (by `str(ServiceKey)`) is as the cluster is.
+
+    `only`: services of this namespace, of all for ""."""
+
+    def __init__(self, cluster: Cluster, only: str = "") -> None:
+        self.cluster = cluster
+        self._only = only
+        self.rows: dict[str, Row] = {}
+        self._known: dict[str, _Known] = {}
+        self._keys: dict[tuple[str, str], str] = {}
+        """Which service an ElasticService is about, by namespace and name."""
+        self._written: dict[str, set[tuple[str, str]]] = {}
+        """The other way round: somebody may have made a second one."""
+        self._dirty = {(one.namespace, one.name) for one in cluster.services.values()}
+        self._histories: dict[str, History] = {}
+        cluster.services.listen(self._on_change)
+
+    def _on_change(self, name: tuple[str, str] | None) -> None:
+        if name is not None:
+            self._dirty.add(name)
+
+    def look(self, *, decide: bool) -> None:
+        """Take over what has changed. `decide`: all of the cluster is seen, so that services without an ElasticService
+        can be told."""
+        dirty, self._dirty = self._dirty, set()
+        for name in dirty:
+            self._look_at(name)
+        self._look_at_the_rest(decide=decide)
+
+    def view(self, key: str) -> ServiceView | None:
+        known = self._known.get(key)
+        return known.view if known else None
+
+    def history(self, key: str) -> History:
+        return self._histories.get(key) or History()
+
+    def _look_at(self, name: tuple[str, str]) -> None:
+        before, written = self._keys.pop(name, ""), self.cluster.services.get(*name)
+        if before:
+            self._written[before].discard(name)
+        if written is not None and self._only in ("", name[0]):
+            view = _view(written)
+            key = str(view.key)
+            self._keys[name] = key
+            self._written.setdefault(key, set()).add(name)
+            self._show(key, _Known(view, row_of(view)))
+        others = self._written.get(before)
+        if others:
+            self._dirty |= others - {name}  # what another one says of it counts from the next look on
+        elif before:
+            del self._written[before]
+            self._forget(before)
+
+    def _look_at_the_rest(self, *, decide: bool) -> None:
+        """Services that have jobs and no ElasticService."""
+        keys = self.cluster.cache.service_keys() if decide else ()
+        found = {str(key) for key in keys if key.rule and self._only in ("", key.namespace)}
+        for key in self._known.keys() - self._written.keys() - found:
+            self._forget(key)
+        missing = found - self._written.keys()
+        if not missing:
+            return
+        world, decision = self.cluster.decision()
+        for service, plan in zip(world.services, decision.plans, strict=True):
+            key = str(service.key)
+            if key in missing:
+                known = self._known.get(key)
+                before: Object = known.view.status if known else {}
+                status = status_of(self.cluster.report(service, plan), before, self.cluster.clock.timestamp())
+                if status != before:
+                    view = ServiceView(service.key, "", status)
+                    self._show(key, _Known(view, row_of(view)))
+
+    def _show(self, key: str, known: _Known) -> None:
+        self._known[key], self.rows[key] = known, known.row
+        self._histories.setdefault(key, History()).note(known.view.status, self.cluster.clock.server())
+
+    def _forget(self, key: str) -> None:
+        for known in (self._known, self.rows, self._histories):
+            known.pop(key, None)
+
+
+def _view(written: Written) -> ServiceView:
+    spec, meta = at(written.object, "spec"), at(written.object, "metadata")
+    key = ServiceKey(written.namespace, as_text(spec.get("rule")), as_text(spec.get("jobID")))
+    created = as_text(meta.get("creationTimestamp"))
+    return ServiceView(key, written.name, dict(at(written.object, "status")), created)
+
+
+def row_of(view: ServiceView) -> Row:
+    """What the list shows of one service. `rank`: 0 not available, 1 rule invalid, 2 degraded, 3 not complete, 4 fine;
+    reason, words and since when are of the condition that says so.
+
+    `groups` are those of the largest ratio and of what runs; `counts` of each running, target, in flight and held, and
+    each of `steps` what one ratio names of them, the largest first.
+    """
+    status = view.status
+    groups = {as_text(at(group).get("name")): at(group) for group in as_list(status.get("groups"))}
+    ratios = [at(ratio) for ratio in as_list(status.get("ratios"))]
+    names = list(dict.fromkeys([*sorted(groups), *(ratios[0] if ratios else ())]))[:MOST_GROUPS]
+    counts = [
+        [as_count(at(groups.get(name)).get(field)) for field in ("running", "target", "inFlight", "held")]
+        for name in names
+    ]
+    rank = urgency(view)[0]
+    said = condition(status, _OF_RANK[rank])
+    return {
+        "rank": rank,
+        "ns": view.key.namespace,
+        "rule": view.key.rule,
+        "job": view.key.job_id,
+        "object": view.name,
+        "running": as_text(status.get("running")) or "-",
+        "target": as_text(status.get("target")) or "-",
+        "reason": as_text(said.get("reason")) or as_text(status.get("reason")),
+        "message": as_text(said.get("message")) or as_text(status.get("message")),
+        "since": as_text(said.get("lastTransitionTime")) or as_text(status.get("since")),
+        "groups": names,
+        "counts": counts,
+        "steps": [[as_count(ratio.get(name)) for name in names] for ratio in ratios[:MOST_STEPS]],
+        "current": _index(status, "currentRatio"),
+        "aim": _index(status, "targetRatio"),
+        "left": as_count(at(status, "leftOut").get("ratios")),
+        "conditions": {kind: is_true(view, kind) for kind in ("Available", "Complete", "Degraded", "RuleValid")},
+        "paused": at(status, "rule").get("paused") is True,
+    }
+
+
+def _index(status: Object, name: str) -> int:
+    """-1 below the smallest ratio."""
+    index = at(status, name).get("index")
+    return index if isinstance(index, int) and not isinstance(index, bool) else -1

@@ -1,0 +1,106 @@
+"""What happened to one service, as far as it is known here: counts over time, and moments. Bounded; values only.
+
+Filled from what the ElasticService says each time it says something else. What was before the first look is taken from
+the times in it. Must not ask anybody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from scaler.clock import seconds_of
+from scaler.rules.values import as_count, as_list, as_text, at
+
+MOST_SAMPLES = 300
+MOST_MOMENTS = 200
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Counts from `at` on (seconds since the epoch): group -> running, target, in flight, held."""
+
+    at: float
+    groups: dict[str, tuple[int, int, int, int]]
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """Something that happened. `kind`: event, condition, ratio or instance; `level`: good, bad, warning or plain."""
+
+    at: float
+    kind: str
+    level: str
+    subject: str
+    reason: str
+    text: str
+    count: int = 1
+    source: str = ""
+
+
+class History:
+    """Of one service, in the order of what was noted."""
+
+    def __init__(self) -> None:
+        self.samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+        self.moments: deque[Moment] = deque(maxlen=MOST_MOMENTS)
+        self._known: dict[str, Any] = {}
+
+    def note(self, status: Mapping[str, Any], now: float) -> None:
+        """What is said of it from now on."""
+        first = not self._known
+        before, self._known = self._known, dict(status)
+        self._sample(status, (seconds_of(as_text(status.get("since"))) or now) if first else now)
+        self.moments += sorted(
+            [*_conditions(before, status), *_ratios(before, status, now), *_instances(before, status)],
+            key=lambda moment: moment.at,
+        )
+
+    def _sample(self, status: Mapping[str, Any], moment: float) -> None:
+        groups = {as_text(at(group).get("name")): _counts(at(group)) for group in as_list(status.get("groups"))}
+        if not self.samples or self.samples[-1].groups != groups:
+            self.samples.append(Sample(moment, groups))
+
+
+def _counts(group: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    running, target, in_flight, held = (
+        as_count(group.get(name)) for name in ("running", "target", "inFlight", "held")
+    )  # fmt: skip
+    return running, target, in_flight, held
+
+
+_GOOD = {"Available": "True", "Complete": "True", "Degraded": "False", "RuleValid": "True"}
+
+
+def _conditions(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Moment]:
+    known = {as_text(at(one).get("type")): at(one).get("status") for one in as_list(before.get("conditions"))}
+    for one in map(at, as_list(after.get("conditions"))):
+        kind, status = as_text(one.get("type")), as_text(one.get("status"))
+        if known.get(kind) != status and kind in _GOOD and (before or status != _GOOD[kind] or kind == "Available"):
+            level = "good" if status == _GOOD[kind] else "bad" if kind != "Complete" else "warning"
+            since = seconds_of(as_text(one.get("lastTransitionTime")))
+            yield Moment(since, "condition", level, kind, status, as_text(one.get("message")))
+
+
+def _ratios(before: Mapping[str, Any], after: Mapping[str, Any], now: float) -> Iterable[Moment]:
+    if before and before.get("running") != after.get("running"):
+        words = f"{as_text(before.get('running'))} → {as_text(after.get('running'))}"
+        yield Moment(now, "ratio", "plain", "running", "", words)
+    if before and before.get("target") != after.get("target"):
+        words = f"{as_text(before.get('target'))} → {as_text(after.get('target'))}"
+        yield Moment(now, "ratio", "plain", "target", "", words)
+
+
+def _instances(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Moment]:
+    known = {at(one).get("uid"): (at(one).get("state"), at(one).get("reason")) for one in _all(before)}
+    for one in map(at, _all(after)):
+        state, reason = as_text(one.get("state")), as_text(one.get("reason"))
+        if known.pop(one.get("uid"), None) != (state, reason):
+            level = "bad" if state == "Broken" else "good" if state == "Running" else "plain"
+            since = seconds_of(as_text(one.get("since")))
+            yield Moment(since, "instance", level, as_text(one.get("name")), reason, as_text(one.get("message")))
+
+
+def _all(status: Mapping[str, Any]) -> list[Any]:
+    return as_list(status.get("instances"))

@@ -1,0 +1,118 @@
+// The page: head, what must be known first, and one of three views by the address after the #.
+import { html, recall, remember, render, useEffect, useState, useStore } from "./lib.js";
+import { ask, Live, takeToken } from "./live.js";
+import { LANGUAGES, language, say, speak, usual } from "./words.js";
+import { Services } from "./services.js";
+import { Service } from "./service.js";
+import { Cluster } from "./cluster.js";
+
+const live = new Live();
+window.scalerPage = live; // for tests and for whoever debugs the page
+
+function route() {
+  const [view, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  if (view === "service") return { view, key: decodeURIComponent(rest.join("/")) };
+  return { view: view === "cluster" ? "cluster" : "services", key: "" };
+}
+
+const address = ({ view, key }) =>
+  view === "service" ? `view=service&service=${encodeURIComponent(key)}` : `view=${view}`;
+
+export function open(view, key = "") {
+  location.hash = view === "services" ? "#/" : key ? `#/${view}/${encodeURIComponent(key)}` : `#/${view}`;
+}
+
+function App() {
+  useStore(live);
+  const [where, go] = useState(route());
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    const moved = () => { go(route()); document.querySelector("main")?.focus(); };
+    addEventListener("hashchange", moved);
+    const tick = setInterval(() => redraw((n) => n + 1), 1000); // ages
+    return () => { removeEventListener("hashchange", moved); clearInterval(tick); };
+  }, []);
+  useEffect(() => live.watch(address(where)), [where.view, where.key]);
+  useEffect(() => shortcuts(where), [where.view]);
+  const View = { services: Services, service: Service, cluster: Cluster }[where.view];
+  return html`
+    <${Head} where=${where} changeLanguage=${async (to) => { await speak(to); redraw((n) => n + 1); }} />
+    <${Notices} />
+    <main tabindex="-1">
+      ${live.link === "refused" ? html`<${Refused} />`
+        : html`<${View} live=${live} key=${where.view + where.key} name=${where.key} open=${open} ask=${ask} />`}
+    </main>`;
+}
+
+function Head({ where, changeLanguage }) {
+  const head = live.head;
+  const tab = (view, href) => html`
+    <a href=${href} class=${where.view === view || (view === "services" && where.view === "service") ? "tab here" : "tab"}
+       aria-current=${where.view === view ? "page" : undefined}>${say(`tab.${view}`)}</a>`;
+  return html`
+    <header>
+      <img src="/static/icon.svg" alt="" width="22" height="22" />
+      <span class="product">scaler</span>
+      <nav aria-label=${say("nav")}>${tab("services", "#/")}${tab("cluster", "#/cluster")}</nav>
+      <span class="space"></span>
+      <span class="where" title=${say("where.title")}>${head.cluster || ""}${(head.namespaces || []).length ? ` · ${head.namespaces.join(", ")}` : ""}</span>
+      <span class=${`link ${live.link}`} role="status">${say(`link.${head.reading && live.link === "live" ? "reading" : live.link}`)}</span>
+      <button class="plain" onClick=${theme} title=${say("theme")} aria-label=${say("theme")}>◐</button>
+      <label class="hidden" for="language">${say("language")}</label>
+      <select id="language" value=${language} onChange=${(e) => changeLanguage(e.target.value)}>
+        ${Object.entries(LANGUAGES).map(([id, name]) => html`<option value=${id} selected=${id === language}>${name}</option>`)}
+      </select>
+    </header>`;
+}
+
+// What is not seen changes what everything else here means, so it comes first.
+function Notices() {
+  const { gaps = [], alone = "", scaler = null } = live.head;
+  const shown = [];
+  if (live.link === "lost") shown.push(["bad", say("notice.lost")]);
+  if (scaler && scaler.found > 0 && scaler.atWork === 0) shown.push(["bad", say("notice.noScaler")]);
+  if (scaler && scaler.blind) shown.push(["bad", say("notice.blind", { since: scaler.blind })]);
+  if (scaler && scaler.found === 0) shown.push(["warn", scaler.unread ? say("notice.unknownScaler", { why: scaler.unread }) : say("notice.noLease")]);
+  const missing = gaps.filter((gap) => gap.installed);
+  if (missing.length) shown.push(["warn", say("notice.gaps"), missing.map((gap) => `${gap.resource}: ${gap.why}`)]);
+  if (!live.head.speed && gaps.some((gap) => !gap.installed && gap.resource.startsWith("elasticservices"))) shown.push(["warn", say("notice.notInstalled")]);
+  if (alone) shown.push(["warn", say("notice.alone", { why: alone })]);
+  return html`${shown.map(([level, words, more]) => html`
+    <div class=${`notice ${level}`} role=${level === "bad" ? "alert" : "note"}>
+      <span aria-hidden="true">${level === "bad" ? "✕" : "▲"}</span>
+      ${more ? html`<details><summary>${words} (${more.length})</summary><ul>${more.map((line) => html`<li>${line}</li>`)}</ul></details>` : html`<span>${words}</span>`}
+    </div>`)}`;
+}
+
+const Refused = () => html`<div class="empty"><h1>${say("refused.title")}</h1><p>${say("refused.text")}</p></div>`;
+
+function theme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme || (dark ? "dark" : "light");
+  wear(now === "dark" ? "light" : "dark");
+}
+
+function wear(name) {
+  document.documentElement.dataset.theme = name;
+  remember("theme", name);
+}
+
+function shortcuts(where) {
+  const pressed = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+    if (event.key === "Escape" && typing) event.target.blur();
+    else if (event.key === "Escape" && where.view !== "services") open("services");
+    else if (typing) return;
+    else if (event.key === "/") { event.preventDefault(); document.querySelector("input[type=search]")?.focus(); }
+    else if (event.key === "s") open("services");
+    else if (event.key === "c") open("cluster");
+  };
+  addEventListener("keydown", pressed);
+  return () => removeEventListener("keydown", pressed);
+}
+
+takeToken();
+if (recall("theme")) wear(recall("theme"));
+speak(usual()).then(() => render(html`<${App} />`, document.getElementById("app")));
+live.watch(address(route()));

@@ -1,0 +1,153 @@
+// One service: what is wrong and since when, its ladder, its instances over time and now, what happened, its rule.
+import { html, useEffect, useMemo, useState, useStore } from "./lib.js";
+import { age, clock, gloss, moment, say, seconds, since } from "./words.js";
+import { Group, Rank, RANKS, StateMark } from "./marks.js";
+import { Reason, title } from "./services.js";
+import { Rows } from "./rows.js";
+import { Chart } from "./chart.js";
+import { Rule } from "./rule.js";
+
+const BADNESS = { Broken: 0, Held: 1, Admitted: 2, Starting: 3, Terminating: 4, Running: 5, Finished: 6 };
+
+export function Service({ live, name, open, ask }) {
+  useStore(live);
+  const [past, setPast] = useState({ totals: {}, moments: {}, problem: "" });
+  useEffect(() => { ask(`/api/past?service=${encodeURIComponent(name)}`).then((found) => setPast({ totals: {}, moments: {}, ...found })); }, [name]);
+  const row = live.table("service").get("");
+  if (!live.version("service")) return html`<div class="empty"><p class="busy">${say("reading")}</p></div>`;
+  if (!row) return html`<div class="empty"><h1>${say("gone.title")}</h1><p>${say("gone.text", { name })}</p><p><a href="#/">${say("back")}</a></p></div>`;
+  return html`<${Shown} live=${live} row=${row} name=${name} past=${past} ask=${ask} />`;
+}
+
+function Shown({ live, row, name, past, ask }) {
+  const now = live.now();
+  const samples = useMemo(() => [...live.table("samples")].map(([at, by]) => [Number(at), by]).sort((a, b) => a[0] - b[0]), [live.version("samples")]);
+  const moments = useMemo(() => once([...live.table("moments").values(), ...Object.values(past.moments)]), [live.version("moments"), past]);
+  const totals = useMemo(() => Object.entries(past.totals).map(([at, by]) => [Number(at), by.Running || 0]), [past]);
+  return html`
+    <section class="page">
+      <p class="crumbs"><a href="#/">${say("back")}</a></p>
+      <div class=${`hero ${RANKS[row.rank]}`}>
+        <${Rank} rank=${row.rank} size=${34} />
+        <div>
+          <h1>${title(row)}</h1>
+          <p class="sub">${row.ns} · ${say("rule")} ${row.rule}${row.object ? html` · <code>esvc/${row.object}</code>` : ""}${row.paused ? html` · <em>${say("paused")}</em>` : ""}</p>
+        </div>
+        <div class="verdict">
+          <p class="big">${say(`rank.${RANKS[row.rank]}`)} <span class="age">${since(row.since, now)}</span></p>
+          ${row.rank < 4 ? html`<p><${Reason} name=${row.reason} /></p><p class="words">${row.message}</p>` : html`<p class="words">${row.message}</p>`}
+        </div>
+      </div>
+      <${Conditions} said=${row.said} now=${now} />
+      ${[row.outOfTouch, row.alone].filter(Boolean).map((words) => html`<div class="notice warn"><span aria-hidden="true">▲</span><span>${words}</span></div>`)}
+      <div class="two">
+        <div class="card"><h2>${say("ladder")}</h2><${Steps} row=${row} /></div>
+        <div class="card wide"><h2>${say("overTime")}</h2>
+          <${Chart} groups=${row.groups} samples=${samples} moments=${moments} totals=${totals} now=${now} />
+          ${past.problem ? html`<p class="muted">${past.problem}</p>` : ""}
+        </div>
+      </div>
+      ${row.rank < 4 ? html`<div class="card"><h2>${say("why.title")}</h2><${Why} name=${name} ask=${ask} about=${row.reason + row.message} /></div>` : ""}
+      <div class="card"><h2>${say("instances")}</h2><${Instances} live=${live} now=${now} left=${row.leftOut.instances || 0} /></div>
+      ${row.warnings.length ? html`<div class="card"><h2>${say("warnings")}</h2><ul class="warnings">${row.warnings.map(([kind, instance, words]) => html`<li><code>${kind}</code> ${instance ? html`<b>${instance}</b> ` : ""}${words}</li>`)}</ul></div>` : ""}
+      <div class="card"><h2>${say("happened")}</h2><${Moments} moments=${moments} now=${now} /></div>
+      <div class="card"><h2>${say("try.title")}</h2><${Rule} name=${name} ask=${ask} rule=${row.rule} ns=${row.ns} /></div>
+    </section>`;
+}
+
+// The newest first. An event that says what the status says as well is quiet.
+function once(found) {
+  const told = new Map(found.filter((one) => one.kind !== "event").map((one) => [`${one.subject} ${one.reason}`, one.at]));
+  const twice = (one) => Math.abs((told.get(`${one.subject} ${one.reason}`) ?? -99) - one.at) < 30;
+  return found.map((one) => (one.kind === "event" && twice(one) ? { ...one, level: "plain" } : one)).sort((a, b) => b.at - a.at);
+}
+
+// What `scaler why` says: asked again when the service says something else.
+function Why({ name, ask, about }) {
+  const [answer, setAnswer] = useState(null);
+  useEffect(() => {
+    let here = true;
+    const wait = setTimeout(async () => { const found = await ask(`/api/why?service=${encodeURIComponent(name)}`); if (here) setAnswer(found); }, 300);
+    return () => { here = false; clearTimeout(wait); };
+  }, [name, about]);
+  if (!answer) return html`<p class="busy">${say("reading")}</p>`;
+  if (answer.problem) return html`<p class="muted">${answer.problem}</p>`;
+  const sign = { FAIL: "✕", fail: "✕", note: "▲", ok: "✓" };
+  const checks = answer.sections.flatMap((section) => section.checks.filter((one) => one.standing !== "ok").slice(0, 6).map((one) => ({ ...one, title: section.title })));
+  const well = answer.sections.filter((section) => section.checks.every((one) => one.standing === "ok")).map((section) => section.title);
+  return html`<ul class="checks">${checks.map((one) => html`
+      <li class=${one.standing}><span class="sign" aria-hidden="true">${sign[one.standing] || "✕"}</span><span class="title">${one.title}</span><span class="text"><b>${one.about}</b> ${one.words}</span></li>`)}
+      ${well.length ? html`<li class="ok"><span class="sign" aria-hidden="true">✓</span><span class="title">${say("why.well")}</span><span class="text">${well.join(", ")}</span></li>` : ""}</ul>
+    ${answer.next.length ? html`<h3>${say("why.next")}</h3><ol class="next">${answer.next.map((line) => html`<li>${/^(kubectl|scaler) /.test(line) ? html`<code>${line}</code>` : line}</li>`)}</ol>` : ""}`;
+}
+
+const GOOD = { Available: "True", Complete: "True", Degraded: "False", RuleValid: "True" };
+
+function Conditions({ said, now }) {
+  return html`<ul class="conditions">${said.map((one) => {
+    const fine = GOOD[one.type] === one.status;
+    return html`<li class=${fine ? "fine" : one.type === "Complete" ? "soft" : "off"} title=${`${one.reason}: ${one.message}`}>
+      <span aria-hidden="true">${fine ? "✓" : "✕"}</span><b>${say(`condition.${one.type}.${one.status}`)}</b><span class="age">${since(one.lastTransitionTime, now)}</span></li>`;
+  })}</ul>`;
+}
+
+// The ratios, the largest first, as `scaler plan --table` lists them.
+function Steps({ row }) {
+  if (!row.steps.length) return html`<p class="muted">${say("ladder.none")}</p>`;
+  return html`<ol class="steps">${row.steps.map((counts, index) => {
+    const kind = row.current >= 0 && index === row.current ? "reached" : index === row.aim ? "aim" : row.current >= 0 && index > row.current ? "below" : "";
+    const marks = [index === row.current ? say("ladder.runs") : "", index === row.aim && index !== row.current ? say("ladder.aim") : ""].filter(Boolean);
+    return html`<li class=${kind}><span class="index">${index}</span>
+      <span class="what">${row.groups.map((name, i) => (counts[i] ? html`<span><b>${counts[i]}</b> ${name}</span>` : ""))}</span>
+      ${marks.map((words) => html`<span class="flag">${words}</span>`)}</li>`;
+  })}</ol>${row.left ? html`<p class="muted">${say("more", { count: row.left })}</p>` : ""}
+  <div class="groups tall">${row.groups.map((name, i) => html`<${Group} name=${name} counts=${row.counts[i]} />`)}</div>`;
+}
+
+function Instances({ live, now, left }) {
+  const rows = live.table("instances");
+  const [opened, unfold] = useState(null);
+  const ids = useMemo(() => [...rows.keys()].sort((a, b) => {
+    const [one, other] = [rows.get(a), rows.get(b)];
+    return (BADNESS[one.state] ?? 9) - (BADNESS[other.state] ?? 9) || one.group.localeCompare(other.group) || a.localeCompare(b, undefined, { numeric: true });
+  }), [rows, live.version("instances")]);
+  if (!ids.length) return html`<p class="muted">${say("instances.none")}</p>`;
+  const one = opened && rows.get(opened);
+  return html`
+    <div class="columns instances" aria-hidden="true"><span /><span>${say("col.instance")}</span><span>${say("col.group")}</span><span>${say("col.why")}</span><span>${say("col.nodes")}</span><span>${say("col.since")}</span></div>
+    <${Rows} ids=${ids} height=${56} most=${10} label=${say("instances")} onOpen=${(id) => unfold(id === opened ? null : id)} row=${(id) => html`<${Instance} id=${id} one=${rows.get(id)} now=${now} />`} />
+    ${left ? html`<p class="muted">${say("more", { count: left })}</p>` : ""}
+    ${one ? html`<${Pods} id=${opened} one=${one} />` : html`<p class="muted">${say("instances.hint")}</p>`}`;
+}
+
+function Instance({ id, one, now }) {
+  const shown = one.nodes.slice(0, 2).join(", ") + (one.nodes.length > 2 ? ` +${one.nodes.length - 2}` : "");
+  const calm = one.state === "Running" && one.reason === "Running";
+  return html`<div class=${`line instances ${one.state}`}>
+    <${StateMark} state=${one.state} /><span class="who"><strong>${id}</strong><small>${one.kind}</small></span><span class="cell">${one.group}</span>
+    <span class="why"><span class="reason"><b>${gloss("state", one.state) || one.state}</b>${calm ? "" : html` · ${gloss("reason", one.reason)} <code>${one.reason}</code>`}</span>${calm ? "" : html`<small title=${one.message}>${one.message}</small>`}</span>
+    <span class="cell" title=${one.nodes.join(", ")}>${shown}</span><span class="age">${since(one.since, now)}</span></div>`;
+}
+
+function Pods({ id, one }) {
+  return html`<div class="pods" role="region" aria-live="polite"><h3>${id}</h3><p>${one.message}</p>
+    ${one.pods.length ? html`<table><thead><tr><th>${say("col.pod")}</th><th>${say("col.state")}</th><th>${say("col.node")}</th><th>${say("col.restarts")}</th><th>${say("col.said")}</th></tr></thead>
+      <tbody>${one.pods.map(([pod, standing, node, trouble, restarts, words]) => html`<tr><td>${pod}</td><td>${standing}</td><td>${node}${trouble ? html` <b class="trouble">✕ ${trouble}</b>` : ""}</td><td>${restarts || ""}</td><td>${words}</td></tr>`)}</tbody></table>`
+    : html`<p class="muted">${say("pods.none")}</p>`}</div>`;
+}
+
+function Moments({ moments, now }) {
+  const [all, showAll] = useState(false);
+  const shown = all ? moments : moments.filter((one) => one.level !== "plain" || one.kind !== "event");
+  const sign = { bad: "✕", warning: "▲", good: "✓" };
+  if (!moments.length) return html`<p class="muted">${say("happened.none")}</p>`;
+  return html`
+    <label class="check"><input type="checkbox" checked=${all} onChange=${(e) => showAll(e.target.checked)} /> ${say("happened.all", { count: moments.length })}</label>
+    <ol class="moments">${shown.slice(0, 150).map((one) => html`
+      <li class=${one.level}><time title=${moment(one.at)}>${clock(one.at)}<small>${say("ago", { age: age(now - one.at) })}</small></time>
+        <span class="sign" aria-hidden="true">${sign[one.level] || "·"}</span>
+        <span class="what"><b>${one.kind === "condition" ? say(`condition.${one.subject}.${one.reason}`) : one.kind === "ratio" ? say(`moment.${one.subject}`) : one.subject}</b>
+          ${one.kind === "condition" || one.kind === "ratio" ? "" : html` ${gloss("reason", one.reason)} <code>${one.reason}</code>`}
+          ${one.count > 1 ? html` <span class="times">×${one.count}</span>` : ""}
+          <span class="text">${one.text}</span>${one.source ? html`<small>${one.source}</small>` : ""}</span></li>`)}</ol>`;
+}

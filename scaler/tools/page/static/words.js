@@ -1,0 +1,37 @@
+// Languages, times and numbers. One dictionary for each language, with the same keys (a test compares them).
+import { recall, remember } from "./lib.js";
+
+export const LANGUAGES = { en: "English", zh: "中文" };
+let dictionary = {};
+export let language = "en";
+
+export async function speak(wanted) {
+  language = LANGUAGES[wanted] ? wanted : "en";
+  dictionary = await (await fetch(`/static/words-${language}.json`)).json();
+  document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
+  remember("language", language);
+}
+
+export const usual = () => recall("language") || (navigator.language.startsWith("zh") ? "zh" : "en");
+
+// `{name}` in the sentence is replaced; a key that is not there stands for itself.
+export function say(key, values = {}) {
+  return (dictionary[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+}
+
+// A name of the scaler's in words: reasons, states, conditions. "" for one that is not known.
+export const gloss = (kind, name) => dictionary[`${kind}.${name}`] ?? "";
+
+export function age(seconds) {
+  const s = Math.max(0, Math.floor(seconds));
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m${s < 600 && s % 60 ? `${s % 60}s` : ""}`;
+  if (s < 86400) return `${Math.floor(s / 3600)}h${s < 36000 && Math.floor((s % 3600) / 60) ? `${Math.floor((s % 3600) / 60)}m` : ""}`;
+  return `${Math.floor(s / 86400)}d`;
+}
+
+export const seconds = (stamp) => (stamp ? Date.parse(stamp) / 1000 || 0 : 0);
+export const since = (stamp, now) => (seconds(stamp) ? age(now - seconds(stamp)) : "");
+export const clock = (at) => new Date(at * 1000).toLocaleTimeString(language === "zh" ? "zh-CN" : "en-GB");
+export const moment = (at) => new Date(at * 1000).toLocaleString(language === "zh" ? "zh-CN" : "en-GB");
+export const number = (n) => n.toLocaleString(language === "zh" ? "zh-CN" : "en-GB");

@@ -1,0 +1,112 @@
+"""What each of the page's views is made of, as tables (tools.page.feed). Values only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scaler.clock import seconds_of
+from scaler.names import RULE_KEY
+from scaler.rules.finding import printable
+from scaler.rules.values import as_list, as_text, at
+from scaler.tools.cluster.detail import ServiceDetail, detail_of
+from scaler.tools.cluster.reading import Cluster
+from scaler.tools.cluster.records import EventRecord
+from scaler.tools.page.board import Board, row_of
+from scaler.tools.page.history import History, Moment
+from scaler.tools.page.rooms import rooms
+
+Rows = dict[str, Any]
+
+
+def gaps(cluster: Cluster) -> list[Rows]:
+    """What is not seen, and why."""
+    return [
+        {"resource": gap.resource, "why": gap.why, "installed": gap.installed} for gap in cluster.gaps()
+    ]  # fmt: skip
+
+
+def service(board: Board, key: str) -> dict[str, Rows]:
+    """Everything of one service; empty tables when it is not there."""
+    view = board.view(key)
+    if view is None:
+        return {"service": {}, "instances": {}, "moments": {}, "samples": {}}
+    detail = detail_of(board.cluster, view)
+    history = board.history(key)
+    return {
+        "service": {"": _head(detail)},
+        "instances": _instances(detail),
+        "moments": _moments(detail, history),
+        "samples": {f"{sample.at:.3f}": sample.groups for sample in history.samples},
+    }
+
+
+def cluster(seen: Cluster) -> dict[str, Rows]:
+    """The nodes and who waits for them."""
+    found = rooms(seen)
+    return {"kinds": found.kinds, "nodes": found.nodes, "waiting": found.waiting}
+
+
+def _head(detail: ServiceDetail) -> Rows:
+    status = detail.view.status
+    return {
+        **row_of(detail.view),
+        "created": detail.view.created,
+        "alone": as_text(status.get("alone")),
+        "outOfTouch": as_text(status.get("outOfTouch")),
+        "warnings": [
+            [as_text(at(one).get("type")), as_text(at(one).get("instance")), as_text(at(one).get("message"))]
+            for one in as_list(status.get("warnings"))
+        ],
+        "said": [
+            {name: as_text(at(one).get(name)) for name in ("type", "status", "reason", "message", "lastTransitionTime")}
+            for one in as_list(status.get("conditions"))
+        ],
+        "leftOut": dict(at(status, "leftOut")),
+    }
+
+
+def _instances(detail: ServiceDetail) -> Rows:
+    return {
+        one.name: {
+            "group": one.group, "kind": one.kind, "state": one.state, "reason": one.reason, "message": one.message,
+            "since": one.since, "nodes": one.nodes,
+            "pods": [
+                [pod.name, pod.standing, pod.node, pod.trouble, pod.restarts, printable(pod.said)] for pod in one.pods
+            ],
+        }
+        for one in detail.instances
+    }  # fmt: skip
+
+
+def _moments(detail: ServiceDetail, history: History) -> Rows:
+    """Events under their own names; the rest by when and what."""
+    rows: Rows = {f"event/{event.name}": _event(event) for event in detail.events}
+    for moment in history.moments:
+        rows[f"{moment.at:.3f}/{moment.kind}/{moment.subject}/{moment.reason}"] = _moment(moment)
+    return rows
+
+
+def _event(event: EventRecord) -> Rows:
+    level = "warning" if event.type == "Warning" else "plain"
+    at_ = seconds_of(event.last)
+    return _moment(
+        Moment(at_, "event", level, event.about, event.reason, printable(event.message), event.count, event.source)
+    )
+
+
+def _moment(moment: Moment) -> Rows:
+    return {
+        "at": moment.at, "kind": moment.kind, "level": moment.level, "subject": moment.subject,
+        "reason": moment.reason, "text": moment.text, "count": moment.count, "source": moment.source,
+    }  # fmt: skip
+
+
+def rule_text(board: Board, key: str) -> Rows | None:
+    """The rule as it stands in the cluster; None when the service or its rule is not there."""
+    view = board.view(key)
+    if view is None:
+        return None
+    record = board.cluster.cache.config_maps.get(view.key.namespace, view.key.rule)
+    if record is None:
+        return None
+    return {"namespace": record.namespace, "name": record.name, "key": RULE_KEY, "text": record.data.get(RULE_KEY, "")}

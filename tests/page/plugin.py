@@ -1,0 +1,37 @@
+"""pytest and the browser: the `chromium` fixture. Tests that take it are left out where there is none, with a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.page.browser import program
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """They belong to `make test-rest`: a browser is a program of others."""
+    wanted = [item for item in items if "chromium" in getattr(item, "fixturenames", ())]
+    for item in wanted:
+        item.add_marker(pytest.mark.long("a browser"))
+        item.add_marker(pytest.mark.flaky(reruns=1))
+        item.add_marker(pytest.mark.xdist_group("browser"))
+    if wanted and not program():
+        config.hook.pytest_deselected(items=wanted)
+        items[:] = [item for item in items if item not in set(wanted)]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    terminalreporter.write_line(f"browser: {program() or 'none, the tests of the page in a browser were not run'}")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Playwright's Browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
