@@ -73,8 +73,8 @@ function Why({ name, ask, about }) {
   if (!answer) return html`<p class="busy">${say("reading")}</p>`;
   if (answer.problem) return html`<p class="muted">${answer.problem}</p>`;
   const sign = { FAIL: "✕", fail: "✕", note: "▲", ok: "✓" };
-  const checks = answer.sections.flatMap((section) => section.checks.filter((one) => one.standing !== "ok").slice(0, 6).map((one) => ({ ...one, title: section.title })));
-  const well = answer.sections.filter((section) => section.checks.every((one) => one.standing === "ok")).map((section) => section.title);
+  const checks = answer.sections.flatMap((section) => section.checks.filter((one) => one.standing !== "ok").slice(0, 6).map((one) => ({ ...one, title: gloss("section", section.title) || section.title })));
+  const well = answer.sections.filter((section) => section.checks.every((one) => one.standing === "ok")).map((section) => gloss("section", section.title) || section.title);
   return html`<ul class="checks">${checks.map((one) => html`
       <li class=${one.standing}><span class="sign" aria-hidden="true">${sign[one.standing] || "✕"}</span><span class="title">${one.title}</span><span class="text"><b>${one.about}</b> ${one.words}</span></li>`)}
       ${well.length ? html`<li class="ok"><span class="sign" aria-hidden="true">✓</span><span class="title">${say("why.well")}</span><span class="text">${well.join(", ")}</span></li>` : ""}</ul>
