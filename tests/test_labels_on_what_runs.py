@@ -130,17 +130,29 @@ def test_a_group_that_an_edited_rule_does_not_name_any_more_is_no_typo_and_says_
     run(story())
 
 
-def test_one_that_was_admitted_before_anybody_kept_its_labels_never_says_that_it_just_runs() -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "reason", "words"),
+    [
+        (JOB_ID, None, "JobIdMissing", "label jobID is missing or empty, so it counts for no service"),
+        (GROUP, None, "GroupLabelMissing", "label mind-cluster/group-name is missing or empty"),
+        (GROUP, "gruop0", "GroupUnknown", "did you mean group0?"),
+        (RULE, "rul", "RuleMissing", "it counts for nothing: ConfigMap mindie/rul does not exist"),
+    ],
+)
+def test_one_that_was_admitted_before_anybody_kept_its_labels_never_says_that_it_just_runs(
+    name: str, value: str | None, reason: str, words: str
+) -> None:
     async def story() -> None:
         async with rig(*SERVICE) as on:
             await on.start("p0", "d0")
             for group in on.cluster.peek(POD_GROUPS, NAMESPACE):
                 bare = {"metadata": {"labels": dict.fromkeys((GROUP, JOB_ID, RULE))}}
-                name = group["metadata"]["name"]
-                await on.cluster.patch(POD_GROUPS, NAMESPACE, name, bare, patch_type=PatchType.MERGE)
-            await label(on, JOB_ID, None)
-            assert on.reason("p0") == "JobIdMissing"
-            assert any("counts for no service" in one for one in warnings(on, "p0"))
+                which = group["metadata"]["name"]
+                await on.cluster.patch(POD_GROUPS, NAMESPACE, which, bare, patch_type=PatchType.MERGE)
+            await label(on, name, value)
+            assert on.reason("p0") == reason
+            assert any(words in one for one in warnings(on, "p0"))
+            assert "delete" not in said(on, "p0")
 
     run(story())
 

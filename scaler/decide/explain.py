@@ -154,7 +154,7 @@ def _waiting_for_scheduler(verdict: Verdict, _: Plan) -> str:
 
 
 def _broken(verdict: Verdict, _: Plan) -> str:
-    return f"Was running or starting and is not whole any more{_colon(verdict)}; it holds its slot for a grace period."
+    return f"Was running or starting and is not whole any more{_colon(verdict)}."
 
 
 def _about(verdict: Verdict, default: str) -> str:

@@ -74,8 +74,7 @@ class Cache:
         """Whether the pods of AscendJobs are made here; see `set_maker`."""
         self.sees_nodes = True
         """Whether the nodes may be read; see `set_sees_nodes`."""
-        self.knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
-        """Whether there is a rule of this namespace and name, or ever was."""
+        self._knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
         self._mislabelled: set[str] = set()
         """Jobs that count as they did when they were admitted."""
         self._jobs_by_uid: dict[str, JobRecord] = {}
@@ -154,6 +153,10 @@ class Cache:
             for uid in sorted(self._jobs_by_uid):
                 self.mark(uid)
 
+    def set_rules(self, knows_rule: Callable[[str, str], bool]) -> None:
+        """Whom to ask whether there is a rule of this namespace and name, or ever was."""
+        self._knows_rule = knows_rule
+
     def set_sees_nodes(self, *, sees_nodes: bool) -> None:
         """Whether a node that is not known is missing or just not shown; every instance on one is built anew."""
         if sees_nodes != self.sees_nodes:
@@ -188,7 +191,7 @@ class Cache:
         if group is None or group.owner_uid != record.uid:
             return record
         other = group.labels.rule not in ("", job.key.rule)
-        no_such_rule = other and not self.knows_rule(job.namespace, job.key.rule)
+        no_such_rule = other and not self._knows_rule(job.namespace, job.key.rule)
         known = as_admitted(job, group.labels, no_such_rule=no_such_rule)
         return msgspec.structs.replace(record, job=msgspec.structs.replace(job, **known)) if known else record
 

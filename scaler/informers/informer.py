@@ -193,6 +193,8 @@ class _Feed(Generic[T, R]):
         self._rng = rng
         self._must_list = True
         self._must_check = False
+        self._was_quiet = False
+        """The list that is due is to show whether the watch had nothing to say."""
         self._older_since = math.inf
         """Loop time at which the cluster was first found older than what had been seen, since the last list."""
         self._restores = 0
@@ -253,6 +255,7 @@ class _Feed(Generic[T, R]):
         "exactly this one" and could have expired.
         """
         names, unread = set[Name](), set[Name]()
+        known = self._store.versions(self._scope) if self._was_quiet else None
         token, restores, slices = "", 0, Slices()
         while True:
             page = await self._api.list(
@@ -281,6 +284,8 @@ class _Feed(Generic[T, R]):
         self._store.retain(self._scope, names | unread)
         self._parent.refused_only(self._scope, unread)
         self._store.advance(self._scope, version_of(page.resource_version))
+        if known is not None and known != self._store.versions(self._scope):
+            _log.warning("a watch said nothing of changes", resource=self._resource.full_name, namespace=self._scope)
         self._listed()
         self._restores, self._must_list = restores, restores != self._parent.history.restores
 
@@ -310,7 +315,7 @@ class _Feed(Generic[T, R]):
     def _listed(self) -> None:
         self.lists += 1
         self._arrived()
-        self._must_check, self._older_since = False, math.inf
+        self._must_check, self._was_quiet, self._older_since = False, False, math.inf
         self._parent.listed()
 
     def _arrived(self) -> None:
@@ -347,9 +352,9 @@ class _Feed(Generic[T, R]):
                     if taken % EVENTS_PER_TURN == 0:
                         await asyncio.sleep(0)
         except TimeoutError:
-            words = "says nothing" if self._older_since == math.inf else "is of another history"
-            self._must_list = True
-            raise UnknownOutcomeError(f"the watch is open and {words}") from None
+            self._must_list = self._was_quiet = True  # some API servers say nothing as long as nothing happens
+            if self._older_since < math.inf:
+                raise UnknownOutcomeError("the watch is open and is of another history") from None
         finally:
             self._limit = None
         self._must_check = asyncio.get_running_loop().time() - opened < seconds - 1
@@ -422,8 +427,9 @@ class _Feed(Generic[T, R]):
             if self.problem == absent:
                 return  # said already
             self.problem = absent
-        else:
-            self.problem = f"{'listing' if self._must_list else 'watching'} {self._resource.full_name}{where}: {error}"
+            _log.info("not installed", resource=self._resource.full_name)
+            return
+        self.problem = f"{'listing' if self._must_list else 'watching'} {self._resource.full_name}{where}: {error}"
         _log.warning(
             "watch interrupted",
             resource=self._resource.full_name,

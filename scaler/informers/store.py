@@ -66,6 +66,14 @@ class Store(Generic[R]):
         """All records, as they are now: take a copy before anything awaits."""
         return chain.from_iterable(records.values() for records in self._records.values())
 
+    def versions(self, scope: str | None) -> dict[Name, str]:
+        """The resourceVersion of every record of this scope."""
+        return {
+            (found.namespace, found.name): found.resource_version
+            for found in self.values()
+            if scope in (None, found.namespace)
+        }
+
     def add_scope(self, namespace: str | None) -> None:
         """Announce a informer for `namespace` (None = all): until it has listed, `version` stays 0."""
         self._seen[namespace] = 0

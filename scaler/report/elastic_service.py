@@ -14,6 +14,7 @@ import msgspec
 from scaler.decide.explain import counts_in_words, words
 from scaler.decide.world import GroupPlan, Instance, Plan, Reason, State, Verdict
 from scaler.kube.api import Object
+from scaler.report.conditions import running_index
 from scaler.report.service_reports import ServiceReport
 
 MAX_INSTANCES = 1600
@@ -88,11 +89,8 @@ def _fitting(status: Object, instances: Sequence[Object], ratios: int, groups: i
 
 def current_ratio(report: ServiceReport) -> Object | None:
     """The largest ratio of which every group runs what it names; None while not even the smallest does."""
-    groups = report.plan.groups
-    for index, ratio in enumerate(_ratios(report)):
-        if all(number <= (groups[name].running if name in groups else 0) for name, number in ratio.counts.items()):
-            return _ratio(index, ratio.counts)
-    return None
+    index = running_index(report.service, report.plan.groups)
+    return _ratio(index, _ratios(report)[index].counts) if index >= 0 else None
 
 
 def standing_of(report: ServiceReport) -> Standing:

@@ -45,7 +45,7 @@ class ClusterState:
         self.tables = Tables(cache)
         self.instances = Instances(cache, self.tables)
         self.rules = RulesInForce(cache.config_maps.get, self._stored_rule)
-        cache.knows_rule = self._knows_rule
+        cache.set_rules(self._knows_rule)
 
     def service(self, key: ServiceKey) -> Service:
         """One service as of the cache's present contents."""

@@ -216,7 +216,8 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
         empty &= {query for query in QUERIES if not await prometheus.found(query)}
         assert {query for query in empty if not any(part in query for part in WITHOUT_ANSWER)} == set()
 
-        names = {"NAMESPACE": "mindie", "RULE": "scaling-rule", "POD": "mindie-server-p0-master-0", "RESOURCE": "pods"}
+        names = {"NAMESPACE": "mindie", "RULE": "scaling-rule", "SERVICE": "mindie"}
+        names |= {"POD": "mindie-server-p0-master-0", "RESOURCE": "pods"}
         for words in runbook_commands(**names):
             with (
                 nullcontext() if words[0] != "auth" else suppress(ControlPlaneError)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 
 from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
-from scaler.decide.world import Reason, Service, State, Verdict, World
-from tests.builders import plan, service
+from scaler.decide.world import InstanceMemory, Reason, Service, State, Verdict, World
+from tests.builders import NOW, plan, remembering, service
 from tests.strategies import worlds
 
 
@@ -30,6 +30,15 @@ def test_an_instance_held_for_want_of_other_jobs_says_so() -> None:
 def test_a_revoked_instance_says_so() -> None:
     sentence = said(service("2P1D > 1P1D", "p0 Running, p1 Running, p2 Admitted, d0 Terminating"), "p2")
     assert "revoked" in sentence
+
+
+def test_a_broken_instance_says_whose_its_slot_is_and_nothing_of_a_grace_period_that_is_over() -> None:
+    found = service("1P1D", "p0 Broken, d0 Running")
+    for since, slot in ((10, "it holds its slot for a grace period."), (61, "its slot is free for another.")):
+        remembered = remembering(found, ("uid-p0", InstanceMemory(ran=True, broken_since=NOW - since)))
+        made = plan(found, memory=remembered)
+        (sentence,) = [words(verdict, made) for verdict in made.verdicts if verdict.name == "p0"]
+        assert sentence.endswith(slot)
 
 
 def test_a_misspelt_group_is_told_the_right_ones() -> None:

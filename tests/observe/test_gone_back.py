@@ -7,12 +7,13 @@ import random
 from collections import Counter
 
 import pytest
+from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.informers.history import History
 from scaler.informers.informer import RESTORED_AFTER, SILENCE, Informer
 from scaler.informers.store import Store
-from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, POD_GROUPS
+from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, POD_GROUPS, Page
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError, status_error
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
@@ -27,6 +28,16 @@ def test_a_watch_that_is_open_and_says_nothing_is_followed_by_a_list() -> None:
     played, api = play([page(10), page(30, thing("a", 20))], [[HANG], [HANG]], seconds=SILENCE + 5)
     assert api.verbs() == ["list", "watch 10", "list", "watch 30"]
     assert played.names == ["a@20"]
+
+
+def test_a_quiet_watch_is_no_warning_unless_it_kept_changes_back() -> None:
+    def said(*later: Page[Thing]) -> list[str]:
+        with capture_logs() as logs:
+            play([page(10, thing("a", 1)), *later], [[HANG]] * 3, seconds=2 * SILENCE + 5)
+        return [line["event"] for line in logs]
+
+    assert said(page(20, thing("a", 1)), page(30, thing("a", 1))) == []
+    assert said(page(20, thing("a", 15)), page(30, thing("a", 15))) == ["a watch said nothing of changes"]
 
 
 def test_bookmarks_are_signs_of_life() -> None:

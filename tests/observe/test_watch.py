@@ -254,7 +254,9 @@ def test_that_a_resource_type_is_not_installed_is_logged_once() -> None:
     with capture_logs() as logs:
         _, api = play([missing] * 100, [], seconds=60.0)
     assert len(api.times()) > 4
-    assert [line["error"] for line in logs] == ["404 NotFound: 404 page not found"]
+    assert [(line["event"], line["resource"], line["log_level"]) for line in logs] == [
+        ("not installed", "pods", "info")
+    ]
 
 
 def test_retry_after_is_honoured() -> None:

@@ -19,6 +19,13 @@ def test_a_surplus_prefill_instance_makes_room_for_decode() -> None:
     assert running_at_the_end() == {"group0": 1, "group1": 1}
 
 
+def test_the_story_says_who_let_a_pod_exit_before_it_says_that_it_is_broken() -> None:
+    made = scenario(3, [EXAMPLE], events=[LOST], timing={"mindie_patience": 60}, until=600, arbitration=False)
+    told = [moment.text for moment in played(made).moments if moment.subject == "mindie-server-p1"]
+    (exits,) = [index for index, text in enumerate(told) if text.startswith("MindIE Controller lets it exit")]
+    assert told[exits + 1].startswith("Broken: ")
+
+
 def test_nothing_exits_while_there_is_a_spare_node() -> None:
     assert running_at_the_end(nodes=4) == {"group0": 2, "group1": 1}
 

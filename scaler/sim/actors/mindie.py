@@ -3,7 +3,7 @@
 Inside each service it watches for a decode instance whose pods find no node, or, beside Ascend Operator, are not even
 made because its PodGroup finds no room. When that has lasted `patience` seconds and more prefill instances run than the
 smallest ratio needs, the newest of them is told to exit; the fault actor then deletes its pods. Only a service whose
-controller pod runs does this, one instance per `patience`.
+controller pod runs does this, one instance per `patience`. `tell` hears of it in words, with service and job.
 Must not: delete anything, or read more of the rule than MindIE does (groups by position: prefill, then decode).
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from scaler.clock import Clock
@@ -30,14 +31,25 @@ Service = tuple[str, str, str]
 """(namespace, rule, jobID)"""
 
 
+Tell = Callable[[str, str, str], None]
+"""Words, service, job."""
+
+
+def _nobody(_words: str, _service: str, _job: str) -> None:
+    return
+
+
 class MindIEController:
     """Follows all services at once, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
 
-    def __init__(self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False, tell: Tell = _nobody
+    ) -> None:
         self._api = api
         self._clock = clock
         self._patience = patience
         self._beside = beside
+        self._tell = tell
         self._mirror = Mirror(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._short_since: dict[Service, float] = {}
 
@@ -60,6 +72,8 @@ class MindIEController:
         if remaining > 0:
             return remaining
         self._short_since[service] = now
+        job = str(objects.controller(surplus[-1]).get("name", objects.name(surplus[-1])))
+        self._tell("MindIE Controller lets it exit: a decode instance finds no node", "/".join(service), job)
         try:
             await exit_pod(self._api, surplus[-1], now=now, code=1)
         except KubeError:

@@ -15,6 +15,8 @@ from scaler.decide import explain
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Plan, ServiceKey, World
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi, Object
+from scaler.report.reporter import PASSING, PATIENCE
+from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.stories.census import census, service_of
@@ -60,6 +62,9 @@ class Recorder:
         self._owned: dict[str, _Seen] = {}
         """Pod uid -> how it was last seen, of every pod that is there and belongs to a service."""
         self._notes: dict[str, tuple[str, ...]] = {}
+        self._told: set[tuple[str, str]] = set()
+        """Notes that have been said, by service."""
+        self._ladders: dict[str, str] = {}
         self._plans: dict[ServiceKey, Plan] = {}
         """What was said last of each service."""
         self._failures = 0
@@ -136,6 +141,7 @@ class Recorder:
         for service, plan in zip(world.services, decision.plans, strict=True):
             if plan.key.rule and not service.assumed and self._plans.get(plan.key) is not plan:
                 self._plans[plan.key] = plan
+                self._tell_rule(str(plan.key), service.rule)
                 self._tell(plan, dict(service.rule.smallest.counts) if service.rule else {})
 
     def _check(self, world: World, decision: Decision) -> None:
@@ -168,10 +174,27 @@ class Recorder:
     def _tell_notes(self, service: str, plan: Plan) -> None:
         notes = tuple(dict.fromkeys(f"{note.warning}: {note.message}" for note in plan.notes))
         before = self._notes.get(service, ())
-        for note in notes:
-            if note not in before:
-                self.say(MomentKind.WARNING, note, service)
-        for note in before:
-            if note not in notes:
-                self.say(MomentKind.WARNING, f"over: {note.partition(':')[0]}", service)
         self._notes[service] = notes
+        for note in notes:
+            if note not in before and note.partition(":")[0] in PASSING:
+                asyncio.get_running_loop().call_later(PATIENCE, self._tell_note, service, note)
+            elif note not in before:
+                self._tell_note(service, note)
+        for note in before:
+            if note not in notes and (service, note) in self._told:
+                self._told.discard((service, note))
+                self.say(MomentKind.WARNING, f"resolved: {note.partition(':')[0]}", service)
+
+    def _tell_note(self, service: str, note: str) -> None:
+        """As the events of the cluster do: what comes and goes while somebody applies jobs one by one is not said."""
+        if note in self._notes[service] and (service, note) not in self._told:
+            self._told.add((service, note))
+            self.say(MomentKind.WARNING, note, service)
+
+    def _tell_rule(self, service: str, rule: Rule | None) -> None:
+        """What another rule says, unless it is the first."""
+        ladder = " > ".join(counts_text(ratio.counts) for ratio in rule.ratios) if rule else ""
+        before = self._ladders.get(service, "")
+        self._ladders[service] = ladder or before
+        if before and ladder and ladder != before:
+            self.say(MomentKind.TARGET, f"rule {ladder}; before: {before}", service)

@@ -83,6 +83,8 @@ class Screen:
         mark, code = _MARKS[moment.kind]
         subject = f"{short(moment.subject)} " if moment.kind is MomentKind.INSTANCE else ""
         text = _PLAIN.get(moment.text.partition(":")[0], moment.text) if subject else moment.text
+        if moment.service and len(self._timeline.samples) > 1:
+            text = f"{text}  [{moment.service}]"
         indent = " " * 10
         width = max(40, self._width() - 1)
         body = textwrap.wrap(subject + text, width - len(indent), break_long_words=False) or [""]
