@@ -100,6 +100,10 @@ pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, mini
 	    $(PY) -m scaler simulate "$$file" --no-arbitration --picture "$$picture-off.svg" >/dev/null || test $$? = 1 || exit 1; \
 	done
 
+.PHONY: page-pictures
+page-pictures: dev  ## Take the pictures of the page in docs/pictures anew; needs Chromium
+	@$(PY) -m tests.page.pictures
+
 .PHONY: explore
 explore: dev  ## Visit every state of small worlds with the real decision (ARGS="chosen half" or ARGS="random 600 1")
 	@$(PY) -m tests.decide.explorer $(or $(ARGS),chosen)

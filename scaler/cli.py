@@ -71,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _silence_stdout()
         return EXIT_BROKEN_PIPE
     except Exception as error:
+        if isinstance(_leaf(error), BrokenPipeError):
+            _silence_stdout()
+            return EXIT_BROKEN_PIPE
         if os.environ.get(DEBUG):
             raise
         sys.stderr.write(_unforeseen(arguments, error))
@@ -79,11 +82,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unforeseen(arguments: list[str], error: BaseException) -> str:
-    """One line about an error that no command has foreseen. A group is as long as what is in it: the first says it."""
+    """One line about an error that no command has foreseen."""
+    leaf = _leaf(error)
+    words = " ".join(f"{type(leaf).__name__}: {leaf}".split())[:1000]
+    return f"{_program()} {arguments[0]}: {words}\n{DEBUG}=1 shows where; please report it if it is a fault of ours.\n"
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """The first of the errors that a group of tasks ended with; any other as it is."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    words = " ".join(f"{type(error).__name__}: {error}".split())[:1000]
-    return f"{_program()} {arguments[0]}: {words}\n{DEBUG}=1 shows where; please report it if it is a fault of ours.\n"
+    return error
 
 
 def _program() -> str:

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
-from scaler.kube.api import CONFIG_MAPS, Object
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
@@ -41,7 +41,7 @@ def test_config_maps_are_kept_in_the_own_namespace_only() -> None:
             await on.settle(3)
             assert places(on.cluster) == [(OWN, "mindie.rule-scaler-last-valid")]
             for name in ("p0", "p1", "d0"):
-                await on.edit(name, "/metadata/labels/mind-cluster~1scaling-rule", "other")
+                await on.cluster.delete(ASCEND_JOBS, NAMESPACE, name)
             await on.settle(3)
             assert places(on.cluster) == []
         written = {w.namespace for w in on.cluster.audit if w.client == "scaler" and w.resource == CONFIG_MAPS}

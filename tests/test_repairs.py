@@ -192,7 +192,7 @@ def test_a_job_of_a_shape_that_nobody_thought_of_is_refused_and_the_others_are_s
 
     async def story() -> None:
         async with rig(rule_config_map(), job("p0"), job("p1"), job("d0")) as on:
-            await on.settle(1)
+            await on.settle(2)
             assert on.with_pods() == {"p1", "d0"}
             assert "surprise" in on.words("p0")
 
@@ -246,8 +246,8 @@ class AskForAMinute(Interceptor):
 
 IN_FLIGHT = {
     "create podgroups": 2,
-    "create events": 3,
-    "patch ascendjobs": 3,
+    "create events": 1,
+    "patch ascendjobs": 1,
     "create configmaps": 1,
     "create elasticservices": 1,
 }

@@ -96,6 +96,12 @@ class StatusWriter:
         if not self._cache.has_instances(key):
             await self._delete(key, keep="")
 
+    async def tidy(self, key: ServiceKey) -> None:
+        """Delete what else is ours about the service than the object that counts."""
+        known = self._known.get(key, _Known())
+        if known.uid:
+            await self._delete(key, keep=known.uid)
+
     def gone(self, key: ServiceKey) -> None:
         """An object about the service came, or went: there may be none any more. What its status said is known."""
         known = self._known.get(key)
@@ -110,7 +116,7 @@ class StatusWriter:
         if not known.uid or (record is not None and record.uid != known.uid):
             there = await self._found(key, record.name if record is not None else "")
             said = there.get("status")
-            before = said_by(said) or before
+            before = before or said_by(said)
             known = msgspec.structs.replace(known, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
         generation = record.generation if record is not None else 1
         status = status_of(report, before, self._clock.timestamp(), generation=generation)
@@ -118,7 +124,6 @@ class StatusWriter:
             self._known[key] = msgspec.structs.replace(known, uid="")  # after an error nothing is known
             await self._apply(key, known.name, status)
         self._known[key] = _Known(known.name, known.uid, zlib.compress(msgspec.json.encode(status), 1))
-        await self._delete(key, keep=known.uid)
         return [
             Happening(_subject(key, known), reason.value, words, reason in BAD)
             for reason, words in story_of(before, status)

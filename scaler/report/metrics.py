@@ -195,7 +195,7 @@ class Metrics:
         self._pass_seconds.observe(pass_seconds)
 
     def report_dropped(self, kind: str, cause: str) -> None:
-        """`kind`: event, config-map; `cause`: spam, overflow, foreign, refused."""
+        """`kind`: event, config-map, status; `cause`: spam, overflow, foreign, refused, absent."""
         self._reports_dropped.labels(kind, cause).inc()
 
     def on_pod_ungated(self, _change: PodArrivedUngated) -> None:

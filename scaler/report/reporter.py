@@ -307,6 +307,7 @@ class Reporter:
             return
         for happening in await self._statuses.put(report):
             self._queue_event(partial(_as_it_is, happening), happening.subject)
+        await self._statuses.tidy(key)
 
     async def _write_last_valid(self, rule: Name) -> None:
         services, place = self._services.get(rule), self._home.last_valid(rule)

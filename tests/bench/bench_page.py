@@ -35,6 +35,12 @@ SEEN = """text => new Promise(done => {
 
 SEEN_IN_NODES = SEEN.replace("document.body.innerText", "(document.querySelector('.line.nodes')?.innerText || '')")
 
+VIEWS = (
+    ("list", "", LIST),
+    ("service", "#/service/team-0007%2Frule%2Fmindie", SERVICE),
+    ("cluster", "#/cluster", NODES),
+)
+
 
 def main(services: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -66,9 +72,7 @@ async def measure(services: int, config: Path, crowd: subprocess.Popen[str]) -> 
             tell(f"started, {services} services", (time.time() - began) * 1000)
             await page.wait_for_function("() => !window.scalerPage.head.reading", timeout=120_000)
             tell("everything read", (time.time() - began) * 1000)
-            for name, part, shown in (
-                ("list", "", LIST), ("service", "#/service/team-0007%2Frule%2Fmindie", SERVICE), ("cluster", "#/cluster", NODES),
-            ):  # fmt: skip
+            for name, part, shown in VIEWS:
                 tell(f"first view: {name}", await first_view(browser, address, part, shown))
             await page.bring_to_front()
             await fail_nodes(page, crowd)

@@ -8,10 +8,13 @@ import io
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from scaler.decide.world import ServiceKey
@@ -20,9 +23,9 @@ from scaler.report.elastic_service import status_of
 from scaler.sim.loop import run
 from scaler.tools.cluster import screen
 from scaler.tools.cluster.access import Access
-from scaler.tools.cluster.detail import urgency
+from scaler.tools.cluster.detail import detail_of, urgency
 from scaler.tools.cluster.reading import ServiceView
-from scaler.tools.cluster.tables import Style, overview
+from scaler.tools.cluster.tables import Style, overview, tree
 from scaler.tools.console import age, clean, console, show
 from scaler.tools.output import written
 from tests.commands.test_cluster import RULE, elastic_service, idle, lease, uninstall, write
@@ -85,6 +88,12 @@ def test_nothing_is_wider_than_the_screen_and_no_line_ends_in_spaces(width: int)
     text = drawn(overview([view("a-service-of-a-long-name" * 3, chinese)], Style(START, namespaces=True)), width)
     assert max(cell_len(line) for line in text.splitlines()) <= width
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_on_a_narrow_screen_the_words_stand_below_the_columns() -> None:
+    lines = drawn(overview([view("c", NOTHING), view("a", COMPLETE)], Style(START, narrow=True)), 80).splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["SERVICE", "rule-c", "rule-a"]
+    assert lines[4].startswith("rule-c: d0: ")
 
 
 def test_a_wide_table_has_each_service_on_one_line() -> None:
@@ -216,3 +225,26 @@ def test_without_a_terminal_a_watch_prints_each_change_once(monkeypatch: pytest.
             assert ("0/2" in before, "1/2" in after) == (True, True)
 
     run(story())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = (*COMPLETE, "currentRatio", "targetRatio", "leftOut", "warnings", "alone", "instances", "conditions", "groups")
+
+
+PARTS = ("name", "index", "type", "status", "message", "uid", "since", "nodes", "counts", "running", "target")
+LISTS = st.lists(st.dictionaries(st.sampled_from(PARTS), JSON, max_size=4), max_size=3)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON | LISTS, max_size=6))
+@settings(max_examples=150, deadline=None)
+def test_whatever_stands_in_a_status_is_shown_and_nothing_of_it_ends_the_command(status: dict[str, Any]) -> None:
+    found = view("a", status)
+    nobody: Any = SimpleNamespace(
+        cache=SimpleNamespace(pods_of=lambda _: {}), events=SimpleNamespace(values=lambda: ())
+    )  # fmt: skip
+    drawn(overview([found], Style(START)))
+    assert "mindie/rule-a" in drawn(tree(detail_of(nobody, found), Style(START, wide=True)))

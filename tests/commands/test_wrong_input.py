@@ -167,6 +167,18 @@ def test_an_error_that_nobody_has_foreseen_is_one_line_and_has_its_traceback_whe
         main(["status"])
 
 
+def test_a_reader_that_has_gone_while_tasks_run_is_no_error_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: str) -> None:
+        raise ExceptionGroup("of tasks", [BrokenPipeError()])
+
+    monkeypatch.setattr(cli, "_load", broken)
+    monkeypatch.setattr(cli, "_silence_stdout", lambda: None)
+    assert main(["status"]) == 141
+    assert capfd.readouterr().err == ""
+
+
 def started(*arguments: str, stdout: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "scaler", *arguments], cwd=ROOT, text=True, stderr=subprocess.PIPE, stdout=stdout,

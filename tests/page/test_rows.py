@@ -16,7 +16,7 @@ from scaler.tools.page import views
 from scaler.tools.page.board import Board, row_of
 from scaler.tools.page.feed import Feed
 from scaler.tools.page.history import MOST_MOMENTS, MOST_SAMPLES, History
-from scaler.tools.page.rooms import rooms
+from scaler.tools.page.rooms import Rooms
 from scaler.tools.page.tryout import try_rule
 from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map, rule_document
 from tests.rig import Rig, rig
@@ -242,24 +242,25 @@ def test_nodes_are_told_with_what_is_free_used_held_to_no_use_and_who_waits() ->
             cluster = seen(on)
             async with cluster.watched():
                 await on.settle(3)
-                found = rooms(cluster)
-                assert found.nodes["node-1"]["amounts"] == {"huawei.com/Ascend910": [8, 0, 0, 8]}
-                assert found.nodes["node-1"]["guests"] == [[KEY, False]]
-                (kind,) = found.kinds.values()
+                shown = Rooms(cluster)
+                found = shown.look()
+                assert found["nodes"]["node-1"]["amounts"] == {"huawei.com/Ascend910": [8, 0, 0, 8]}
+                assert found["nodes"]["node-1"]["guests"] == [[KEY, False]]
+                (kind,) = found["kinds"].values()
                 assert kind["amounts"]["huawei.com/Ascend910"] == [16, 8, 0, 8, 0, 8]
-                waits = found.waiting[KEY]
+                waits = found["waiting"][KEY]
                 assert (waits["reason"], waits["reserved"], waits["serves"]) == ("WaitingForScheduler", True, False)
                 assert waits["asks"] == ["1 × 8 huawei.com/Ascend910"]
                 await on.start("d0", node_name="node-2")
                 await on.settle(3)
-                found = rooms(cluster)
-                assert found.nodes["node-1"]["amounts"] == {"huawei.com/Ascend910": [8, 0, 8, 0]}
-                assert found.waiting == {}
+                found = shown.look()
+                assert found["nodes"]["node-1"]["amounts"] == {"huawei.com/Ascend910": [8, 0, 8, 0]}
+                assert found["waiting"] == {}
                 await on.cluster.patch(
                     NODES, None, "node-2", {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE
                 )  # fmt: skip
                 await on.settle(3)
-                assert rooms(cluster).nodes["node-2"]["state"] == "cordoned"
+                assert shown.look()["nodes"]["node-2"]["state"] == "cordoned"
 
     run(story())
 

@@ -21,9 +21,10 @@ from scaler.kube.api import (
     Object,
     PatchType,
 )
-from scaler.kube.errors import NotFoundError
+from scaler.kube.errors import NotFoundError, UnknownOutcomeError
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.report.elastic_services import names_of, said_by
+from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map
@@ -263,5 +264,33 @@ def test_what_others_put_on_it_stays() -> None:
             made = all_of(on)["rule-mindie"]
             assert (made["metadata"]["labels"]["team"], made["metadata"]["annotations"]) == ("a", {"note": "b"})
             assert made["status"]["running"] == "1+1"
+
+    run(play())
+
+
+class LoseAnswers(Interceptor):
+    """Of the next writes of a status, `left` of them."""
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    async def after(self, request: Request) -> None:
+        if self.left and request.resource == ELASTIC_SERVICES and request.subresource == "status":
+            self.left -= 1
+            raise UnknownOutcomeError("the answer was lost")
+
+
+def test_what_happened_is_told_although_the_answer_to_the_write_was_lost() -> None:
+    lost = LoseAnswers()
+
+    async def play() -> None:
+        async with rig(*SERVICE, interceptor=lost) as on:
+            await on.start("p0", "d0")
+            await on.settle(3)
+            lost.left = 2
+            await on.kill("d0")
+            await on.settle(10)
+            assert story(on) == ["Available", "Unavailable"]
+            assert lost.left == 0
 
     run(play())

@@ -49,6 +49,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.report.elastic_service import status_of
 from scaler.report.service_reports import ServiceReport, report_of
+from scaler.rules.values import as_text, at
 from scaler.settings import Mode
 from scaler.state.cluster import ClusterState
 from scaler.state.own_config_maps import Home
@@ -228,9 +229,9 @@ class Cluster:
 
 
 def _view(found: Written) -> ServiceView:
-    spec, status, meta = (found.object.get(part) or {} for part in ("spec", "status", "metadata"))
-    key = ServiceKey(found.namespace, str(spec.get("rule") or ""), str(spec.get("jobID") or ""))
-    return ServiceView(key, found.name, status, str(meta.get("creationTimestamp") or ""))
+    spec, status, meta = (at(found.object, part) for part in ("spec", "status", "metadata"))
+    key = ServiceKey(found.namespace, as_text(spec.get("rule")), as_text(spec.get("jobID")))
+    return ServiceView(key, found.name, dict(status), as_text(meta.get("creationTimestamp")))
 
 
 def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) -> Mapping[Resource, Informer[Any, Any]]:

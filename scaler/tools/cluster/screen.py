@@ -30,6 +30,8 @@ TICK = 1.0
 CALM = 0.2
 """Seconds in which changes that come together are shown together."""
 LEADERS_EVERY = 10.0
+NARROW = 110
+"""Columns: words beside those of a table would be a few letters wide."""
 WIDE = 2000
 """Columns: more than a line of a wide table has."""
 _INSTALL = "kubectl apply -f manifests/base/elasticservices.yaml"
@@ -74,7 +76,8 @@ class Board:
     def style(self, screen: Console) -> Style:
         several = len(self.namespaces) != 1
         ascii_only = screen.options.ascii_only
-        return Style(self.now, wide=self.args.format == "wide", namespaces=several, ascii_only=ascii_only)
+        narrow, wide = screen.width < NARROW, self.args.format == "wide"
+        return Style(self.now, wide=wide, namespaces=several, ascii_only=ascii_only, narrow=narrow)
 
     @property
     def width(self) -> int:

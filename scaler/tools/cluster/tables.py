@@ -39,10 +39,15 @@ _EVENTS_SHOWN = 8
 
 
 class Style:
-    """How much is shown, and at what time. `ascii_only`: the terminal has no other characters."""
+    """How much is shown, and at what time. `ascii_only`: the terminal has no other characters; `narrow`: words do not
+    fit beside the columns."""
 
-    def __init__(self, now: float, *, wide: bool = False, namespaces: bool = False, ascii_only: bool = False) -> None:
+    def __init__(
+        self, now: float, *, wide: bool = False, namespaces: bool = False, ascii_only: bool = False,
+        narrow: bool = False,
+    ) -> None:  # fmt: skip
         self.now = now
+        self.narrow = narrow and not wide
         self.wide = wide
         self.namespaces = namespaces
         self.ascii_only = ascii_only
@@ -63,15 +68,18 @@ class Style:
 # All services
 
 
-def overview(views: Iterable[ServiceView], style: Style) -> RenderableType:
-    """One line for each service, the worst first; below those that are not complete, why."""
+def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
+    """One line for each service, the worst first, with why it is not complete; below all of them where it is narrow."""
     columns = _columns(style)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name, _ in columns:
-        table.add_column(name, overflow="fold", no_wrap=name in ("SINCE", "RATIO", "AVAILABLE"))
+        table.add_column(name, overflow="fold", no_wrap=name in ("SINCE", "RATIO", "AVAILABLE", "RUNNING", "TARGET"))
     parts: list[RenderableType] = [table]
     for view in sorted(views, key=urgency):
         table.add_row(*(cell(view) for _, cell in columns))
+    waiting = [view for view in sorted(views, key=urgency) if _why(view)] if style.narrow else []
+    parts += [Text()] if waiting else []
+    parts += [Text.assemble(text(f"{label(view)}: ", tone(view)), text(_why(view))) for view in waiting]
     return Group(*parts)
 
 
@@ -95,7 +103,7 @@ def _columns(style: Style) -> list[tuple[str, Callable[[ServiceView], Text]]]:
             ("JOBID", lambda view: text(view.key.job_id or "-")),
             ("REASON", lambda view: text(view.status.get("reason", "-"))),
         ]
-    return [*found, ("WHY", lambda view: text(_why(view)))]
+    return found if style.narrow else [*found, ("WHY", lambda view: text(_why(view)))]
 
 
 def label(view: ServiceView) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from scaler.decide.explain import amount_in_words, where_in_words, words
-from scaler.decide.nodes import NODE_NAME, PODS, Node, Nodes, PodRequest, accepts
+from scaler.decide.nodes import NODE_NAME, PODS, Node, NodeClass, Nodes, PodRequest, accepts
 from scaler.decide.world import Decision, Instance, Plan, Reason, Service, State, World
 from scaler.tools.cluster.detail import node_trouble
 from scaler.tools.cluster.reading import Cluster
@@ -35,22 +35,74 @@ RESERVED = frozenset({Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER})
 Row = dict[str, Any]
 
 
-class Rooms(NamedTuple):
-    """Rows by name, for three tables."""
-
-    kinds: dict[str, Row]
-    nodes: dict[str, Row]
-    waiting: dict[str, Row]
+Takes = tuple[bool, Counter[str]]
+"""Whether the service serves, and what its pods take of a node."""
 
 
-def rooms(cluster: Cluster) -> Rooms:
-    """As it is now."""
-    world, decision = cluster.decision()
-    nodes = world.nodes or _seen(cluster, world)
-    guests = _guests(world, decision)
-    rows = {node.name: _node(cluster, node, nodes, guests.get(node.name, {})) for node in nodes.nodes}
-    waiting = dict(_waiting(world, decision))
-    return Rooms(_kinds(nodes, rows, waiting), rows, waiting)
+class _Seen(NamedTuple):
+    """What was counted of a service."""
+
+    service: Service
+    serves: bool
+    nodes: tuple[str, ...]
+
+
+class Rooms:
+    """Call `look` after a change: three tables of rows by name. What has not changed is not counted again."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._services: dict[str, _Seen] = {}
+        self._guests: defaultdict[str, dict[str, Takes]] = defaultdict(dict)
+        """By node, then by service."""
+        self._moved: set[str] = set()
+        """Nodes of which the guests are others than when they were counted."""
+        self._known: dict[str, Node] = {}
+        self._nodes: dict[str, Row] = {}
+
+    def look(self) -> dict[str, dict[str, Row]]:
+        """`kinds`, `nodes` and `waiting`, as they are now."""
+        world, decision = self._cluster.decision()
+        nodes = world.nodes or _seen(self._cluster, world)
+        self._count_guests(world, decision)
+        self._count_nodes(nodes)
+        waiting = dict(_waiting(world, decision))
+        return {"kinds": _kinds(nodes, self._nodes, waiting), "nodes": self._nodes, "waiting": waiting}
+
+    def _count_guests(self, world: World, decision: Decision) -> None:
+        gone = set(self._services)
+        for service, plan in zip(world.services, decision.plans, strict=True):
+            key = str(service.key)
+            gone.discard(key)
+            known = self._services.get(key)
+            if known is None or known.service is not service or known.serves != plan.serves:
+                self._forget(key)
+                self._count(key, service, serves=plan.serves)
+        for key in gone:
+            self._forget(key)
+
+    def _count(self, key: str, service: Service, *, serves: bool) -> None:
+        seats = [seat for instance in service.instances for seat in instance.seats]
+        for node, need in seats:
+            self._guests[node].setdefault(key, (serves, Counter()))[1].update(dict(need.requests))
+        self._services[key] = _Seen(service, serves, tuple({node for node, _ in seats}))
+        self._moved.update(self._services[key].nodes)
+
+    def _forget(self, key: str) -> None:
+        known = self._services.pop(key, None)
+        for node in known.nodes if known else ():
+            self._guests[node].pop(key, None)
+            self._moved.add(node)
+
+    def _count_nodes(self, nodes: Nodes) -> None:
+        for node in nodes.nodes:
+            if self._known.get(node.name) is not node or node.name in self._moved:
+                self._known[node.name] = node
+                self._nodes[node.name] = _node(self._cluster, node, nodes, self._guests.get(node.name, {}))
+        self._moved = set()
+        if len(self._nodes) != len(nodes.nodes):
+            for name in self._nodes.keys() - {node.name for node in nodes.nodes}:
+                del self._nodes[name], self._known[name]
 
 
 def _seen(cluster: Cluster, world: World) -> Nodes:
@@ -59,22 +111,11 @@ def _seen(cluster: Cluster, world: World) -> Nodes:
     return cluster.state.capacity.nodes(frozenset(asked))
 
 
-def _guests(world: World, decision: Decision) -> dict[str, dict[str, tuple[bool, Counter[str]]]]:
-    """Node -> service -> whether it serves, and what its pods take there."""
-    found: dict[str, dict[str, tuple[bool, Counter[str]]]] = defaultdict(dict)
-    for service, plan in zip(world.services, decision.plans, strict=True):
-        for instance in service.instances:
-            for node, need in instance.seats:
-                taken = found[node].setdefault(str(service.key), (plan.serves, Counter()))[1]
-                taken.update(dict(need.requests))
-    return found
-
-
 def _devices(resources: Iterable[str]) -> list[str]:
     return [name for name in resources if "/" in name] or [PODS]
 
 
-def _node(cluster: Cluster, node: Node, nodes: Nodes, guests: Mapping[str, tuple[bool, Counter[str]]]) -> Row:
+def _node(cluster: Cluster, node: Node, nodes: Nodes, guests: Mapping[str, Takes]) -> Row:
     """`amounts`: resource -> all, free, used by services that serve, held to no use."""
     amounts = {}
     for name in _devices(nodes.resources):
@@ -104,18 +145,23 @@ def _kinds(nodes: Nodes, rows: Mapping[str, Row], waiting: Mapping[str, Row]) ->
     """`amounts`: resource -> all, free, used by services that serve, held to no use, free on nodes that take no pods
     now, and what at the most is asked for by those for whom room is kept."""
     found: dict[str, Row] = {}
-    classes = defaultdict(set)
+    classes: dict[str, set[NodeClass]] = {}
     for node in nodes.nodes:
         row = rows[node.name]
-        kind = found.setdefault(row["kind"], {"nodes": 0, "ready": 0, "cordoned": 0, "notReady": 0, "amounts": {}})
+        name, state = row["kind"], row["state"]
+        kind = found.get(name)
+        if kind is None:
+            kind = found[name] = {"nodes": 0, "ready": 0, "cordoned": 0, "notReady": 0, "amounts": {}}
+            classes[name] = set()
         kind["nodes"] += 1
-        kind[row["state"]] += 1
-        classes[row["kind"]].add(node.node_class)
-        for name, (most, free, serving, idle) in row["amounts"].items():
-            sums = kind["amounts"].setdefault(name, [0] * 6)
-            shut = row["state"] != "ready"
-            for index, amount in enumerate((most, 0 if shut else free, serving, idle, free if shut else 0)):
-                sums[index] += amount
+        kind[state] += 1
+        classes[name].add(node.node_class)
+        for resource, (most, free, serving, idle) in row["amounts"].items():
+            sums = kind["amounts"].setdefault(resource, [0] * 6)
+            sums[0] += most
+            sums[1 if state == "ready" else 4] += free
+            sums[2] += serving
+            sums[3] += idle
     for kind_name, kind in found.items():
         for need, count in (one for row in waiting.values() if row["reserved"] for one in row["pods"]):
             if any(accepts(need.where, one) for one in classes[kind_name]):

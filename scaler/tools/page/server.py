@@ -11,6 +11,7 @@ POST /api/try                 {"service", "rule"}: what would be decided
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -27,6 +28,7 @@ from scaler.tools.page.board import Board
 from scaler.tools.page.feed import Feed, Tables
 from scaler.tools.page.guard import add_headers, guard
 from scaler.tools.page.prometheus import Prometheus
+from scaler.tools.page.rooms import Rooms
 from scaler.tools.page.tryout import as_rows, try_rule
 from scaler.tools.page.why import why
 
@@ -70,7 +72,8 @@ class Page:
         self._turn = asyncio.Event()
         self._pages = 0
         self._pause = pause
-        self._rooms: tuple[int, dict[str, Any]] = (-1, {})
+        self._rooms = Rooms(cluster)
+        self._told: tuple[int, dict[str, Any]] = (-1, {})
         self.complete = False
         """Whether everything has been listed that is to be seen."""
 
@@ -118,10 +121,10 @@ class Page:
         return tables
 
     def _nodes(self) -> Tables:
-        if self.complete and self._rooms[0] != self._cluster.version:
+        if self.complete and self._told[0] != self._cluster.version:
             version = self._cluster.version
-            self._rooms = version, views.cluster(self._cluster)
-        return self._rooms[1]
+            self._told = version, self._rooms.look()
+        return self._told[1]
 
     # requests
 
@@ -225,6 +228,8 @@ async def keep_up(page: Page, cluster: Cluster) -> None:
     async with asyncio.TaskGroup() as group:
         looking = group.create_task(page.keep_looking())
         async with cluster.watched():
+            gc.collect()
+            gc.freeze()  # what was listed stays: looking through it again would hold up every change
             page.complete = True
             page.look()
             await looking

@@ -13,7 +13,6 @@ from scaler.tools.cluster.reading import Cluster
 from scaler.tools.cluster.records import EventRecord
 from scaler.tools.page.board import Board, row_of
 from scaler.tools.page.history import History, Moment
-from scaler.tools.page.rooms import rooms
 
 Rows = dict[str, Any]
 
@@ -38,12 +37,6 @@ def service(board: Board, key: str) -> dict[str, Rows]:
         "moments": _moments(detail, history),
         "samples": {f"{sample.at:.3f}": sample.groups for sample in history.samples},
     }
-
-
-def cluster(seen: Cluster) -> dict[str, Rows]:
-    """The nodes and who waits for them."""
-    found = rooms(seen)
-    return {"kinds": found.kinds, "nodes": found.nodes, "waiting": found.waiting}
 
 
 def _head(detail: ServiceDetail) -> Rows:

@@ -1,5 +1,5 @@
 // The nodes by kind: used, held to no use, free, asked for; who waits for them; and each node.
-import { html, useMemo, useState, useStore } from "./lib.js";
+import { html, natural, useMemo, useState, useStore } from "./lib.js";
 import { number, say } from "./words.js";
 import { Reason } from "./services.js";
 import { Rows } from "./rows.js";
@@ -69,7 +69,7 @@ function Nodes({ live, open }) {
     const fits = (id) => { const row = rows.get(id); const text = `${id} ${row.kind} ${row.state} ${row.trouble} ${row.guests.map((guest) => guest[0]).join(" ")}`.toLowerCase(); return words.every((word) => text.includes(word)); };
     const idle = (row) => Object.values(row.amounts).reduce((sum, amounts) => sum + amounts[3], 0);
     const rank = (row) => (row.state === "notReady" ? 0 : row.state === "cordoned" ? 1 : row.trouble ? 2 : idle(row) ? 3 : 4);
-    return [...rows.keys()].filter(fits).sort((a, b) => rank(rows.get(a)) - rank(rows.get(b)) || a.localeCompare(b, undefined, { numeric: true }));
+    return [...rows.keys()].filter((id) => !words.length || fits(id)).map((id) => [rank(rows.get(id)), id]).sort((a, b) => a[0] - b[0] || natural(a[1], b[1])).map((one) => one[1]);
   }, [rows, version, wanted]);
   return html`<div class="card"><div class="above"><h2>${say("nodes")} <span class="muted">${number(ids.length)}</span></h2>
       <input type="search" value=${wanted} onInput=${(e) => want(e.target.value)} placeholder=${say("search")} aria-label=${say("search")} /></div>

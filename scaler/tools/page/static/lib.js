@@ -11,6 +11,9 @@ export const recall = (name) => {
   try { return localStorage.getItem(`scaler.${name}`); } catch { return null; }
 };
 
+// Names as people sort them: npu-2 before npu-10.
+export const natural = new Intl.Collator(undefined, { numeric: true }).compare;
+
 // Re-render when a store changes, at most once a frame.
 export function useStore(store) {
   const [, set] = useState(0);

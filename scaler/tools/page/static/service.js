@@ -1,5 +1,5 @@
 // One service: what is wrong and since when, its ladder, its instances over time and now, what happened, its rule.
-import { html, useEffect, useMemo, useState, useStore } from "./lib.js";
+import { html, natural, useEffect, useMemo, useState, useStore } from "./lib.js";
 import { age, clock, gloss, moment, say, seconds, since } from "./words.js";
 import { Group, Rank, RANKS, StateMark } from "./marks.js";
 import { Reason, title } from "./services.js";
@@ -73,8 +73,8 @@ function Why({ name, ask, about }) {
   if (!answer) return html`<p class="busy">${say("reading")}</p>`;
   if (answer.problem) return html`<p class="muted">${answer.problem}</p>`;
   const sign = { FAIL: "✕", fail: "✕", note: "▲", ok: "✓" };
-  const checks = answer.sections.flatMap((section) => section.checks.filter((one) => one.standing !== "ok").slice(0, 6).map((one) => ({ ...one, title: section.title })));
-  const well = answer.sections.filter((section) => section.checks.every((one) => one.standing === "ok")).map((section) => section.title);
+  const checks = answer.sections.flatMap((section) => section.checks.filter((one) => one.standing !== "ok").slice(0, 6).map((one) => ({ ...one, title: gloss("section", section.title) || section.title })));
+  const well = answer.sections.filter((section) => section.checks.every((one) => one.standing === "ok")).map((section) => gloss("section", section.title) || section.title);
   return html`<ul class="checks">${checks.map((one) => html`
       <li class=${one.standing}><span class="sign" aria-hidden="true">${sign[one.standing] || "✕"}</span><span class="title">${one.title}</span><span class="text"><b>${one.about}</b> ${one.words}</span></li>`)}
       ${well.length ? html`<li class="ok"><span class="sign" aria-hidden="true">✓</span><span class="title">${say("why.well")}</span><span class="text">${well.join(", ")}</span></li>` : ""}</ul>
@@ -109,7 +109,7 @@ function Instances({ live, now, left }) {
   const [opened, unfold] = useState(null);
   const ids = useMemo(() => [...rows.keys()].sort((a, b) => {
     const [one, other] = [rows.get(a), rows.get(b)];
-    return (BADNESS[one.state] ?? 9) - (BADNESS[other.state] ?? 9) || one.group.localeCompare(other.group) || a.localeCompare(b, undefined, { numeric: true });
+    return (BADNESS[one.state] ?? 9) - (BADNESS[other.state] ?? 9) || natural(one.group, other.group) || natural(a, b);
   }), [rows, live.version("instances")]);
   if (!ids.length) return html`<p class="muted">${say("instances.none")}</p>`;
   const one = opened && rows.get(opened);
