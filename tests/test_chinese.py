@@ -101,8 +101,9 @@ def in_chinese(link: str) -> str:
     """Where the Chinese page has to lead when the English one leads there."""
     file, _, section = link.partition("#")
     page = ROOT / file
+    picture = page.with_name(f"{page.stem}-zh{page.suffix}")
     if page not in CHINESE or not CHINESE[page].exists():
-        return link
+        return str(picture.relative_to(ROOT)) if picture.exists() else link
     there = str(CHINESE[page].relative_to(ROOT))
     if not section:
         return there
