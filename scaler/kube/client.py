@@ -127,7 +127,7 @@ class HttpKubeApi:
         answered: Answered = _ignore,
     ) -> None:  # fmt: skip
         self._session = session
-        self._server = configuration.host.rstrip("/")
+        self.server = configuration.host.rstrip("/")
         self._credentials = credentials
         self._timeout = timeout
         self._answered = answered
@@ -304,7 +304,7 @@ class HttpKubeApi:
         connect = min(CONNECT_TIMEOUT, self._timeout / 2)  # before the answer's own, so that "not sent" is certain
         return await self._session.request(
             method,
-            yarl.URL(self._server + path, encoded=True),
+            yarl.URL(self.server + path, encoded=True),
             data=data,
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_read=silence),

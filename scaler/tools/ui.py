@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 import webbrowser
 from typing import TYPE_CHECKING, Any
 
-from scaler.tools.cluster.access import add_cluster_arguments
+from scaler.tools.cluster.access import add_cluster_arguments, complaint, first, named
 from scaler.tools.demo import port
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="open it in the browser of this machine")
     parser.add_argument("--prometheus", metavar="URL", default="", help="scrapes the scaler: shows older times")
     scope = parser.add_argument_group("namespaces").add_mutually_exclusive_group()
-    scope.add_argument("-n", "--namespace", metavar="NAME", help="default: all that you may read")
+    scope.add_argument("-n", "--namespace", type=named, metavar="NAME", help="default: all that you may read")
     scope.add_argument("-A", "--all-namespaces", action="store_true", help="the default")
     add_cluster_arguments(parser)
 
@@ -46,21 +47,16 @@ def run(args: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         return EXIT_ENDED
     except (OSError, KubeError, ExceptionGroup) as error:
-        cause = _first(error)
+        group = ExceptionGroup("", [error])
+        cause = first(group)
         if isinstance(cause, OSError):
-            sys.stderr.write(f"scaler ui: port {args.port}: {cause.strerror}\n")
+            sys.stderr.write(f"scaler ui: port {args.port}: {os.strerror(cause.errno) if cause.errno else cause}\n")
             return EXIT_USAGE
         if not isinstance(cause, KubeError):
             raise
-        sys.stderr.write(f"scaler ui: {cause}\n")
+        sys.stderr.write(f"scaler ui: {complaint(group)}\n")
         return EXIT_FAILED
     return EXIT_ENDED
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def _serve(args: argparse.Namespace) -> None:
@@ -80,6 +76,7 @@ def end_on_signals() -> None:
 
 
 async def _show(access: Access, args: argparse.Namespace) -> None:
+    from scaler.kube.client import HttpKubeApi  # noqa: PLC0415
     from scaler.tools.cluster.reading import Cluster, ask, reach  # noqa: PLC0415
     from scaler.tools.page import server  # noqa: PLC0415
     from scaler.tools.page.guard import new_token  # noqa: PLC0415
@@ -89,7 +86,11 @@ async def _show(access: Access, args: argparse.Namespace) -> None:
     await ask(access.api, seen)
     known = _Leaders(access)
     cluster = Cluster(access.api, access.clock, seen, await known.look())
-    about: dict[str, Any] = {"cluster": args.context or "", "namespaces": [args.namespace] if args.namespace else seen}
+    where = access.api.server if isinstance(access.api, HttpKubeApi) else ""
+    about: dict[str, Any] = {
+        "cluster": args.context or where.partition("//")[2],
+        "namespaces": [args.namespace] if args.namespace else seen,
+    }
     prometheus = Prometheus(args.prometheus) if args.prometheus else None
     page = server.Page(
         cluster, access.api, about, only=args.namespace or "", extra=known.as_row, prometheus=prometheus

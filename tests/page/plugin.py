@@ -12,11 +12,12 @@ from tests.page.browser import program
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """They belong to `make test-rest`: a browser is a program of others."""
-    wanted = [item for item in items if "chromium" in getattr(item, "fixturenames", ())]
+    wanted = [item for item in items if isinstance(item, pytest.Function) and "chromium" in item.fixturenames]
     for item in wanted:
         item.add_marker(pytest.mark.long("a browser"))
         item.add_marker(pytest.mark.flaky(reruns=1))
-        item.add_marker(pytest.mark.xdist_group("browser"))
+        if "plane" not in item.fixturenames:  # these stay with their plane
+            item.add_marker(pytest.mark.xdist_group("browser"))
     if wanted and not program():
         config.hook.pytest_deselected(items=wanted)
         items[:] = [item for item in items if item not in set(wanted)]
@@ -26,9 +27,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.write_line(f"browser: {program() or 'none, the tests of the page in a browser were not run'}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Playwright's Browser."""
+    """Playwright's Browser. Its loop runs, so no test of asyncio can: it ends with its module."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:

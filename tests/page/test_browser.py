@@ -36,15 +36,14 @@ class Crowd:
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
     path = tmp_path_factory.mktemp("crowd") / "kubeconfig"
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "tests.page.crowd", str(SERVICES), str(path)], cwd=ROOT, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline().strip() == "ready"
-    yield Crowd(process, path)
-    process.kill()
-    process.wait()
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+        yield Crowd(process, path)
+        process.kill()
 
 
 @pytest.fixture(scope="module")

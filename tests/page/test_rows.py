@@ -94,6 +94,11 @@ def test_a_status_of_any_shape_makes_a_row(junk: Any) -> None:
     assert json.loads(msgspec.json.encode(found)) == found
 
 
+def test_a_row_is_short_however_long_a_message_is() -> None:
+    long = [{**one, "message": "x" * 32768, "reason": "R" * 1024} for one in conditions(Available="False")]
+    assert len(msgspec.json.encode(row(conditions=long))) < 1500
+
+
 # What changes
 
 

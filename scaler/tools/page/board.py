@@ -19,6 +19,8 @@ from scaler.tools.page.history import History
 MOST_GROUPS = 8
 """Of one row; `running` and `target` name as many."""
 MOST_STEPS = 64
+MOST_NAME, MOST_WORDS = 100, 600
+"""Characters: a condition may hold 32,768, and whoever may write one of them shall not fill everybody's page."""
 _OF_RANK = ("Available", "RuleValid", "Degraded", "Complete", "Complete")
 """The condition that a service is ranked by."""
 Row = dict[str, Any]
@@ -144,8 +146,8 @@ def row_of(view: ServiceView) -> Row:
         "object": view.name,
         "running": as_text(status.get("running")) or "-",
         "target": as_text(status.get("target")) or "-",
-        "reason": as_text(said.get("reason")) or as_text(status.get("reason")),
-        "message": as_text(said.get("message")) or as_text(status.get("message")),
+        "reason": (as_text(said.get("reason")) or as_text(status.get("reason")))[:MOST_NAME],
+        "message": (as_text(said.get("message")) or as_text(status.get("message")))[:MOST_WORDS],
         "since": as_text(said.get("lastTransitionTime")) or as_text(status.get("since")),
         "groups": names,
         "counts": counts,

@@ -11,7 +11,7 @@ from scaler.rules.values import as_list, as_text, at
 from scaler.tools.cluster.detail import ServiceDetail, detail_of
 from scaler.tools.cluster.reading import Cluster
 from scaler.tools.cluster.records import EventRecord
-from scaler.tools.page.board import Board, row_of
+from scaler.tools.page.board import MOST_WORDS, Board, row_of
 from scaler.tools.page.history import History, Moment
 
 Rows = dict[str, Any]
@@ -51,7 +51,10 @@ def _head(detail: ServiceDetail) -> Rows:
             for one in as_list(status.get("warnings"))
         ],
         "said": [
-            {name: as_text(at(one).get(name)) for name in ("type", "status", "reason", "message", "lastTransitionTime")}
+            {
+                name: as_text(at(one).get(name))[:MOST_WORDS]
+                for name in ("type", "status", "reason", "message", "lastTransitionTime")
+            }
             for one in as_list(status.get("conditions"))
         ],
         "leftOut": dict(at(status, "leftOut")),
