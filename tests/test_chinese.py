@@ -32,8 +32,10 @@ def prose(page: Path) -> str:
     return FENCE.sub("", text(page))
 
 
-def sections(page: Path) -> list[str]:
-    return re.split(r"^(?=#+ )", prose(page), flags=re.MULTILINE)
+def parts(page: Path) -> list[str]:
+    """Each section, and each row of a table by itself."""
+    rows = [line for line in prose(page).splitlines() if line.startswith("|")]
+    return re.split(r"^(?=#+ )", prose(page), flags=re.MULTILINE) + rows
 
 
 def headings(page: Path) -> list[int]:
@@ -101,8 +103,9 @@ def in_chinese(link: str) -> str:
     """Where the Chinese page has to lead when the English one leads there."""
     file, _, section = link.partition("#")
     page = ROOT / file
+    picture = page.with_name(f"{page.stem}-zh{page.suffix}")
     if page not in CHINESE or not CHINESE[page].exists():
-        return link
+        return str(picture.relative_to(ROOT)) if picture.exists() else link
     there = str(CHINESE[page].relative_to(ROOT))
     if not section:
         return there
@@ -135,8 +138,8 @@ def test_both_languages_show_the_same_code(page: Path) -> None:
 
 
 @every_page
-def test_both_languages_use_the_same_names_and_numbers_in_each_section(page: Path) -> None:
-    pairs = list(zip(sections(page), sections(CHINESE[page]), strict=True))
+def test_both_languages_use_the_same_names_and_numbers_in_each_section_and_row(page: Path) -> None:
+    pairs = list(zip(parts(page), parts(CHINESE[page]), strict=True))
     assert [(one.split("\n")[0], names(one) ^ names(other)) for one, other in pairs if names(one) != names(other)] == []
     lost = [(one.split("\n")[0], numbers(one) - numbers(other)) for one, other in pairs]
     assert [where for where in lost if where[1]] == []
