@@ -136,7 +136,10 @@ def _rule_invalid(verdict: Verdict, plan: Plan) -> str:
 
 def _revoked(verdict: Verdict, plan: Plan) -> str:
     names = tuple(name for part in verdict.about for name in part.split(", ") if name in plan.groups)
-    why = f"{_awaited(plan, names)} comes first" if names else _about(verdict, "its room is needed")
+    if verdict.about == ("-",):
+        why = "fewer are to run now"
+    else:
+        why = f"{_awaited(plan, names)} comes first" if names else _about(verdict, "its room is needed")
     return f"Its admission was revoked before any pod was bound: {why}; it is admitted again when its turn comes."
 
 

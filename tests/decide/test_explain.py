@@ -27,6 +27,12 @@ def test_an_instance_held_for_want_of_other_jobs_says_so() -> None:
     assert "needs more jobs of another group" in said(service("2P2D > 1P1D", "p0 Running, p1 Held, d0 Running"), "p1")
 
 
+def test_an_instance_that_is_revoked_for_a_smaller_ratio_says_that_fewer_are_to_run() -> None:
+    made = plan(service("1P1D", "p0 Running, d0 Running"))
+    sentence = words(Verdict("p1", "p1", "group0", State.HELD, Reason.REVOKED, ("-",)), made)
+    assert "before any pod was bound: fewer are to run now; it is admitted again" in sentence
+
+
 def test_a_revoked_instance_says_so() -> None:
     sentence = said(service("2P1D > 1P1D", "p0 Running, p1 Running, p2 Admitted, d0 Terminating"), "p2")
     assert "revoked" in sentence
