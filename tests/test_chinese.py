@@ -115,10 +115,8 @@ def in_chinese(link: str) -> str:
 def untidy(words: str) -> list[str]:
     """Latin beside Chinese without a space, half-width punctuation after Chinese, lines that end inside of words."""
     bare = re.sub(r"!?\[|\]\([^)]*\)|\*+", "", re.sub(r"`[^`\n]*`", "x", words))
-    return re.findall(
-        r".{0,8}(?:[\u4e00-\u9fff][A-Za-z0-9,;:?!(]|[A-Za-z0-9,;?!)][\u4e00-\u9fff]|[\u4e00-\u9fff]\n *[\u4e00-\u9fff]).{0,8}",
-        bare,
-    )
+    wrong = r"[\u4e00-\u9fff][A-Za-z0-9,;:?!(]|[A-Za-z0-9,;?!)][\u4e00-\u9fff]|[\u4e00-\u9fff]\n *[\u4e00-\u9fff]"
+    return re.findall(f".{{0,8}}(?:{wrong}).{{0,8}}", bare)
 
 
 @every_page
