@@ -113,9 +113,10 @@ def in_chinese(link: str) -> str:
 
 
 def untidy(words: str) -> list[str]:
-    """Latin beside Chinese without a space, and half-width punctuation after Chinese."""
+    """Latin beside Chinese without a space, half-width punctuation after Chinese, lines that end inside of words."""
     bare = re.sub(r"!?\[|\]\([^)]*\)|\*+", "", re.sub(r"`[^`\n]*`", "x", words))
-    return re.findall(r".{0,8}(?:[\u4e00-\u9fff][A-Za-z0-9,;:?!(]|[A-Za-z0-9,;?!)][\u4e00-\u9fff]).{0,8}", bare)
+    wrong = r"[\u4e00-\u9fff][A-Za-z0-9,;:?!(]|[A-Za-z0-9,;?!)][\u4e00-\u9fff]|[\u4e00-\u9fff]\n *[\u4e00-\u9fff]"
+    return re.findall(f".{{0,8}}(?:{wrong}).{{0,8}}", bare)
 
 
 @every_page
@@ -164,6 +165,8 @@ def test_a_command_that_differs_is_noticed_and_a_translated_comment_is_not() -> 
     assert same_code(["```", "done"], ["```", "output"]) == []
 
 
-@pytest.mark.parametrize("words", ["实例held", "放行,暂挂", "`p0`被暂挂", "等待(60 秒)", "**暂挂**Pod", "60秒"])
+@pytest.mark.parametrize(
+    "words", ["实例held", "放行,暂挂", "`p0`被暂挂", "等待(60 秒)", "**暂挂**Pod", "60秒", "暂\n挂"]
+)
 def test_untidy_chinese_is_noticed(words: str) -> None:
     assert untidy(words)
