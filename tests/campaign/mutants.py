@@ -43,7 +43,7 @@ MUTANTS = (
            "    self._store.advance(self._scope, version_of(page.resource_version))", "pods killed unseen"),
     Mutant("deletions are not heard", watch, "_Feed._drop", "self._store.remove(namespace, name, uid)", "pass",
            "pods killed"),
-    Mutant("a new list forgets nothing", store, "Store.retain", "for name in gone:", "for name in ():",
+    Mutant("a new list forgets nothing", store, "Store.retain", "for record in gone:", "for record in ():",
            "pods killed unseen, history gone"),
     Mutant("a stale list is believed", watch, "_Feed._look_back", "< RESTORED_AFTER", "< 0.0",
            "stale list"),

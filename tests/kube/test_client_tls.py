@@ -98,7 +98,7 @@ def test_in_a_pod_the_models_of_the_client_library_are_not_loaded(tmp_path: Path
         os.environ |= {"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "6443"}
         async def main():
             async with client.connect() as api:
-                print(api._server, "kubernetes_asyncio" in sys.modules)
+                print(api.server, "kubernetes_asyncio" in sys.modules)
         asyncio.run(main())
     """
     said = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)

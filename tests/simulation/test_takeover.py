@@ -107,7 +107,7 @@ def test_services_of_mindie_motor_move_there_and_back(real_data: Path, name: str
 
 def touched(on: Any) -> list[str]:
     """What the scaler wrote besides telling people."""
-    told = ("events", "configmaps")
+    told = ("events", "configmaps", "elasticservices")
     return [
         f"{w.verb} {w.resource.plural} {w.name}" for w in on.cluster.writes(SCALER) if w.resource.plural not in told
     ]
