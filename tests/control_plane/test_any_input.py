@@ -44,7 +44,7 @@ async def _attacked(plane: ControlPlane, folder: Path) -> None:
             return {(event["involvedObject"]["name"], event["reason"]) for event in events}
 
         async def is_told() -> bool:
-            return {("odd", "ObjectUnreadable"), ("large", "RuleInvalid")} <= await told()
+            return {("odd-mindie", "ObjectUnreadable"), ("large", "RuleInvalid")} <= await told()
 
         for name in ("a", "b"):  # the second time it starts among all that
             async with scaler(folder, kubeconfig, name=f"scaler-{name}") as process:
