@@ -11,7 +11,7 @@ import asyncio
 import math
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -197,6 +197,8 @@ class _Feed(Generic[T, R]):
         """The list that is due is to show whether the watch had nothing to say."""
         self._older_since = math.inf
         """Loop time at which the cluster was first found older than what had been seen, since the last list."""
+        self._unanswered_since = math.inf
+        """Loop time of the first of the checks in a row that got no answer."""
         self._restores = 0
         """Of the history, as of the last list."""
         self._limit: asyncio.Timeout | None = None
@@ -234,11 +236,18 @@ class _Feed(Generic[T, R]):
 
     async def _check(self) -> None:
         """After a restore from a backup an API server accepts a watch from a version that is yet to come, and says
-        nothing: so ask for its version when a watch has ended before its time."""
-        page = await self._api.list(
-            self._resource, self._scope, label_selector=self._selector, limit=1, decode=self._decode
-        )
-        self._must_list = self._is_older(page.resource_version)
+        nothing: so ask for its version when a watch has ended before its time. After an outage that was long enough for
+        a restore versions may have caught up: only a list can tell."""
+        now = asyncio.get_running_loop().time
+        try:
+            page = await self._api.list(
+                self._resource, self._scope, label_selector=self._selector, limit=1, decode=self._decode
+            )
+        except KubeError:
+            self._unanswered_since = min(self._unanswered_since, now())
+            raise
+        outage, self._unanswered_since = now() - self._unanswered_since, math.inf
+        self._must_list = self._is_older(page.resource_version) or outage >= RESTORED_AFTER
         self._must_check = False
 
     def _list_again(self) -> None:
@@ -269,6 +278,7 @@ class _Feed(Generic[T, R]):
             if not token:
                 self._look_back(page.resource_version)
                 restores = self._parent.history.restores
+            self._compare(page.items)
             for item in page.items:
                 name, readable = self._take_in(item)
                 names.update((name,) if readable is not None else ())
@@ -311,6 +321,20 @@ class _Feed(Generic[T, R]):
             if self._restores == self._parent.history.restores:
                 self._parent.history.restored()
         self._store.rewind(self._scope)
+
+    def _compare(self, items: Sequence[T]) -> None:
+        """A list that is as new as all that was seen and shows an object older than that: the cluster went back, and
+        its versions have caught up since."""
+        if self._older_since < math.inf:
+            return
+        for item in items:
+            namespace, name, _ = _identity(item)
+            known = self._store.get(namespace, name)
+            if known is not None and 0 < version_of(_version(item)) < version_of(known.resource_version):
+                words = f"{namespace}/{name} is older than it was, in a list that is not"
+                _log.warning("the cluster was restored", resource=self._resource.full_name, why=words)
+                self._parent.history.restored()
+                raise UnknownOutcomeError(words)
 
     def _listed(self) -> None:
         self.lists += 1
@@ -452,6 +476,12 @@ def _identity(item: Any) -> tuple[str, str, str]:
         return tuple(as_text(metadata.get(one)) for one in ("namespace", "name", "uid"))  # type: ignore[return-value]
     found = item if isinstance(item, Refused) else item.metadata
     return found.namespace, found.name, found.uid
+
+
+def _version(item: Any) -> str:
+    """resourceVersion of an object that is a dict, or has `metadata`."""
+    metadata = at(item, "metadata").get("resourceVersion") if isinstance(item, dict) else item.metadata.resource_version
+    return as_text(metadata)
 
 
 def _labels(item: Any) -> dict[str, str]:

@@ -66,6 +66,21 @@ def test_a_cluster_that_was_restored_from_a_backup_is_believed_after_a_while() -
     assert played.informer.problem == ""
 
 
+def caught_up(down: float) -> Played:
+    """A watch breaks, nothing answers for so many seconds, and the cluster was restored and has come further since."""
+    lists = [page(10, thing("a", 9)), *[page(12, thing("a", 4))] * 9]
+    played, _ = play(lists, [[BROKEN], [HANG], [HANG]], seconds=80.0, version=12, down=down)
+    return played
+
+
+def test_a_restore_within_an_outage_is_noticed_though_versions_have_caught_up() -> None:
+    assert caught_up(2 * RESTORED_AFTER).names == ["a@4"]
+
+
+def test_an_outage_too_short_for_a_restore_is_followed_by_a_watch_and_no_list() -> None:
+    assert caught_up(RESTORED_AFTER / 4).names == ["a@9"]
+
+
 def test_until_then_nothing_is_taken_from_it() -> None:
     played, _ = gone_back(seconds=RESTORED_AFTER)
     assert played.names == ["a@9", "b@8"]

@@ -40,6 +40,8 @@ class ScriptedApi:
         self.calls: list[tuple[float, str, str, str | None]] = []
         self.open_watches = 0
         self.version = 10**9
+        self.down = 0.0
+        """Until then no check is answered."""
         self.checks: Times = []
         self.definitions: Times = []
 
@@ -52,6 +54,8 @@ class ScriptedApi:
             return Page([], "1")
         if options["limit"] == 1:  # whether the cluster has gone back
             self.checks.append(asyncio.get_running_loop().time())
+            if asyncio.get_running_loop().time() < self.down:
+                raise UnknownOutcomeError("nobody answers")
             return Page([], str(self.version))
         self._note("list", options["continue_token"], namespace)
         assert options["limit"] == 500
@@ -134,10 +138,11 @@ def play(
     seconds: float = 50.0,
     namespaces: tuple[str, ...] | None = None,
     version: int = 10**9,
+    down: float = 0.0,
 ) -> tuple[Played, ScriptedApi]:
-    """`version`: what the cluster says it is at, to who asks for nothing else."""
+    """`version`: what the cluster says it is at, to who asks for nothing else; `down`: not in the first seconds."""
     api = ScriptedApi(lists, watches)
-    api.version = version
+    api.version, api.down = version, down
 
     async def main() -> Played:
         played = Played(api, namespaces)
