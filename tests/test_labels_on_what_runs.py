@@ -240,3 +240,20 @@ def test_jobs_that_were_moved_to_a_rule_stay_there_when_it_is_gone_and_the_scale
             assert [(verdict.name, str(verdict.reason)) for verdict in mine.verdicts] == [("p0", "Running")]
 
     run(story())
+
+
+@pytest.mark.parametrize(("name", "value", "reason", "cure"), TYPOS)
+def test_while_its_pods_wait_for_the_scheduler_no_spare_gets_pods_beside_it(
+    name: str, value: str | None, reason: str, cure: str
+) -> None:
+    async def story() -> None:
+        async with rig(*SERVICE[1:]) as on:
+            await on.settle(5.0)
+            assert on.with_pods() == {"p0", "d0"}
+            await label(on, name, value)
+            assert on.reason("p0") == reason
+            assert on.with_pods() == {"p0", "d0"}
+            await on.settle(300.0)
+            assert len(on.with_pods() & {"p0", "p1"}) == 1
+
+    run(story())

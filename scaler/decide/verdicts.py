@@ -72,7 +72,7 @@ def _verdict(
     if member.state is State.HELD and uid in draft.waits:
         return _said(instance, State.HELD, draft.waits[uid])
     wrong_label = _wrong_label(instance, draft.demand.service)
-    if wrong_label is not None and member.state in (State.RUNNING, State.STARTING):
+    if wrong_label is not None and member.state in (State.RUNNING, State.STARTING, State.ADMITTED):
         return _said(instance, member.state, wrong_label)
     reason = _reason(member, draft.demand.service, beyond, now)
     about = _about(reason, member, draft, awaited) if reason is not Reason.RUNNING else ()
@@ -98,7 +98,7 @@ def _reason(member: Member, service: Service, beyond: bool, now: float) -> Reaso
 
 
 def _wrong_label(instance: Instance, service: Service) -> Why | None:
-    """What is wrong with the labels of an instance whose pods are bound, and what comes of it."""
+    """What is wrong with the labels of an instance that was admitted, and what comes of it."""
     rule, problem = service.rule, service.problem
     if instance.mislabelled:
         return instance.mislabelled[0], instance.mislabelled[1:]

@@ -145,7 +145,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     stripped: bool = False
     """It has pods and no PodGroup or Service any more: somebody deleted what the scheduler or its clients need."""
     mislabelled: tuple[Reason, str] | None = None
-    """What is wrong with its labels while pods of it are bound, what to write, and what it counts as."""
+    """What is wrong with its labels while it has released pods, what to write, and what it counts as."""
     label_problem: Reason | None = None
     """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
     NotServed for a job that is not ours at all."""

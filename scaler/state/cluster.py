@@ -63,9 +63,9 @@ class ClusterState:
         return self._as_labelled(key, self.instances.of(uid), rule.groups if rule is not None else ())
 
     def _as_labelled(self, key: ServiceKey, instance: Instance, groups: Sequence[str]) -> Instance:
-        """One of which pods are bound and whose labels name a rule or group that there is not: in the group in which it
+        """One that has released pods and whose labels name a rule or group that there is not: in the group in which it
         was admitted, where it can be told. `groups` are those of the rule, none where no valid one was ever seen."""
-        wrong = instance.group not in groups and instance.bound and instance.label_problem is None
+        wrong = instance.group not in groups and instance.pods > instance.gated and instance.label_problem is None
         then = self.cache.labels_when_admitted(instance.uid) if wrong and key.rule else NO_LABELS
         if not groups and then.rule not in ("", key.rule):
             words = f"label {RULE_LABEL} is {shown(key.rule)}, and there was never such a rule"

@@ -186,9 +186,9 @@ def _taken_names(cache: Cache, record: JobRecord) -> Iterator[str]:
 
 
 def _labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> dict[str, Any]:
-    """What is wrong with its labels. As long as a pod of it is bound, what they lack counts as it did."""
+    """What is wrong with its labels. As long as it has released pods, what they lack counts as it did."""
     problem = found.label_problem
-    if problem is not None and found.mislabelled and any(pod.node for pod in _present(pods)):
+    if problem is not None and found.mislabelled and not all(pod.gated for pod in _present(pods)):
         return {"mislabelled": (problem, f"{found.mislabelled}. {COUNTS_ON}")}
     return {"label_problem": problem}
 

@@ -5,12 +5,13 @@ Attainable ratios are found by trying them all. Shares nothing with scaler.decid
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from scaler.decide.world import Plan
+from scaler.decide.world import Plan, State, Verdict
 from scaler.kube.api import ASCEND_JOBS, NODES, POD_GROUPS, PODS, SERVICES, Object
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
@@ -39,6 +40,7 @@ class Judge:
     def __init__(self, cluster: SimCluster, world: World, witness: Witness) -> None:
         self._cluster = cluster
         self._world = world
+        self._witness = witness
         self._fail = witness.fail
         self.said: dict[str, dict[str, str]] = {}
         self.half_made = False
@@ -59,14 +61,12 @@ class Judge:
     def status_agrees(self, plans: Sequence[Plan]) -> None:
         """L2 outside the process: the status said of each instance what a fresh look at the objects says.
 
-        But for `Revoked`, which is memory: a fresh look sees an instance that waits.
+        But for what is memory: `Revoked`, where a fresh look sees an instance that waits, and who had its turn.
         """
         for plan in plans:
-            if not plan.key.rule:
-                continue
             said = self.said.get(str(plan.key), {})
-            found = {verdict.name: verdict.reason.value for verdict in plan.verdicts}
-            if said.keys() != found.keys() or any(said[n] not in (found[n], "Revoked") for n in found):
+            if plan.key.rule and not agrees(said, plan.verdicts, self._witness.had_turn):
+                found = {verdict.name: verdict.reason.value for verdict in plan.verdicts}
                 self._fail(f"L2: status of {plan.key} says {said}, a fresh look {found}")
 
     def read_status(self) -> None:
@@ -174,6 +174,26 @@ class Judge:
         prefill, decode = (sum(s.whole for s in standings if s.group == group) for group in GROUPS)
         waits = any(s.group == GROUPS[1] and s.pods and not s.bound for s in standings)
         return service.mindie and waits and prefill > ladder[-1][0] and decode < ladder[-1][1]
+
+
+def agrees(said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: AbstractSet[str]) -> bool:
+    """Whether the reasons that a status says, by instance, are those of a fresh look.
+
+    Held instances of a group may have each other's reasons when one of them (`had_turn`: uids) had its turn: it is a
+    candidate behind the others (3.3, 3b.5), and a fresh look has forgotten that.
+    """
+    if said.keys() != {verdict.name for verdict in verdicts}:
+        return False
+    others = [v for v in verdicts if said[v.name] not in (v.reason.value, "Revoked")]
+    return all(_only_order_differs(said, other, verdicts, had_turn) for other in others)
+
+
+def _only_order_differs(
+    said: Mapping[str, str], other: Verdict, verdicts: Sequence[Verdict], had_turn: AbstractSet[str]
+) -> bool:
+    held = [v for v in verdicts if v.group == other.group and v.state is State.HELD]
+    words = Counter(said[v.name] for v in held if said[v.name] != "Revoked")
+    return other in held and any(v.uid in had_turn for v in held) and words <= Counter(v.reason.value for v in held)
 
 
 def target_of(standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> Ratio:

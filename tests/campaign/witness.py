@@ -66,6 +66,8 @@ class Witness:
         """Called with each pod from which our gate was taken, just after."""
         self.evicted: set[str] = set()
         """uid and name of every instance that some decision evicts: its pods may be deleted though bound (3b.4)."""
+        self.had_turn: set[str] = set()
+        """uid of every instance that had its turn (3b.5), as the last decision remembers it."""
         self._writers: list[str] = []
         """Lives in the order of their first effective write."""
 
