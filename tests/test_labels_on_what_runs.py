@@ -257,3 +257,18 @@ def test_while_its_pods_wait_for_the_scheduler_no_spare_gets_pods_beside_it(
             assert len(on.with_pods() & {"p0", "p1"}) == 1
 
     run(story())
+
+
+@pytest.mark.parametrize(("name", "value", "reason", "cure"), TYPOS[:4])
+def test_one_that_is_never_bound_gives_its_place_to_a_spare_when_its_turn_has_ended(
+    name: str, value: str | None, reason: str, cure: str
+) -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await on.start("d0")
+            await label(on, name, value)
+            await on.settle(60.0)
+            assert on.with_pods() == {"p1", "d0"}
+            assert on.reason("p0") == reason
+
+    run(story())
