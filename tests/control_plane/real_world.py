@@ -31,7 +31,7 @@ from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import World
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.proxy import Fault, Proxy, proxied, status
-from tests.control_plane.scaler_process import ACCOUNT, ALONE, NAMESPACE, ScalerProcess, install
+from tests.control_plane.scaler_process import ACCOUNT, ALONE, LEASE, NAMESPACE, ScalerProcess, install
 from tests.control_plane.stage import wall_clock
 from tests.control_plane.witness import witnessed
 
@@ -85,7 +85,7 @@ async def play_really(plane: ControlPlane, scenario: Scenario, folder: Path, fac
     timeline = Timeline(None)
     async with plane.client() as api, proxied(plane.port, plane.authority) as proxy, witnessed(api):
         kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
-        runner = _Runner(folder, kubeconfig, [*ALONE, *flags(scenario.settings, factor)])
+        runner = _Runner(folder, kubeconfig, [*ALONE, *LEASE, *flags(scenario.settings, factor)])
         await _RealWorld(api, wall_clock(), scenario, timeline, runner, proxy).play()
     return timeline
 
