@@ -17,8 +17,9 @@ ALL_AFTER = 1_000
 garbage since, a few kilobytes in so many."""
 
 
-def spare_what_stays() -> None:
-    """From now on a full collection walks only what was made since the last one, but for one in `ALL_AFTER`."""
+@contextmanager
+def what_stays_spared() -> Iterator[None]:
+    """Meanwhile a full collection walks only what was made since the last one, but for one in `ALL_AFTER`."""
     collections = count(1)
 
     def sort_out(phase: str, info: dict[str, int]) -> None:
@@ -28,6 +29,11 @@ def spare_what_stays() -> None:
                 gc.unfreeze()
 
     gc.callbacks.append(sort_out)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(sort_out)
+        gc.unfreeze()
 
 
 @contextmanager

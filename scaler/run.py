@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from scaler import settings as settings_module
 from scaler.clock import Clock, SteadyLoop, rfc3339_micro
-from scaler.garbage import spare_what_stays
+from scaler.garbage import what_stays_spared
 from scaler.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ async def run_against(settings: Settings, clock: Clock) -> None:
         request_timeout=settings.request_timeout,
         answered=answered,
     )
-    spare_what_stays()
-    async with connected() as api, asyncio.TaskGroup() as beside:
-        beside.create_task(stacks.watch())
-        await run_controller(api, settings, clock, metrics=metrics, apart=connected)
+    with what_stays_spared():
+        async with connected() as api, asyncio.TaskGroup() as beside:
+            beside.create_task(stacks.watch())
+            await run_controller(api, settings, clock, metrics=metrics, apart=connected)
 
 
 def _leaves(error: Exception) -> list[Exception]:

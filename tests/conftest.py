@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,13 @@ def _own_log() -> Iterator[None]:
     """Commands and simulations are processes of their own: what they do to the log must not reach the next test."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_frozen() -> Iterator[None]:
+    """A large decision freezes what it made (`scaler/garbage.py`); what is frozen, Hypothesis takes for unreachable."""
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,8 @@ from scaler import garbage
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
-    callbacks = gc.callbacks.copy()
     gc.unfreeze()
     yield
-    gc.callbacks[:] = callbacks
     gc.unfreeze()
 
 
@@ -25,20 +23,29 @@ def is_walked(what: object) -> bool:
 
 def test_what_outlives_a_full_collection_is_not_walked_again() -> None:
     stays: list[object] = [[]]
-    garbage.spare_what_stays()
+    with garbage.what_stays_spared():
+        assert is_walked(stays)
+        gc.collect()
+        assert not is_walked(stays)
+
+
+def test_after_the_scaler_everything_is_walked_as_before() -> None:
+    stays: list[object] = [[]]
+    callbacks = gc.callbacks.copy()
+    with garbage.what_stays_spared():
+        gc.collect()
     assert is_walked(stays)
-    gc.collect()
-    assert not is_walked(stays)
+    assert gc.callbacks == callbacks
 
 
 def test_every_so_often_everything_is_walked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "ALL_AFTER", 3)
     stays: list[object] = [[]]
-    garbage.spare_what_stays()
     walked = []
-    for _ in range(4):
-        gc.collect()
-        walked.append(is_walked(stays))
+    with garbage.what_stays_spared():
+        for _ in range(4):
+            gc.collect()
+            walked.append(is_walked(stays))
     assert walked == [False, False, True, False]
 
 

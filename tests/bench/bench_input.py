@@ -23,7 +23,7 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.decide import Cache, decide
 from scaler.decide.world import Decision, Service, ServiceKey, State, World
-from scaler.garbage import spare_what_stays
+from scaler.garbage import what_stays_spared
 from scaler.kube.api import ASCEND_JOBS
 from scaler.kube.client import MOST_PAGE, connect
 from scaler.kube.wire import decode_page
@@ -122,26 +122,28 @@ async def control(config: str) -> None:
     loop = asyncio.get_running_loop()
     clock = Clock(time.time() - loop.time())
     configure("json", "error", timestamp=clock.micro_timestamp, stream=sys.stderr)
-    spare_what_stays()  # as `scaler run` does
     ticker, decided, synced = Ticker(), asyncio.Event(), asyncio.Event()
 
     def observe(_world: World, _decision: Decision) -> None:
         decided.set()
 
     settings = Settings(leader_election=False, http_port=0, mode=Mode.CREATE)
-    async with connect(kubeconfig=config) as api:
-        ticking, started = asyncio.create_task(ticker.run()), loop.time()
-        running = asyncio.create_task(
-            run_controller(api, settings, clock, observer=observe, seed=0, on_synced=synced.set)
-        )
-        for event, what in ((synced, "listed"), (decided, "first decision")):
-            await event.wait()
-            print(f"{what} after {loop.time() - started:.1f} s; the loop stood still for at most {ticker.longest()}")
-        await asyncio.sleep(SETTLED)
-        print(f"in the next {SETTLED:.0f} s: the loop stood still for at most {ticker.longest()}")
-        for task in (ticking, running):
-            task.cancel()
-        await asyncio.gather(ticking, running, return_exceptions=True)
+    with what_stays_spared():  # as `scaler run` does
+        async with connect(kubeconfig=config) as api:
+            ticking, started = asyncio.create_task(ticker.run()), loop.time()
+            running = asyncio.create_task(
+                run_controller(api, settings, clock, observer=observe, seed=0, on_synced=synced.set)
+            )
+            for event, what in ((synced, "listed"), (decided, "first decision")):
+                await event.wait()
+                print(
+                    f"{what} after {loop.time() - started:.1f} s; the loop stood still for at most {ticker.longest()}"
+                )
+            await asyncio.sleep(SETTLED)
+            print(f"in the next {SETTLED:.0f} s: the loop stood still for at most {ticker.longest()}")
+            for task in (ticking, running):
+                task.cancel()
+            await asyncio.gather(ticking, running, return_exceptions=True)
 
 
 def burst(number: int) -> None:
