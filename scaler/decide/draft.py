@@ -12,7 +12,7 @@ from scaler.decide.groups import Places
 from scaler.decide.members import Member, may_be_revoked
 from scaler.decide.nodes import PodRequests, joined
 from scaler.decide.state import NEVER_SEEN
-from scaler.decide.world import InstanceMemory, Reason, ServiceMemory
+from scaler.decide.world import NOBODY, InstanceMemory, Reason, ServiceMemory
 
 Why = tuple[Reason, tuple[str, ...]]
 """The reason, and what it refers to."""
@@ -90,7 +90,7 @@ class Draft:
     @property
     def awaited(self) -> str:
         """The same in words."""
-        return ", ".join(sorted(self.lacking)) or "-"
+        return ", ".join(sorted(self.lacking)) or NOBODY
 
     @property
     def has_changes(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from scaler.decide.nodes import Requirement, Where
-from scaler.decide.world import Plan, Reason, State, Verdict
+from scaler.decide.world import NOBODY, Plan, Reason, State, Verdict
 from scaler.rules.labels import nearest
 
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
@@ -136,7 +136,7 @@ def _rule_invalid(verdict: Verdict, plan: Plan) -> str:
 
 def _revoked(verdict: Verdict, plan: Plan) -> str:
     names = tuple(name for part in verdict.about for name in part.split(", ") if name in plan.groups)
-    if verdict.about == ("-",):
+    if verdict.about == (NOBODY,):
         why = "fewer are to run now"
     else:
         why = f"{_awaited(plan, names)} comes first" if names else _about(verdict, "its room is needed")

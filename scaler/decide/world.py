@@ -27,6 +27,10 @@ class State(StrEnum):
     ADMITTED = "Admitted"
 
 
+NOBODY = "-"
+"""Whom a revoked instance makes room for when no group misses anything."""
+
+
 class Reason(StrEnum):
     """Why an instance is where it is. Stable names: events, conditions, status, metrics, CLI and docs use them."""
 

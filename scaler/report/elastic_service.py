@@ -14,7 +14,7 @@ import msgspec
 from scaler.decide.explain import counts_in_words, words
 from scaler.decide.world import GroupPlan, Instance, Plan, Reason, State, Verdict
 from scaler.kube.api import Object
-from scaler.report.conditions import running_index
+from scaler.report.conditions import conditions, running_index
 from scaler.report.service_reports import ServiceReport
 
 MAX_INSTANCES = 1600
@@ -206,14 +206,14 @@ def _without_empty(found: Object) -> Object:
 def _conditions(
     report: ServiceReport, current: Object | None, standing: Standing, before: Object, now: str
 ) -> list[Object]:
-    problem = report.service.problem
+    problem, held = report.service.problem, conditions(report.service, report.plan)
     runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
     said = {
-        AVAILABLE: (current is not None, Standing("MinimumRuns", runs) if current else standing),
-        COMPLETE: (report.plan.complete, standing),
+        AVAILABLE: (held.available, Standing("MinimumRuns", runs) if held.available else standing),
+        COMPLETE: (held.complete, standing),
         DEGRADED: _degraded(report, current, standing, before),
         RULE_VALID: (
-            problem is None,
+            held.rule_valid,
             Standing(problem.kind.value, problem.message[:MAX_WORDS]) if problem else Standing("Valid", ""),
         ),
     }

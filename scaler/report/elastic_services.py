@@ -27,8 +27,6 @@ from scaler.report.service_reports import ServiceReport, Subject
 from scaler.report.story import BAD, story_of
 from scaler.state.own_config_maps import MAX_NAME, digest, object_name
 
-_TRIES = 2
-"""Of one write: the object may have been deleted a moment ago."""
 _log = structlog.get_logger("report")
 
 
@@ -82,13 +80,10 @@ class StatusWriter:
         if absent:
             self._leave_out(absent)
             return []
-        for tries in reversed(range(_TRIES)):
-            try:
-                return await self._put(key, report)
-            except NotFoundError:
-                if not tries:
-                    raise
-        return []
+        try:
+            return await self._put(key, report)
+        except NotFoundError:  # somebody deleted it a moment ago
+            return await self._put(key, report)
 
     async def remove(self, key: ServiceKey) -> None:
         """Delete what is ours about a service that is no more; what is a user's stays as it is."""

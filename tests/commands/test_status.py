@@ -244,7 +244,7 @@ LISTS = st.lists(st.dictionaries(st.sampled_from(PARTS), JSON, max_size=4), max_
 def test_whatever_stands_in_a_status_is_shown_and_nothing_of_it_ends_the_command(status: dict[str, Any]) -> None:
     found = view("a", status)
     nobody: Any = SimpleNamespace(
-        cache=SimpleNamespace(pods_of=lambda _: {}), events=SimpleNamespace(values=lambda: ())
+        cache=SimpleNamespace(pods_of=lambda _: {}), events={}, last_warnings=lambda _: {}
     )  # fmt: skip
     drawn(overview([found], Style(START)))
     assert "mindie/rule-a" in drawn(tree(detail_of(nobody, found), Style(START, wide=True)))

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from scaler.clock import seconds_of
 from scaler.decide.world import Instance, Reason, State
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import (
@@ -136,7 +135,7 @@ def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iter
         state = as_text(at(queue, "status").get("state"))
         if state not in ("", "Open"):
             yield Check(Standing.FAIL, f"queue {name}", f"is {state}: Volcano starts nothing of it; open it")
-    events = _last_warnings(cluster, subject.namespace)
+    events = cluster.last_warnings(subject.namespace)
     for pod in looked.pods.values():
         yield from _pod_checks(cluster, pod, events)
     if not looked.pods:
@@ -207,16 +206,6 @@ def _pod_words(status: object) -> Iterator[str]:
             yield f"container {container.get('name')}: {reason}{f': {said}' if said else ''}{code}"
     if at(status).get("phase") == "Failed":
         yield f"Failed: {as_text(at(status).get('reason'))} {as_text(at(status).get('message'))}".rstrip(" :")
-
-
-def _last_warnings(cluster: Cluster, namespace: str) -> dict[str, EventRecord]:
-    found: dict[str, EventRecord] = {}
-    for event in cluster.events.values():
-        if event.namespace == namespace and event.kind == "Pod" and event.type == "Warning":
-            known = found.get(event.about_uid)
-            if known is None or seconds_of(known.last) <= seconds_of(event.last):
-                found[event.about_uid] = event
-    return found
 
 
 # Who makes the pods

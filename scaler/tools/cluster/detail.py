@@ -65,7 +65,7 @@ class ServiceDetail(msgspec.Struct, frozen=True, rename="camel"):
 
 def detail_of(cluster: Cluster, view: ServiceView) -> ServiceDetail:
     """Everything of one service that is seen now."""
-    said = _said(cluster, view.key.namespace)
+    said = cluster.last_warnings(view.key.namespace)
     found = as_list(view.status.get("instances"))
     instances = tuple(_instance(cluster, at(one), said) for one in found)
     return ServiceDetail(view, tuple(_ratios(view.status)), instances, _events(cluster, view, instances))
@@ -127,17 +127,6 @@ def node_trouble(cluster: Cluster, name: str) -> str:
     words += ["reported as faulty"] if faults.node or faults.switch else []
     words += ["faulty chips"] if faults.chips else []
     return ", ".join(words)
-
-
-def _said(cluster: Cluster, namespace: str) -> dict[str, EventRecord]:
-    """The last warning about each pod, by uid."""
-    found: dict[str, EventRecord] = {}
-    for event in cluster.events.values():
-        if event.namespace == namespace and event.kind == "Pod" and event.type == "Warning":
-            known = found.get(event.about_uid)
-            if known is None or seconds_of(known.last) <= seconds_of(event.last):
-                found[event.about_uid] = event
-    return found
 
 
 def _events(cluster: Cluster, view: ServiceView, instances: Sequence[InstanceView]) -> tuple[EventRecord, ...]:

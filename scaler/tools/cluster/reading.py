@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import Clock
+from scaler.clock import Clock, seconds_of
 from scaler.decide.decide import Cache as Decided
 from scaler.decide.decide import decide
 from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
@@ -186,6 +186,13 @@ class Cluster:
         """Who makes pods, and whether nodes are seen: as in scaler.app."""
         self._mode()
         self.cache.set_sees_nodes(sees_nodes=not self._sight.no_nodes())
+
+    def last_warnings(self, namespace: str) -> dict[str, EventRecord]:
+        """The last warning about each pod of a namespace, by uid."""
+        about = (
+            e for e in self.events.values() if e.namespace == namespace and e.kind == "Pod" and e.type == "Warning"
+        )
+        return {event.about_uid: event for event in sorted(about, key=lambda event: seconds_of(event.last))}
 
     def views(self) -> list[ServiceView]:
         """Every service, by namespace and name: as the scaler wrote it, else as it would be decided from what is seen
