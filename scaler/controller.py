@@ -25,7 +25,7 @@ from scaler.decide.world import Decision, Memory, Plan, Policy, Service, Service
 from scaler.execute.executor import ActionResult, Executor
 from scaler.execute.log_fields import outcome_line, plan_line
 from scaler.garbage import no_collection
-from scaler.informers.changes import InstanceChanged, RoomChanged, RuleChanged
+from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, RoomChanged, RuleChanged
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reported import Reported
@@ -263,7 +263,7 @@ class Controller:
             delay = max(SOONEST, moment - self._clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
 
-    def on_service(self, change: InstanceChanged | RuleChanged) -> None:
+    def on_service(self, change: InstanceChanged | RuleChanged | ElasticServiceChanged) -> None:
         """Look at the service again."""
         if change.service is not None:
             self._queue.add(change.service)

@@ -12,7 +12,7 @@ import msgspec
 
 from scaler.decide.life import Life, LifeAction
 from scaler.decide.nodes import Nodes, PodRequest, PodRequests
-from scaler.rules.rule import Rule, RuleOptions
+from scaler.rules.rule import ALL, Rule, RuleOptions
 
 
 class State(StrEnum):
@@ -49,6 +49,7 @@ class Reason(StrEnum):
     WAITING_FOR_ROOM = "WaitingForRoom"
     WAITING_FOR_CAPACITY = "WaitingForCapacity"
     REVOKED = "Revoked"
+    SCALED_DOWN = "ScaledDown"
     NAME_TAKEN = "NameTaken"
     CREATE_REFUSED = "CreateRefused"
     JOB_INVALID = "JobInvalid"
@@ -336,6 +337,8 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     problem: RuleProblem | None = None
     unread: tuple[str, ...] = ()
     """What of it cannot be read, in words."""
+    replicas: int = ALL
+    """Instances wanted in all: `spec.replicas` of its ElasticService; 0 = the service rests."""
     assumed: bool = False
     """Writes for it are under way: its instances are as they will be, and nothing is done to it before it is seen."""
 

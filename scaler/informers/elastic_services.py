@@ -15,12 +15,14 @@ from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.store import Store
 from scaler.kube.metadata import FullMetadata, shared
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
+from scaler.rules.rule import ALL
 from scaler.workloads.kind import LONGEST_NAME
 
 
 class _Spec(msgspec.Struct, frozen=True, gc=False):
     rule: str = ""
     job_id: str = msgspec.field(default="", name="jobID")
+    replicas: int = ALL
 
 
 class ElasticServiceObject(msgspec.Struct, gc=False):
@@ -41,6 +43,8 @@ class ElasticServiceRecord(msgspec.Struct, frozen=True, gc=False):
     ours: bool
     """Whether the scaler made it, so that it may delete it."""
     generation: int = 0
+    replicas: int = ALL
+    """Instances wanted in all."""
 
 
 def elastic_service_record(obj: ElasticServiceObject) -> ElasticServiceRecord | None:
@@ -51,7 +55,10 @@ def elastic_service_record(obj: ElasticServiceObject) -> ElasticServiceRecord | 
     namespace = shared(meta.namespace)
     ours = meta.labels.get(MANAGED_BY_LABEL) == MANAGED_BY
     service = ServiceKey(namespace, shared(spec.rule), shared(spec.job_id))
-    return ElasticServiceRecord(namespace, meta.name, meta.uid, meta.resource_version, service, ours, meta.generation)
+    replicas = min(max(0, spec.replicas), ALL)
+    return ElasticServiceRecord(
+        namespace, meta.name, meta.uid, meta.resource_version, service, ours, meta.generation, replicas
+    )
 
 
 class ElasticServices:
@@ -65,6 +72,10 @@ class ElasticServices:
     def of(self, key: ServiceKey) -> list[ElasticServiceRecord]:
         """Those about this service, that of a user first: it counts, and what else there is is too much."""
         return sorted(self._of.get(key, {}).values(), key=lambda record: (record.ours, record.name))
+
+    def replicas(self, key: ServiceKey) -> int:
+        """Instances wanted in all of the service, as many as its rule allows where there is no object about it."""
+        return next((record.replicas for record in self.of(key)), ALL)
 
     def services(self) -> Iterable[ServiceKey]:
         """All that there is an object about."""

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
+ALL = 1_000_000
+"""Instances wanted of a service that may have all that its rule names: the default of `spec.replicas`."""
+
 
 class Ratio(msgspec.Struct, frozen=True, gc=False):
     """One entry of `elastic_scaling_list`: how many instances of each group, and pods per instance."""

@@ -55,7 +55,8 @@ class ClusterState:
         groups = rule.rule.groups if rule.rule is not None else ()
         if not all(one.group in groups for one in found):
             found = tuple([self._as_labelled(key, one, groups) for one in found])
-        return Service(key, found, rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN])
+        replicas = self.cache.elastic_services.replicas(key)
+        return Service(key, found, rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN], replicas)
 
     def instance(self, key: ServiceKey, uid: str) -> Instance:
         """One instance of it, which exists, as of the cache's present contents."""
