@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scaler.decide.world import Reason, State
+from scaler.tools.answers.scale import undo
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.detail import is_true
 from scaler.tools.console import text
@@ -25,7 +26,7 @@ _WELL_SHOWN = 2
 
 RANKS = "rank table"
 FAIL = Standing.FAIL
-RULE, POD_GROUP, POD, ROOM, SCALER, APPLY = "rule", "podgroup", "pod", "room", "scaler", "apply"
+RULE, POD_GROUP, POD, ROOM, SCALER, APPLY, SCALE = "rule", "podgroup", "pod", "room", "scaler", "apply", "scale"
 _NEXT: Mapping[str, tuple[str, ...]] = {
     Reason.RULE_MISSING: (RULE,),
     Reason.RULE_INVALID: (RULE,),
@@ -38,6 +39,7 @@ _NEXT: Mapping[str, tuple[str, ...]] = {
     Reason.WAITING_FOR_SCHEDULER: (POD_GROUP,),
     Reason.STARTING: (POD,),
     Reason.BROKEN: (POD,),
+    Reason.SCALED_DOWN: (SCALE,),
 }
 
 
@@ -95,7 +97,8 @@ def _head(subject: Subject) -> Iterator[str]:
     """How it stands, in one line; of a service also each instance that does not run."""
     if subject.whole and subject.view is not None:
         available = {True: "available", False: "NOT AVAILABLE", None: "not known to be available"}
-        yield f"{available[is_true(subject.view, 'Available')]}: {subject.view.status.get('message', '')}"
+        standing = available[is_true(subject.view, "Available")] if subject.view.replicas else "rests"
+        yield f"{standing}: {subject.view.status.get('message', '')}"
     elif subject.service is None:
         yield "not an instance of any service that is seen here"
     waiting = [
@@ -143,6 +146,9 @@ def _commands(kind: str, subject: Subject) -> Iterator[str]:
         yield f"kubectl {where} get configmap {rule} -o yaml | scaler lint -"
     elif kind == APPLY:
         yield "apply the jobs of the smallest ratio that are missing"
+    elif kind == SCALE:
+        yield "nothing, if no more is wanted; to have all instances again:"
+        yield undo(subject)
     elif kind == ROOM:
         yield "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says how many do"
     elif kind == POD_GROUP:
