@@ -16,6 +16,7 @@ from scaler.decide.world import GroupPlan, Instance, Plan, Reason, State, Verdic
 from scaler.kube.api import Object
 from scaler.report.conditions import conditions, running_index
 from scaler.report.service_reports import ServiceReport
+from scaler.rules.rule import ALL
 
 MAX_INSTANCES = 1600
 MAX_GROUPS = 200
@@ -29,7 +30,7 @@ MAX_BYTES = 900 * 1024
 """The API server takes about 1 MiB per object, and keeps who owns which field in it, too."""
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
 """Left out first when not all instances fit."""
-_LAST = (Reason.WAITING_FOR_RATIO, Reason.NOT_IN_RATIO)
+_LAST = (Reason.WAITING_FOR_RATIO, Reason.NOT_IN_RATIO, Reason.SCALED_DOWN)
 """Reasons that follow from another instance's; they are the service's reason only where there is no other."""
 AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded", "RuleValid"
 
@@ -100,8 +101,11 @@ def standing_of(report: ServiceReport) -> Standing:
         return Standing("OutOfTouch", f"nothing is decided: {report.out_of_touch}"[:MAX_WORDS])
     if report.service.rule is None and problem is not None:
         return Standing(problem.kind.value, problem.message[:MAX_WORDS])
+    if not plan.replicas:
+        return Standing("Resting", "nothing is to run: spec.replicas is 0")
     if plan.complete:
-        return Standing("Complete", "the largest ratio that its jobs allow runs")
+        asked = "" if plan.replicas == ALL else f", of those for spec.replicas: {plan.replicas}"
+        return Standing("Complete", f"the largest ratio that its jobs allow runs{asked}")
     waiting = [verdict for verdict in plan.verdicts if verdict.state not in _QUIET]
     for verdict in sorted(waiting, key=lambda verdict: _rank(verdict, plan)):
         return Standing(verdict.reason.value, f"{verdict.name}: {words(verdict, plan)}"[:MAX_WORDS])
@@ -208,8 +212,9 @@ def _conditions(
 ) -> list[Object]:
     problem, held = report.service.problem, conditions(report.service, report.plan)
     runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
+    serves = held.available and report.plan.replicas > 0
     said = {
-        AVAILABLE: (held.available, Standing("MinimumRuns", runs) if held.available else standing),
+        AVAILABLE: (held.available, Standing("MinimumRuns", runs) if serves else standing),
         COMPLETE: (held.complete, standing),
         DEGRADED: _degraded(report, current, standing, before),
         RULE_VALID: (

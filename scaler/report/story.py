@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from scaler.decide.explain import counts_in_words
-from scaler.decide.world import State
+from scaler.decide.world import Reason, State
 from scaler.kube.api import Object
 from scaler.report.elastic_service import RULE_VALID
 
@@ -27,6 +27,7 @@ class ServiceEvent(StrEnum):
     AVAILABLE = "Available"
     RATIO_REACHED = "RatioReached"
     COMPLETE = "Complete"
+    RESTING = "Resting"
     TARGET_CHANGED = "TargetChanged"
     RULE_CHANGED = "RuleChanged"
     RULE_VALID = "RuleValid"
@@ -78,7 +79,9 @@ def _losses(before: Object, after: Object) -> Iterator[Told]:
 
 def _gains(before: Object, after: Object) -> Iterator[Told]:
     ran, runs = before.get("currentRatio"), after.get("currentRatio")
-    if after["reason"] == ServiceEvent.COMPLETE != before.get("reason"):
+    if after["reason"] == ServiceEvent.RESTING != before.get("reason"):
+        yield Told(ServiceEvent.RESTING, after["message"])
+    elif after["reason"] == ServiceEvent.COMPLETE != before.get("reason"):
         yield Told(ServiceEvent.COMPLETE, _stands(after))
     elif _size(runs) > _size(ran):
         yield Told(ServiceEvent.RATIO_REACHED if ran else ServiceEvent.AVAILABLE, _stands(after))
@@ -99,6 +102,8 @@ def _lost(before: Object, after: Object) -> list[str]:
         found = now.get(was["uid"])
         if was["state"] != State.RUNNING or (found is not None and found["state"] == State.RUNNING):
             continue
+        if found is not None and found["reason"] == Reason.SCALED_DOWN:
+            continue  # as somebody ordered
         on = f" on {', '.join(was['nodes'])}" if was.get("nodes") else ""
         why = f"{found['reason']}, {found['message']}".rstrip(".") if found is not None else "it is deleted"
         lost.append(f"{was['name']}{on} ({why})")
