@@ -36,8 +36,8 @@ def wanted_of(service: Service) -> str:
 
 
 def most_wanted(service: Service) -> int | None:
-    """Instances of the largest ratio that is aimed at: at most the rule's largest, at least its smallest, 0 for a service
-    that rests. None without a rule."""
+    """Instances of the largest ratio that is aimed at, one of the rule's; 0 for a service that rests, None without a
+    rule."""
     return service.rule.limited(service.replicas).largest.total if service.rule is not None else None
 
 
