@@ -31,11 +31,11 @@ MAX_BYTES = 900 * 1024
 """The API server takes about 1 MiB per object, and keeps who owns which field in it, too."""
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
 """Left out first when not all instances fit."""
-_LAST = (Reason.WAITING_FOR_RATIO, Reason.NOT_IN_RATIO)
+_LAST = (Reason.WAITING_FOR_RATIO, Reason.NOT_IN_RATIO, Reason.SCALED_DOWN)
 """Reasons that follow from another instance's; they are the service's reason only where there is no other."""
 AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded", "RuleValid"
 SCALING_LIMITED = "ScalingLimited"
-RESTS = "Rests"
+RESTING = "Resting"
 
 
 class Standing(NamedTuple):
@@ -114,7 +114,7 @@ def standing_of(report: ServiceReport) -> Standing:
     if report.service.rule is None and problem is not None:
         return Standing(problem.kind.value, problem.message[:MAX_WORDS])
     if not report.service.replicas:
-        return Standing(RESTS, _resting(plan))
+        return Standing(RESTING, _resting(plan))
     if plan.complete:
         return Standing("Complete", _complete(report))
     waiting = [verdict for verdict in plan.verdicts if verdict.state not in _QUIET]
@@ -127,7 +127,7 @@ def standing_of(report: ServiceReport) -> Standing:
 
 def _resting(plan: Plan) -> str:
     left = sum(verdict.state not in (State.HELD, State.FINISHED) for verdict in plan.verdicts)
-    return "spec.replicas is 0: no instance is wanted" + (f"; {left} have not ended yet" if left else "")
+    return "nothing is to run: spec.replicas is 0" + (f"; {left} have not ended yet" if left else "")
 
 
 def _complete(report: ServiceReport) -> str:
@@ -236,8 +236,9 @@ def _conditions(
     problem, held = report.service.problem, conditions(report.service, report.plan)
     runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
     limited, why, message = scaling_limited(report.service)
+    serves = held.available and report.plan.replicas > 0
     said = {
-        AVAILABLE: (held.available, Standing("MinimumRuns", runs) if held.available else standing),
+        AVAILABLE: (held.available, Standing("MinimumRuns", runs) if serves else standing),
         COMPLETE: (held.complete, standing),
         DEGRADED: _degraded(report, current, standing, before),
         SCALING_LIMITED: (limited, Standing(why, message[:MAX_WORDS])),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scaler.decide.explain import counts_in_words
 from scaler.decide.world import Reason, State
 from scaler.kube.api import Object
-from scaler.report.elastic_service import RESTS, RULE_VALID, SCALING_LIMITED
+from scaler.report.elastic_service import RESTING, RULE_VALID, SCALING_LIMITED
 from scaler.report.scaling import number_in_words
 
 _NAMED = 3
@@ -80,7 +80,7 @@ def _of_scale(before: Object, after: Object) -> Iterator[Told]:
 
 def _losses(before: Object, after: Object) -> Iterator[Told]:
     ran, runs = before.get("currentRatio"), after.get("currentRatio")
-    lost = _lost(before, after) if after["reason"] != RESTS else []
+    lost = _lost(before, after) if after["reason"] != RESTING else []
     if lost and _size(runs) <= _size(ran):
         reason = ServiceEvent.DEGRADED if _size(runs) < _size(ran) else ServiceEvent.INSTANCE_LOST
         yield Told(ServiceEvent.UNAVAILABLE if ran and not runs else reason, f"lost {_few(lost)}; {_stands(after)}")
@@ -131,7 +131,7 @@ def _stands(status: Object) -> str:
     """What runs, and what is worked towards."""
     current, target = status.get("currentRatio"), status.get("targetRatio")
     runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
-    if status["reason"] == RESTS:
+    if status["reason"] == RESTING:
         return "the service rests"
     if status["reason"] == ServiceEvent.COMPLETE and status.get("wanted", "all") != "all":
         return runs

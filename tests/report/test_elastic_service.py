@@ -58,6 +58,21 @@ def test_the_minimum_is_available_and_not_complete() -> None:
     assert conditions(status) == GOOD | {"Complete": "False"}
 
 
+def test_a_service_that_rests_is_available_and_complete_and_says_that_it_rests() -> None:
+    before = status_of(COMPLETE, {}, THEN)
+    status = status_of(report_of(service("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held", replicas=0)), before, LATER)
+    assert conditions(status) == GOOD
+    assert (status["reason"], condition(status, "Available")["reason"]) == ("Resting", "Resting")
+    assert (status["target"], "targetRatio" in status) == ("-", False)
+
+
+def test_a_service_that_runs_all_that_is_wanted_of_it_is_complete() -> None:
+    status = first(report_of(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Running", replicas=2)))
+    assert (status["reason"], conditions(status)["Complete"]) == ("Complete", "True")
+    assert status["message"] == "2 instances are wanted; works up to 1 group0 + 1 group1, which runs"
+    assert status["instances"][1]["reason"] == "ScaledDown"
+
+
 def test_below_the_minimum_the_reason_is_that_of_the_group_that_lacks_an_instance() -> None:
     status = first(NOTHING)
     assert conditions(status)["Available"] == "False"
