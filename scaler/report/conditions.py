@@ -22,10 +22,7 @@ class Conditions(NamedTuple):
 
 
 def conditions(service: Service, plan: Plan) -> Conditions:
-    available = (
-        plan.serves if service.replicas else running_index(service, plan.groups) >= 0
-    )  # it may rest and still end
-    return Conditions(available, plan.complete, service.rule is not None and service.problem is None)
+    return Conditions(plan.serves, plan.complete, service.rule is not None and service.problem is None)
 
 
 def running_index(service: Service, groups: Mapping[str, GroupPlan]) -> int:
