@@ -447,7 +447,7 @@ class _Feed(Generic[T, R]):
     def _complain(self, error: KubeError, lived: float) -> None:
         where = f" in {self._scope}" if self._scope else ""
         if isinstance(error, ForbiddenError) and self._parent.may_be_forbidden:
-            self._lack()
+            self._lack(gone=False)
         if isinstance(error, NotFoundError):
             self._must_list = True
             absent = f"{self._resource.full_name} are not installed in the cluster"
@@ -465,8 +465,12 @@ class _Feed(Generic[T, R]):
             error=str(error),
         )
 
-    def _lack(self) -> None:
-        """It is not to be had. Nobody misses what was never seen; what is known goes stale."""
+    def _lack(self, gone: bool) -> None:
+        """It is not to be had. Nobody misses what was never seen, nor what is optional and `gone` with its definition,
+        of which a watch that is cut at that moment says nothing; what else is known goes stale."""
+        if gone and self._parent.may_be_forbidden:
+            self._store.retain(self._scope, ())
+            self._parent.refused_only(self._scope, set())
         if not self._store.holds(self._scope):
             self.absent = True
             self._parent.lacks()

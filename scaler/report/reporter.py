@@ -381,7 +381,7 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
     plan, service = report.plan, report.service
     decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
     said = (report.alone, report.out_of_touch)
-    return (*decided, service.rule, service.problem, service.options.paused, report.last_valid, *said)
+    return (*decided, service.rule, service.replicas, service.problem, service.options.paused, report.last_valid, *said)
 
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:

@@ -150,6 +150,24 @@ def test_what_was_known_and_cannot_be_found_any_more_is_not_absent() -> None:
     assert played.names == ["a@9"]
 
 
+def test_what_nobody_needs_is_gone_with_its_definition_also_when_no_watch_told_so() -> None:
+    gone = status_error(404, "NotFound", "404 page not found")
+
+    async def main() -> tuple[bool, int]:
+        store: Store[Record] = Store(lambda _old, _new: None)
+        informer = Informer(
+            ScriptedApi([page(10, thing("a", 9)), *[gone] * 50], [[gone]]), LEADER_WORKER_SETS, store,  # type: ignore[arg-type]
+            record=record, decode=Thing, namespaces=None, rng=random.Random(1), may_be_forbidden=True,
+        )  # fmt: skip
+        task = asyncio.create_task(informer.run())
+        await asyncio.sleep(60)
+        task.cancel()
+        await asyncio.wait({task})
+        return informer.absent, len(store)
+
+    assert run(main()) == (True, 0)
+
+
 def test_what_may_not_be_read_is_missing_unless_nobody_needs_it() -> None:
     forbidden = ForbiddenError(403, "Forbidden", "rbac")
     played, api = play([forbidden] * 50, [], seconds=60.0)
