@@ -20,7 +20,7 @@ from rich.cells import cell_len
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import LEASES, NODES, Object, PatchType
-from scaler.report.elastic_service import status_of
+from scaler.report.elastic_service import status_of, without_jobs
 from scaler.rules.rule import ALL
 from scaler.sim.loop import run
 from scaler.tools.cluster import screen
@@ -108,9 +108,15 @@ def test_a_service_that_rests_is_as_well_off_as_one_that_is_complete() -> None:
     assert urgency(limited("c", "p0 Running, d0 Held", 2))[0] == 0
 
 
+def test_what_is_left_of_a_service_without_jobs_is_no_trouble() -> None:
+    gone = status_of(without_jobs(ServiceKey("mindie", "rule", "gone"), 3), {}, THEN)
+    assert urgency(view("gone", gone))[0] == 4
+    assert "no job names this rule and this jobID" in drawn(overview([view("gone", gone)], Style(START)))
+
+
 @pytest.mark.parametrize(
     ("replicas", "words", "most"),
-    [(0, "0", 2), (1, "1", 1), (2, "2", 1), (3, "all", 0), (4, "all", 0), (ALL, "all", 0)],
+    [(0, "0", 2), (1, "1", 1), (2, "2", 1), (3, "3", 0), (4, "4", 0), (ALL, "all", 0)],
 )
 def test_the_largest_ratio_wanted_is_the_smallest_with_so_many_instances(replicas: int, words: str, most: int) -> None:
     found = limited("a", "p0 Running, d0 Running", replicas)
@@ -180,11 +186,11 @@ def test_the_tree_says_what_is_wanted_and_which_ratios_are_not() -> None:
             return smaller, await shown(on, "mindie")
 
     smaller, rests = run(story())
-    assert "wanted: 2 instances (spec.replicas)" in smaller
+    assert "instances wanted: 2" in smaller
     assert re.search(r"0 +2 group0 \+ 1 group1 +not wanted", smaller)
     assert re.search(r"1 +1 group0 \+ 1 group1 +← runs +← works towards +← largest wanted", smaller)
     assert "○ p1  Held  ScaledDown" in smaller
-    assert "wanted: 0 instances (spec.replicas)" in rests
+    assert "instances wanted: 0" in rests
     assert rests.count("not wanted\n") >= 1
     assert "not even the smallest ratio runs" not in rests
     assert re.search(r"rests +nothing is to run: spec.replicas is 0", rests)

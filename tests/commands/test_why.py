@@ -12,6 +12,7 @@ import pytest
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, LEASES, NODES, POD_GROUPS, PODS, PatchType, Resource
 from scaler.kube.errors import status_error
+from scaler.rules.rule import ALL
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.tools.answers.answer import Answer, rendered
@@ -192,7 +193,7 @@ def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number
     assert (answer.well, failures(answer)) == (True, [])
     assert answer.head[0].startswith("p1 is Held, ScaledDown: Not wanted now: spec.replicas of its ElasticService is 2")
     shown = text(answer)
-    assert "spec.replicas is 2: no more than ratio 1 (1 group0 + 1 group1)" in " ".join(shown.split())
+    assert "2 instances are wanted; works up to 1 group0 + 1 group1" in " ".join(shown.split())
     assert answer.next == (
         "nothing, if no more is wanted; to have all instances again:",
         f"kubectl -n {NAMESPACE} scale esvc/rule-mindie --replicas=1000000",
@@ -218,7 +219,8 @@ def test_nothing_is_said_of_the_number_where_all_instances_are_wanted() -> None:
 
 
 def limited(replicas: int) -> Subject:
-    view = ServiceView(ServiceKey("mindie", "rule", "m"), "rule-m", {"ratios": [{"a": 2}, {"a": 1}]}, replicas=replicas)
+    status = {"conditions": [{"type": "ScalingLimited", "message": "what follows"}]}
+    view = ServiceView(ServiceKey("mindie", "rule", "m"), "rule-m", status, replicas=replicas)
     return Subject("mindie", "m", "service", view=view)
 
 
@@ -250,7 +252,7 @@ def test_who_set_the_number_and_the_autoscaler_that_will_set_it_again_are_named(
     there = [autoscaler("keda-hpa-chat", "rule-m", conditions=[inactive]), autoscaler("other", "rule-n")]
     assert scale_words(Api([OF_THE_SCALER, SET_BY_HPA], there)) == [
         (
-            "esvc/rule-m: spec.replicas is 1: no more than ratio 1 (1 a); "
+            "esvc/rule-m: spec.replicas is 1: what follows; "
             "set by an autoscaler (kube-controller-manager) (2023-11-14T22:00:00Z)"
         ),
         (
@@ -262,11 +264,11 @@ def test_who_set_the_number_and_the_autoscaler_that_will_set_it_again_are_named(
 
 def test_a_number_that_nobody_has_set_and_autoscalers_that_may_not_be_read_spoil_nothing() -> None:
     forbidden = status_error(403, "Forbidden", "no")
-    assert scale_words(Api([], [], forbidden), 0) == ["esvc/rule-m: spec.replicas is 0: the service rests"]
+    assert scale_words(Api([], [], forbidden), 0) == ["esvc/rule-m: spec.replicas is 0: what follows"]
     assert asyncio.run(look(cast("Any", Api([], [], forbidden)), limited(0))).unread == (
         "horizontalpodautoscalers.autoscaling",
     )
-    assert scale_words(None, 2) == []
+    assert scale_words(None, ALL) == []
 
 
 def test_room_is_counted_and_who_has_it_or_will_have_it_is_named() -> None:

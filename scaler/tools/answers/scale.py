@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
-from scaler.decide.explain import counts_in_words
 from scaler.kube.api import ELASTIC_SERVICES, KubeApi, Object, Resource
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.rules.rule import ALL
-from scaler.rules.values import as_count, as_list, as_text, at
+from scaler.rules.values import as_list, as_text, at
 from scaler.tools.answers.subject import Subject
-from scaler.tools.cluster.detail import largest_wanted, wanted
+from scaler.tools.cluster.detail import wanted
+from scaler.tools.cluster.records import condition
 from scaler.tools.diagnosis import Check, Standing
 
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
@@ -30,7 +29,7 @@ class Scaled(msgspec.Struct, frozen=True):
 
 
 def is_limited(subject: Subject) -> bool:
-    """Whether fewer instances are wanted than the rule allows."""
+    """Whether somebody has said how many instances are wanted."""
     return subject.view is not None and bool(subject.view.name) and wanted(subject.view) != "all"
 
 
@@ -79,17 +78,14 @@ def scale_checks(subject: Subject, found: Scaled) -> Iterator[Check]:
     view = subject.view
     if view is None or not is_limited(subject):
         return
-    ratios, index = as_list(view.status.get("ratios")), largest_wanted(view)
-    means = "the service rests" if index >= len(ratios) else f"no more than ratio {index} ({_counts(ratios[index])})"
+    said = as_text(condition(view.status, "ScalingLimited").get("message"))
     setters = " and ".join(f"{_who(manager)} ({moment})" for manager, moment in found.setters)
     by = f"; set by {setters}" if setters else ""
-    yield Check(Standing.NOTE, f"esvc/{view.name}", f"spec.replicas is {view.replicas}: {means}{by}")
+    yield Check(
+        Standing.NOTE, f"esvc/{view.name}", f"spec.replicas is {view.replicas}{f': {said}' if said else ''}{by}"
+    )
     for one in found.autoscalers[:_MOST]:
         yield Check(Standing.NOTE, *_autoscaler(one))
-
-
-def _counts(ratio: Any) -> str:
-    return counts_in_words({str(name): as_count(number) for name, number in at(ratio).items()})
 
 
 def _who(manager: str) -> str:

@@ -164,9 +164,8 @@ def _is_about(event: EventRecord, names: Mapping[str, set[str]], jobs: set[str])
 
 
 def wanted(view: ServiceView) -> str:
-    """Instances wanted in all, `all` where that is as many as the rule allows."""
-    totals = _totals(view)
-    return "all" if view.replicas >= (totals[0] if totals else ALL) else str(view.replicas)
+    """Instances wanted in all, as `status.wanted` says it."""
+    return "all" if view.replicas >= ALL else str(view.replicas)
 
 
 def is_drained(instance: InstanceView) -> bool:
@@ -176,13 +175,9 @@ def is_drained(instance: InstanceView) -> bool:
 
 def largest_wanted(view: ServiceView) -> int:
     """Index of the largest ratio that is aimed at; of a service that rests the index behind the last."""
-    totals = _totals(view)
+    totals = [sum(map(as_count, at(ratio).values())) for ratio in as_list(view.status.get("ratios"))]
     enough = [index for index, total in enumerate(totals) if total >= view.replicas]
-    return 0 if wanted(view) == "all" else enough[-1] if view.replicas else len(totals)
-
-
-def _totals(view: ServiceView) -> list[int]:
-    return [sum(map(as_count, at(ratio).values())) for ratio in as_list(view.status.get("ratios"))]
+    return max(enough, default=0) if view.replicas else len(totals)
 
 
 def is_true(view: ServiceView, kind: str) -> bool | None:
@@ -192,11 +187,12 @@ def is_true(view: ServiceView, kind: str) -> bool | None:
 
 
 def urgency(view: ServiceView) -> tuple[int, float, str]:
-    """What sorts services, the worst first: not available, rule invalid, degraded, not complete, complete; of the same
-    those that have been so for longest."""
+    """What sorts services, the worst first: not available, rule invalid, degraded, not complete, complete or without
+    any job; of the same those that have been so for longest."""
     available, complete = is_true(view, "Available"), is_true(view, "Complete")
     degraded, valid = is_true(view, "Degraded"), is_true(view, "RuleValid")
     rank = 0 if not available else 1 if valid is False else 2 if degraded else 3 if not complete else 4
+    rank = 4 if view.status.get("reason") == "NoJobs" else rank
     return rank, seconds_of(as_text(view.status.get("since"))), str(view.key)
 
 

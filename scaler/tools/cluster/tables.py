@@ -28,7 +28,7 @@ from scaler.tools.cluster.reading import ServiceView
 from scaler.tools.cluster.records import condition
 from scaler.tools.console import age, clean, text
 
-CONDITIONS = ("Available", "Complete", "Degraded", "RuleValid")
+CONDITIONS = ("Available", "Complete", "Degraded", "RuleValid", "ScalingLimited")
 _STYLES = {
     "Running": "green", "Finished": "dim", "Held": "blue", "Broken": "bold red", "Terminating": "yellow",
     "Starting": "yellow", "Admitted": "yellow",
@@ -145,8 +145,7 @@ def tree(detail: ServiceDetail, style: Style) -> RenderableType:
     parts: list[RenderableType] = [head, _conditions(view, style)]
     if _why(view):
         parts += [Text(), _titled("waits for" if view.replicas else "rests", text(_why(view)))]
-    number = wanted(view) if wanted(view) == "all" else f"{view.replicas} instances (spec.replicas)"
-    title = Text.assemble(text("ratios, largest first", "bold"), text(f"   wanted: {number}", "dim"))
+    title = Text.assemble(text("ratios, largest first", "bold"), text(f"   instances wanted: {wanted(view)}", "dim"))
     parts += [*_notes(view), Text(), title, _ladder(detail, style)]
     for name in _groups(detail):
         parts += [Text(), _group(name, detail, style)]
