@@ -11,6 +11,7 @@ from rich.text import Text
 
 from scaler.decide.world import Reason, State
 from scaler.tools.answers.scale import undo
+from scaler.tools.answers.subject import Standing as InstanceStanding
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.detail import is_true
 from scaler.tools.console import text
@@ -104,7 +105,7 @@ def _head(subject: Subject) -> Iterator[str]:
     waiting = [
         (instance, subject.standings[instance.uid])
         for instance in subject.instances
-        if not subject.whole or subject.standings[instance.uid].state not in _WELL
+        if not subject.whole or not _is_expected(subject.standings[instance.uid])
     ]
     for instance, one in waiting[:_SHOWN]:
         whose = "" if one.by_leader else " (as decided here, not by a scaler)"
@@ -113,6 +114,11 @@ def _head(subject: Subject) -> Iterator[str]:
     if len(waiting) > _SHOWN:
         name = subject.key.job_id or subject.key.rule
         yield f"... and {len(waiting) - _SHOWN} more: scaler status {subject.namespace}/{name}"
+
+
+def _is_expected(one: InstanceStanding) -> bool:
+    """Of a service, where the whole answer says why."""
+    return one.state in _WELL or (one.reason, one.state) == (Reason.SCALED_DOWN, State.HELD)
 
 
 def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
