@@ -9,11 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from scaler.decide.world import ServiceKey
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.store import Store
-from scaler.kube.metadata import FullMetadata, shared
+from scaler.kube.metadata import FullMetadata, shared, version_of
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.rule import ALL
 from scaler.workloads.kind import LONGEST_NAME
@@ -104,6 +105,10 @@ class ElasticServices:
                 del self._of[old.service]
         if new is not None:
             self._of[new.service][new.name] = new
-        if old is None or new is None or msgspec.structs.replace(old, resource_version=new.resource_version) != new:
+        back = (
+            old is not None and new is not None and version_of(new.resource_version) < version_of(old.resource_version)
+        )
+        same = old is not None and new is not None and replace(old, resource_version=new.resource_version) == new
+        if back or not same:
             for key in {record.service for record in (old, new) if record is not None}:
-                self._publish(ElasticServiceChanged(key))
+                self._publish(ElasticServiceChanged(key, back))

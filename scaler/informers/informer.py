@@ -45,6 +45,9 @@ SILENCE = 90.0
 RESTORED_AFTER = 10.0
 """Seconds for which lists must be older than what was seen, until they are believed: a server that is behind catches
 up, a cluster that was restored from a backup does not."""
+OUTAGE = 3.0
+"""Seconds without an answer in which a cluster may have been restored: nobody stops etcd, restores it and starts it and
+the API server again in less."""
 EVENTS_PER_TURN = 256
 """Buffered events are taken in without suspending; after so many the loop gets a turn."""
 
@@ -247,7 +250,7 @@ class _Feed(Generic[T, R]):
             self._unanswered_since = min(self._unanswered_since, now())
             raise
         outage, self._unanswered_since = now() - self._unanswered_since, math.inf
-        self._must_list = self._is_older(page.resource_version) or outage >= RESTORED_AFTER
+        self._must_list = self._is_older(page.resource_version) or outage >= OUTAGE
         self._must_check = False
 
     def _list_again(self) -> None:
@@ -324,8 +327,8 @@ class _Feed(Generic[T, R]):
 
     def _compare(self, items: Sequence[T]) -> None:
         """A list that is as new as all that was seen and shows an object older than that: the cluster went back, and
-        its versions have caught up since."""
-        if self._older_since < math.inf:
+        its versions have caught up since. Once that is known, what is known of objects proves nothing."""
+        if self._restores != self._parent.history.restores:
             return
         for item in items:
             namespace, name, _ = _identity(item)

@@ -16,6 +16,7 @@ import structlog
 from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
 from scaler.informers.cache import Cache
+from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.elastic_services import ElasticServiceRecord
 from scaler.kube.api import ELASTIC_SERVICES, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError, NotFoundError, UnknownOutcomeError
@@ -112,10 +113,11 @@ class StatusWriter:
             if record.ours and record.uid != known.uid:
                 await self._delete(record)
 
-    def gone(self, key: ServiceKey) -> None:
-        """An object about the service came, or went: there may be none any more. What its status said is known."""
+    def changed(self, change: ElasticServiceChanged) -> None:
+        """There may be none any more, or one with another status than the one written last."""
+        key = change.service
         known = self._known.get(key)
-        if known is not None and not self._cache.elastic_services.of(key):
+        if known is not None and (change.went_back or not self._cache.elastic_services.of(key)):
             self._known[key] = msgspec.structs.replace(known, uid="")
 
     async def _put(self, key: ServiceKey, report: ServiceReport) -> list[Happening]:

@@ -163,7 +163,7 @@ class Reporter:
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
         """Somebody made, changed or deleted an object about the service: it is made again, or deleted again."""
         if self._running:
-            self._statuses.gone(change.service)
+            self._statuses.changed(change)
             self._mark_status(change.service)
 
     def look(self) -> None:
