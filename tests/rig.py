@@ -112,6 +112,11 @@ class Rig:
             for owner in pod["metadata"].get("ownerReferences", ())
         }
 
+    def leaving(self) -> set[str]:
+        """Instances with pods that are being deleted."""
+        leaving = [pod for pod in self.cluster.peek(PODS, NAMESPACE) if "deletionTimestamp" in pod["metadata"]]
+        return {owner["name"] for pod in leaving for owner in pod["metadata"]["ownerReferences"]}
+
     def with_pod_group(self) -> set[str]:
         return {group["metadata"]["ownerReferences"][0]["name"] for group in self.cluster.peek(POD_GROUPS, NAMESPACE)}
 

@@ -198,7 +198,7 @@ def test_whoever_may_view_a_namespace_sees_its_services_and_no_more_and_who_may_
     found = {role["metadata"]["name"].removeprefix(PREFIX): role for role in of_kind("ClusterRole", variant)}
     group, scale = "scaler.mind-cluster.io", "elasticservices/scale"
     for name in ("view", "edit"):
-        assert found[name]["metadata"]["labels"] == {f"rbac.authorization.k8s.io/aggregate-to-{name}": "true"}
+        assert found[name]["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{name}"] == "true"
     read, write = {"get", "list", "watch"}, {"create", "update", "patch", "delete"}
     assert rights_of(found["view"]) == {(group, "elasticservices"): read, (group, scale): {"get"}}
     assert rights_of(found["edit"]) == {(group, "elasticservices"): write, (group, scale): {"get", "update", "patch"}}
