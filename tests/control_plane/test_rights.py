@@ -328,9 +328,12 @@ async def _is_gone(stage: Stage, resource: Resource, name: str, namespace: str =
 
 
 def _granted(plane: ControlPlane) -> set[Right]:
-    """What manifests/cluster-wide gives."""
+    """What manifests/cluster-wide gives the scaler: what is added to Kubernetes' own roles is for others."""
     text = plane.kubectl("get", "clusterroles,roles", "--all-namespaces", "--output", "json", "--selector", _PART_OF)
-    rules = [(role, rule) for role in json.loads(text)["items"] for rule in role["rules"]]
+    roles = [
+        role for role in json.loads(text)["items"] if "aggregate-to-" not in json.dumps(role["metadata"]["labels"])
+    ]
+    rules = [(role, rule) for role in roles for rule in role["rules"]]
     return {
         Right(group, resource, verb, role["kind"] == "Role")
         for role, rule in rules

@@ -27,12 +27,12 @@ from scaler.report.elastic_service import status_of, without_jobs
 from scaler.report.elastic_services import _UNDECLARED
 from scaler.report.scaling import JOB_LABEL, MAX_SELECTOR, scaling_limited, selector_of
 from scaler.report.story import story_of
-from scaler.rules.rule import ALL
+from scaler.rules.rule import ALL, RuleOptions
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.apiserver.selectors import label_predicate
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.builders import instance, service
+from tests.builders import NOW, decision, instance, plan, service
 from tests.jobs import NAMESPACE
 from tests.report.fakes import report_of
 from tests.report.test_elastic_services import SERVICE, all_of, esvc, story
@@ -70,15 +70,28 @@ def test_the_number_is_a_column_and_what_follows_from_it_a_condition(
 ) -> None:
     seen = service(LADDER, AT_TWO, replicas=replicas)
     assert said(AT_TWO, replicas)["wanted"] == wanted
-    assert scaling_limited(seen) == (condition == "BelowMinimum", condition, words)
+    assert scaling_limited(seen, plan(seen)) == (condition == "BelowMinimum", condition, words)
 
 
 def test_a_ladder_with_a_gap_says_which_ratio_is_next() -> None:
     seen = service("4P2D > 1P1D", AT_TWO, replicas=3)
-    assert scaling_limited(seen).message == (
+    assert scaling_limited(seen, plan(seen)).message == (
         "3 instances are wanted; the next ratio has 6: works up to 4 group0 + 2 group1"
     )
-    assert scaling_limited(service(None, AT_TWO, replicas=3)).reason == "NoRule"
+    without = service(None, AT_TWO, replicas=3)
+    assert scaling_limited(without, plan(without)).reason == "NoRule"
+
+
+def test_while_a_lower_number_is_delayed_nothing_rests_and_the_condition_says_until_when() -> None:
+    slow = {"options": RuleOptions(scale_down_delay=300)}
+    seen = [service(LADDER, ALL_RUN, replicas=number, **slow) for number in (ALL, 0)]
+    first = decision(seen[0])
+    made = decision(seen[1], now=NOW + 10, memory=first.memory).plans[0]
+    status = status_of(report_of(seen[1], plan=made), {}, THEN)
+    assert (status["wanted"], status["reason"], condition(status, "Complete")["status"]) == ("0", "Complete", "True")
+    assert condition(status, "ScalingLimited")["message"] == (
+        "no instance is wanted; works up to 3 group0 + 1 group1 until mind-cluster/scale-down-delay is over"
+    )
 
 
 @pytest.mark.parametrize(("replicas", "states"), [(2, AT_TWO), (0, AT_TWO), (0, "p0 Held, p1 Held, p2 Held, d0 Held")])
