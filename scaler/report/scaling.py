@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from scaler.decide.explain import counts_in_words
 from scaler.decide.world import Plan, Service
+from scaler.kube.api import ASCEND_JOBS
 from scaler.names import JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.rule import ALL
 
@@ -81,7 +82,7 @@ def selector_of(service: Service) -> str:
     """A label selector of its pods, never empty: an empty one stops every autoscaler."""
     key = service.key
     job_id = f"{JOB_ID_LABEL}={key.job_id}" if _LABEL_VALUE.fullmatch(key.job_id) else f"!{JOB_ID_LABEL}"
-    if service.instances and all(instance.made_by_us for instance in service.instances):
+    if service.instances and all(instance.kind == ASCEND_JOBS.kind for instance in service.instances):
         names = sorted(instance.name for instance in service.instances if _LABEL_VALUE.fullmatch(instance.name))
         chosen = f"{JOB_LABEL} in ({','.join(names)})"
         return chosen if names and len(chosen) <= MAX_SELECTOR else f"{JOB_LABEL},{job_id}"

@@ -144,18 +144,18 @@ def test_a_status_of_an_earlier_version_is_one_of_a_service_that_nobody_scaled()
 
 
 @pytest.mark.parametrize(
-    ("key", "ours", "selector"),
+    ("key", "kind", "selector"),
     [
-        (ServiceKey("a", "rule", "chat"), True, f"{JOB_LABEL} in (d0,p0)"),
-        (ServiceKey("a", "rule", "chat"), False, "mind-cluster/scaling-rule=rule,jobID=chat"),
-        (ServiceKey("a", "rule", ""), False, "mind-cluster/scaling-rule=rule,!jobID"),
-        (ServiceKey("a", "no label value!", "x y"), False, "mind-cluster/scaling-rule,!mind-cluster/scaling-rule"),
+        (ServiceKey("a", "rule", "chat"), "AscendJob", f"{JOB_LABEL} in (d0,p0)"),
+        (ServiceKey("a", "rule", "chat"), "Deployment", "mind-cluster/scaling-rule=rule,jobID=chat"),
+        (ServiceKey("a", "rule", ""), "Job", "mind-cluster/scaling-rule=rule,!jobID"),
+        (ServiceKey("a", "no label value!", "x y"), "Pod", "mind-cluster/scaling-rule,!mind-cluster/scaling-rule"),
     ],
 )
 def test_pods_of_ascend_jobs_carry_the_name_of_their_job_and_all_others_the_labels(
-    key: ServiceKey, ours: bool, selector: str
+    key: ServiceKey, kind: str, selector: str
 ) -> None:
-    found = tuple(msgspec.structs.replace(instance(name), made_by_us=ours) for name in ("p0", "d0"))
+    found = tuple(msgspec.structs.replace(instance(name), kind=kind) for name in ("p0", "d0"))
     assert selector_of(service(LADDER, found, key=key)) == selector
 
 
