@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.test_monitoring import promtool
 
-FOLDER = Path(__file__).parents[2] / "manifests/follow-the-load"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "manifests/follow-the-load"
+PAGE = (ROOT / "docs/howto/follow-the-load.md").read_text("utf-8")
 OTHERS = ("monitoring.coreos.com/v1", "keda.sh/v1alpha1")
 """Groups whose definitions are not here."""
 HERE = ("--namespace", "mindie")
@@ -137,3 +140,13 @@ def test_the_recording_rules_want_as_many_instances_as_the_page_says(tmp_path: P
     ]
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests}))
     promtool("test", "rules", "tests.yaml", folder=tmp_path)
+
+
+@pytest.mark.long("Prometheus has to be built")
+def test_every_query_of_the_page_is_one(tmp_path: Path, programs_needed: None) -> None:
+    queries = re.findall(r"`((?:sum|histogram_quantile)\([^`]+)`", PAGE)
+    assert len(queries) >= 8
+    filled = [query.replace("SELECTOR", 'namespace="mindie"').replace("\\|", "|") for query in queries]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(filled)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "page", "rules": rules}]}))
+    promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", folder=tmp_path)
