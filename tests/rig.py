@@ -136,7 +136,7 @@ class Rig:
     def said(self, rule: str = "rule", job_id: str = "mindie") -> Object:
         """The status of the service's ElasticService; {} without one."""
         about = {"rule": rule, "jobID": job_id}
-        found = [each for each in self.cluster.peek(ELASTIC_SERVICES, NAMESPACE) if each["spec"] == about]
+        found = [each for each in self.cluster.peek(ELASTIC_SERVICES, NAMESPACE) if about.items() <= each["spec"].items()]
         return found[0].get("status", {}) if found else {}
 
     def events(self) -> set[tuple[str, str]]:
