@@ -22,7 +22,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, NODES, PODS, KubeApi, Object
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, NODES, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.mindie import GROUP_LABEL, RULE_KEY
 from scaler.sim.actors.mirror import Mirror
@@ -84,7 +84,7 @@ class Orders:
         """When it was looked at last, the rung that was ordered then, and how many nodes were held."""
         self._whole = False
         """Whether the ratio ordered has been reached, since it rose or a node failed."""
-        self._alive: dict[str, Object] = {}
+        self._alive: dict[str, tuple[Object, str]] = {}
         self._excused: set[str] = set()
         """Pods of instances under which a node failed."""
 
@@ -125,7 +125,8 @@ class Orders:
         self._past.append((now, rung))
         while self._past[0][0] < now - WINDOW and len(self._past) > 1:
             self._past.popleft()
-        pods = [pod for pod in self._mirror.all(PODS) if service_of(pod) == self._service and objects.node_of(pod)]
+        groups = self._bound()
+        pods = [pod for pod in self._mirror.all(PODS) if objects.uid(pod) in groups]
         lost = {objects.name(node) for node in self._mirror.all(NODES) if not objects.node_ready(node)}
         self._account(now, rung, sum(not objects.ended(pod) and objects.node_of(pod) not in lost for pod in pods))
         views = census_of(self._mirror).get(self._service, [])
@@ -133,10 +134,20 @@ class Orders:
         self._excused |= {objects.uid(pod) for pod in pods if objects.node_of(pod) in under}
         there = running(views)
         self._judge_running(there, rung, faulty=bool(under))
-        alive = {objects.uid(pod): pod for pod in pods if not objects.terminating(pod)}
+        alive = {objects.uid(pod): (pod, groups[objects.uid(pod)]) for pod in pods if not objects.terminating(pod)}
         for uid in self._alive.keys() - alive.keys():
-            self._judge_end(self._alive[uid], there)
+            self._judge_end(*self._alive[uid], there)
         self._alive = alive
+
+    def _bound(self) -> dict[str, str]:
+        """Groups of the service's pods that have a node, by uid."""
+        jobs = {objects.uid(job): job for job in self._mirror.all(ASCEND_JOBS)}
+        told = [(pod, jobs.get(objects.owner_uid(pod), pod)) for pod in self._mirror.all(PODS) if objects.node_of(pod)]
+        return {
+            objects.uid(pod): objects.scaling_labels(about).get(GROUP_LABEL, "")
+            for pod, about in told
+            if service_of(about) == self._service
+        }
 
     def _account(self, now: float, rung: int, held: int) -> None:
         if self._last is not None:
@@ -158,12 +169,11 @@ class Orders:
             self.broken.append(f"{there} runs, and {least} was ordered")
         self._whole = (self._whole and not rose and not faulty) or _covers(there, self._rungs[rung])
 
-    def _judge_end(self, pod: Object, there: Mapping[str, int]) -> None:
+    def _judge_end(self, pod: Object, group: str, there: Mapping[str, int]) -> None:
         """A pod goes, or has gone."""
         if objects.uid(pod) in self._excused:
             self.counts["pods lost to faults"] += 1
             return
-        group = objects.scaling_labels(pod).get(GROUP_LABEL, "")
         least = self._rungs[min(number for _, number in self._past)]
         self.counts[f"pods of {group} drained"] += 1
         if objects.phase(pod) == "Running" and there.get(group, 0) < least[group]:
