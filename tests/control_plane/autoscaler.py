@@ -26,7 +26,8 @@ OPTIONS: dict[str, Any] = {
     "manager_flags": (_GATE, "--horizontal-pod-autoscaler-sync-period=1s"),
 }
 """Of a plane that has one."""
-_API = "external.metrics.k8s.io/v1beta1"
+_GROUP, _VERSION = "external.metrics.k8s.io", "v1beta1"
+_API, _SERVED = f"{_GROUP}/{_VERSION}", f"{_VERSION}.{_GROUP}"
 _AT_ONCE = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 1000, "periodSeconds": 1}]}
 
 
@@ -49,9 +50,7 @@ class Autoscaler:
             "behavior": {"scaleUp": _AT_ONCE, "scaleDown": _AT_ONCE},
         }  # fmt: skip
         meta = {"name": name, "namespace": namespace}
-        self._create(
-            {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": spec}
-        )
+        self._apply({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": spec})
 
     async def answer(self, request: web.Request) -> web.Response:
         """The group's discovery, or the metric."""
@@ -75,22 +74,21 @@ class Autoscaler:
         """A Service with a selector would need endpoints, and those on loopback are refused: it is a name."""
         name = {"name": "load", "namespace": "default"}
         outside = {"type": "ExternalName", "externalName": "localhost"}
-        self._create({"apiVersion": "v1", "kind": "Service", "metadata": name, "spec": outside})
-        group, _, version = _API.partition("/")
+        self._apply({"apiVersion": "v1", "kind": "Service", "metadata": name, "spec": outside})
         spec = {
-            "group": group, "version": version, "service": {**name, "port": port}, "insecureSkipTLSVerify": True,
+            "group": _GROUP, "version": _VERSION, "service": {**name, "port": port}, "insecureSkipTLSVerify": True,
             "groupPriorityMinimum": 100, "versionPriority": 100,
         }  # fmt: skip
-        meta = {"name": f"{version}.{group}"}
-        self._create({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta, "spec": spec})
+        meta = {"name": _SERVED}
+        self._apply({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta, "spec": spec})
 
     async def serves(self) -> bool:
         """Whether the API server hands the metric on."""
         path = f"/apis/{_API}/namespaces/default/load"
         return '"items"' in await asyncio.to_thread(self._plane.kubectl, "get", "--raw", path)
 
-    def _create(self, obj: Object) -> None:
-        self._plane.kubectl("create", "-f", "-", text=json.dumps(obj))
+    def _apply(self, obj: Object) -> None:
+        self._plane.kubectl("apply", "-f", "-", text=json.dumps(obj))
 
 
 @asynccontextmanager
@@ -110,4 +108,6 @@ async def autoscaling(plane: ControlPlane) -> AsyncIterator[Autoscaler]:
         await until(found.serves, "the API server hands the metric on")
         yield found
     finally:
+        # While an API is registered and not served no namespace comes to its end.
+        await asyncio.to_thread(plane.kubectl, "delete", "--ignore-not-found", "apiservice", _SERVED)
         await runner.cleanup()
