@@ -36,8 +36,9 @@ def test_whoever_scales_a_service_is_named_with_the_autoscaler_that_will_do_so_a
         plane.install(list(yaml.safe_load_all((ROOT / "manifests/base/elasticservices.yaml").read_text())))
     plane.kubectl("apply", "-f", "-", text="{apiVersion: v1, kind: Namespace, metadata: {name: mindie}}")
     plane.kubectl("delete", "-n", "mindie", "esvc,hpa", "--all")  # of a run before this one
-    service = {"apiVersion": "scaler.mind-cluster.io/v1alpha1", "kind": "ElasticService"}
-    service |= {"metadata": {"name": "rule-mindie", "namespace": "mindie"}, "spec": {"rule": "rule", "jobID": "mindie"}}
+    meta, spec = {"name": "rule-mindie", "namespace": "mindie"}, {"rule": "rule", "jobID": "mindie"}
+    kind = {"apiVersion": "scaler.mind-cluster.io/v1alpha1", "kind": "ElasticService"}
+    service = {**kind, "metadata": meta, "spec": spec}
     made = [rule_config_map(), job("p0"), job("p1"), job("d0"), service]
     plane.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(made))
     assert "spec.replicas is" not in why(plane)

@@ -21,8 +21,8 @@ _MOST = 4
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """Of a service of which fewer instances are wanted. `setters`: manager and time of each that has set the number; the
-    API server does not always say when, and forgets who when the number is set to 0."""
+    """Of a service with a number. `setters`: manager and time of each that has set it. The API server does not always
+    say when, and forgets who when the number is set to 0."""
 
     setters: tuple[tuple[str, str], ...] = ()
     autoscalers: tuple[Object, ...] = ()
