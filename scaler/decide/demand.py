@@ -41,7 +41,8 @@ class Demand:
         self.memory = remembered_of(seen, {m.instance.uid: m.memory for m in self.members}, now)
         self.groups, self.target = groups_of(service, self.members)
         weighs = self.target is not None and not self.paused
-        self.completes, self.half_made = set[str](), set[str]()
+        self.completes: set[str] = set()
+        self.half_made: set[str] = set()
         """Uids of instances that have live pods and lack something: those that get it, those in hands that cannot."""
         self.loose: list[Member] = []
         """Instances bound in part, or completed now: their unbound pods cannot be revoked."""
@@ -143,9 +144,10 @@ class Demand:
         asked = []
         for name, number in self.minimum.items():
             found = self.candidates[name]
-            if not found or any(m.unbound != found[0].unbound or m.state is State.TERMINATING for m in found):
+            asks = [m.instance.unbound for m in found]
+            if not found or asks.count(asks[0]) < len(asks) or State.TERMINATING in [m.state for m in found]:
                 return None
-            asked.append((number, found[0].unbound, found[0].instance.needs))
+            asked.append((number, asks[0], found[0].instance.needs))
         return self.priority, tuple(asked)
 
     def first(self) -> list[Member]:
