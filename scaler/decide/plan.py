@@ -41,17 +41,16 @@ def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
 
 def _actions(draft: Draft) -> Iterator[Action]:
     demand = draft.demand
-    moved = draft.revoked.keys() | draft.evicted.keys()
-    if demand.target is not None:
-        completes = demand.completes - moved
+    if demand.completes:
+        completes = demand.completes - draft.revoked.keys() - draft.evicted.keys()
         yield from (Complete(member.uid) for member in demand.members if member.uid in completes)
-    elif not demand.service.key.rule:
+    elif demand.target is None and not demand.service.key.rule:
         yield from _completed_without_rule(draft)
     yield from map(Admit, draft.admitted)
     yield from map(Revoke, draft.revoked)
     yield from _tidied(draft)
     yield from (Evict(uid, beneficiary) for uid, beneficiary in draft.evicted.items())
-    yield from (member.step for member in demand.members if member.step is not None)
+    yield from [member.step for member in demand.members if member.step is not None]
 
 
 def _completed_without_rule(draft: Draft) -> Iterator[Action]:

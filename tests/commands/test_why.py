@@ -264,7 +264,9 @@ def test_who_set_the_number_and_the_autoscaler_that_will_set_it_again_are_named(
 
 def test_a_number_that_nobody_has_set_and_autoscalers_that_may_not_be_read_spoil_nothing() -> None:
     forbidden = status_error(403, "Forbidden", "no")
-    assert scale_words(Api([], [], forbidden), 0) == ["esvc/rule-m: spec.replicas is 0: what follows"]
+    assert scale_words(Api([], [], forbidden), 0) == [
+        "esvc/rule-m: spec.replicas is 0: what follows; the API server has not kept who set it"
+    ]
     assert asyncio.run(look(cast("Any", Api([], [], forbidden)), limited(0))).unread == (
         "horizontalpodautoscalers.autoscaling",
     )

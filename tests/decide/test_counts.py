@@ -23,8 +23,10 @@ numbers = st.dictionaries(st.sampled_from(("group0", "group1", "group2")), st.in
 def test_counts_are_decided_as_instances_are(
     rule: Rule, running: dict[str, int], in_flight: dict[str, int], held: dict[str, int], replicas: int, paused: bool
 ) -> None:
-    within = [{name: n for name, n in counts.items() if name in rule.groups} for counts in (running, in_flight, held)]
-    case = Case(*within, replicas)
+    run, fly, hold = (
+        {name: n for name, n in counts.items() if name in rule.groups} for counts in (running, in_flight, held)
+    )
+    case = Case(run, fly, hold, replicas)
     assert comparable(decide(rule, case, paused=paused)) == planned(as_service(rule, case, paused))
 
 

@@ -214,7 +214,9 @@ class ScaleEvent(_Model):
     """As `kubectl scale esvc/... --replicas=...`, by a person or an autoscaler."""
 
     service: Name = Field(description="namespace/rule/jobID")
-    replicas: int = Field(ge=0, le=1_000_000, description="Instances wanted in all; 1000000 is as many as there may be.")
+    replicas: int = Field(
+        ge=0, le=1_000_000, description="Instances wanted in all; 1000000 is as many as there may be."
+    )
 
 
 class PodExit(_Model):
