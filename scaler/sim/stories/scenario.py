@@ -6,59 +6,18 @@ Must not: run anything (scaler.sim.stories.world) or touch the cluster.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from scaler.settings import Settings
 from scaler.sim.actors.faulty_api import Never
 from scaler.sim.actors.nodes import NodeFate
-
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
-_MAX_TIME = 7 * 24 * 3600.0
-
-
-def _seconds(value: Any) -> Any:
-    """`90`, `90s`, `2m30s` or `1h` as seconds; anything else is left for pydantic to refuse."""
-    if isinstance(value, str) and value and (found := _DURATION.fullmatch(value)):
-        hours, minutes, seconds = found.groups()
-        return float(hours or 0) * 3600 + float(minutes or 0) * 60 + float(seconds or 0)
-    if isinstance(value, str):
-        raise ValueError(f"{value!r} is not a duration; write seconds (90) or 90s, 2m30s, 1h")
-    return value
-
-
-_DURATION_SCHEMA = {
-    "anyOf": [
-        {"type": "number", "minimum": 0, "maximum": _MAX_TIME},
-        {"type": "string", "pattern": r"^(?=.)(\d+h)?(\d+m)?(\d+(\.\d+)?s)?$"},
-    ],
-    "description": "Seconds, or text such as 90s, 2m30s, 1h.",
-}
-Seconds = Annotated[
-    float, BeforeValidator(_seconds), Field(ge=0, le=_MAX_TIME, allow_inf_nan=False), WithJsonSchema(_DURATION_SCHEMA)
-]
-
-
-def _beside(path: Path, info: pydantic.ValidationInfo) -> Path:
-    """Relative to the folder of the scenario's file, if it was read from one."""
-    folder: Path = (info.context or {}).get("folder", Path())
-    return folder / path
-
-
-File = Annotated[Path, pydantic.AfterValidator(_beside)]
-Range = tuple[Seconds, Seconds]
-Name = Annotated[str, Field(min_length=1, max_length=253)]
-Counts = dict[str, Annotated[int, Field(ge=0)]]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from scaler.sim.stories.fields import Counts, File, Name, Range, Seconds
+from scaler.sim.stories.fields import Model as _Model
+from scaler.sim.stories.loads import Load
 
 
 class NodeGroup(_Model):
@@ -282,9 +241,10 @@ class Event(_Model):
 
 
 _OVER_ALL = ("serving", "serving_at_least")
+_OF_LOAD = ("lost_at_most", "queue_at_most")
 _CONDITIONS = (
     "running", "running_at_least", "target", "complete", "reasons", "pods_deleted", "revocations_at_most",
-    "evictions_at_most", *_OVER_ALL,
+    "evictions_at_most", *_OVER_ALL, *_OF_LOAD,
 )  # fmt: skip
 
 
@@ -318,6 +278,10 @@ class Expectation(_Model):
         None, ge=0, description="So many services run their smallest ratio or more. About all services, so by itself."
     )
     serving_at_least: int | None = Field(None, ge=0, description="The same, or more of them.")
+    lost_at_most: int | None = Field(
+        None, ge=0, description="So many requests at most are lost from `after` to `at` or the end. Of a load, so by itself."
+    )
+    queue_at_most: int | None = Field(None, ge=0, description="So many requests at most wait in that time.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
@@ -331,7 +295,14 @@ class Expectation(_Model):
         if over_all and (self.service or len(given) > 1):
             words = "is about all services: expect other things beside it in an entry of their own"
             raise ValueError(f"{over_all[0]} {words}")
+        if self.of_load and (set(given) - {*_OF_LOAD} or set(when) - {"at"}):
+            raise ValueError(f"{_OF_LOAD[0]} and {_OF_LOAD[1]} need an entry of their own, with `at` or without")
         return self
+
+    @property
+    def of_load(self) -> bool:
+        """It is about requests."""
+        return any(getattr(self, key) is not None for key in _OF_LOAD)
 
     @property
     def over_all(self) -> bool:
@@ -356,6 +327,7 @@ class Scenario(_Model):
         False, description="Ascend Operator makes the pods of AscendJobs, and the scaler decides beside it by gates."
     )
     timing: Timing = Field(default_factory=lambda: Timing.model_validate({}))
+    load: list[Load] = Field([], description="Requests for services, and the autoscalers that follow them.")
     events: list[Event] = []
     expect: list[Expectation] = []
     until: Seconds = Field(600.0, description="When the run ends.")
