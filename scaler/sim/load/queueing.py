@@ -34,6 +34,11 @@ class Capacity(msgspec.Struct, frozen=True):
     bound: float = math.inf
     """So many requests wait at most; what comes then is lost."""
 
+    @property
+    def able(self) -> float:
+        """Requests per second that can go on for good: the slower stage decides."""
+        return min(self.prefill, self.places / self.answer)
+
 
 class Flow(msgspec.Struct, frozen=True):
     """Where the requests are. Totals count from the start."""

@@ -32,7 +32,7 @@ class LoadedService:
         self._load = load
         self._timeline = timeline
         self._elapsed = elapsed
-        self._flow = Flow()
+        self._flow = Flow(at=load.since)
         self._decoders: set[str] = set()
         """Instances that decoded at the step before."""
 
@@ -45,6 +45,7 @@ class LoadedService:
 
     async def _serve(self) -> None:
         pause = min(_STEP, self._load.seconds / 3)
+        await asyncio.sleep(self._load.since)
         while True:
             await asyncio.sleep(pause)
             self._step()
@@ -67,7 +68,7 @@ class LoadedService:
         work = (queueing.total(before.waiting) + rate * seconds) / load.prefilled / seconds
         self._timeline.loads.setdefault(load.service, []).append(
             LoadSample(
-                at=before.at, end=after.at, rate=rate, prefill=prefill, decode=len(decode),
+                at=before.at, end=after.at, rate=rate, able=capacity.able, prefill=prefill, decode=len(decode),
                 npus=sum(view.npus for view in sample.instances), prefill_busy=min(prefill, work),
                 decode_busy=after.decoding / load.decode.sequences, prefill_queue=queueing.total(after.waiting),
                 decode_queue=queueing.total(after.handed), wait=after.oldest, decoding=after.decoding,

@@ -115,6 +115,7 @@ class Load(Model):
         description="namespace/rule/jobID. With - as the rule none governs it, and its groups are Deployments.",
     )
     requests: Requests
+    since: Seconds = Field(0.0, alias="from", description="When the first requests come, and counting begins.")
     prompt: _Amount = Field(description="Tokens of a prompt, on average.")
     answer: _Amount = Field(description="Tokens of an answer, on average.")
     prefill: Prefill

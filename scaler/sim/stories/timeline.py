@@ -71,6 +71,8 @@ class LoadSample(msgspec.Struct, frozen=True):
     end: float
     rate: float
     """Requests per second that arrived."""
+    able: float
+    """Requests per second that could be served for good."""
     prefill: int
     """Instances that took requests."""
     decode: int
