@@ -279,7 +279,9 @@ class Expectation(_Model):
     )
     serving_at_least: int | None = Field(None, ge=0, description="The same, or more of them.")
     lost_at_most: int | None = Field(
-        None, ge=0, description="So many requests at most are lost from `after` to `at` or the end. Of a load, so by itself."
+        None,
+        ge=0,
+        description="So many requests at most are lost from `after` to `at` or the end. Of a load, so by itself.",
     )
     queue_at_most: int | None = Field(None, ge=0, description="So many requests at most wait in that time.")
 
