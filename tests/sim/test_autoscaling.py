@@ -6,16 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.sim.load.autoscaling import Advice, Policy, by_metric, desired
+from scaler.sim.load.autoscaling import Advice, Policy, Scale, by_metric, desired
 
 WIDE = Policy(least=1, most=100)
 
 
 def written(policy: Policy, series: list[float], start: int, *, average: float = 1.0) -> list[int]:
     """What it writes every 15 s, where all that is written runs at once."""
-    replicas, past, found = start, (), []
+    replicas, found = start, list[int]()
+    past: tuple[Advice, ...] = ()
     for number, total in enumerate(series):
-        replicas, past = desired(policy, replicas, replicas, [(total, average)], past, 15.0 * number)
+        replicas, past = desired(policy, Scale(replicas, replicas), [(total, average)], past, 15.0 * number)
         found.append(replicas)
     return found
 
@@ -40,7 +41,7 @@ def test_replicas_are_the_total_by_the_average_within_the_tolerance(
 
 
 def test_of_several_metrics_the_largest_demand_counts() -> None:
-    assert desired(WIDE, 2, 2, [(2, 1.0), (30, 10.0), (1, 1.0)], (), 0.0)[0] == 3
+    assert desired(WIDE, Scale(2, 2), [(2, 1.0), (30, 10.0), (1, 1.0)], (), 0.0)[0] == 3
 
 
 def test_it_goes_down_to_the_most_that_was_asked_for_in_the_window() -> None:
@@ -59,12 +60,12 @@ def test_it_adds_four_or_as_many_again_at_once() -> None:
 
 @pytest.mark.parametrize(("specified", "wanted"), [(1_000_000, 8), (1, 2)])
 def test_a_number_outside_least_and_most_is_brought_inside_first(specified: int, wanted: int) -> None:
-    assert desired(Policy(2, 8), specified, 0, [(5, 1.0)], (), 0.0)[0] == wanted
+    assert desired(Policy(2, 8), Scale(specified, 0), [(5, 1.0)], (), 0.0)[0] == wanted
 
 
 def test_0_switches_it_off_unless_it_may_go_to_0_itself() -> None:
-    assert desired(Policy(1, 8), 0, 0, [(5, 1.0)], (), 0.0)[0] == 0
-    assert desired(Policy(0, 8), 0, 0, [(5, 1.0)], (), 0.0)[0] == 4
+    assert desired(Policy(1, 8), Scale(0, 0), [(5, 1.0)], (), 0.0)[0] == 0
+    assert desired(Policy(0, 8), Scale(0, 0), [(5, 1.0)], (), 0.0)[0] == 4
 
 
 @given(st.lists(st.floats(0, 200), max_size=40), st.integers(2, 20), st.sampled_from((0.0, 60.0, 300.0)))
@@ -82,4 +83,4 @@ def test_what_it_writes_stays_within_least_and_most_and_never_falls_below_recent
 
 def test_old_advice_is_forgotten() -> None:
     past = tuple(Advice(15.0 * number, 3) for number in range(100))
-    assert len(desired(WIDE, 3, 3, [(3, 1.0)], past, 1500.0)[1]) <= 21
+    assert len(desired(WIDE, Scale(3, 3), [(3, 1.0)], past, 1500.0)[1]) <= 21

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -42,7 +44,7 @@ def test_what_arrived_is_served_lost_or_still_there(story: list[tuple[Capacity, 
 @given(stories)
 def test_nobody_who_was_served_or_lost_comes_back(story: list[tuple[Capacity, float, float]]) -> None:
     flows = played(story)
-    for before, after in zip(flows, flows[1:], strict=False):
+    for before, after in itertools.pairwise(flows):
         assert before.served <= after.served
         assert before.lost <= after.lost
 
@@ -107,8 +109,7 @@ def test_what_breaks_off_is_lost_and_the_rest_goes_on() -> None:
 
 def test_without_a_break_what_is_decoded_ends_although_there_is_no_place_any_more() -> None:
     flow = steady(Capacity(8.0, 128, 16.0), 8.0)
-    after = played([(Capacity(8.0, 128, 16.0), 0.0, 0.0)])[0]
     for _ in range(40):
-        flow, after = step(flow, Capacity(0.0, 0, 16.0, patience=60.0), 0.0, SECONDS), flow
+        flow = step(flow, Capacity(0.0, 0, 16.0, patience=60.0), 0.0, SECONDS)
     assert flow.decoding == pytest.approx(0.0, abs=1e-3)
     assert flow.lost == 0

@@ -1,7 +1,7 @@
-"""How many replicas a HorizontalPodAutoscaler (autoscaling/v2) asks for: its documented algorithm, values in, values out.
+"""How many replicas a HorizontalPodAutoscaler (autoscaling/v2) asks for, as documented. Values in, values out.
 
-Understood: metrics with an average value, tolerance, least and most, stabilization windows, and the default policies (up:
-four or as many again in a period, down: all). Not modelled: metrics that are missing or late, pods that are not ready.
+Understood: metrics with an average value, tolerance, least and most, stabilization windows, and the default policies
+(up: four or as many again at once, down: all). Not modelled: metrics that are missing or late, pods that are not ready.
 Written from https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/ and its API reference.
 """
 
@@ -23,6 +23,13 @@ class Policy(msgspec.Struct, frozen=True):
     down: float = 300.0
 
 
+class Scale(msgspec.Struct, frozen=True):
+    """`spec.replicas` and `status.replicas` of what is scaled."""
+
+    specified: int
+    running: int
+
+
 class Advice(msgspec.Struct, frozen=True):
     """What the metrics alone asked for at a time (seconds)."""
 
@@ -38,19 +45,20 @@ def by_metric(total: float, average: float, running: int, tolerance: float) -> i
 
 
 def desired(
-    policy: Policy, specified: int, running: int, metrics: Sequence[tuple[float, float]], past: Sequence[Advice], now: float
-) -> tuple[int, tuple[Advice, ...]]:  # fmt: skip
-    """(replicas to write, what to remember). `metrics` are pairs (total, average value), of which the largest demand counts.
+    policy: Policy, scale: Scale, metrics: Sequence[tuple[float, float]], past: Sequence[Advice], now: float
+) -> tuple[int, tuple[Advice, ...]]:
+    """(replicas to write, what to remember). `metrics` are pairs (total, average value); the largest demand counts.
 
-    `specified` is what is written now. 0 switches an autoscaler off that may not go to 0 itself.
+    0 switches an autoscaler off that may not go to 0 itself.
     """
+    specified = scale.specified
     if specified == 0 and policy.least:
         return 0, tuple(past)
     if specified > policy.most:
         return policy.most, tuple(past)
     if specified < policy.least:
         return policy.least, tuple(past)
-    advised = max(by_metric(total, average, running, policy.tolerance) for total, average in metrics)
+    advised = max(by_metric(total, average, scale.running, policy.tolerance) for total, average in metrics)
     window = max(policy.up, policy.down)
     kept = (*(one for one in past if one.at > now - window), Advice(now, advised))
     return _limited(policy, specified, _stable(policy, specified, kept, now)), kept

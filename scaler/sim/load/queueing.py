@@ -1,7 +1,7 @@
 """Requests on their way through prefill and decode, as amounts that flow: a step of time, values in, values out.
 
-A request waits for prefill, is prefilled, waits for a place in decode, and is decoded; first come, first served. Amounts
-are real numbers, and requests that came in one step are one `Cohort`. Whatever arrived is served, lost, or still there.
+A request waits for prefill, is prefilled, waits for a place in decode, and is decoded; first come, first served.
+Amounts are real numbers, and what came in one step is one `Cohort`. What arrived is served, lost, or still there.
 Must not: know of instances, of clocks or of the cluster (scaler.sim.load.loads).
 """
 
@@ -65,7 +65,7 @@ class Flow(msgspec.Struct, frozen=True):
 
 
 def step(flow: Flow, capacity: Capacity, arriving: float, seconds: float, *, broken: float = 0.0) -> Flow:
-    """The flow `seconds` later. `arriving` requests come at its beginning, and the share `broken` of what is decoded breaks off.
+    """The flow `seconds` later. `arriving` requests come first, and the share `broken` of what is decoded breaks off.
 
     `seconds` should be well below `capacity.answer`: what is decoded leaves at a rate that counts from the beginning.
     """

@@ -1,7 +1,7 @@
 """Lets requests flow through one service of the cluster, and its autoscalers act. An ordinary client of the API.
 
-Instances take requests while all their pods are Ready. What is decoded on an instance that breaks is lost; on one that is
-deleted it comes to its end. Must not: know what the controller intends, or write anything but `spec.replicas`.
+Instances take requests while all their pods are Ready. What is decoded on an instance that breaks is lost; on one that
+is deleted it comes to its end. Must not: know what the controller intends, or write anything but `spec.replicas`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import KubeError
+from scaler.rules.rule import ALL
 from scaler.sim.actors import objects
 from scaler.sim.load import queueing
-from scaler.sim.load.autoscaling import Advice, desired
+from scaler.sim.load.autoscaling import Advice, Scale, desired
 from scaler.sim.load.queueing import Capacity, Flow
 from scaler.sim.stories.census import Condition
 from scaler.sim.stories.loads import Autoscaler, Load, Metric
@@ -99,14 +100,16 @@ class LoadedService:
         samples = self._timeline.loads.get(self._load.service)
         if target is None or not samples:
             return past
-        specified, now = int(objects.spec(target).get("replicas", 1)), self._elapsed()
-        running = int(objects.status(target).get("replicas") or 0)
+        default = 1 if self._load.ungoverned else ALL
+        scale = Scale(
+            int(objects.spec(target).get("replicas", default)), int(objects.status(target).get("replicas") or 0)
+        )
         metrics = [(measured(samples[-1], metric), metric.average) for metric in scaler.metrics]
-        wanted, past = desired(scaler.policy, specified, running, metrics, past, now)
-        if wanted != specified:
+        wanted, past = desired(scaler.policy, scale, metrics, past, self._elapsed())
+        if wanted != scale.specified:
             name, merge = objects.name(target), {"spec": {"replicas": wanted}}
             await self._api.patch(resource, self._load.namespace, name, merge, patch_type=PatchType.MERGE)
-            self._say(f"autoscaler: {resource.kind} {name} from {specified} to {wanted}")
+            self._say(f"autoscaler: {resource.kind} {name} from {_said(scale.specified)} to {wanted}")
         return past
 
     async def _target(self, scaler: Autoscaler) -> tuple[Resource, Object | None]:
@@ -119,6 +122,10 @@ class LoadedService:
 
     def _say(self, text: str, kind: MomentKind = MomentKind.TARGET) -> None:
         self._timeline.say(Moment(self._elapsed(), kind, text, self._load.service))
+
+
+def _said(replicas: int) -> str:
+    return "all" if replicas >= ALL else str(replicas)
 
 
 def measured(sample: LoadSample, metric: Metric) -> float:

@@ -75,8 +75,8 @@ class Metric(Model):
     """What an autoscaler looks at, and how much of it there should be for each replica."""
 
     of: Literal["rate", "queue", "busy"] = Field(
-        description="rate: requests that arrive per second; queue: requests that wait; busy: instances that are at work "
-        "(prefill: share of the time, decode: share of the sequences)."
+        description="rate: requests that arrive per second; queue: requests that wait; busy: instances at work, by "
+        "share of the time in prefill and by share of the sequences in decode."
     )
     stage: Literal["prefill", "decode"] | None = Field(None, description="Of queue and busy: only there.")
     average: _Amount = Field(description="The target: so much for each replica.")
@@ -125,7 +125,7 @@ class Load(Model):
     works: list[tuple[int, int]] = Field(
         [], description="[prefill, decode] instances that work together; time with others is counted."
     )
-    autoscalers: list[Autoscaler] = []
+    autoscalers: list[Autoscaler] = Field([])
 
     @model_validator(mode="after")
     def _whom(self) -> Load:

@@ -15,12 +15,11 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from scaler.settings import Settings
 from scaler.sim.actors.faulty_api import Never
 from scaler.sim.actors.nodes import NodeFate
-from scaler.sim.stories.fields import Counts, File, Name, Range, Seconds
-from scaler.sim.stories.fields import Model as _Model
+from scaler.sim.stories.fields import Counts, File, Model, Name, Range, Seconds
 from scaler.sim.stories.loads import Load
 
 
-class NodeGroup(_Model):
+class NodeGroup(Model):
     """A number of equal nodes."""
 
     name: Name = Field("node-{}", description="Name pattern; {} is replaced by the number of the node.")
@@ -28,7 +27,7 @@ class NodeGroup(_Model):
     first: int = Field(0, ge=0, description="Number of the first node.")
     npu: int = Field(8, ge=0, le=1024, description="NPUs per node; 0 = a node for CPU pods.")
     npu_resource: str = "huawei.com/Ascend910"
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field({})
     cpu: int = Field(192, ge=0)
     memory: str = Field("2Ti", description="A Kubernetes quantity.")
     pods: int = Field(110, ge=1)
@@ -40,7 +39,7 @@ class NodeGroup(_Model):
         return self
 
 
-class Copies(_Model):
+class Copies(Model):
     """Many services from the manifests of one: each copy in a namespace of its own."""
 
     manifests: list[File] = Field(min_length=1, description="Files and folders, applied in this order.")
@@ -66,7 +65,7 @@ class Copies(_Model):
             yield self.at + number * self.every, self.namespace.replace("{}", digits)
 
 
-class Timing(_Model):
+class Timing(Model):
     """How long the stand-ins take. A pair is the least and the most; each pod draws its own from the seed."""
 
     start: Range = Field((8.0, 12.0), description="From bound to Running.")
@@ -81,7 +80,7 @@ class Timing(_Model):
     eviction: Seconds = Field(300.0, description="Time on a node that is not Ready before other pods are evicted.")
 
 
-class Curse(_Model):
+class Curse(Model):
     """What never happens to an instance: somebody does not do their part."""
 
     of: Name = Field(
@@ -102,7 +101,7 @@ class Curse(_Model):
         return self
 
 
-class ObjectRef(_Model):
+class ObjectRef(Model):
     kind: Literal[
         "AscendJob", "ConfigMap", "Pod", "PodGroup", "Service", "Node", "Namespace", "Deployment", "StatefulSet",
         "LeaderWorkerSet", "StormService", "InferServiceSet", "Job",
@@ -111,7 +110,7 @@ class ObjectRef(_Model):
     namespace: Name = "default"
 
 
-class OnNodes(_Model):
+class OnNodes(Model):
     """Something happens to nodes, given by name or by the instance that runs on them."""
 
     names: list[Name] = Field([], description="Node names.")
@@ -146,7 +145,7 @@ class FaultEvent(OnNodes):
     chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field([0], description="With chip: their numbers on the node.")
 
 
-class RuleEvent(_Model):
+class RuleEvent(Model):
     """Write the rule: the ConfigMap is created, or its document replaced."""
 
     namespace: Name
@@ -162,14 +161,14 @@ class RuleEvent(_Model):
         return self
 
 
-class PatchEvent(_Model):
+class PatchEvent(Model):
     """A JSON merge patch, for labels, annotations or anything else."""
 
     object: ObjectRef
     merge: dict[str, Any]
 
 
-class PodExit(_Model):
+class PodExit(Model):
     """The first container of a pod exits."""
 
     namespace: Name
@@ -188,7 +187,7 @@ class SchedulerEvent(StrEnum):
     RUNNING = "running"
 
 
-class ApiFault(_Model):
+class ApiFault(Model):
     """The controller's requests fail; the stand-ins' do not."""
 
     kind: Literal["errors", "watches-cut"]
@@ -206,7 +205,7 @@ def _exactly_one(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [{"required": [action]} for action in _ACTIONS]
 
 
-class Event(_Model):
+class Event(Model):
     """One thing that happens at a time: exactly one of the actions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_exactly_one)
@@ -248,7 +247,7 @@ _CONDITIONS = (
 )  # fmt: skip
 
 
-class Expectation(_Model):
+class Expectation(Model):
     """Conditions that must hold together: at a time, within a time, for good until the end, or never for long.
 
     Without at, within and never_for they must hold at the end.
@@ -312,7 +311,7 @@ class Expectation(_Model):
         return any(getattr(self, key) is not None for key in _OVER_ALL)
 
 
-class Scenario(_Model):
+class Scenario(Model):
     """A what-if: it runs in virtual time against the real controller."""
 
     title: str = ""
@@ -330,8 +329,8 @@ class Scenario(_Model):
     )
     timing: Timing = Field(default_factory=lambda: Timing.model_validate({}))
     load: list[Load] = Field([], description="Requests for services, and the autoscalers that follow them.")
-    events: list[Event] = []
-    expect: list[Expectation] = []
+    events: list[Event] = Field([])
+    expect: list[Expectation] = Field([])
     until: Seconds = Field(600.0, description="When the run ends.")
 
     @field_validator("settings")

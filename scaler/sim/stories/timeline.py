@@ -65,7 +65,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class LoadSample(msgspec.Struct, frozen=True):
-    """The requests of one service from `at` to `end` (seconds). Amounts of requests are at the end, totals from the start."""
+    """The requests of one service from `at` to `end` (seconds). Amounts are at the end, totals from the start."""
 
     at: float
     end: float

@@ -78,14 +78,11 @@ def share(weighted: Iterable[tuple[float, float]], part: float) -> float:
 
 def table(found: Sequence[Figures]) -> list[str]:
     """Lines of a table: a head, and one service each."""
-    rows = [
-        ["load", *_COLUMNS.values()],
-        *([one.service, *(_cell(getattr(one, name)) for name in _COLUMNS)] for one in found),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    rows = [["load", *_COLUMNS.values()]]
+    rows += [[one.service, *(_cell(getattr(one, name)) for name in _COLUMNS)] for one in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(cell.rjust(width) if column else cell.ljust(width) for column, (cell, width) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]  # fmt: skip
 
 
