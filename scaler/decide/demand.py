@@ -25,6 +25,7 @@ from scaler.decide.members import (
 from scaler.decide.nodes import PodRequests
 from scaler.decide.state import NEVER_SEEN, inherited, remembered_of
 from scaler.decide.world import Policy, Service, ServiceMemory, State
+from scaler.rules.rule import ALL, Rule
 
 
 class Demand:
@@ -37,7 +38,12 @@ class Demand:
         known = inherited(service, seen.instances, now)
         self.members = tuple(look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances)
         self.memory = remembered_of(seen, {m.uid: m.memory for m in self.members}, now)
-        self.groups, self.target = groups_of(service, self.members)
+        self.rule, self.replicas = service.rule, ALL
+        """As the service is to follow it: larger ratios than the one aimed at are as if they were not there. And how
+        many instances are wanted in all: `ALL` where the rule names no more, 0 = the service rests."""
+        if service.rule is not None and service.replicas <= service.rule.largest.total:
+            self.rule, self.replicas = service.rule.limited(service.replicas), service.replicas
+        self.groups, self.target = groups_of(self.rule, self.members)
         weighs = self.target is not None and not self.paused
         self.completes, self.half_made = set[str](), set[str]()
         """Uids of instances that have live pods and lack something: those that get it, those in hands that cannot."""
@@ -49,7 +55,7 @@ class Demand:
         self.hands = in_order([m for group in self.groups.values() for m in group.released if m.in_hands])
         """Instances in the scheduler's hands."""
         self.candidates = {name: _candidates(group, now, policy) for name, group in self.groups.items() if weighs}
-        smallest = service.rule.smallest.counts if service.rule and self.target else {}
+        smallest = self.rule.smallest.counts if self.rule and self.target else {}
         self.serves = all(self.groups[name].running >= number for name, number in smallest.items())
         """Every group runs at least its minimum."""
         self.minimum: dict[str, int] = {}
@@ -80,7 +86,7 @@ class Demand:
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
         """Something is remembered of turns of its instances."""
         moves = bool(self.minimum or self.hands or self.loose or not self.serves)
-        self.jobs = _fingerprint(service) if weighs and (moves or self.seen.jobs) else ""
+        self.jobs = _fingerprint(service, self.rule) if weighs and (moves or self.seen.jobs) else ""
         """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
         self.is_at_rest = self._is_at_rest()
         self.same = self._same()
@@ -143,9 +149,15 @@ class Demand:
             if len(self.candidates[name]) < number
         ]
 
+    @property
+    def left_out(self) -> int:
+        """How many ratios of the full rule are as if they were not there; all of them for a service that rests."""
+        full = len(self.service.rule.ratios) if self.service.rule else 0
+        return full - (len(self.rule.ratios) if self.rule and self.replicas else 0)
+
     def largest(self, group: str) -> int:
         """Instances of the group in the largest ratio that has enough live instances."""
-        rule = self.service.rule
+        rule = self.rule
         if rule is None or self.target is None:
             return 0
         return rule.ratios[min(self.target.unreachable, len(rule.ratios) - 1)].of(group)
@@ -182,14 +194,14 @@ def _digest(needs: PodRequests) -> bytes:
     return blake2s(repr(needs).encode(), digest_size=8).digest()
 
 
-def _fingerprint(service: Service) -> str:
-    """Of what is read of its jobs (labels, spec) and its rule. An instance that others make is known by its owner:
-    it gets another uid each time."""
+def _fingerprint(service: Service, rule: Rule | None) -> str:
+    """Of what is read of its jobs (labels, spec) and its rule as it is followed. An instance that others make is known
+    by its owner: it gets another uid each time."""
     found = [i for i in service.instances if not i.owner_deleting]
     owners = [i.uid if i.made_by_us or not i.owner else i.owner for i in found]
     jobs = {
         repr((owner, i.generation, i.revision, i.group, i.expected, _digest(i.needs)))
         for owner, i in zip(owners, found, strict=True)
     }
-    parts = (sorted(jobs), service.rule, service.options)
+    parts = (sorted(jobs), rule, service.options)
     return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from scaler.decide.nodes import Requirement, Where
 from scaler.decide.world import NOBODY, Plan, Reason, State, Verdict
 from scaler.rules.labels import nearest
+from scaler.rules.rule import ALL
 
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _ABOUT_LABELS = (
@@ -35,6 +36,8 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
 
 def target_in_words(plan: Plan) -> str:
     """What the service works towards, and how far it is."""
+    if not plan.replicas:
+        return "no ratio: it rests, spec.replicas of its ElasticService is 0"
     if plan.target_index < 0:
         return "no ratio: it names no rule" if plan.complete else "no ratio: no valid rule has been seen"
     standing = "complete" if plan.complete else f"waits for {_awaited(plan, _missing(plan))}"
@@ -100,6 +103,19 @@ def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
     )
 
 
+def _scaled_down(verdict: Verdict, plan: Plan) -> str:
+    return f"Not wanted now: {_limit(verdict, plan)}; raise it to run more."
+
+
+def _limit(verdict: Verdict, plan: Plan) -> str:
+    """Who has no place for it."""
+    most = f"place for only {_about(verdict, 'fewer')} of {verdict.group}"
+    if plan.replicas == ALL:
+        return f"the largest ratio has {most}"
+    wanted = f"spec.replicas of its ElasticService is {plan.replicas}"
+    return f"{wanted}, with {most}" if plan.replicas else f"{wanted}, so the service rests"
+
+
 def _not_in_ratio(verdict: Verdict, _: Plan) -> str:
     most = _about(verdict, "fewer")
     return (
@@ -143,11 +159,8 @@ def _revoked(verdict: Verdict, plan: Plan) -> str:
     return f"Its admission was revoked before any pod was bound: {why}; it is admitted again when its turn comes."
 
 
-def _surplus(verdict: Verdict, _: Plan) -> str:
-    return (
-        f"Runs, but the largest ratio has place for only {_about(verdict, 'fewer')} of {verdict.group}; "
-        f"it is left alone, delete its job if you do not want it."
-    )
+def _surplus(verdict: Verdict, plan: Plan) -> str:
+    return f"Runs, but {_limit(verdict, plan)}; it is left alone, delete its job if you do not want it."
 
 
 def _waiting_for_scheduler(verdict: Verdict, _: Plan) -> str:
@@ -183,6 +196,7 @@ def _fixed(sentence: str) -> Callable[[Verdict, Plan], str]:
 _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.WAITING_FOR_RATIO: _waiting_for_ratio,
     Reason.NOT_IN_RATIO: _not_in_ratio,
+    Reason.SCALED_DOWN: _scaled_down,
     Reason.GROUP_UNKNOWN: _group_unknown,
     Reason.GROUP_LABEL_MISSING: _fixed(
         "The label mind-cluster/group-name is missing or empty; set it to the group of rule {rule} this job belongs to."

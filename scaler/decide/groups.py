@@ -5,7 +5,8 @@ from __future__ import annotations
 from scaler.decide.members import Member
 from scaler.decide.rollouts import NONE, Rollout, rollouts_of
 from scaler.decide.target import Target, choose_target
-from scaler.decide.world import GroupPlan, Service, State
+from scaler.decide.world import GroupPlan, State
+from scaler.rules.rule import Rule
 
 
 class Group:
@@ -131,9 +132,8 @@ class Places:
         return None if member.instance.outdated else self.rollouts.get(member.instance.owner)
 
 
-def groups_of(service: Service, members: tuple[Member, ...]) -> tuple[dict[str, Group], Target | None]:
+def groups_of(rule: Rule | None, members: tuple[Member, ...]) -> tuple[dict[str, Group], Target | None]:
     """Groups of the rule, then any other that an instance names (its target is 0), each with its part of the target."""
-    rule = service.rule
     groups = {name: Group() for name in rule.groups} if rule else {}
     for member in members:
         name = member.instance.group

@@ -26,6 +26,7 @@ from scaler.decide.world import (
     State,
     World,
 )
+from scaler.rules.rule import ALL, Ratio
 
 _UP = (State.RUNNING, State.STARTING)
 _OUT = (*_UP, State.ADMITTED, State.BROKEN)
@@ -57,7 +58,7 @@ def _of_service(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
 def _evictions(service: Service, plan: Plan, names: dict[str, Service], policy: Policy) -> Iterator[str]:
     """S3, S11: only what is bound, beyond the minimum of its group, and for a service that does not run its own."""
     instances = {instance.uid: instance for instance in service.instances}
-    smallest = service.rule.smallest if service.rule else None
+    smallest = service.rule.limited(plan.replicas).smallest if service.rule else None
     evicted = Counter[str | None]()
     for action in plan.actions:
         if not isinstance(action, Evict):
@@ -166,7 +167,9 @@ def _target(service: Service, plan: Plan) -> Iterator[str]:
     """The target is a ratio of the rule, and `complete` says no more than the counts do."""
     if service.rule is None:
         return
-    ratio = service.rule.ratios[plan.target_index]
+    if plan.replicas < ALL and plan.replicas != service.replicas:
+        yield f"S5: {plan.replicas} instances are aimed at, {service.replicas} are wanted"
+    ratio = service.rule.ratios[plan.target_index] if plan.replicas else Ratio({}, {})
     if any(number != ratio.of(name) for name, number in plan.target.items()):
         yield f"S5: target {plan.target} is not ratio {plan.target_index} of the rule"
     short = [name for name in service.rule.groups if plan.groups[name].running < plan.groups[name].target]

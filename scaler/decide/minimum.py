@@ -170,7 +170,7 @@ class Minimums:
 
     def _look_whether_too_large(self, demand: Demand) -> Shortage | None:
         by_group: list[Iterable[Sequence[Member]]] = []
-        for name, number in demand.service.rule.smallest.counts.items() if demand.service.rule else ():
+        for name, number in demand.rule.smallest.counts.items() if demand.rule else ():
             live = [member for member in demand.groups[name].members if member.is_live]
             alike = all(m.instance.needs == live[0].instance.needs for m in live[1:])
             by_group.append([live[:number]] if alike else combinations(live, number))

@@ -27,14 +27,15 @@ def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
         groups[name] = group.plan(admit=places.admitted, beside=places.beside, revoke=revoked.count(name))
     return Plan(
         key=service.key,
-        target_index=target.index if target else -1,
-        target={name: group.target for name, group in demand.groups.items()} if target else {},
+        target_index=target.index + demand.left_out if target and demand.replicas else -1,
+        target={name: group.target for name, group in demand.groups.items()} if target and demand.replicas else {},
         complete=target.complete if target else not service.key.rule,
         groups=groups,
         verdicts=verdicts(draft, now, policy),
         actions=() if service.assumed else tuple(_actions(draft)),
-        notes=notes(service, demand.groups, target.unreachable if target else 0),
+        notes=notes(demand),
         serves=demand.serves and target is not None,
+        replicas=demand.replicas,
     )
 
 

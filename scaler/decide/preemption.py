@@ -37,9 +37,9 @@ def surplus(draft: Draft, homes: Mapping[str, Node], helps: Helps, *, running: b
     """Bound instances beyond the minimum, newest first. `running` ones, or those of no use: without a slot, or bound
     and not running. A group that has its minimum keeps it. What is on a node that takes no pods counts for nothing."""
     demand = draft.demand
-    if demand.paused or demand.service.assumed or demand.service.rule is None:
+    if demand.paused or demand.service.assumed or demand.rule is None:
         return []
-    smallest = demand.service.rule.smallest
+    smallest = demand.rule.smallest
     found: list[Victim] = []
     for name, group in demand.groups.items():
         bound = [member for member in _bound(draft, group) if _on_well_nodes(member, homes)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why
-from scaler.decide.groups import Group
 from scaler.decide.members import Member, candidate_order, in_order, restart_reserve, why_not_admissible
 from scaler.decide.world import Instance, Note, Policy, Reason, Service, State, Verdict, Warning
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
@@ -30,10 +30,18 @@ _OF_STATE = {
 def verdicts(draft: Draft, now: float, policy: Policy) -> tuple[Verdict, ...]:
     """One verdict per instance, in the order of the service."""
     demand = draft.demand
-    rule = demand.service.rule
-    beyond = set(_beyond_largest(rule, draft, now)) if rule else set()
+    beyond = _beyond(draft, now)
     awaited = tuple(draft.lacking)
-    return tuple([_verdict(member, draft, awaited, member.uid in beyond, now, policy) for member in demand.members])
+    return tuple([_verdict(member, draft, awaited, beyond.get(member.uid), now, policy) for member in demand.members])
+
+
+def _beyond(draft: Draft, now: float) -> dict[str, Reason]:
+    """What is beyond the largest ratio, and what a held one of these says: whether the full rule has place for it."""
+    full, rule = draft.demand.service.rule, draft.demand.rule
+    if full is None or rule is None:
+        return {}
+    found = {} if rule is full else dict.fromkeys(_beyond_largest(rule, draft, now), Reason.SCALED_DOWN)
+    return found | dict.fromkeys(_beyond_largest(full, draft, now), Reason.NOT_IN_RATIO)
 
 
 def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
@@ -54,7 +62,7 @@ def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
 
 
 def _verdict(
-    member: Member, draft: Draft, awaited: tuple[str, ...], beyond: bool, now: float, policy: Policy
+    member: Member, draft: Draft, awaited: tuple[str, ...], beyond: Reason | None, now: float, policy: Policy
 ) -> Verdict:
     instance, uid = member.instance, member.uid
     if uid in draft.evicted:
@@ -83,7 +91,7 @@ def _said(instance: Instance, state: State, why: Why) -> Verdict:
     return Verdict(instance.uid, instance.name, instance.group, state, *why)
 
 
-def _reason(member: Member, service: Service, beyond: bool, now: float) -> Reason:
+def _reason(member: Member, service: Service, beyond: Reason | None, now: float) -> Reason:
     if member.instance.label_problem is Reason.NOT_SERVED:
         return Reason.NOT_SERVED
     if member.state is State.HELD:
@@ -116,7 +124,7 @@ def _wrong_label(instance: Instance, service: Service) -> Why | None:
     return Reason.GROUP_UNKNOWN, (f"{words} It counts for nothing until the label or the rule is corrected",)
 
 
-def _held_reason(member: Member, service: Service, beyond: bool, now: float) -> Reason:
+def _held_reason(member: Member, service: Service, beyond: Reason | None, now: float) -> Reason:
     """The first that applies: what no pass of time mends, what a person must undo, then what passes by itself."""
     instance, rule = member.instance, service.rule
     if instance.label_problem:
@@ -134,18 +142,18 @@ def _held_reason(member: Member, service: Service, beyond: bool, now: float) -> 
     if own is not None:
         return own
     if beyond:
-        return Reason.NOT_IN_RATIO
+        return beyond
     return Reason.REVOKED if member.memory.revoked else Reason.WAITING_FOR_RATIO
 
 
 def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...]) -> tuple[str, ...]:
     """What the reason refers to; decide.explain makes a sentence of it."""
     instance, service = member.instance, draft.demand.service
-    rule = service.rule
+    rule = service.rule if reason is Reason.NOT_IN_RATIO else draft.demand.rule
     match reason:
         case Reason.WAITING_FOR_RATIO:
             return awaited
-        case Reason.NOT_IN_RATIO | Reason.SURPLUS_RUNNING if rule and instance.group is not None:
+        case Reason.NOT_IN_RATIO | Reason.SURPLUS_RUNNING | Reason.SCALED_DOWN if rule and instance.group is not None:
             return (str(rule.largest.of(instance.group)),)
         case Reason.GROUP_UNKNOWN if rule:
             return rule.groups
@@ -170,9 +178,9 @@ def _whose_slot(member: Member) -> str:
     return "it holds its slot for a grace period" if member.has_slot else "its slot is free for another"
 
 
-def notes(service: Service, groups: dict[str, Group], unreachable: int) -> tuple[Note, ...]:
+def notes(demand: Demand) -> tuple[Note, ...]:
     """The warnings: about the rule, about ratios without enough jobs, about instances of another size."""
-    rule = service.rule
+    service, rule = demand.service, demand.rule
     found: list[Note] = []
     if service.problem:
         found.append(Note(service.problem.kind, service.problem.message))
@@ -185,8 +193,8 @@ def notes(service: Service, groups: dict[str, Group], unreachable: int) -> tuple
     ]
     if rule is None:
         return tuple(found)
-    if unreachable:
-        found.append(Note(Warning.TARGET_UNREACHABLE, _unreachable_words(rule, groups, unreachable)))
+    if demand.target is not None and demand.target.unreachable:
+        found.append(Note(Warning.TARGET_UNREACHABLE, _unreachable_words(demand, rule, demand.target.unreachable)))
     sizes = rule.largest.sizes
     found += [
         Note(Warning.INSTANCE_SIZE_MISMATCH, _size_words(instance, size), instance.uid)
@@ -211,15 +219,15 @@ def _fault_words(instance: Instance) -> str:
     return f"{'; '.join(instance.faults)}: its pods stay, {after}"
 
 
-def _unreachable_words(rule: Rule, groups: dict[str, Group], unreachable: int) -> str:
+def _unreachable_words(demand: Demand, rule: Rule, unreachable: int) -> str:
     """Names the smallest ratio that is out of reach: the next one that more jobs would open."""
     ratio = rule.ratios[unreachable - 1]
     lacking = [
-        f"{number} of {name}, {groups[name].live} exist"
+        f"{number} of {name}, {demand.groups[name].live} exist"
         for name, number in ratio.counts.items()
-        if groups[name].live < number
+        if demand.groups[name].live < number
     ]
-    return f"ratio {unreachable - 1} needs {'; '.join(lacking)}"
+    return f"ratio {unreachable - 1 + demand.left_out} needs {'; '.join(lacking)}"
 
 
 def _size_words(instance: Instance, size: int) -> str:

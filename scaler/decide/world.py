@@ -434,7 +434,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
 
     key: ServiceKey
     target_index: int
-    """Index in rule.ratios, 0 = the largest; -1 without a rule."""
+    """Index in rule.ratios, 0 = the largest; -1 without a rule, and where the service rests."""
     target: dict[str, int]
     complete: bool
     groups: dict[str, GroupPlan]
@@ -443,6 +443,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     notes: tuple[Note, ...] = ()
     serves: bool = False
     """Every group runs at least its minimum."""
+    replicas: int = ALL
+    """Instances wanted in all; 0 = the service rests."""
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):

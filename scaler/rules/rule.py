@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from enum import StrEnum
 
 import msgspec
@@ -19,6 +20,11 @@ class Ratio(msgspec.Struct, frozen=True, gc=False):
     def of(self, group: str) -> int:
         """Instances of `group`; 0 for a group that this ratio does not name."""
         return self.counts.get(group, 0)
+
+    @property
+    def total(self) -> int:
+        """Instances of all groups."""
+        return sum(self.counts.values())
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):
@@ -38,6 +44,16 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
     def groups(self) -> tuple[str, ...]:
         """Every group that some ratio names. The largest names them all: a ratio may only lose groups, not add any."""
         return tuple(self.ratios[0].counts)
+
+    def limited(self, replicas: int) -> Rule:
+        """The rule without the ratios that are larger than the smallest one with so many instances in all; the smallest
+        ratio always stays. 0 instances: one ratio of only zeros. The first ratio names the groups of the full rule."""
+        too_few = bisect_left(self.ratios, True, key=lambda ratio: ratio.total < replicas)
+        if replicas and too_few <= 1:
+            return self
+        kept = self.ratios[too_few - 1 :] if replicas else (Ratio({}, {}),)
+        counts = {group: kept[0].of(group) for group in self.groups}
+        return Rule((Ratio(counts, self.largest.sizes), *kept[1:]))
 
 
 class CountsFrom(StrEnum):

@@ -7,7 +7,8 @@ import pytest
 from scaler.kube.api import Object
 from scaler.report.elastic_service import status_of
 from scaler.report.story import story_of
-from tests.report.fakes import report
+from tests.builders import service
+from tests.report.fakes import report, report_of
 
 THEN, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
 LADDER = "3P1D > 2P1D > 1P1D"
@@ -77,6 +78,14 @@ def test_a_target_that_changed_is_told_when_nothing_else_happened() -> None:
     now["targetRatio"] = {"index": 2, "counts": {"group0": 1, "group1": 1}}
     words = "works towards 1 group0 + 1 group1, before 2 group0 + 1 group1"
     assert story_of(was, now) == [("TargetChanged", words)]
+
+
+def test_a_service_that_is_to_rest_says_so_once() -> None:
+    was = said(ALL)
+    rests = report_of(service(LADDER, "p0 Held, p1 Held, p2 Held, d0 Held", replicas=0))
+    now = status_of(rests, was, LATER)
+    assert story_of(was, now) == [("Scaled", "no instance is wanted, before all; the service rests")]
+    assert story_of(now, status_of(rests, now, LATER)) == []
 
 
 def test_pauses_and_a_rule_that_is_valid_again_are_told() -> None:

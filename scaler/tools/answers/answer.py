@@ -17,6 +17,7 @@ from scaler.tools.diagnosis import Check, Standing
 
 _MARKS = {Standing.OK: ("ok", "green"), Standing.NOTE: ("note", "yellow"), Standing.FAIL: ("FAIL", "bold red")}
 _WELL = frozenset({State.RUNNING.value, State.FINISHED.value})
+_WAITS_WELL = (Reason.NOT_IN_RATIO, Reason.SCALED_DOWN, Reason.STARTING, Reason.WAITING_FOR_SCHEDULER)
 _SHOWN = 6
 """Checks of a section where something is not well, and instances in the head."""
 _WELL_SHOWN = 2
@@ -86,8 +87,7 @@ def _stands_well(subject: Subject) -> bool:
     if subject.whole and subject.view is not None:
         return is_true(subject.view, "Available") is True
     return bool(subject.standings) and all(
-        one.state in _WELL or one.reason in (Reason.NOT_IN_RATIO, Reason.STARTING, Reason.WAITING_FOR_SCHEDULER)
-        for one in subject.standings.values()
+        one.state in _WELL or one.reason in _WAITS_WELL for one in subject.standings.values()
     )
 
 
