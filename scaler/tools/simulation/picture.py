@@ -21,6 +21,7 @@ _UNIT = 16  # height of one instance in a step chart
 _LANE = 13  # height of one instance's lane
 _BADGE = 18  # least distance of two events' badges
 _CURVE = 48.0  # height of a chart of requests
+_LANES = 16  # instances of a group, from which on only those that ever had nodes are shown, or none
 _TITLE = 96  # characters of a title that fit on one line
 
 Mark = tuple[float, float, str]
@@ -203,7 +204,12 @@ class Picture:
 
     def _lanes(self, service: str, group: str) -> None:
         spans = list(self._timeline.spans(service))
-        names = dict.fromkeys(view.name for _, _, sample in spans for view in sample.instances if view.group == group)
+        views = [view for _, _, sample in spans for view in sample.instances if view.group == group]
+        names = dict.fromkeys(view.name for view in views)
+        if len(names) > _LANES:
+            names = dict.fromkeys(view.name for view in views if view.nodes)
+        if len(names) > _LANES:
+            return
         for name in sorted(names, key=natural):
             self._write(LEFT - 8, self._y + 9, _short(name), "soft end")
             self._lane([(start, end, _condition(sample, name)) for start, end, sample in spans], name)
