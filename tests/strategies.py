@@ -24,7 +24,7 @@ from scaler.decide.world import (
     Warning,
     World,
 )
-from scaler.rules.rule import CountsFrom, Ratio, Rule, RuleOptions
+from scaler.rules.rule import ALL, CountsFrom, Ratio, Rule, RuleOptions
 from tests.builders import NOW, SIZE, instance
 
 LETTERS = "pde"
@@ -71,6 +71,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
         "faulty": draw(st.integers(0, min(1, bound))) if draw(st.integers(0, 3)) == 0 else 0,
         "admitted_at": NOW - draw(st.integers(0, 5)) if present else 0.0,
         "newest": NOW - draw(st.sampled_from((0, 29, 30, 5000))) if present else 0.0,
+        "deletion_cost": draw(st.sampled_from((0, 0, -1, 1))),
     }
 
 
@@ -102,6 +103,7 @@ def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
         "outdated": not alone and draw(st.booleans()),
         "wanted": draw(st.sampled_from((0, 0, 1, 2, 3))),
         "budget": draw(st.none() | budget),
+        "irreplaceable": draw(st.integers(0, 9)) == 0,
         "misplaced": draw(st.integers(0, 9)) == 0,
         "more_to_come": draw(st.integers(0, 4)) == 0,
     } | draw(st.sampled_from(({}, {}, ALL_GATED)))
@@ -172,6 +174,7 @@ def worlds(draw: st.DrawFn, most: int = 8) -> World:
         rule=draw(rules()) if ruled else None,
         options=draw(options()) if named else RuleOptions(),
         problem=RuleProblem(problem, "no such ConfigMap") if problem else None,
+        replicas=draw(st.sampled_from((ALL,) * 7 + tuple(range(7)))),
         assumed=draw(st.integers(0, 19)) == 0,
     )
     return World(

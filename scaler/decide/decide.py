@@ -231,7 +231,8 @@ class _Pass:
             return [drafts[at] for at in positions]
 
         placement = Placement(self.nodes, now=world.now, due_back=world.policy.due_back, cache=self.cache.placement)
-        placement.grant(self.evicted)
+        drained = [seat for draft in waiting for member in draft.demand.drained for seat in member.instance.seats]
+        placement.grant([*self.evicted, *drained])
         for draft in waiting:
             in_time = draft.memory.backoff_until or draft.demand.has_turns
             turn.observe(
@@ -239,7 +240,9 @@ class _Pass:
             )
             draft.shares = not self.neighbours.is_alone(draft)
         sources = Sources(placement, self.neighbours, self.node_index, self.moment, everybody)
-        sources.room_to_come = bool(self.evicted) or self.node_index.is_unusual(self.neighbours.classes_of(number))
+        sources.room_to_come = bool(self.evicted or drained) or self.node_index.is_unusual(
+            self.neighbours.classes_of(number)
+        )
         minimums = Minimums(sources, probing=self.probing)
         seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         Arbitration(waiting, sources, minimums).run()

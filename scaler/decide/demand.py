@@ -10,6 +10,7 @@ from hashlib import blake2s
 
 import msgspec
 
+from scaler.decide import scale
 from scaler.decide.groups import Group, groups_of
 from scaler.decide.members import (
     Member,
@@ -25,7 +26,7 @@ from scaler.decide.members import (
 from scaler.decide.nodes import PodRequests
 from scaler.decide.state import NEVER_SEEN, inherited, remembered_of
 from scaler.decide.world import Policy, Service, ServiceMemory, State
-from scaler.rules.rule import ALL, Rule
+from scaler.rules.rule import ALL
 
 
 class Demand:
@@ -39,12 +40,18 @@ class Demand:
         self.members = tuple(look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances)
         self.memory = remembered_of(seen, {m.uid: m.memory for m in self.members}, now)
         self.rule, self.replicas = service.rule, ALL
-        """As the service is to follow it: larger ratios than the one aimed at are as if they were not there. And how
-        many instances are wanted in all: `ALL` where the rule names no more, 0 = the service rests."""
-        if service.rule is not None and service.replicas <= service.rule.largest.total:
-            self.rule, self.replicas = service.rule.limited(service.replicas), service.replicas
+        """The rule without the ratios larger than the one that `spec.replicas` asks for, as if they were not there. And
+        the instances of that ratio: `ALL` where nothing is left out, 0 = the service rests."""
+        if service.replicas < ALL or self.memory.wanted or service.options.scale_down_delay:
+            self._limit(now)
         self.groups, self.target = groups_of(self.rule, self.members)
         weighs = self.target is not None and not self.paused
+        self.drained: list[Member] = []
+        """Bound beyond what is wanted: they are deleted."""
+        self.undrained: list[Member] = []
+        """The same, but their jobs cannot spare the restart."""
+        if weighs and self.replicas < ALL and not service.assumed:
+            self._drain()
         self.completes, self.half_made = set[str](), set[str]()
         """Uids of instances that have live pods and lack something: those that get it, those in hands that cannot."""
         self.loose: list[Member] = []
@@ -74,6 +81,25 @@ class Demand:
         """Of groups in which one more might get a place: candidates that are held, those whose pods exist first."""
         self._sum_up(now, weighs=weighs)
 
+    def _limit(self, now: float) -> None:
+        """Leave out what `spec.replicas` does not ask for."""
+        service, replicas = self.service, self.service.replicas
+        wanted = scale.followed(self.memory.wanted, service, now)
+        if wanted is not self.memory.wanted:
+            self.memory = msgspec.structs.replace(self.memory, wanted=wanted)
+        if wanted:
+            replicas = wanted[0][0]
+        if service.rule is not None and scale.in_all(service.rule, replicas) < ALL:
+            self.rule = service.rule.limited(replicas)
+            self.replicas = self.rule.largest.total
+
+    def _drain(self) -> None:
+        """What is bound beyond the largest ratio that is wanted, of the groups that the rule names."""
+        for name, number in self.rule.largest.counts.items() if self.rule else ():
+            drained, undrained = scale.drained(self.groups[name], number, self.policy)
+            self.drained += drained
+            self.undrained += undrained
+
     def _sum_up(self, now: float, *, weighs: bool) -> None:
         service, policy = self.service, self.policy
         self.priority = _priority(service, policy)
@@ -86,11 +112,12 @@ class Demand:
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
         """Something is remembered of turns of its instances."""
         moves = bool(self.minimum or self.hands or self.loose or not self.serves)
-        self.jobs = _fingerprint(service, self.rule) if weighs and (moves or self.seen.jobs) else ""
+        self.jobs = _fingerprint(service) if weighs and (moves or self.seen.jobs) else ""
         """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
         self.is_at_rest = self._is_at_rest()
         self.same = self._same()
         moments = [moment for member in self.members for moment in moments_of(member, policy) if moment > now]
+        moments += scale.until(self.memory.wanted, service)
         self.until = min(moments, default=0.0)
         """When time alone may change any of this; 0.0 = never."""
 
@@ -121,8 +148,10 @@ class Demand:
         """Nothing of it is to be weighed: the short cut for nearly all services at nearly all times."""
         memory = self.memory
         waits = memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims
-        moves = self.lacks_minimum or self.hands or self.loose or self.has_turns or not self.serves or waits
-        return not moves and not any(self.candidates.get(name) for name, group in self.groups.items() if group.wants)
+        moves = self.lacks_minimum or self.hands or self.loose or self.has_turns or not self.serves or self.drained
+        return not (moves or waits) and not any(
+            self.candidates.get(name) for name, group in self.groups.items() if group.wants
+        )
 
     def _same(self) -> object:
         """Equal for services that find the same answer when they ask for room: many are of the same make, and nothing
@@ -194,14 +223,14 @@ def _digest(needs: PodRequests) -> bytes:
     return blake2s(repr(needs).encode(), digest_size=8).digest()
 
 
-def _fingerprint(service: Service, rule: Rule | None) -> str:
-    """Of what is read of its jobs (labels, spec) and its rule as it is followed. An instance that others make is known
-    by its owner: it gets another uid each time."""
+def _fingerprint(service: Service) -> str:
+    """Of what is read of its jobs (labels, spec) and its rule. An instance that others make is known by its owner:
+    it gets another uid each time."""
     found = [i for i in service.instances if not i.owner_deleting]
     owners = [i.uid if i.made_by_us or not i.owner else i.owner for i in found]
     jobs = {
         repr((owner, i.generation, i.revision, i.group, i.expected, _digest(i.needs)))
         for owner, i in zip(owners, found, strict=True)
     }
-    parts = (sorted(jobs), rule, service.options)
+    parts = (sorted(jobs), service.rule, service.options)
     return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()

@@ -34,9 +34,15 @@ class Draft:
         """Should be revoked and cannot be."""
         self.waits: dict[str, Why] = {}
         self.evicted: dict[str, str] = {}
-        """Uid -> the service that needs the room."""
+        """Uid -> the service that needs the room; nobody when fewer are wanted."""
         self.nominated: set[str] = set()
         """Uids of those whose room is reserved for what needs it: evicted now, or after `trade_after`."""
+        for member in demand.drained:
+            self.evicted[member.uid] = NOBODY
+            self.nominated.add(member.uid)
+            self.remember_of(member.uid, preempted_for=NOBODY)
+        for member in demand.undrained:
+            self.stays[member.uid] = (Reason.REVOKE_WOULD_COST_RESTARTS, ())
         self.chosen: set[str] = set()
         """Uids of the instances of its minimum, where one is reserved, tried or alone."""
         self.short = False

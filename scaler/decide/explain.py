@@ -104,16 +104,25 @@ def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
 
 
 def _scaled_down(verdict: Verdict, plan: Plan) -> str:
-    return f"Not wanted now: {_limit(verdict, plan)}; raise it to run more."
+    goes = "Its pods are deleted" if verdict.state is State.TERMINATING else "Not wanted now"
+    return f"{goes}: {_limit(verdict, plan)}; raise that to run more."
 
 
 def _limit(verdict: Verdict, plan: Plan) -> str:
-    """Who has no place for it."""
-    most = f"place for only {_about(verdict, 'fewer')} of {verdict.group}"
+    """Who has no place for it, and what keeps it all the same."""
+    most, *stays = verdict.about or ("fewer",)
     if plan.replicas == ALL:
-        return f"the largest ratio has {most}"
-    wanted = f"spec.replicas of its ElasticService is {plan.replicas}"
-    return f"{wanted}, with {most}" if plan.replicas else f"{wanted}, so the service rests"
+        return f"the largest ratio has place for only {most} of {verdict.group}"
+    if not plan.replicas:
+        return _because("the service rests, spec.replicas of its ElasticService is 0", stays)
+    return _because(
+        f"{plan.replicas} instances are to run, {most} of {verdict.group}, by spec.replicas of its ElasticService",
+        stays,
+    )
+
+
+def _because(words: str, stays: Sequence[str]) -> str:
+    return f"{words}, and {'; '.join(stays)}" if stays else words
 
 
 def _not_in_ratio(verdict: Verdict, _: Plan) -> str:
@@ -226,7 +235,7 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.FINISHED: _fixed("Its job has finished for good{colon}; delete and apply the job to start it again."),
     Reason.SURPLUS_RUNNING: _surplus,
     Reason.REVOKE_WOULD_COST_RESTARTS: _fixed(
-        "Should give its place back to what is missing, but each revocation costs its job a restart{colon}; it keeps "
+        "Should give its place back, but each revocation costs its job a restart{colon}; it keeps "
         "its place, raise the limit of the job or delete it."
     ),
     Reason.NOT_SERVED: _fixed("Not an inference server of a service: it is left alone."),

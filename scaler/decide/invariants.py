@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from scaler.decide.life import Remove
 from scaler.decide.members import affords_revoke
 from scaler.decide.world import (
+    NOBODY,
     Action,
     Admit,
     Complete,
@@ -26,7 +27,7 @@ from scaler.decide.world import (
     State,
     World,
 )
-from scaler.rules.rule import ALL, Ratio
+from scaler.rules.rule import Ratio
 
 _UP = (State.RUNNING, State.STARTING)
 _OUT = (*_UP, State.ADMITTED, State.BROKEN)
@@ -41,6 +42,7 @@ def violations(world: World, decision: Decision) -> tuple[str, ...]:
     for service, plan in zip(world.services, decision.plans, strict=True):
         if any(isinstance(action, Evict) for action in plan.actions):
             found += _evictions(service, plan, names, world.policy)
+            found += _drains(service, plan, world.policy)
     return tuple(found)
 
 
@@ -68,6 +70,8 @@ def _evictions(service: Service, plan: Plan, names: dict[str, Service], policy: 
             yield f"S3: {action.uid} is evicted though nothing of it is bound"
             continue
         evicted[instance.group] += instance.running == instance.expected and not (instance.crashing or instance.faulty)
+        if action.beneficiary == NOBODY:
+            continue
         if action.beneficiary not in names:
             yield f"S11: {instance.name} is evicted for {action.beneficiary}, which does not exist"
         protected = policy.honour_preemptable and not service.options.preemptable
@@ -78,6 +82,28 @@ def _evictions(service: Service, plan: Plan, names: dict[str, Service], policy: 
         runs = plan.groups[group or ""].running
         if number and runs - number < min(runs, least):
             yield f"S3: {number} of {runs} running instances of {group} are evicted, the minimum is {least}"
+
+
+def _drains(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
+    """S3, 3c: what is deleted for nobody is beyond the ratio that `spec.replicas` asks for, and costs no restart that
+    is kept for faults."""
+    going = {action.uid for action in plan.actions if isinstance(action, Evict) and action.beneficiary == NOBODY}
+    if not going or service.rule is None:
+        return
+    wanted = service.rule.limited(service.replicas).largest
+    if service.replicas > service.rule.largest.total:
+        yield f"S3: {len(going)} instances are deleted though as many are wanted as the rule names"
+    for group in service.rule.groups:
+        bound = [one for one in service.instances if one.group == group and one.bound and not one.owner_deleting]
+        left = [one for one in bound if one.uid not in going]
+        if len(left) < min(len(bound), wanted.of(group)):
+            yield f"S3: {len(left)} of {group} are left, {wanted.of(group)} are wanted"
+        runs, stay = (sum(one.running == one.expected for one in some) for some in (bound, left))
+        if stay < min(runs, wanted.of(group)) and going & {one.uid for one in bound if one.running == one.expected}:
+            yield f"S3: {stay} of {runs} running instances of {group} are left, {wanted.of(group)} are wanted"
+    for one in service.instances:
+        if one.uid in going and not affords_revoke(one, policy):
+            yield f"S3: {one.name} is deleted though its job cannot spare a restart: {one.budget}"
 
 
 def _most_pairs(instances: list[Instance], states: dict[str, State]) -> int:
@@ -167,8 +193,6 @@ def _target(service: Service, plan: Plan) -> Iterator[str]:
     """The target is a ratio of the rule, and `complete` says no more than the counts do."""
     if service.rule is None:
         return
-    if plan.replicas < ALL and plan.replicas != service.replicas:
-        yield f"S5: {plan.replicas} instances are aimed at, {service.replicas} are wanted"
     ratio = service.rule.ratios[plan.target_index] if plan.replicas else Ratio({}, {})
     if any(number != ratio.of(name) for name, number in plan.target.items()):
         yield f"S5: target {plan.target} is not ratio {plan.target_index} of the rule"

@@ -11,7 +11,7 @@ from scaler.decide.draft import Draft
 from scaler.decide.members import is_incomplete
 from scaler.decide.turn import Moment
 from scaler.decide.verdicts import notes, verdicts
-from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Policy, Revoke, State, Tally
+from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Policy, Revoke, State, Tally
 
 
 def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
@@ -86,7 +86,7 @@ def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], moment: Moment) -
         in_backoff=sum(turn.in_backoff(draft.memory, moment) for draft in active),
         probing=sum(turn.is_probing(draft.memory, moment) for draft in active),
         revoked=sum(len(draft.revoked) for draft in acted_on),
-        evicted=sum(len(draft.evicted) for draft in acted_on),
+        evicted=sum(beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()),
         idle=dict(idle),
     )
 

@@ -196,7 +196,9 @@ def settle(draft: Draft, moment: Moment) -> None:
     if demand.serves:
         memory = draft.memory
         short_since = memory.short_since if draft.short else 0.0
-        draft.memory = ServiceMemory(memory.instances, memory.bound, memory.jobs, short_since=short_since)
+        draft.memory = ServiceMemory(
+            memory.instances, memory.bound, memory.jobs, short_since=short_since, wanted=memory.wanted
+        )
     elif not demand.lacks_minimum:
         draft.remember(turn_since=0.0, made=None, short_since=0.0, victims=(), held_since=0.0, probe_since=0.0)
     if not draft.memory.turn_since and draft.memory.made is not None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why
 from scaler.decide.members import Member, candidate_order, in_order, restart_reserve, why_not_admissible
-from scaler.decide.world import Instance, Note, Policy, Reason, Service, State, Verdict, Warning
+from scaler.decide.scale import why_not_drained
+from scaler.decide.world import NOBODY, Instance, Note, Policy, Reason, Service, State, Verdict, Warning
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.labels import nearest
-from scaler.rules.rule import Rule
+from scaler.rules.rule import ALL, Rule
 
 _LABELS = {
     Reason.RULE_MISSING: RULE_LABEL,
@@ -66,7 +67,8 @@ def _verdict(
 ) -> Verdict:
     instance, uid = member.instance, member.uid
     if uid in draft.evicted:
-        return _said(instance, State.TERMINATING, (Reason.PREEMPTED, (draft.evicted[uid],)))
+        reason = _why_evicted(draft.evicted[uid])
+        return _said(instance, State.TERMINATING, (reason, _about(reason, member, draft, awaited)))
     wrong = beyond or instance.label_problem or instance.mislabelled or draft.demand.target is None
     if member.running and member.state is State.RUNNING and not wrong:
         return Verdict(uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
@@ -97,12 +99,16 @@ def _reason(member: Member, service: Service, beyond: Reason | None, now: float)
     if member.state is State.HELD:
         return _held_reason(member, service, beyond, now)
     if member.state is State.TERMINATING and member.memory.preempted_for:
-        return Reason.PREEMPTED
+        return _why_evicted(member.memory.preempted_for)
     if member.state is State.RUNNING:
         if beyond:
             return Reason.SURPLUS_RUNNING
         return Reason.RUNNING if member.running else Reason.STARTING
     return _OF_STATE[member.state]
+
+
+def _why_evicted(beneficiary: str) -> Reason:
+    return Reason.SCALED_DOWN if beneficiary == NOBODY else Reason.PREEMPTED
 
 
 def _wrong_label(instance: Instance, service: Service) -> Why | None:
@@ -154,7 +160,8 @@ def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...
         case Reason.WAITING_FOR_RATIO:
             return awaited
         case Reason.NOT_IN_RATIO | Reason.SURPLUS_RUNNING | Reason.SCALED_DOWN if rule and instance.group is not None:
-            return (str(rule.largest.of(instance.group)),)
+            stays = why_not_drained(member) if reason is Reason.SURPLUS_RUNNING and draft.demand.replicas < ALL else ""
+            return tuple(part for part in (str(rule.largest.of(instance.group)), stays) if part)
         case Reason.GROUP_UNKNOWN if rule:
             return rule.groups
         case Reason.NAME_TAKEN:
@@ -166,7 +173,7 @@ def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...
         case Reason.REVOKED:
             return (draft.of(member.uid).revoked,)
         case Reason.PREEMPTED:
-            return (member.memory.preempted_for,)
+            return (draft.of(member.uid).preempted_for,)
         case Reason.RULE_MISSING | Reason.RULE_INVALID:
             return (service.problem.message,) if service.problem else ()
         case _:

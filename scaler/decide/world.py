@@ -28,7 +28,7 @@ class State(StrEnum):
 
 
 NOBODY = "-"
-"""Whom a revoked instance makes room for when no group misses anything."""
+"""Whom a revoked or deleted instance makes room for when nothing is missing."""
 
 
 class Reason(StrEnum):
@@ -195,6 +195,10 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Value of the highest PriorityClass that the job's scheduling policy names."""
     seats: tuple[tuple[str, PodRequest], ...] = ()
     """Where its bound pods are: the node's name, and what the pod asks for."""
+    deletion_cost: int = 0
+    """Of its pods together: what the annotation controller.kubernetes.io/pod-deletion-cost says."""
+    irreplaceable: bool = False
+    """Nothing makes its pods again."""
 
 
 class Turns(IntEnum):
@@ -226,7 +230,7 @@ class InstanceMemory(msgspec.Struct, frozen=True, gc=False):
     refused_times: int = 0
     refused_generation: int = 0
     preempted_for: str = ""
-    """Evicted; the value names the service that needs its room."""
+    """Evicted; the value names the service that needs its room, or nobody: fewer instances are wanted."""
     turn_since: float = 0.0
     """Of a scale-up, or of one that is bound in part: since when it has been in the scheduler's hands."""
     turn_over: bool = False
@@ -269,6 +273,8 @@ class ServiceMemory(msgspec.Struct, frozen=True, gc=False):
     """How often that was in vain."""
     victims: tuple[str, ...] = ()
     """Uids of what was evicted for it and is not gone yet."""
+    wanted: tuple[tuple[int, float], ...] = ()
+    """Instances wanted in all as far as they still count, and until when; see decide.scale."""
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
@@ -381,11 +387,12 @@ class Revoke(msgspec.Struct, frozen=True, gc=False, tag="Revoke", tag_field="act
 
 
 class Evict(msgspec.Struct, frozen=True, gc=False, tag="Evict", tag_field="action"):
-    """Preemption: delete the pods of an instance of which some are bound, so that a missing minimum can start."""
+    """Delete the pods of an instance of which some are bound: preemption, so that a missing minimum can start, or
+    because fewer instances are wanted."""
 
     uid: str
     beneficiary: str
-    """The service that needs the room, as `str(ServiceKey)`."""
+    """The service that needs the room, as `str(ServiceKey)`; `NOBODY` when fewer are wanted."""
 
 
 SlotAction = Admit | Complete | Revoke | Evict
@@ -444,7 +451,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     serves: bool = False
     """Every group runs at least its minimum."""
     replicas: int = ALL
-    """Instances wanted in all; 0 = the service rests."""
+    """Instances of the largest ratio that `spec.replicas` asks for; `ALL` = as the rule says, 0 = the service rests."""
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scaler.decide.world import Evict, Plan, World
+from scaler.decide.world import NOBODY, Evict, Plan, World
 from scaler.execute.executor import ActionResult
+from scaler.rules.rule import ALL
 
 
 def plan_line(world: World, plan: Plan) -> dict[str, object]:
@@ -14,7 +15,7 @@ def plan_line(world: World, plan: Plan) -> dict[str, object]:
     doing: dict[str, list[str]] = {}
     for action in plan.actions:
         doing.setdefault(type(action).__name__.lower(), []).append(names.get(action.uid, action.uid))
-    beneficiaries = sorted({action.beneficiary for action in plan.actions if isinstance(action, Evict)})
+    beneficiaries = sorted({action.beneficiary for action in plan.actions if isinstance(action, Evict)} - {NOBODY})
     return {
         "service": str(plan.key),
         "target": plan.target,
@@ -22,6 +23,7 @@ def plan_line(world: World, plan: Plan) -> dict[str, object]:
         "running": {name: group.running for name, group in plan.groups.items()},
         "in_flight": {name: group.in_flight for name, group in plan.groups.items()},
         "held": {name: group.held for name, group in plan.groups.items()},
+        **({"replicas": plan.replicas} if plan.replicas < ALL else {}),
         "seen": world.resource_versions,
         **doing,
         **({"evicted_for": beneficiaries} if beneficiaries else {}),

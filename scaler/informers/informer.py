@@ -48,6 +48,8 @@ up, a cluster that was restored from a backup does not."""
 OUTAGE = 3.0
 """Seconds without an answer in which a cluster may have been restored: nobody stops etcd, restores it and starts it and
 the API server again in less."""
+NOT_INSTALLED = "are not installed in the cluster"
+"""How the problem of a kind ends that there is not."""
 EVENTS_PER_TURN = 256
 """Buffered events are taken in without suspending; after so many the loop gets a turn."""
 
@@ -450,7 +452,7 @@ class _Feed(Generic[T, R]):
             self._lack(gone=False)
         if isinstance(error, NotFoundError):
             self._must_list = True
-            absent = f"{self._resource.full_name} are not installed in the cluster"
+            absent = f"{self._resource.full_name} {NOT_INSTALLED}"
             if self.problem == absent:
                 return  # said already
             self.problem = absent

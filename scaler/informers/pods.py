@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -122,6 +123,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """When it should be gone, its grace period included; 0.0 = it is not terminating."""
     version: int = 0
     """The round of its job that it belongs to."""
+    deletion_cost: int = 0
+    """What its annotation says; 0 where that cannot be read, as in Kubernetes."""
     exit_code: int = -1
     """Of its container `ascend` once that has ended; -1 before, or when it left none."""
     requests: Requests = ()
@@ -160,12 +163,19 @@ def pod_record(pod: PodObject) -> PodRecord:
         crashing=crashing,
         restarts=restarts,
         version=int(version) if len(version) < 10 and version.isdecimal() else 0,
+        deletion_cost=_deletion_cost(meta.annotations[DELETION_COST]) if DELETION_COST in meta.annotations else 0,
         exit_code=exit_code,
         requests=requests_of(pod.spec),
         disrupted=disrupted or status.reason in _DISRUPTIONS,
         devices=_devices(pod) if owner_uid or claim is not None else None,
         claim=claim,
     )
+
+
+def _deletion_cost(text: str) -> int:
+    """As ReplicaSets read it: a number of 32 bits without a plus sign or leading zeros."""
+    cost = int(text) if re.fullmatch("0|-?[1-9][0-9]{0,9}", text) else 0
+    return cost if -(2**31) <= cost < 2**31 else 0
 
 
 def _deletion(timestamp: str | None) -> float:

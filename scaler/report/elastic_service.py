@@ -15,7 +15,7 @@ from scaler.decide.explain import counts_in_words, words
 from scaler.decide.world import GroupPlan, Instance, Plan, Reason, Service, ServiceKey, State, Verdict
 from scaler.kube.api import Object
 from scaler.report.conditions import conditions, running_index
-from scaler.report.scaling import most_wanted, scaling_limited, selector_of, wanted_of
+from scaler.report.scaling import scaling_limited, selector_of, wanted_of
 from scaler.report.service_reports import ServiceReport
 from scaler.rules.rule import ALL
 
@@ -113,7 +113,7 @@ def standing_of(report: ServiceReport) -> Standing:
         return Standing("NoJobs", "no job names this rule and this jobID")
     if report.service.rule is None and problem is not None:
         return Standing(problem.kind.value, problem.message[:MAX_WORDS])
-    if not report.service.replicas:
+    if not plan.replicas and report.service.rule is not None:
         return Standing(RESTING, _resting(plan))
     if plan.complete:
         return Standing("Complete", _complete(report))
@@ -131,9 +131,9 @@ def _resting(plan: Plan) -> str:
 
 
 def _complete(report: ServiceReport) -> str:
-    service = report.service
-    if service.replicas < ALL and sum(report.plan.target.values()) == most_wanted(service):
-        return f"{scaling_limited(service).message}, which runs"[:MAX_WORDS]
+    plan = report.plan
+    if report.service.replicas < ALL and sum(plan.target.values()) == plan.replicas:
+        return f"{scaling_limited(report.service, plan).message}, which runs"[:MAX_WORDS]
     return "the largest ratio that its jobs allow runs"
 
 
@@ -235,7 +235,7 @@ def _conditions(
 ) -> list[Object]:
     problem, held = report.service.problem, conditions(report.service, report.plan)
     runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
-    limited, why, message = scaling_limited(report.service)
+    limited, why, message = scaling_limited(report.service, report.plan)
     serves = held.available and report.plan.replicas > 0
     said = {
         AVAILABLE: (held.available, Standing("MinimumRuns", runs) if serves else standing),
@@ -257,7 +257,7 @@ def _degraded(
     report: ServiceReport, current: Object | None, standing: Standing, before: Object
 ) -> tuple[bool, Standing]:
     """Since a ratio that ran is not reached any more, until the service is complete. What is not wanted is not lost."""
-    if report.plan.complete or not report.service.replicas or not report.service.instances:
+    if report.plan.complete or not report.plan.replicas or not report.service.instances:
         return False, standing
     was = any(found["type"] == DEGRADED and found["status"] == "True" for found in before.get("conditions") or ())
     ran, runs = (sum(ratio["counts"].values()) if ratio else 0 for ratio in (before.get("currentRatio"), current))

@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from scaler import __version__
 from scaler.decide import world
-from scaler.decide.world import Evict, Plan, Revoke, Service, ServiceKey
+from scaler.decide.world import NOBODY, Evict, Plan, Revoke, Service, ServiceKey
 from scaler.informers.changes import PodArrivedUngated
 from scaler.report.conditions import conditions
 from scaler.report.service_metrics import ServiceSeries
@@ -60,6 +60,7 @@ class Metrics:
         self._preemptions = counter(
             "scaler_preemptions", "Instances evicted so that a missing one can start.", ["beneficiary"]
         )
+        self._drains = counter("scaler_drains", "Instances deleted because spec.replicas asks for fewer.")
         self.leader = gauge("scaler_leader", "1 while this process holds the Lease.")
         self.leader_changes = followed("scaler_leader_changes", "Times that the Lease got a holder, as it says itself.")
         self.out_of_touch = gauge("scaler_out_of_touch", "1 while nothing is admitted because the cluster is not seen.")
@@ -151,6 +152,8 @@ class Metrics:
             self._actions.labels(type(action).__name__).inc()
             if isinstance(action, Revoke):
                 self._revocations.inc()
+            elif isinstance(action, Evict) and action.beneficiary == NOBODY:
+                self._drains.inc()
             elif isinstance(action, Evict):
                 self._preemptions.labels("self" if action.beneficiary == str(plan.key) else "other").inc()
 

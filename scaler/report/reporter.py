@@ -379,7 +379,7 @@ def _as_it_is(happening: Happening) -> Happening:
 def _stated(report: ServiceReport) -> tuple[object, ...]:
     """What the status of the service and the last valid rule depend on."""
     plan, service = report.plan, report.service
-    decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
+    decided = (plan.target_index, plan.target, plan.replicas, plan.complete, plan.groups, plan.verdicts, plan.notes)
     said = (report.alone, report.out_of_touch)
     return (*decided, service.rule, service.replicas, service.problem, service.options.paused, report.last_valid, *said)
 

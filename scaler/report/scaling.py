@@ -9,7 +9,8 @@ import re
 from typing import NamedTuple
 
 from scaler.decide.explain import counts_in_words
-from scaler.decide.world import Service
+from scaler.decide.world import Plan, Service
+from scaler.kube.api import ASCEND_JOBS
 from scaler.names import JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.rule import ALL
 
@@ -35,12 +36,6 @@ def wanted_of(service: Service) -> str:
     return "all" if service.replicas >= ALL else str(service.replicas)
 
 
-def most_wanted(service: Service) -> int | None:
-    """Instances of the largest ratio that is aimed at, one of the rule's; 0 for a service that rests, None without a
-    rule."""
-    return service.rule.limited(service.replicas).largest.total if service.rule is not None else None
-
-
 def number_in_words(wanted: str) -> str:
     """`3 instances are wanted`."""
     match wanted:
@@ -53,9 +48,9 @@ def number_in_words(wanted: str) -> str:
     return f"{wanted} instances are wanted"
 
 
-def scaling_limited(service: Service) -> ScalingLimited:
+def scaling_limited(service: Service, plan: Plan) -> ScalingLimited:
     """Whether fewer are wanted than can serve, so that the smallest ratio counts instead."""
-    words = f"{number_in_words(wanted_of(service))}; {_what_follows(service)}"
+    words = f"{number_in_words(wanted_of(service))}; {_what_follows(service, plan)}"
     if not service.replicas:
         return ScalingLimited(holds=False, reason="NoneWanted", message=words)
     if service.rule is None:
@@ -66,26 +61,28 @@ def scaling_limited(service: Service) -> ScalingLimited:
     return ScalingLimited(holds=False, reason=reason, message=words)
 
 
-def _what_follows(service: Service) -> str:
-    """What follows from the number: `works up to 2 group0 + 1 group1`."""
-    if not service.replicas:
-        return "the service rests"
-    if service.rule is None:
+def _what_follows(service: Service, plan: Plan) -> str:
+    """`works up to 2 group0 + 1 group1`."""
+    rule, number = service.rule, service.replicas
+    if rule is None:
         return "no valid rule has been seen"
-    aimed = service.rule.limited(service.replicas).largest
-    words = f"works up to {counts_in_words(aimed.counts)}"
-    if service.replicas in (aimed.total, ALL):
+    asked, aims = rule.limited(number).largest, rule.limited(plan.replicas).largest
+    words = f"works up to {counts_in_words(aims.counts)}"
+    if asked.total < aims.total:
+        return f"{words} until mind-cluster/scale-down-delay is over"
+    if not number:
+        return "the service rests"
+    if number in (asked.total, ALL):
         return words
-    which = "smallest" if service.replicas < service.rule.smallest.total else "next"
-    which = "largest" if service.replicas > aimed.total else which
-    return f"the {which} ratio has {aimed.total}: {words}"
+    which = "smallest" if number < rule.smallest.total else "largest" if number > asked.total else "next"
+    return f"the {which} ratio has {asked.total}: {words}"
 
 
 def selector_of(service: Service) -> str:
     """A label selector of its pods, never empty: an empty one stops every autoscaler."""
     key = service.key
     job_id = f"{JOB_ID_LABEL}={key.job_id}" if _LABEL_VALUE.fullmatch(key.job_id) else f"!{JOB_ID_LABEL}"
-    if service.instances and all(instance.made_by_us for instance in service.instances):
+    if service.instances and all(instance.kind == ASCEND_JOBS.kind for instance in service.instances):
         names = sorted(instance.name for instance in service.instances if _LABEL_VALUE.fullmatch(instance.name))
         chosen = f"{JOB_LABEL} in ({','.join(names)})"
         return chosen if names and len(chosen) <= MAX_SELECTOR else f"{JOB_LABEL},{job_id}"

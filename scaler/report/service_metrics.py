@@ -17,7 +17,6 @@ from prometheus_client.core import GaugeMetricFamily
 from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
 from scaler.report.conditions import Conditions, conditions, running_index
 from scaler.report.reported import ROOM_REASONS
-from scaler.report.scaling import most_wanted
 from scaler.rules.rule import Rule
 
 MOST_OF_NAMESPACE, MOST = 200, 2000
@@ -37,7 +36,6 @@ class Standing(msgspec.Struct, frozen=True):
     conditions: Conditions
     running: int
     """Index of the ratio that runs; -1 = none."""
-    replicas: int
     wanted: int | None
     """Instances of the largest ratio that is aimed at; None without a rule in force."""
     unavailable_since: float = 0.0
@@ -72,9 +70,9 @@ class ServiceSeries:
             return
         said = available, complete, _ = conditions(service, plan)
         running = running_index(service, plan.groups)
-        after = Standing(plan, service.rule, said, running, service.replicas, most_wanted(service))
+        after = Standing(plan, service.rule, said, running, _wanted(service, plan))
         before = self._services.get(plan.key)
-        if before is not None and (before.rule, before.replicas) == (after.rule, after.replicas):
+        if before is not None and (before.rule, before.wanted) == (after.rule, after.wanted):
             after = _continued(before, after, now)
             if complete and before.room_at and before.was_complete:
                 self._restored.observe(now - before.room_at)
@@ -156,6 +154,10 @@ def _continued(before: Standing, after: Standing, now: float) -> Standing:
         fault_at=0.0 if after.conditions.complete else fault_at,
         room_at=before.room_at,
     )
+
+
+def _wanted(service: Service, plan: Plan) -> int | None:
+    return min(plan.replicas, service.rule.largest.total) if service.rule is not None else None
 
 
 def _has_room(plan: Plan) -> bool:

@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from scaler.names import PREFIX
 from scaler.rules.finding import Finding, pointer, printable, shown
 from scaler.rules.rule import CountsFrom, RuleOptions, Trade
 
-_SWITCH = {"true": True, "false": False, "on": True, "off": False}
-_OPTIONS: dict[str, tuple[Mapping[str, Any], str]] = {
-    "paused": (_SWITCH, '"true" or "false"'),
-    "counts-from": ({one.value: one for one in CountsFrom}, '"bound", "running" or "ready"'),
-    "trade": ({one.value: one for one in Trade}, '"when-not-serving", "always" or "off"'),
-    "arbitration": (_SWITCH, '"on" or "off"'),
-    "service-priority": ({}, 'an integer in quotes, for instance "100"'),
-    "preemptable": (_SWITCH, '"true" or "false"'),
+LONGEST_DELAY = 24 * 3600
+"""Seconds."""
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if re.fullmatch("-?[0-9]{1,10}", text) else None
+
+
+def _duration(text: str) -> float | None:
+    """`1h30m`, `5m`, `300s`, in seconds."""
+    match = re.fullmatch("(?=.)(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?", text)
+    hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (LONGEST_DELAY, 0, 0)
+    found = 3600 * hours + 60 * minutes + seconds
+    return float(found) if found <= LONGEST_DELAY else None
+
+
+_switch = {"true": True, "false": False, "on": True, "off": False}.get
+_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "paused": (_switch, '"true" or "false"'),
+    "counts-from": ({one.value: one for one in CountsFrom}.get, '"bound", "running" or "ready"'),
+    "trade": ({one.value: one for one in Trade}.get, '"when-not-serving", "always" or "off"'),
+    "arbitration": (_switch, '"on" or "off"'),
+    "service-priority": (_integer, 'an integer in quotes, for instance "100"'),
+    "preemptable": (_switch, '"true" or "false"'),
+    "scale-down-delay": (_duration, 'a duration of at most 24h, for instance "5m"'),
 }
-"""What each annotation may say and what that means (an empty mapping: any integer), and how to put it."""
+"""How each annotation is read (None: it cannot be used), and how to put it."""
 
 
 def read_options(annotations: Mapping[str, str]) -> tuple[RuleOptions, tuple[Finding, ...]]:
     """The options that annotations on a rule name, and a warning for each that cannot be used."""
     values: dict[str, Any] = {}
     warnings: list[Finding] = []
-    for name, (meanings, wanted) in _OPTIONS.items():
+    for name, (read, wanted) in _OPTIONS.items():
         text, field = annotations.get(PREFIX + name), name.replace("-", "_")
-        if isinstance(text, str) and text in meanings:
-            values[field] = meanings[text]
-        elif isinstance(text, str) and not meanings and re.fullmatch("-?[0-9]{1,10}", text):
-            values[field] = int(text)
+        value = read(text) if isinstance(text, str) else None
+        if value is not None:
+            values[field] = value
         elif text is not None:
             default = getattr(RuleOptions(), field)
             used = default if isinstance(default, str) else shown(default)

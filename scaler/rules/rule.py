@@ -81,3 +81,5 @@ class RuleOptions(msgspec.Struct, frozen=True, gc=False):
     arbitration: bool = True
     service_priority: int | None = None
     preemptable: bool = True
+    scale_down_delay: float = 0.0
+    """Seconds for which no higher number may have been wanted before a lower one counts."""

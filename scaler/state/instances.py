@@ -231,6 +231,7 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         **_asked_by_pods(present, size),
         wanted=cache.owners.wanted(place.maker) if place.maker else 0,
         unheld=len(_ungated(cache, present)),
+        irreplaceable=any(pod.claim is not None and pod.claim.maker_uid == pod.uid for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         more_to_come=len(present) < size and _waits_for_leader(facts, place.name, present),
         ends_by=_ends_by(cache, pods),
@@ -348,6 +349,7 @@ def _counts(pods: Sequence[PodRecord], faulty: Collection[str]) -> dict[str, Any
         "restarts": sum(pod.restarts for pod in present),
         "admitted_at": min((pod.created for pod in present), default=0.0),
         "newest": max((pod.created for pod in present), default=0.0),
+        "deletion_cost": sum(pod.deletion_cost for pod in present),
     }
 
 

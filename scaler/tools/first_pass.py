@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resize
-from scaler.decide.world import Action, Admit, Complete, Evict, Reason, Revoke, Verdict
+from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Reason, Revoke, Verdict
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
@@ -62,6 +62,8 @@ def _action(action: Action, job: Job, found: Found) -> Remark:
             return Remark(Weight.DOES, f"gets what it lacks: {', '.join(_lacking(job, found))}")
         case Revoke():
             return Remark(Weight.DOES, _taking_back(found))
+        case Evict() if action.beneficiary == NOBODY:
+            return Remark(Weight.BLOCKS, "is deleted: spec.replicas of its ElasticService asks for fewer")
         case Evict():
             return Remark(Weight.BLOCKS, f"is evicted, so that {action.beneficiary} can start what it misses")
         case _:

@@ -24,7 +24,7 @@ from scaler.decide.world import (
     Warning,
     World,
 )
-from scaler.rules.rule import CountsFrom, Rule
+from scaler.rules.rule import CountsFrom, Ratio, Rule
 
 
 class Seen(NamedTuple):
@@ -40,8 +40,28 @@ class Seen(NamedTuple):
         return self.service.instances
 
     @property
-    def rule(self) -> Rule | None:
+    def full(self) -> Rule | None:
         return self.service.rule
+
+    @property
+    def left_out(self) -> int:
+        """Ratios that are larger than the smallest one with as many instances as are wanted."""
+        totals = [sum(ratio.counts.values()) for ratio in self.full.ratios] if self.full else []
+        return max((place for place, total in enumerate(totals) if total >= self.service.replicas), default=0)
+
+    @property
+    def is_limited(self) -> bool:
+        """As many are wanted as the rule names, or fewer."""
+        return self.full is not None and self.service.replicas <= sum(self.full.ratios[0].counts.values())
+
+    @property
+    def rule(self) -> Rule | None:
+        """As if the ratios that are left out were not there; at 0 nothing is wanted of any group."""
+        if self.full is None or not self.is_limited:
+            return self.full
+        ratios = self.full.ratios[self.left_out :] if self.service.replicas else (Ratio({}, {}),)
+        largest = {group: ratios[0].counts.get(group, 0) for group in self.full.groups}
+        return Rule((Ratio(largest, self.full.ratios[0].sizes), *ratios[1:]))
 
 
 @dataclass(frozen=True)
@@ -58,6 +78,7 @@ class Judgement:
     """Held instances whose PodGroup goes, because the scheduler would keep room for it."""
     held: dict[str, Reason] = field(default_factory=dict)
     """Why each held instance that is not admitted now is held."""
+    drain: frozenset[str] = frozenset()
     unaffordable: frozenset[str] = frozenset()
     """Surplus that stays because its job has too few restarts left."""
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -87,6 +108,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     placed = {group: run[group] + members(seen, group, is_in_flight) for group in groups}
     live = {group: len(members(seen, group, is_live)) - passing(seen, group) for group in groups}
     index, complete = target_of(rule, {group: len(run[group]) for group in groups}, live)
+    said = index + (seen.left_out if seen.is_limited else 0) if seen.service.replicas else -1
     target = {group: rule.ratios[index].counts.get(group, 0) for group in groups}
     occupied = {group: counted(placed[group], target[group], seen) for group in groups}
     running = {group: min(len(run[group]), occupied[group]) for group in groups}
@@ -94,7 +116,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     serves = all(running[group] >= number for group, number in rule.ratios[-1].counts.items())
     if seen.service.options.paused:
         reasons = {one.uid: barred(one, seen) or Reason.PAUSED for one in held}
-        return Judgement(index, complete, serves, states, held=reasons, counts=counts)
+        return Judgement(said, complete, serves, states, held=reasons, counts=counts)
     largest = {group: reachable(rule, live).get(group, 0) for group in groups}
     healed = {group: heal(seen, group, placed[group], target[group]) for group in groups}
     seated = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)] for group in groups}
@@ -105,6 +127,8 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     bound = {group: sum(bool(one.bound) for one in placed[group] if one not in run[group]) for group in groups}
     short = any(running[group] + bound[group] < target[group] for group in groups)
     most = target if short else largest  # nobody knows what is free: surplus could take it from what is missing
+    drains = [drained(seen, group, rule.ratios[0].counts[group], run[group]) for group in rule.groups]
+    going_down = [one for going, _ in drains for one in going]
     back = [beyond(seen, group, placed[group], target[group], most[group]) for group in groups]
     going = [one for group in back for one in group] if seen.policy.revoke else []
     reasons = {
@@ -117,16 +141,18 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         if one.uid not in admit
     }
     if seen.service.assumed:
-        return Judgement(index, complete, serves, states, held={}, counts=counts)
+        return Judgement(said, complete, serves, states, held={}, counts=counts)
     return Judgement(
-        index,
+        said,
         complete,
         serves,
         states,
         admit=admit,
-        complete_pods=frozenset(one.uid for group in groups for one in healed[group]),
+        complete_pods=frozenset(one.uid for group in groups for one in healed[group] if one not in going_down),
+        drain=frozenset(one.uid for one in going_down),
         revoke=frozenset(one.uid for one in going if affordable(one, seen)),
-        unaffordable=frozenset(one.uid for one in going if not affordable(one, seen)),
+        unaffordable=frozenset(one.uid for one in going if not affordable(one, seen))
+        | {one.uid for _, stays in drains for one in stays},
         tidy=frozenset(
             one.uid
             for one in held
@@ -135,6 +161,49 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         held=reasons,
         counts=counts,
     )
+
+
+def drained(seen: Seen, group: str, wanted: int, running: list[Instance]) -> tuple[list[Instance], list[Instance]]:
+    """One after the other, while more are bound than wanted, a pair of revisions counted once: the least useful first,
+    of running ones only what is beyond. Those that cannot pay for it stay, where the others are not enough."""
+    here = [one for one in members(seen, group, lambda one, _: one.bound > 0) if is_there(one, seen)]
+    placed = members(seen, group, lambda one, seen: one in running or is_in_flight(one, seen))
+    paired = min(pairs(placed, seen), max(0, len(placed) - aim(seen, group)))
+    paired = max(
+        0, paired - sum(not (one.bound or one.outdated) and state(one, seen) is State.ADMITTED for one in placed)
+    )
+    going: list[Instance] = []
+    staying: list[Instance] = []
+    for pays, gone in ((True, going), (False, staying)):
+        for one in sorted(sorted(here, key=age, reverse=True), key=lambda one: use(one, seen, running)):
+            left = [other for other in here if other not in going + staying]
+            runs = [other for other in left if other in running]
+            may = one not in running or len(runs) > wanted + paired
+            comes_again = not (one.irreplaceable or one.unheld)
+            if len(left) > wanted + paired and may and comes_again and affordable(one, seen) == pays and one in left:
+                gone.append(one)
+    return (going, staying) if seen.is_limited else ([], [])
+
+
+def use(one: Instance, seen: Seen, running: list[Instance]) -> tuple[object, ...]:
+    found = state(one, seen)
+    slot = one in running or is_in_flight(one, seen)
+    in_part = slot and one.bound < one.expected and not one.more_to_come
+    rank = (slot, not in_part, one in running, found is State.RUNNING)
+    return one in running, sum(rank), one.budget is not None, one.deletion_cost
+
+
+def is_there(one: Instance, seen: Seen) -> bool:
+    return state(one, seen) not in (State.TERMINATING, State.FINISHED)
+
+
+def aim(seen: Seen, group: str) -> int:
+    """The target of the group."""
+    assert seen.rule is not None
+    groups = sorted({*seen.rule.groups, group})
+    live = {name: len(members(seen, name, is_live)) - passing(seen, name) for name in groups}
+    running = {name: len(members(seen, name, counts_as_running)) for name in groups}
+    return seen.rule.ratios[target_of(seen.rule, running, live)[0]].counts.get(group, 0)
 
 
 def reachable(rule: Rule, live: dict[str, int]) -> dict[str, int]:
@@ -345,11 +414,15 @@ def waiting(
 ) -> Reason:
     """Above the largest ratio, counting those before it in the queue; else it waits for its turn."""
     assert seen.rule is not None
+    assert seen.full is not None
     group = one.group or ""
     places = [*seated[group], *given[group]]
     queue = [other for other in oldest(held, group, seen) if other not in given[group]]
-    if len(places) - pairs(places, seen) + queue.index(one) >= seen.rule.ratios[0].counts.get(group, 0):
+    number = len(places) - pairs(places, seen) + queue.index(one)
+    if number >= seen.full.ratios[0].counts.get(group, 0):
         return Reason.NOT_IN_RATIO
+    if number >= seen.rule.ratios[0].counts.get(group, 0):
+        return Reason.SCALED_DOWN
     return Reason.REVOKED if remembered(one, seen).revoked else Reason.WAITING_FOR_RATIO
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
-from scaler.decide.world import Admit, Complete, Memory, Plan, Reason, Revoke, ServiceMemory, World
+from scaler.decide.world import Admit, Complete, Evict, Memory, Plan, Reason, Revoke, ServiceMemory, World
 from tests.builders import plan, service
 from tests.decide.cluster import settle
 from tests.decide.oracle import judge
@@ -29,7 +29,7 @@ def test_decision_and_oracle_agree(world: World) -> None:
     (made,) = decide(world).plans
     judged = judge(world)
     states = {one.uid: one.state for one in made.verdicts}
-    moved = uids(made, Admit) | uids(made, Revoke)
+    moved = uids(made, Admit) | uids(made, Revoke) | uids(made, Evict)
     assert (made.target_index, made.complete, made.serves) == (judged.target_index, judged.complete, judged.serves)
     assert {uid: state for uid, state in states.items() if uid not in moved} == {
         uid: state for uid, state in judged.states.items() if uid not in moved
@@ -37,6 +37,7 @@ def test_decision_and_oracle_agree(world: World) -> None:
     assert uids(made, Admit) == judged.admit
     assert uids(made, Complete) == judged.complete_pods
     assert uids(made, Revoke) == judged.revoke | judged.tidy
+    assert uids(made, Evict) == judged.drain
     reasons = {one.uid: one.reason for one in made.verdicts}
     assert {uid: reasons[uid] for uid in judged.held} == judged.held
     costly = {uid for uid, reason in reasons.items() if reason is Reason.REVOKE_WOULD_COST_RESTARTS}

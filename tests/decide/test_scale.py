@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
+from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
-from scaler.decide.world import Plan, Reason, State, Warning
-from tests.builders import doings, plan, reasons, service
+from scaler.decide.world import NOBODY, Evict, InstanceMemory, Plan, Reason, RestartBudget, Service, State, Warning
+from scaler.rules.rule import ALL, RuleOptions
+from tests.builders import (
+    NOW,
+    SIZE,
+    doings,
+    instance,
+    on_nodes,
+    others,
+    plan,
+    reasons,
+    remembering,
+    rolling,
+    service,
+    with_instance,
+    world,
+)
+from tests.decide.story import Story
 
 LADDER = "3P3D > 2P1D > 1P1D"
 
@@ -42,8 +62,8 @@ def test_what_is_held_beyond_the_limit_is_scaled_down_and_what_even_the_rule_has
         "d0": Reason.RUNNING,
     }
     assert words(made.verdicts[1], made) == (
-        "Not wanted now: spec.replicas of its ElasticService is 2, with place for only 1 of group0; "
-        "raise it to run more."
+        "Not wanted now: 2 instances are to run, 1 of group0, by spec.replicas of its ElasticService; "
+        "raise that to run more."
     )
 
 
@@ -76,3 +96,195 @@ def test_what_is_with_the_scheduler_is_revoked_when_nothing_is_wanted() -> None:
     made = plan(service("1P1D", "p0 Admitted, d0 Held", replicas=0))
     assert doings(made) == {"uid-p0": "Revoke"}
     assert made.verdicts[0].state is State.HELD
+
+
+# What runs is drained
+
+
+def drained(made: Plan) -> str:
+    evicted = (action for action in made.actions if isinstance(action, Evict))
+    return " ".join(sorted(action.uid.removeprefix("uid-") for action in evicted if action.beneficiary == NOBODY))
+
+
+WHOLE = "p0 Running, p1 Running, p2 Running, d0 Running, d1 Running, d2 Running"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "gone"),
+    [(ALL, ""), (7, ""), (6, ""), (4, ""), (3, "d1 d2 p2"), (2, "d1 d2 p1 p2"), (0, "d0 d1 d2 p0 p1 p2")],
+)
+def test_what_is_bound_beyond_the_ratio_wanted_is_deleted_whole_the_newest_of_each_group(
+    replicas: int, gone: str
+) -> None:
+    made = plan(service(LADDER, WHOLE, replicas=replicas))
+    assert drained(made) == gone
+    assert made.complete
+    leaving = {verdict.name for verdict in made.verdicts if verdict.reason is Reason.SCALED_DOWN}
+    assert leaving == set(gone.split())
+    assert all(verdict.state is State.TERMINATING for verdict in made.verdicts if verdict.name in leaving)
+
+
+def test_a_smaller_rule_alone_drains_nothing() -> None:
+    for replicas in (ALL, 5):
+        made = plan(service("2P1D > 1P1D", WHOLE, replicas=replicas))
+        assert made.actions == ()
+        assert said(made)["p2"] is Reason.SURPLUS_RUNNING
+    assert drained(plan(service("2P1D > 1P1D", WHOLE, replicas=3))) == "d1 d2 p2"
+
+
+def test_what_nobody_may_move_now_is_not_drained() -> None:
+    paused = service(LADDER, WHOLE, replicas=2, options=RuleOptions(paused=True))
+    assert plan(paused).actions == ()
+    assert plan(service(LADDER, WHOLE, replicas=2, assumed=True)).actions == ()
+    assert said(plan(paused))["p2"] is Reason.SURPLUS_RUNNING
+
+
+def test_what_is_of_no_use_goes_first_then_what_does_not_run_then_the_cheapest_then_the_newest() -> None:
+    useless = InstanceMemory(broken_since=NOW - 61)
+    states = "p0 Broken, p1 Starting, p2 Running, p3 Running, p4 Running, p5 Running"
+    found = service("6P > 5P > 4P > 3P > 2P > 1P", states)
+    found = with_instance(found, instance("p3", "Running", deletion_cost=-5))
+    memory = remembering(found, ("uid-p0", useless))
+    order = [
+        drained(plan(msgspec.structs.replace(found, replicas=number), memory=memory)) for number in (5, 4, 3, 2, 1)
+    ]
+    assert order == ["p0", "p0 p1", "p0 p1 p3", "p0 p1 p3 p5", "p0 p1 p3 p4 p5"]
+
+
+def test_a_group_never_falls_below_what_is_wanted_of_it_whatever_else_is_bound() -> None:
+    """One decode runs and one is broken: neither is beyond the one wanted and the other is of no use."""
+    made = plan(service("2P2D > 1P1D", "p0 Running, d0 Broken, d1 Running", replicas=2))
+    assert drained(made) == "d0"
+    made = plan(service("2P2D > 1P1D", "p0 Running, d0 Broken, d1 Held", replicas=2))
+    assert drained(made) == ""
+
+
+def test_unbound_ones_are_revoked_before_a_running_one_goes() -> None:
+    made = plan(service("3P > 1P", "p0 Running, p1 Admitted, p2 Running", replicas=1))
+    assert doings(made) == {"uid-p1": "Revoke", "uid-p2": "Evict"}
+    made = plan(service("3P > 2P", "p0 Running, p1 Running, p2 Admitted", replicas=2))
+    assert doings(made) == {"uid-p2": "Revoke"}
+
+
+def test_a_restart_that_is_kept_for_faults_is_not_spent_and_the_words_say_so() -> None:
+    spent, plenty = RestartBudget(4, 2), RestartBudget(100, 0)
+    jobs = [
+        instance("p0", "Running"),
+        instance("p1", "Running", budget=spent),
+        instance("p2", "Running", budget=plenty),
+    ]
+    found = service("3P > 2P > 1P", jobs)
+    assert drained(plan(msgspec.structs.replace(found, replicas=2))) == "p0", "it costs nothing"
+    made = plan(msgspec.structs.replace(found, replicas=1))
+    assert drained(made) == "p0 p2"
+    made = plan(msgspec.structs.replace(found, replicas=0))
+    assert drained(made) == "p0 p2"
+    assert said(made)["p1"] is Reason.REVOKE_WOULD_COST_RESTARTS
+    assert "2 of its 4 restarts are used" in words(made.verdicts[1], made)
+
+
+def test_nothing_that_runs_goes_in_place_of_one_that_cannot_be_spared() -> None:
+    broken = instance("p2", "Broken", budget=RestartBudget(2, 2))
+    made = plan(service("3P > 2P", [instance("p0", "Running"), instance("p1", "Running"), broken], replicas=2))
+    assert doings(made) == {}
+    assert said(made)["p2"] is Reason.REVOKE_WOULD_COST_RESTARTS
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [({"irreplaceable": True}, "nothing would make its pods again"), ({"unheld": SIZE}, "nothing would hold its pods")],
+)
+def test_what_would_not_come_again_or_not_be_held_is_left_alone_and_says_why(changes: dict[str, Any], why: str) -> None:
+    found = [others("p0", "Running"), others("p1", "Running", **changes)]
+    made = plan(service("2P > 1P", found, replicas=0))
+    assert drained(made) == "p0"
+    assert said(made)["p1"] is Reason.SURPLUS_RUNNING
+    assert why in words(made.verdicts[1], made)
+
+
+def test_a_group_that_the_rule_does_not_name_is_not_drained() -> None:
+    made = plan(service("1P", "p0 Running, decod Running", replicas=0))
+    assert drained(made) == "p0"
+
+
+@pytest.mark.parametrize(("replicas", "gone"), [(2, ""), (1, "p1")])
+def test_a_pair_of_revisions_counts_once(replicas: int, gone: str) -> None:
+    found = rolling("p0 Running old, p1 Running old, p2 Running new")
+    assert drained(plan(service("2P > 1P", found, replicas=replicas))) == gone
+
+
+def test_until_it_is_gone_it_is_terminating_as_scaled_down_and_then_held_so() -> None:
+    story = Story("a:8x2")
+    running = on_nodes("2P > 1P", "p0 a0, p1 a1", replicas=1)
+    assert story.at(0, running) == {"a-p1": "Evict"}
+    ending, held = (on_nodes("2P > 1P", f"p0 a0, p1 {pod}", replicas=1) for pod in ("!", "-"))
+    assert story.at(1, ending) == {}
+    assert story.reasons["a-p1"] == Reason.SCALED_DOWN
+    assert story.at(2, held) == {}
+    assert story.reasons["a-p1"] == Reason.SCALED_DOWN
+
+
+def test_room_that_is_drained_goes_to_the_minimum_that_waits() -> None:
+    other = on_nodes("1P", "p0 -", name="b")
+    running = on_nodes("2P > 1P", "p0 a0, p1 a1", replicas=1)
+    made = decide(world(running, other, nodes="a:8x2"))
+    assert doings(made) == {"a-p1": "Evict"}
+    assert reasons(made)["b-p0"] is Reason.WAITING_FOR_ROOM
+    assert made.tally is not None
+    assert made.tally.evicted == 0
+
+
+# A lower number takes its time
+
+
+DELAYED = RuleOptions(scale_down_delay=300)
+
+
+def replicas(number: int, text: str = "p0 a0, p1 a1, p2 a2") -> Service:
+    return on_nodes("3P > 2P > 1P", text, replicas=number, options=DELAYED)
+
+
+def test_a_lower_number_takes_effect_after_the_delay_and_a_higher_one_at_once() -> None:
+    story = Story("a:8x4")
+    assert story.at(0, replicas(3)) == {}
+    assert story.at(10, replicas(1)) == {}
+    assert story.recheck_in == 310
+    assert story.reasons["a-p2"] == Reason.RUNNING
+    assert story.at(309, replicas(1)) == {}
+    assert story.at(310, replicas(1)) == {"a-p1": "Evict", "a-p2": "Evict"}
+    down = Story("a:8x4")
+    assert down.at(0, replicas(1, "p0 a0, p1 -, p2 -")) == {}
+    assert down.at(1, replicas(2, "p0 a0, p1 -, p2 -")) == {"a-p1": "Admit"}
+
+
+def test_the_highest_number_within_the_delay_counts() -> None:
+    story = Story("a:8x4")
+    story.at(0, replicas(3))
+    assert story.at(10, replicas(1)) == {}
+    assert story.at(20, replicas(2)) == {}
+    assert story.at(30, replicas(1)) == {}
+    assert story.at(310, replicas(1)) == {"a-p2": "Evict"}
+    assert story.at(320, replicas(1, "p0 a0, p1 a1, p2 -")) == {}
+    assert story.at(330, replicas(1, "p0 a0, p1 a1, p2 -")) == {"a-p1": "Evict"}
+
+
+def test_a_number_that_comes_back_in_time_costs_nothing() -> None:
+    story = Story("a:8x4")
+    for second in range(0, 2000, 100):
+        assert story.at(second, replicas(3 if second % 200 == 0 else 0)) == {}
+
+
+def test_after_a_failover_nothing_is_drained_before_the_delay_has_passed_anew() -> None:
+    story = Story("a:8x4")
+    assert story.at(0, replicas(0)) == {}
+    assert story.at(299, replicas(0)) == {}
+    assert story.at(300, replicas(0)) == {"a-p0": "Evict", "a-p1": "Evict", "a-p2": "Evict"}
+
+
+def test_nothing_is_remembered_without_a_delay() -> None:
+    story = Story("a:8x4")
+    story.at(0, replicas(3))
+    assert story.remembered(replicas(3)).wanted == ((3, 0.0),)
+    free = msgspec.structs.replace(replicas(1), options=RuleOptions())
+    assert story.at(1, free) == {"a-p1": "Evict", "a-p2": "Evict"}
+    assert story.remembered(free).wanted == ()

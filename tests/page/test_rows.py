@@ -10,6 +10,8 @@ import pytest
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, Object, PatchType
+from scaler.report.elastic_service import status_of
+from scaler.rules.rule import ALL
 from scaler.sim.loop import run
 from scaler.tools.cluster.reading import Cluster, ServiceView
 from scaler.tools.page import views
@@ -18,7 +20,9 @@ from scaler.tools.page.feed import Feed
 from scaler.tools.page.history import MOST_MOMENTS, MOST_SAMPLES, History
 from scaler.tools.page.rooms import Rooms
 from scaler.tools.page.tryout import try_rule
+from tests.builders import service
 from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map, rule_document
+from tests.report.fakes import report_of
 from tests.rig import Rig, rig
 
 TWO_ONE = rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
@@ -84,6 +88,20 @@ def test_a_row_has_counts_and_steps_in_the_order_of_its_groups() -> None:
     assert found["counts"] == [[2, 2, 0, 0], [1, 1, 0, 0]]
     assert found["steps"] == [[2, 1], [1, 1]]
     assert (found["current"], found["aim"]) == (1, 0)
+
+
+@pytest.mark.parametrize(("replicas", "words", "limit"), [(0, "0", 2), (2, "2", 1), (3, "3", 0), (ALL, "all", 0)])
+def test_a_row_says_how_many_instances_are_wanted_and_which_steps_are_more(
+    replicas: int, words: str, limit: int
+) -> None:
+    found = row_of(ServiceView(ServiceKey("a", "r", "j"), "r-j", status(), replicas=replicas))
+    assert (found["wanted"], found["limit"]) == (words, limit)
+
+
+def test_a_service_that_rests_is_among_those_that_nothing_is_wrong_with() -> None:
+    rests = status_of(report_of(service("2P1D > 1P1D", "p0 Held, d0 Held", replicas=0)), {}, NOON)
+    found = row_of(ServiceView(ServiceKey("a", "r", "j"), "r-j", rests, replicas=0))
+    assert (found["rank"], found["reason"], found["current"], found["aim"]) == (4, "Resting", -1, -1)
 
 
 @pytest.mark.parametrize("junk", [None, "x", 7, [], {"index": "1"}, [[]], {"a": {"b": 1}}])

@@ -65,7 +65,8 @@ def test_a_service_has_one_with_its_status_and_its_story() -> None:
             await on.kill("d0")
             await on.settle(3)
             (made,) = all_of(on).values()
-            assert (made["metadata"]["name"], made["spec"]) == ("rule-mindie", {"rule": "rule", "jobID": "mindie"})
+            expected = {"rule": "rule", "jobID": "mindie", "replicas": 1_000_000}
+            assert (made["metadata"]["name"], made["spec"]) == ("rule-mindie", expected)
             assert made["metadata"]["labels"] == {MANAGED_BY_LABEL: MANAGED_BY}
             assert (made["status"]["running"], made["status"]["reason"]) == ("2+0", "WaitingForScheduler")
             assert story(on) == ["Available", "Complete", "Unavailable"]

@@ -18,14 +18,20 @@ from scaler.rules.rule import CountsFrom, RuleOptions, Trade
         ("trade", "off", RuleOptions(trade=Trade.OFF)),
         ("arbitration", "off", RuleOptions(arbitration=False)),
         ("service-priority", "-5", RuleOptions(service_priority=-5)),
+        ("scale-down-delay", "300s", RuleOptions(scale_down_delay=300)),
+        ("scale-down-delay", "1h5m", RuleOptions(scale_down_delay=3900)),
+        ("scale-down-delay", "24h", RuleOptions(scale_down_delay=86400)),
+        ("scale-down-delay", "0s", RuleOptions()),
     ],
 )
 def test_each_annotation_is_read(name: str, value: str, expected: RuleOptions) -> None:
     assert read_options({PREFIX + name: value}) == (expected, ())
 
 
-@pytest.mark.parametrize("name", ["paused", "counts-from", "trade", "arbitration", "service-priority"])
-@pytest.mark.parametrize("value", ["", "TRUE!", "1e3", "９", "1 000", "99999999999"])
+@pytest.mark.parametrize(
+    "name", ["paused", "counts-from", "trade", "arbitration", "service-priority", "scale-down-delay"]
+)
+@pytest.mark.parametrize("value", ["", "TRUE!", "1e3", "９", "1 000", "99999999999", "24h1s", "5 m", "９s"])
 def test_an_unusable_value_is_a_warning_and_the_default_stands(name: str, value: str) -> None:
     options, (warning,) = read_options({PREFIX + name: value})
     assert options == RuleOptions()

@@ -130,5 +130,7 @@ def _said(replicas: int) -> str:
 
 def measured(sample: LoadSample, metric: Metric) -> float:
     """What an autoscaler is told: the sum over all instances."""
+    if metric.of in ("rate", "requests"):
+        return sample.rate if metric.of == "rate" else sample.queue + sample.prefill_busy + sample.decoding
     stages = (metric.stage,) if metric.stage else ("prefill", "decode")
-    return sample.rate if metric.of == "rate" else sum(getattr(sample, f"{stage}_{metric.of}") for stage in stages)
+    return float(sum(getattr(sample, f"{stage}_{metric.of}") for stage in stages))

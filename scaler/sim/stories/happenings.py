@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.fault_reports import report_chips, report_node, report_switch
@@ -162,6 +163,17 @@ class Happenings:
         namespace = ref.namespace if resource.namespaced else None
         self._announce(f"kubectl patch {ref.kind.lower()} {ref.name}")
         await self._api.patch(resource, namespace, ref.name, patch.merge, patch_type=PatchType.MERGE)
+
+    async def _scale(self, scale: scenario.ScaleEvent) -> None:
+        namespace, _, about = scale.service.partition("/")
+        found = (await self._api.list(ELASTIC_SERVICES, namespace)).items
+        names = [objects.name(obj) for obj in found if f"{obj['spec']['rule']}/{obj['spec']['jobID']}" == about]
+        if not names:
+            raise EventError(f"there is no ElasticService of {scale.service}")
+        self._announce(f"kubectl scale esvc/{names[0]} --replicas={scale.replicas}")
+        wanted = {"spec": {"replicas": scale.replicas}}
+        how: Any = {"patch_type": PatchType.MERGE, "subresource": "scale"}
+        await self._api.patch(ELASTIC_SERVICES, namespace, names[0], wanted, **how)
 
     async def _pod_exit(self, ref: scenario.PodExit) -> None:
         pod = await self._api.get(PODS, ref.namespace, ref.pod)

@@ -74,12 +74,18 @@ class Decode(Model):
 class Metric(Model):
     """What an autoscaler looks at, and how much of it there should be for each replica."""
 
-    of: Literal["rate", "queue", "busy"] = Field(
-        description="rate: requests that arrive per second; queue: requests that wait; busy: instances at work, by "
-        "share of the time in prefill and by share of the sequences in decode."
+    of: Literal["rate", "requests", "queue", "busy"] = Field(
+        description="rate: requests that arrive per second; requests: all that are there, waiting or at work; queue: those "
+        "that wait; busy: instances at work, by share of the time in prefill, by share of the sequences in decode."
     )
-    stage: Literal["prefill", "decode"] | None = Field(None, description="Of queue and busy: only there.")
+    stage: Literal["prefill", "decode"] | None = Field(None, description="Only there; not with rate and requests.")
     average: _Amount = Field(description="The target: so much for each replica.")
+
+    @model_validator(mode="after")
+    def _known(self) -> Metric:
+        if self.stage and self.of in ("rate", "requests"):
+            raise ValueError(f"{self.of} is of both stages together")
+        return self
 
 
 class Autoscaler(Model):

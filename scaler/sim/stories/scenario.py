@@ -168,6 +168,15 @@ class PatchEvent(Model):
     merge: dict[str, Any]
 
 
+class ScaleEvent(Model):
+    """As `kubectl scale esvc/... --replicas=...`, by a person or an autoscaler."""
+
+    service: Name = Field(description="namespace/rule/jobID")
+    replicas: int = Field(
+        ge=0, le=1_000_000, description="Instances wanted in all; 1000000 is as many as there may be."
+    )
+
+
 class PodExit(Model):
     """The first container of a pod exits."""
 
@@ -196,7 +205,7 @@ class ApiFault(Model):
 
 
 _ACTIONS = (
-    "node", "apply", "delete", "delete_file", "rule", "patch", "pod_exit", "fault", "controller", "scheduler",
+    "node", "apply", "delete", "delete_file", "rule", "patch", "scale", "pod_exit", "fault", "controller", "scheduler",
     "api_fault", "mark",
 )  # fmt: skip
 
@@ -220,6 +229,7 @@ class Event(Model):
     delete_file: File | None = Field(None, description="What a file contains.")
     rule: RuleEvent | None = Field(None, description="Create or edit a rule.")
     patch: PatchEvent | None = Field(None, description="Change an object.")
+    scale: ScaleEvent | None = Field(None, description="So many instances of a service are wanted.")
     pod_exit: PodExit | None = Field(None, description="A pod crashes.")
     controller: ControllerEvent | None = Field(None, description="The scaler itself dies or starts.")
     scheduler: SchedulerEvent | None = Field(None, description="The scheduler holds no more sessions, or goes on.")

@@ -2,7 +2,7 @@
 import { html, natural, useEffect, useMemo, useState, useStore } from "./lib.js";
 import { age, clock, gloss, moment, say, seconds, since } from "./words.js";
 import { Group, Rank, RANKS, StateMark } from "./marks.js";
-import { Reason, title } from "./services.js";
+import { calm, Reason, title, wanted } from "./services.js";
 import { Rows } from "./rows.js";
 import { Chart } from "./chart.js";
 import { Rule } from "./rule.js";
@@ -34,14 +34,14 @@ function Shown({ live, row, name, past, ask }) {
           <p class="sub">${row.ns} · ${say("rule")} ${row.rule}${row.object ? html` · <code>esvc/${row.object}</code>` : ""}${row.paused ? html` · <em>${say("paused")}</em>` : ""}</p>
         </div>
         <div class="verdict">
-          <p class="big">${say(`rank.${RANKS[row.rank]}`)} <span class="age">${since(row.since, now)}</span></p>
+          <p class="big">${row.rank < 4 ? say(`rank.${RANKS[row.rank]}`) : calm(row)} <span class="age">${since(row.since, now)}</span></p>
           ${row.rank < 4 ? html`<p><${Reason} name=${row.reason} /></p><p class="words">${row.message}</p>` : html`<p class="words">${row.message}</p>`}
         </div>
       </div>
       <${Conditions} said=${row.said} now=${now} />
       ${[row.outOfTouch, row.alone].filter(Boolean).map((words) => html`<div class="notice warn"><span aria-hidden="true">▲</span><span>${words}</span></div>`)}
       <div class="two">
-        <div class="card"><h2>${say("ladder")}</h2><${Steps} row=${row} /></div>
+        <div class="card"><h2>${say("ladder")} <small class="wanted">${wanted(row)}</small></h2><${Steps} row=${row} /></div>
         <div class="card wide"><h2>${say("overTime")}</h2>
           <${Chart} groups=${row.groups} samples=${samples} moments=${moments} totals=${totals} now=${now} />
           ${past.problem ? html`<p class="muted">${past.problem}</p>` : ""}
@@ -81,12 +81,12 @@ function Why({ name, ask, about }) {
     ${answer.next.length ? html`<h3>${say("why.next")}</h3><ol class="next">${answer.next.map((line) => html`<li>${/^(kubectl|scaler) /.test(line) ? html`<code>${line}</code>` : line}</li>`)}</ol>` : ""}`;
 }
 
-const GOOD = { Available: "True", Complete: "True", Degraded: "False", RuleValid: "True" };
+const GOOD = { Available: "True", Complete: "True", Degraded: "False", RuleValid: "True", ScalingLimited: "False" };
 
 function Conditions({ said, now }) {
   return html`<ul class="conditions">${said.map((one) => {
     const fine = GOOD[one.type] === one.status;
-    return html`<li class=${fine ? "fine" : one.type === "Complete" ? "soft" : "off"} title=${`${one.reason}: ${one.message}`}>
+    return html`<li class=${fine ? "fine" : one.type === "Complete" || one.type === "ScalingLimited" ? "soft" : "off"} title=${`${one.reason}: ${one.message}`}>
       <span aria-hidden="true">${fine ? "✓" : "✕"}</span><b>${say(`condition.${one.type}.${one.status}`)}</b><span class="age">${since(one.lastTransitionTime, now)}</span></li>`;
   })}</ul>`;
 }
@@ -95,8 +95,8 @@ function Conditions({ said, now }) {
 function Steps({ row }) {
   if (!row.steps.length) return html`<p class="muted">${say("ladder.none")}</p>`;
   return html`<ol class="steps">${row.steps.map((counts, index) => {
-    const kind = row.current >= 0 && index === row.current ? "reached" : index === row.aim ? "aim" : row.current >= 0 && index > row.current ? "below" : "";
-    const marks = [index === row.current ? say("ladder.runs") : "", index === row.aim && index !== row.current ? say("ladder.aim") : ""].filter(Boolean);
+    const kind = row.current >= 0 && index === row.current ? "reached" : index === row.aim ? "aim" : row.current >= 0 && index > row.current ? "below" : index < row.limit ? "unwanted" : "";
+    const marks = [index === row.current ? say("ladder.runs") : "", index === row.aim && index !== row.current ? say("ladder.aim") : "", index === row.limit && index && index !== row.current ? say("ladder.wanted") : "", index < row.limit ? say("ladder.unwanted") : ""].filter(Boolean);
     return html`<li class=${kind}><span class="index">${index}</span>
       <span class="what">${row.groups.map((name, i) => (counts[i] ? html`<span><b>${counts[i]}</b> ${name}</span>` : ""))}</span>
       ${marks.map((words) => html`<span class="flag">${words}</span>`)}</li>`;

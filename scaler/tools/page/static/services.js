@@ -6,6 +6,11 @@ import { Rows } from "./rows.js";
 
 export const title = (row) => row.job || row.rule || "-";
 
+// Of a service that nothing is wrong with.
+export const calm = (row) => (row.reason === "Complete" ? "" : gloss("reason", row.reason)) || say("rank.complete");
+
+export const wanted = (row) => say(row.wanted === "all" ? "wanted.all" : "wanted", { number: row.wanted });
+
 export function Reason({ name }) {
   const words = gloss("reason", name);
   return html`<span class="reason">${words ? html`<b>${words}</b> ` : ""}<code>${name}</code></span>`;
@@ -67,9 +72,9 @@ function Line({ row, now }) {
     <div class=${`line services ${RANKS[row.rank]}`}>
       <${Rank} rank=${row.rank} />
       <span class="who"><span class="name"><small>${row.ns} / </small><strong>${title(row)}</strong></span><small>${say("rule")} ${row.rule}${row.paused ? html` · <em>${say("paused")}</em>` : ""}</small></span>
-      <${Ladder} row=${row} />
+      <span><${Ladder} row=${row} />${row.wanted === "all" ? "" : html`<small class="wanted">${wanted(row)}</small>`}</span>
       <span class="groups">${row.groups.slice(0, 3).map((name, i) => html`<${Group} name=${name} counts=${row.counts[i]} />`)}</span>
-      <span class="why">${row.rank === 4 ? html`<span class="calm">${say("rank.complete")}</span>` : html`<${Reason} name=${row.reason} /><small class="clamp" title=${row.message}>${row.message}</small>`}</span>
+      <span class="why">${row.rank === 4 ? html`<span class="calm">${calm(row)}</span>` : html`<${Reason} name=${row.reason} /><small class="clamp" title=${row.message}>${row.message}</small>`}</span>
       <span class="age">${since(row.since, now)}</span>
     </div>`;
 }
