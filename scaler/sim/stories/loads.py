@@ -75,8 +75,8 @@ class Metric(Model):
     """What an autoscaler looks at, and how much of it there should be for each replica."""
 
     of: Literal["rate", "requests", "queue", "busy"] = Field(
-        description="rate: requests that arrive per second; requests: all that are there, waiting or at work; queue: those "
-        "that wait; busy: instances at work, by share of the time in prefill, by share of the sequences in decode."
+        description="rate: requests that arrive per second; requests: all that are there, waiting or at work; queue: "
+        "those that wait; busy: instances at work, by share of the time in prefill, by share of the sequences in decode."
     )
     stage: Literal["prefill", "decode"] | None = Field(None, description="Only there; not with rate and requests.")
     average: _Amount = Field(description="The target: so much for each replica.")
