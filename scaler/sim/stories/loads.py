@@ -76,7 +76,7 @@ class Metric(Model):
 
     of: Literal["rate", "requests", "queue", "busy"] = Field(
         description="rate: requests that arrive per second; requests: all that are there, waiting or at work; queue: "
-        "those that wait; busy: instances at work, by share of the time in prefill, by share of the sequences in decode."
+        "those that wait; busy: instances at work (prefill: share of the time, decode: share of the sequences)."
     )
     stage: Literal["prefill", "decode"] | None = Field(None, description="Only there; not with rate and requests.")
     average: _Amount = Field(description="The target: so much for each replica.")
