@@ -195,12 +195,16 @@ class Picture:
     def _highest(
         self, spans: Sequence[tuple[float, float]], values: list[float], unit: float
     ) -> list[tuple[float, float, float]]:
-        """The highest of all spans that begin on the same pixel."""
+        """The highest of all spans that begin on the same pixel, equal neighbours as one."""
         columns: dict[int, tuple[float, float, float]] = {}
         for (start, end), value in zip(spans, values, strict=True):
             first, _, highest = columns.get(int(self._x(start)), (start, end, 0.0))
             columns[int(self._x(start))] = (first, end, max(value * unit, highest))
-        return list(columns.values())
+        merged: list[tuple[float, float, float]] = []
+        for start, end, height in columns.values():
+            same = merged and merged[-1][2] == height
+            merged.append((merged.pop()[0] if same else start, end, height))
+        return merged
 
     def _lanes(self, service: str, group: str) -> None:
         spans = list(self._timeline.spans(service))
