@@ -69,7 +69,8 @@ def _of_one(expectation: Expectation, timeline: Timeline, service: str, start: f
 
 
 def _start(expectation: Expectation, scenario: Scenario) -> float:
-    return next((event.at for event in scenario.events if event.name == expectation.after), 0.0)
+    named = (event.at for event in scenario.events if event.name and event.name == expectation.after)
+    return next(named, 0.0)
 
 
 def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
