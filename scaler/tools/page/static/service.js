@@ -35,7 +35,7 @@ function Shown({ live, row, name, past, ask }) {
         </div>
         <div class="verdict">
           <p class="big">${say(`rank.${RANKS[row.rank]}`)} <span class="age">${since(row.since, now)}</span></p>
-          ${row.rank < 4 ? html`<p><${Reason} name=${row.reason} /></p><${Meaning} name=${row.reason} /><p class="words" lang="en">${row.message}</p>` : html`<p class="words">${row.message}</p>`}
+          ${row.rank < 4 ? html`<p><${Reason} name=${row.reason} /></p><${Meaning} name=${row.reason} /><p class="words" lang="en">${row.message}</p>` : html`<${Meaning} name=${row.reason} /><p class="words" lang="en">${row.message}</p>`}
         </div>
       </div>
       <${Conditions} said=${row.said} now=${now} />
