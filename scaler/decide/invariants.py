@@ -61,7 +61,7 @@ def _evictions(service: Service, plan: Plan, names: dict[str, Service], policy: 
     """S3, S11: only what is bound, beyond the minimum of its group, and for a service that does not run its own."""
     instances = {instance.uid: instance for instance in service.instances}
     smallest = service.rule.limited(plan.replicas).smallest if service.rule else None
-    evicted = Counter[str | None]()
+    evicted, drained = Counter[str | None](), Counter[str | None]()
     for action in plan.actions:
         if not isinstance(action, Evict):
             continue
@@ -69,9 +69,11 @@ def _evictions(service: Service, plan: Plan, names: dict[str, Service], policy: 
         if instance is None or not instance.bound:
             yield f"S3: {action.uid} is evicted though nothing of it is bound"
             continue
-        evicted[instance.group] += instance.running == instance.expected and not (instance.crashing or instance.faulty)
+        well = instance.running == instance.expected and not (instance.crashing or instance.faulty)
         if action.beneficiary == NOBODY:
+            drained[instance.group] += well
             continue
+        evicted[instance.group] += well
         if action.beneficiary not in names:
             yield f"S11: {instance.name} is evicted for {action.beneficiary}, which does not exist"
         protected = policy.honour_preemptable and not service.options.preemptable
@@ -79,7 +81,7 @@ def _evictions(service: Service, plan: Plan, names: dict[str, Service], policy: 
             yield f"S11: {instance.name} is evicted for {action.beneficiary} though its rule protects it"
     for group, number in evicted.items():
         least = smallest.of(group or "") if smallest else 0
-        runs = plan.groups[group or ""].running
+        runs = plan.groups[group or ""].running - drained[group]
         if number and runs - number < min(runs, least):
             yield f"S3: {number} of {runs} running instances of {group} are evicted, the minimum is {least}"
 

@@ -55,7 +55,7 @@ def drained(group: Group, most: int, policy: Policy) -> tuple[list[Member], list
     """Bound instances beyond this number, whole ones, that are to be deleted, and those that should be and cost their
     jobs restarts that are kept for faults. A group never loses running ones that the number has place for."""
     bound = [m for m in group.members if m.instance.bound and m.step is None and m.state not in _ENDING]
-    pairs = max(0, group.paired - sum(1 for m in group.released if m.in_hands and not m.instance.outdated))
+    pairs = _pairs_that_end(group) if group.paired else 0
     beyond = len(bound) - most - pairs
     if beyond <= 0:
         return [], []
@@ -71,6 +71,18 @@ def why_not_drained(member: Member) -> str:
     if member.instance.irreplaceable:
         return "nothing would make its pods again"
     return "nothing would hold its pods again" if member.instance.unheld else ""
+
+
+def _pairs_that_end(group: Group) -> int:
+    """Pairs of revisions, both bound, that need not be ended here: the newest one is about to run, or the owner has
+    more than it is told to have. Else the owner waits for another one of the newest, which would be beyond."""
+    found = 0
+    for owner, rollout in group.places.rollouts.items():
+        mine = [m for m in group.members if m.instance.owner == owner and m.has_slot]
+        newest = [m for m in mine if not (m.instance.outdated or m.running)]
+        if newest or not rollout.wanted or len(mine) > rollout.wanted:
+            found += max(0, rollout.pairs - sum(m.in_hands for m in newest))
+    return min(group.paired, found)
 
 
 _ENDING = (State.TERMINATING, State.FINISHED)

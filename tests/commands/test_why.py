@@ -191,7 +191,7 @@ def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number
 
     answer = run(story())
     assert (answer.well, failures(answer)) == (True, [])
-    assert answer.head[0].startswith("p1 is Held, ScaledDown: Not wanted now: spec.replicas of its ElasticService is 2")
+    assert answer.head[0].startswith("p1 is Held, ScaledDown: Not wanted now: 2 instances are to run")
     shown = text(answer)
     assert "2 instances are wanted; works up to 1 group0 + 1 group1" in " ".join(shown.split())
     assert answer.next == (
@@ -264,7 +264,9 @@ def test_who_set_the_number_and_the_autoscaler_that_will_set_it_again_are_named(
 
 def test_a_number_that_nobody_has_set_and_autoscalers_that_may_not_be_read_spoil_nothing() -> None:
     forbidden = status_error(403, "Forbidden", "no")
-    assert scale_words(Api([], [], forbidden), 0) == ["esvc/rule-m: spec.replicas is 0: what follows"]
+    assert scale_words(Api([], [], forbidden), 0) == [
+        "esvc/rule-m: spec.replicas is 0: what follows; the API server has not kept who set it"
+    ]
     assert asyncio.run(look(cast("Any", Api([], [], forbidden)), limited(0))).unread == (
         "horizontalpodautoscalers.autoscaling",
     )

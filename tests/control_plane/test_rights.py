@@ -137,8 +137,9 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
     somebodys = tmp_path / "somebodys.json"
     somebodys.write_text(json.dumps(manifest(ELASTIC_SERVICES, "evil", spec={"rule": "a", "jobID": "b"})))
     resting = tmp_path / "resting.json"
-    spec, labels = {"rule": "a", "jobID": "b", "replicas": 0}, {MANAGED_BY_LABEL: MANAGED_BY}
-    resting.write_text(json.dumps(manifest(ELASTIC_SERVICES, "rests", labels=labels, spec=spec)))
+    spec = {"rule": "a", "jobID": "b", "replicas": 0}
+    made_by_us = manifest(ELASTIC_SERVICES, "rests", labels={MANAGED_BY_LABEL: MANAGED_BY}, spec=spec)
+    resting.write_text(json.dumps(made_by_us))
     image = '{"spec":{"containers":[{"name":"%s","image":"evil"}]}}'
     for request in (
         ("patch", "pod", "plain", "-n", "enabled", "-p", image % "plain"),

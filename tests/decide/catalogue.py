@@ -147,6 +147,27 @@ outage, preempts late | a:1x3 | 2P > 1P: p p | 1P: p | 1P: p +1 late | with outa
 outage, preempts late, never bound | a:1x3 | 2P > 1P: p p | 1P: p | 1P: p!bind +1 late | with outage resume
 outage, a spare, gates, slow | a:1x2 | 1P: p!slow p late | 1P: p!slow +1 late | with outage resume
 outage, a lower one late | a:1x3 | 2P > 1P: p p +1 | 1P1D: p d late | with outage resume
+# as many instances as somebody wants, at any moment
+scaled down, up and to nothing | a:1x3 | 3P > 2P > 1P: p p p | with scale0=1 scale0=0 scale0=9
+scaled in two groups | a:1x4 | 2P2D > 1P1D: p p d d | with scale0=2 scale0=3
+scaled down and up, beside a minimum that waits | a:1x2 | 2P > 1P: p p | 1P: p late | with scale0=1 scale0=2
+two that are scaled | a:1x2 | 2P > 1P: p p | 2P > 1P: p p | with scale0=1 scale1=0 scale0=0
+scaled, a stale decision | a:1x3 | 2P1D > 1P1D: p p d | with scale0=2 scale0=0 stale
+scaled, a node lost and back | a:1x3 | 2P1D > 1P1D: p p d | with scale0=2 scale0=9 lose back
+scaled, a failover | a:1x3 | 2P1D > 1P1D: p p d | with scale0=0 scale0=2 failover
+scaled, gates | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with scale0=2 scale0=9 gates
+scaled, few restarts | a:1x3 | 3P > 2P > 1P: p p p | with scale0=1 scale0=9 gates few-restarts
+scaled, a gang | a:1x4 | 2P > 1P: p*2 p*2 | 1P: p late | with scale0=1 scale0=2
+scaled, one by one | a:1x3 | 2P > 1P: p p*2 | 1P: p late | with scale0=1 one-by-one
+scaled, one never runs | a:1x3 | 2P > 1P: p!run p p | with scale0=1 scale0=0
+scaled, one never bound | a:1x3 | 2P1D > 1P1D: p!bind p d | 1P: p late | with scale0=2 scale0=0
+scaled, one never ends | a:1x2 | 2P > 1P: p p!stuck | 1P: p late | with scale0=1 scale0=2
+scaled, one never made | a:1x2 | 2P > 1P: p p!make | 1P: p late | with scale0=1 scale0=0
+scaled, preempted | a:1x3 | 3P > 2P > 1P: p p p | 1P: p +1 late | with scale0=2 scale0=1
+scaled, what preempts | a:1x2 | 2P > 1P: p p | 2P > 1P: p p +1 late | with scale1=1 scale1=0
+scaled, a rollout | a:1x3 | 2P > 1P: p^ p^ p p | with scale0=1 scale0=2
+scaled, a rollout to nothing | a:1x3 | 2P > 1P: p^ p^ p p | 1P: p late | with scale0=0
+scaled, an outage | a:1x2 | 2P > 1P: p p | 1P: p late | with scale0=1 outage resume
 # two faults of different kinds, in any order and at any moment
 a node lost, a stale decision | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with lose stale
 a node flaps, a stale decision | a:1x3 | 2P1D > 1P1D: p p d | 1P: p late | with flap back stale
@@ -193,7 +214,7 @@ def chosen() -> list[Shape]:
 def _world(name: str, nodes: str, *cells: str) -> Shape:
     words = [word for cell in cells if cell.startswith("with ") for word in cell.split()[1:]]
     events = [word for word in words if word not in SPECIAL]
-    assert set(events) <= set(" ".join(EVENTS).split()), events
+    assert {event for event in events if not event.startswith("scale")} <= set(" ".join(EVENTS).split()), events
     changes = {key: value for word in words if word in SPECIAL for key, value in SPECIAL[word].items()}
     return shape(
         name, nodes, *(cell for cell in cells if not cell.startswith("with ")), events=" ".join(events), **changes

@@ -122,7 +122,7 @@ class Explorer:
     # states
 
     def _key(self, s: State) -> Key:
-        return (s.nodes, s.insts, id(s.memory), s.last_bind, s.out, s.events, s.hand)
+        return (s.nodes, s.insts, id(s.memory), s.last_bind, s.out, s.events, s.hand, s.replicas)
 
     def _one_of(self, s: State) -> State:
         """The one state that stands for all that are alike."""
@@ -142,7 +142,7 @@ class Explorer:
 
     def decision(self, s: State) -> Decision:
         """Of a state that stands for all that are alike."""
-        key = (s.nodes, s.insts, id(s.memory), s.last_bind)
+        key = (s.nodes, s.insts, id(s.memory), s.last_bind, s.replicas)
         made = self._decisions.get(key)
         if made is None:
             world = view(self.of, s)

@@ -169,9 +169,8 @@ def drained(seen: Seen, group: str, wanted: int, running: list[Instance]) -> tup
     here = [one for one in members(seen, group, lambda one, _: one.bound > 0) if is_there(one, seen)]
     placed = members(seen, group, lambda one, seen: one in running or is_in_flight(one, seen))
     paired = min(pairs(placed, seen), max(0, len(placed) - aim(seen, group)))
-    paired = max(
-        0, paired - sum(not (one.bound or one.outdated) and state(one, seen) is State.ADMITTED for one in placed)
-    )
+    owners = {one.owner for one in placed}
+    paired = min(paired, sum(pairs_that_end(owner, group, placed, running, seen) for owner in owners))
     going: list[Instance] = []
     staying: list[Instance] = []
     for pays, gone in ((True, going), (False, staying)):
@@ -183,6 +182,15 @@ def drained(seen: Seen, group: str, wanted: int, running: list[Instance]) -> tup
             if len(left) > wanted + paired and may and comes_again and affordable(one, seen) == pays and one in left:
                 gone.append(one)
     return (going, staying) if seen.is_limited else ([], [])
+
+
+def pairs_that_end(owner: str, group: str, placed: list[Instance], running: list[Instance], seen: Seen) -> int:
+    """Pairs of which both are bound, where the newest one is yet to run, or there is more than the owner wants."""
+    mine = [one for one in placed if one.owner == owner]
+    begun = [one for one in mine if not one.outdated and one not in running]
+    wanted = max(one.wanted for one in members(seen, group, lambda one, _: one.owner == owner))
+    unbound = sum(state(one, seen) is State.ADMITTED and not one.bound for one in begun)
+    return max(0, pairs(mine, seen) - unbound) if begun or not wanted or len(mine) > wanted else 0
 
 
 def use(one: Instance, seen: Seen, running: list[Instance]) -> tuple[object, ...]:

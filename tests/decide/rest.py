@@ -10,13 +10,16 @@ from tests.decide.packing import packs
 from tests.decide.small_worlds import Shape, State, free
 from tests.decide.standing import (
     added,
+    beyond,
     freed,
     had_turn,
     has_slot,
+    is_limited,
     may_evict,
     members,
     minimums,
     pods_of,
+    ratios,
     runs,
     serves,
     spared,
@@ -42,6 +45,10 @@ def wrong(of: Shape, states: list[State], decide: Decide) -> set[str]:
     for team in range(len(of.teams)):
         if not any(s.insts[number].there for number in of.of(team)):
             continue
+        if is_limited(of, s, team) and not of.budget:
+            groups = ratios(of, s, team)[0]
+            kept = [group for group in groups if _keeps_more(of, s, team, group)]
+            found |= {f"3c: s{team} keeps more of {group} than are wanted" for group in kept}
         if serves(of, s, team):
             found |= _scale_ups(of, s, team, decide)
         else:
@@ -53,6 +60,11 @@ def _is_healthy(of: Shape, s: State, number: int) -> bool:
     """It exists, is not bound, and nothing ever went wrong with it."""
     inst = s.insts[number]
     return inst.there and not of.jobs[number].curse and not inst.count("s", "r", "t")
+
+
+def _keeps_more(of: Shape, s: State, team: int, group: str) -> bool:
+    bound, most = beyond(of, s, team, group)
+    return len(bound) > most
 
 
 def _scale_ups(of: Shape, s: State, team: int, decide: Decide) -> set[str]:

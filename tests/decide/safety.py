@@ -8,22 +8,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from scaler.decide.world import Admit, Complete, Decision, Evict, Revoke
+from scaler.decide.world import NOBODY, Admit, Complete, Decision, Evict, Revoke
 from scaler.rules.rule import Trade
 from tests.builders import GROUPS, NOW
 from tests.decide.packing import Pod, can_spoil, packs, room_of
 from tests.decide.small_worlds import Shape, State, free, key
 from tests.decide.standing import (
     added,
+    beyond,
     freed,
     had_turn,
     has_slot,
+    is_limited,
     is_up,
     keeps_minimum,
     may_evict,
     members,
     minimums,
     pods_of,
+    ratios,
     remembered,
     runs,
     serves,
@@ -38,18 +41,22 @@ def broken(of: Shape, s: State, made: Decision) -> list[str]:
     """Every promise that this decision breaks."""
     done: dict[type, list[int]] = {Admit: [], Complete: [], Revoke: [], Evict: []}
     for_whom: dict[int, int] = {}
+    drained: list[int] = []
     teams = {str(key(team)): team for team in range(len(of.teams))}
     for plan in made.plans:
         for action in plan.actions:
             number = int(action.uid.removeprefix("job-"))
             done[type(action)].append(number)
-            if isinstance(action, Evict):
+            if isinstance(action, Evict) and action.beneficiary == NOBODY:
+                drained.append(number)
+            elif isinstance(action, Evict):
                 for_whom[number] = teams[action.beneficiary]
     return [
         *_slots(of, s, made, done),
         *_whole(of, s, done),
+        *_drained(of, s, drained),
         *_victims(of, s, made, for_whom),
-        *_beneficiaries(of, s, made, for_whom),
+        *_beneficiaries(of, s, made, for_whom, drained),
         *_reserved_whole(of, s, made, done),
         *_spoilt(of, s, made, done),
         *_in_the_way(of, s, made, done),
@@ -65,7 +72,9 @@ def _slots(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> 
         new = sum(
             not of.jobs[one].outdated and (one in done[Admit] or has_slot(of, s, made.memory, one)) for one in mine
         )
-        if slots + number - min(old, new) > target(of, s, team)[group]:
+        before = sum(not of.jobs[one].outdated and has_slot(of, s, made.memory, one) for one in mine)
+        most = max(target(of, s, team)[group], slots - min(old, before))
+        if slots + number - min(old, new) > most:
             yield f"S1: s{team} has {slots} of {group} up and gets {number} more, above its target"
 
 
@@ -83,13 +92,29 @@ def _whole(of: Shape, s: State, done: dict[type, list[int]]) -> Iterator[str]:
             yield "S2: what is not released is revoked"
 
 
+def _drained(of: Shape, s: State, drained: list[int]) -> Iterator[str]:
+    """3c: only what is beyond the ratio wanted, and of what runs only what is beyond it."""
+    for team, group in {(of.jobs[number].team, GROUPS[of.jobs[number].letter]) for number in drained}:
+        bound, _ = beyond(of, s, team, group)
+        least = ratios(of, s, team)[0][group]
+        left = [number for number in bound if number not in drained]
+        up, stay = (sum(runs(s, number) for number in numbers) for numbers in (bound, left))
+        if not is_limited(of, s, team):
+            yield f"3c: {group} of s{team} is drained though nobody wants fewer"
+        if len(left) < least or stay < min(up, least):
+            yield f"3c: {group} of s{team} keeps fewer than are wanted"
+    for number in drained:
+        if of.budget and of.budget - s.insts[number].spent <= max(2, of.budget // 2):
+            yield "3c: a restart that is kept for faults is spent"
+
+
 def _victims(of: Shape, s: State, made: Decision, for_whom: dict[int, int]) -> Iterator[str]:
     for number, beneficiary in for_whom.items():
         team, group = of.jobs[number].team, GROUPS[of.jobs[number].letter]
         own = team == beneficiary and of.teams[team].trade is not Trade.OFF
         if not own and not may_evict(of, beneficiary, team):
             yield f"S3: s{team} is evicted for s{beneficiary}, which may not do that"
-        least = smallest(of, team).get(group, 0)
+        least = smallest(of, s, team).get(group, 0)
         bound = [one for one in members(of, team, group) if s.insts[one].bound]
         lost = {one for one in for_whom if one in bound}
         if number == min(lost) and not keeps_minimum(of, s, made.memory, bound, lost, least):
@@ -98,14 +123,14 @@ def _victims(of: Shape, s: State, made: Decision, for_whom: dict[int, int]) -> I
             yield "S3: a victim on a node that is not ready"
 
 
-def _beneficiaries(of: Shape, s: State, made: Decision, for_whom: dict[int, int]) -> Iterator[str]:
+def _beneficiaries(of: Shape, s: State, made: Decision, for_whom: dict[int, int], drained: list[int]) -> Iterator[str]:
     for team in set(for_whom.values()):
         victims = [number for number, beneficiary in for_whom.items() if beneficiary == team]
         if serves(of, s, team):
             if of.teams[team].trade is not Trade.ALWAYS or any(of.jobs[v].team != team for v in victims):
                 yield f"S11: evicted for s{team}, which serves"
             continue
-        room = added(free(of, s), to_come(of, s), freed(of, s, victims))
+        room = added(free(of, s), to_come(of, s), freed(of, s, [*victims, *drained]))
         choices = list(minimums(of, s, made.memory, team))
         fitting = [choice for choice in choices if packs(room, pods_of(of, s, choice))]
         if not fitting:
@@ -113,7 +138,8 @@ def _beneficiaries(of: Shape, s: State, made: Decision, for_whom: dict[int, int]
         elif all(any(had_turn(of, s.memory, one) for one in choice) for choice in fitting):
             yield f"S11: evicted for s{team}, of which what fits has had its turn"
         for victim in (v for v in victims if of.jobs[v].team != team or runs(s, v)):
-            less = added(free(of, s), to_come(of, s), freed(of, s, [v for v in victims if v != victim]))
+            spared = [v for v in (*victims, *drained) if v != victim]
+            less = added(free(of, s), to_come(of, s), freed(of, s, spared))
             if len(for_whom) == len(victims) and not _other_minimums(of, s, made, team):
                 fine = (c for c in fitting if not any(had_turn(of, s.memory, one) for one in c))
                 if any(packs(less, pods_of(of, s, choice)) for choice in fine):

@@ -10,7 +10,7 @@ its pods never end.
 
 Events, each at any moment: `lose` a node with its pods, `flap` (its pods stay), `cordon`, `vanish`, `back`, `outage`
 (the scheduler binds nothing) and `resume`, `failover` (the controller forgets everything), `stale` (the controller acts
-once on what it decided before something else moved).
+once on what it decided before something else moved), `scale0=2` (two instances in all are wanted of the first service).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from scaler.decide.world import (
     ServiceKey,
     World,
 )
-from scaler.rules.rule import RuleOptions, Trade
+from scaler.rules.rule import ALL, RuleOptions, Trade
 from tests.builders import GROUPS, NOW, RESOURCES, request, rule
 from tests.decide.ages import JUST_NOW, LONG_AGO, aged, regular
 from tests.decide.packing import Pod
@@ -207,11 +207,13 @@ class State(NamedTuple):
     """The scheduler binds nothing."""
     hand: tuple[object, ...] | None = None
     """Actions decided on an older state, not carried out yet."""
+    replicas: tuple[int, ...] = ()
+    """Instances wanted of each service in all."""
 
 
 def initial(of: Shape) -> State:
     insts = tuple(Inst(not job.late, (NOT_THERE,) * job.pods) for job in of.jobs)
-    return State((("R", LONG_AGO),) * len(of.nodes), insts, Memory(), of.events)
+    return State((("R", LONG_AGO),) * len(of.nodes), insts, Memory(), of.events, replicas=(ALL,) * len(of.teams))
 
 
 def free(of: Shape, s: State) -> dict[int, int]:
@@ -286,7 +288,9 @@ def wanted(of: Shape, number: int) -> int:
 
 
 @lru_cache(maxsize=1 << 16)
-def service(of: Shape, team: int, insts: tuple[Inst, ...], away: tuple[frozenset[int], ...]) -> Service | None:
+def service(
+    of: Shape, team: int, insts: tuple[Inst, ...], away: tuple[frozenset[int], ...], replicas: int
+) -> Service | None:
     """None while none of its jobs exists."""
     found = tuple(
         instance(of, number, inst, lost)
@@ -296,9 +300,8 @@ def service(of: Shape, team: int, insts: tuple[Inst, ...], away: tuple[frozenset
     if not found:
         return None
     words = of.teams[team]
-    return Service(
-        key(team), found, rule(words.ladder), RuleOptions(preemptable=not words.protected, trade=words.trade)
-    )
+    options = RuleOptions(preemptable=not words.protected, trade=words.trade)
+    return Service(key(team), found, rule(words.ladder), options, replicas=replicas)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -326,7 +329,7 @@ def view(of: Shape, s: State) -> World:
         part = of.of(team)
         mine = s.insts[part.start : part.stop]
         lost = tuple(away & {place for _, place in inst.pods} for inst in mine)
-        one = service(of, team, mine, lost)
+        one = service(of, team, mine, lost, s.replicas[team])
         if one is not None:
             services.append(one)
     on: list[list[tuple[int, str, int]]] = [[] for _ in of.nodes]
@@ -474,6 +477,9 @@ def events(of: Shape, s: State) -> Iterator[Step]:
             yield (event,), left._replace(out=True)
         if event == "resume" and s.out:
             yield (event,), left._replace(out=False)
+        if scaled := re.fullmatch(r"scale([0-9])=([0-9]+)", event):
+            team, number = map(int, scaled.groups())
+            yield (event,), left._replace(replicas=(*s.replicas[:team], number, *s.replicas[team + 1 :]))
         if event == "failover":
             yield (event,), left._replace(memory=Memory())
         yield from _nodes_that_change(left, event)

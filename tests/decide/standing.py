@@ -40,28 +40,42 @@ def members(of: Shape, team: int, group: str) -> list[int]:
     return [number for number in of.of(team) if GROUPS[of.jobs[number].letter] == group]
 
 
-def smallest(of: Shape, team: int) -> dict[str, int]:
-    return rule(of.teams[team].ladder).smallest.counts
+def ratios(of: Shape, s: State, team: int) -> list[dict[str, int]]:
+    """Of its rule, those that are not larger than the smallest with as many instances as are wanted."""
+    ladder = rule(of.teams[team].ladder)
+    full = [{group: ratio.of(group) for group in ladder.groups} for ratio in ladder.ratios]
+    if not s.replicas[team]:
+        return [dict.fromkeys(full[0], 0)]
+    return full[max((at for at, ratio in enumerate(full) if sum(ratio.values()) >= s.replicas[team]), default=0) :]
+
+
+def is_limited(of: Shape, s: State, team: int) -> bool:
+    """As many are wanted as its rule names, or fewer."""
+    return s.replicas[team] <= rule(of.teams[team].ladder).largest.total
+
+
+def smallest(of: Shape, s: State, team: int) -> dict[str, int]:
+    return ratios(of, s, team)[-1]
 
 
 def serves(of: Shape, s: State, team: int) -> bool:
     return all(
         sum(runs(s, number) for number in members(of, team, group)) >= least
-        for group, least in smallest(of, team).items()
+        for group, least in smallest(of, s, team).items()
     )
 
 
 def target(of: Shape, s: State, team: int) -> dict[str, int]:
     """From the last ratio upward the first that is not satisfied, of those with enough jobs."""
-    ratios = rule(of.teams[team].ladder).ratios
-    groups = ratios[0].counts
+    found = ratios(of, s, team)
+    groups = found[0]
     live = {group: _lasting(of, s, members(of, team, group)) for group in groups}
     running = {group: sum(runs(s, n) for n in members(of, team, group)) for group in groups}
-    open_ = [ratio for ratio in ratios if all(live[group] >= ratio.of(group) for group in groups)]
+    open_ = [ratio for ratio in found if all(live[group] >= ratio[group] for group in groups)]
     for ratio in reversed(open_):
-        if any(running[group] < ratio.of(group) for group in groups):
-            return {group: ratio.of(group) for group in groups}
-    return {group: (open_ or ratios[-1:])[0].of(group) for group in groups}
+        if any(running[group] < ratio[group] for group in groups):
+            return ratio
+    return (open_ or found[-1:])[0]
 
 
 def _lasting(of: Shape, s: State, mine: list[int]) -> int:
@@ -102,7 +116,7 @@ def had_turn(of: Shape, memory: Memory, number: int) -> bool:
 def minimums(of: Shape, s: State, memory: Memory, team: int) -> Iterator[tuple[int, ...]]:
     """Every choice of instances that would make up the minimum, beside those that are bound whole and have a slot."""
     pools, numbers = [], []
-    for group, least in smallest(of, team).items():
+    for group, least in smallest(of, s, team).items():
         mine = [n for n in members(of, team, group) if s.insts[n].there]
         kept = [n for n in mine if _whole(of, s, n) and has_slot(of, s, memory, n)]
         pools.append([n for n in mine if n not in kept and _may_be_chosen(of, s, memory, n)])
@@ -147,6 +161,13 @@ def freed(of: Shape, s: State, numbers: list[int]) -> dict[int, int]:
     return room
 
 
+def beyond(of: Shape, s: State, team: int, group: str) -> tuple[list[int], int]:
+    """What is bound of a group, and the most of it that is wanted: a pair of revisions counts once."""
+    bound = [n for n in members(of, team, group) if s.insts[n].bound]
+    pairs = min(sum(of.jobs[n].outdated == old for n in bound) for old in (True, False))
+    return bound, ratios(of, s, team)[0][group] + pairs
+
+
 def added(*rooms: dict[int, int]) -> dict[int, int]:
     return {place: sum(room.get(place, 0) for room in rooms) for place in set().union(*rooms)}
 
@@ -155,7 +176,7 @@ def spared(of: Shape, s: State, memory: Memory, team: int) -> Iterator[list[int]
     """Every largest set of bound instances of a service that it can lose so that no group that has its minimum loses
     it, nor comes nearer to losing it."""
     choices = []
-    for group, least in smallest(of, team).items():
+    for group, least in smallest(of, s, team).items():
         bound = [n for n in members(of, team, group) if s.insts[n].bound]
         bound = [n for n in bound if all(s.nodes[place][0] != "X" for _, place in s.insts[n].pods if place >= 0)]
         choices.append(list(_losable(of, s, memory, bound, least)))

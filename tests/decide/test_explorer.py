@@ -71,6 +71,17 @@ QUICK = (
     "alone, never bound",
     "alone, trade always",
     "two that are alone",
+    "scaled down, up and to nothing",
+    "scaled in two groups",
+    "scaled down and up, beside a minimum that waits",
+    "two that are scaled",
+    "scaled, a stale decision",
+    "scaled, a failover",
+    "scaled, few restarts",
+    "scaled, a gang",
+    "scaled, one never runs",
+    "scaled, one never ends",
+    "scaled, preempted",
 )
 
 

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from scaler.decide import scale
 from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
-from scaler.decide.world import NOBODY, Evict, InstanceMemory, Plan, Reason, RestartBudget, Service, State, Warning
-from scaler.rules.rule import ALL, RuleOptions
+from scaler.decide.invariants import violations
+from scaler.decide.scale import in_all
+from scaler.decide.world import (
+    NOBODY,
+    Evict,
+    Instance,
+    InstanceMemory,
+    Memory,
+    Plan,
+    Reason,
+    RestartBudget,
+    Service,
+    State,
+    Warning,
+)
+from scaler.rules.rule import ALL, Rule, RuleOptions
 from tests.builders import (
+    GROUPS,
     NOW,
     SIZE,
     doings,
@@ -22,13 +40,16 @@ from tests.builders import (
     reasons,
     remembering,
     rolling,
+    rule,
     service,
     with_instance,
     world,
 )
 from tests.decide.story import Story
+from tests.strategies import rules
 
 LADDER = "3P3D > 2P1D > 1P1D"
+DELAYED = RuleOptions(scale_down_delay=300)
 
 
 def said(made: Plan) -> dict[str, Reason]:
@@ -207,10 +228,21 @@ def test_a_group_that_the_rule_does_not_name_is_not_drained() -> None:
     assert drained(made) == "p0"
 
 
-@pytest.mark.parametrize(("replicas", "gone"), [(2, ""), (1, "p1")])
-def test_a_pair_of_revisions_counts_once(replicas: int, gone: str) -> None:
-    found = rolling("p0 Running old, p1 Running old, p2 Running new")
-    assert drained(plan(service("2P > 1P", found, replicas=replicas))) == gone
+@pytest.mark.parametrize(
+    ("found", "replicas", "gone"),
+    [
+        ("p0 Running old, p1 Running old, p2 Running new", 2, ""),
+        ("p0 Running old, p1 Running old, p2 Running new", 1, "p1"),
+        ("p0 Running old, p2 Starting new", 1, ""),
+        ("p0 Running old, p2 Running new, p3 Held new", 1, "p0"),
+        ("p0 Running old, p1 Running old, p2 Admitted new", 1, "p1"),
+    ],
+)
+def test_a_pair_of_revisions_counts_once_while_its_owner_has_something_to_do(
+    found: str, replicas: int, gone: str
+) -> None:
+    """In the fourth the owner, which is told to have two, would wait for another one of the newest."""
+    assert drained(plan(service("2P > 1P", rolling(found, wanted=2), replicas=replicas))) == gone
 
 
 def test_until_it_is_gone_it_is_terminating_as_scaled_down_and_then_held_so() -> None:
@@ -234,10 +266,73 @@ def test_room_that_is_drained_goes_to_the_minimum_that_waits() -> None:
     assert made.tally.evicted == 0
 
 
+# Any series of numbers
+
+
+class Reached(NamedTuple):
+    """Where a service comes to rest when all that is admitted runs and all that is deleted ends."""
+
+    service: Service
+    memory: Memory
+    admitted: int
+    evicted: int
+
+
+def reached(seen: Service, memory: Memory, now: float) -> Reached:
+    admitted = evicted = 0
+    for _ in range(20):
+        made = decide(world(seen, memory=memory, now=now))
+        assert violations(world(seen, memory=memory, now=now), made) == ()
+        memory = made.memory
+        admitted += sum(kind == "Admit" for kind in doings(made).values())
+        evicted += sum(kind == "Evict" for kind in doings(made).values())
+        states = {"Admit": State.RUNNING, "Evict": State.HELD}
+        for one in seen.instances:
+            kind = doings(made).get(one.uid)
+            if kind is not None:
+                seen = with_instance(seen, instance(one.name, states[kind], leftovers=False))
+        if not doings(made):
+            return Reached(seen, memory, admitted, evicted)
+    raise AssertionError("it never comes to rest")
+
+
+def named(ladder: Rule) -> list[Instance]:
+    """As many jobs as the rule names."""
+    letters = {group: letter for letter, group in GROUPS.items()}
+    return [instance(f"{letters[name]}{index}") for name in ladder.groups for index in range(ladder.largest.of(name))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(rules(), st.lists(st.integers(0, 13), min_size=1, max_size=6))
+def test_any_series_of_numbers_causes_just_the_moves_that_it_orders(ladder: Rule, series: list[int]) -> None:
+    seen, memory, before = service(ladder, named(ladder)), Memory(), 0
+    for step, number in enumerate(series):
+        wanted = ladder.limited(number).largest.total
+        seen = msgspec.structs.replace(seen, replicas=number)
+        end = reached(seen, memory, NOW + 10 * step)
+        assert (end.admitted, end.evicted) == (max(0, wanted - before), max(0, before - wanted))
+        seen, memory, before = end.service, end.memory, wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 13), st.integers(1, 400)), min_size=1, max_size=12))
+def test_the_number_in_force_is_always_the_highest_within_the_delay(series: list[tuple[int, int]]) -> None:
+    ladder, now = rule("6P6D > 4P3D > 2P2D > 1P1D"), NOW
+    seen: scale.Wanted = ()
+    found = service(ladder, named(ladder), options=DELAYED)
+    history: list[tuple[float, int]] = []
+    for number, seconds in series:
+        history.append((now, in_all(ladder, number)))
+        for moment in (now, now + seconds / 2):
+            seen = scale.followed(seen, msgspec.structs.replace(found, replicas=number), moment)
+            ends = [began for began, _ in history[1:]] + [moment + 1]
+            recent = [n for (_, n), end in zip(history, ends, strict=True) if end > moment - 300]
+            assert seen[0][0] == max(recent)
+            assert len(seen) <= len(ladder.ratios)
+        now += seconds
+
+
 # A lower number takes its time
-
-
-DELAYED = RuleOptions(scale_down_delay=300)
 
 
 def replicas(number: int, text: str = "p0 a0, p1 a1, p2 a2") -> Service:

@@ -21,7 +21,8 @@ _MOST = 4
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """Of a service of which fewer instances are wanted. `setters`: manager and time of each that has set the number."""
+    """Of a service with a number. `setters`: manager and time of each that has set it. The API server does not always
+    say when, and forgets who when the number is set to 0."""
 
     setters: tuple[tuple[str, str], ...] = ()
     autoscalers: tuple[Object, ...] = ()
@@ -79,8 +80,8 @@ def scale_checks(subject: Subject, found: Scaled) -> Iterator[Check]:
     if view is None or not is_limited(subject):
         return
     said = as_text(condition(view.status, "ScalingLimited").get("message"))
-    setters = " and ".join(f"{_who(manager)} ({moment})" for manager, moment in found.setters)
-    by = f"; set by {setters}" if setters else ""
+    setters = " and ".join(_who(manager) + f" ({moment})" * bool(moment) for manager, moment in found.setters)
+    by = f"; set by {setters}" if setters else "; the API server has not kept who set it"
     yield Check(
         Standing.NOTE, f"esvc/{view.name}", f"spec.replicas is {view.replicas}{f': {said}' if said else ''}{by}"
     )
