@@ -90,13 +90,9 @@ async def test_whoever_may_edit_the_namespace_scales_its_service_and_the_scaler_
     async with staged(plane, npu_nodes=3) as stage, scaler(tmp_path, kubeconfig):
         plane.kubectl("apply", "-f", str(EXAMPLE))
         await stage.runs(group0=2, group1=1)
-        for number, groups in (
-            (2, {"group0": 1, "group1": 1}),
-            (0, {"group0": 0, "group1": 0}),
-            (3, {"group0": 2, "group1": 1}),
-        ):
+        for number, prefill, decode in ((2, 1, 1), (0, 0, 0), (3, 2, 1)):
             await kubectl(*scale, f"--replicas={number}")
-            await stage.runs(**groups)
+            await stage.runs(group0=prefill, group1=decode)
             await kubectl("wait", *_HERE, f"--for=jsonpath={{.status.replicas}}={number}", object_, "--timeout=30s")
             seen = json.loads(await kubectl("get", *_HERE, object_, "--subresource=scale", "--output=json"))
             assert [seen[part].get("replicas", 0) for part in ("spec", "status")] == [number, number]  # 0 is left out
