@@ -18,7 +18,7 @@ VENDOR = STATIC / "vendor"
 OURS = sorted(STATIC.glob("*.js"))
 WORDS = {language: json.loads((STATIC / f"words-{language}.json").read_text("utf-8")) for language in ("en", "zh")}
 SENTENCES = json.loads((STATIC / "sentences-zh.json").read_text("utf-8"))
-STANDINGS = {"Complete", "Incomplete", "MinimumRuns", "NothingLost", "OutOfTouch", "Valid"}
+STANDINGS = {"Complete", "Incomplete", "MinimumRuns", "NoJobs", "NothingLost", "OutOfTouch", "Valid"}
 """What report.elastic_service says of a whole service, beside reasons and warnings."""
 CODE = {file.name: file.read_text("utf-8") for file in OURS}
 
@@ -44,7 +44,9 @@ def test_every_reason_warning_and_state_has_words() -> None:
 
 
 def test_every_reason_warning_event_and_standing_has_a_chinese_sentence() -> None:
-    assert SENTENCES.keys() == {one.value for one in (*Reason, *Warning, *ServiceEvent)} | STANDINGS
+    assert SENTENCES.keys() == {one.value for one in (*Reason, *Warning, *ServiceEvent)} | STANDINGS | {
+        elastic_service.RESTING
+    }
     assert [name for name, text in SENTENCES.items() if not re.search(r"[\u4e00-\u9fff].*。$", text)] == []
 
 
