@@ -241,7 +241,8 @@ def of_a_set(number: int) -> list[Object]:
     made = []
     for name, owner in ((f"p-{number}", "p"), (f"p-{number}-1", f"p-{number}")):
         size = {"leaderworkerset.sigs.k8s.io/size": "2"}
-        pod = held(name, "group0", annotations=size, **{"leaderworkerset.sigs.k8s.io/name": "p"})
+        pod = held(name, "group0", annotations=size)
+        pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"] = "p"
         pod["metadata"]["ownerReferences"][0] |= {"kind": "StatefulSet", "name": owner, "uid": f"uid-{owner}"}
         made.append(pod)
     return made
