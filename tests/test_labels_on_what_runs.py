@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, POD_GROUPS, PODS, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.loop import run
 from tests.held import held
 from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
@@ -204,6 +204,48 @@ def test_a_pod_of_others_counts_as_it_did_when_it_came(name: str, value: str | N
             assert spare["spec"]["schedulingGates"]
 
     run(story())
+
+
+@pytest.mark.parametrize("wrong", [("p-0",), ("p-0-1",), ("p-0", "p-0-1")], ids=" and ".join)
+@pytest.mark.parametrize(("name", "value", "reason", "cure"), TYPOS[:4])
+def test_a_group_of_a_leader_worker_set_counts_as_it_did_when_its_pods_came(
+    name: str, value: str | None, reason: str, cure: str, wrong: tuple[str, ...]
+) -> None:
+    async def story() -> None:
+        pods = [held("d0", "group1", owner="decoder-5d8"), *of_a_set(0), *of_a_set(1)]
+        rule = rule_config_map(rule_document({"group0": 1, "group1": 1}, pods={"group0": 2, "group1": 1}))
+        async with rig(rule, *pods, mode="gates") as on:
+            for pod in on.cluster.peek(PODS, NAMESPACE):
+                if not pod["metadata"]["name"].startswith("p-1"):
+                    await on.bind(pod)
+                    await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+            await on.settle()
+            assert on.reason("p-0") == "Running"
+            for pod_name in wrong:
+                patch = {"metadata": {"labels": {name: value}}}
+                await on.cluster.patch(PODS, NAMESPACE, pod_name, patch, patch_type=PatchType.MERGE)
+            await on.settle(60.0)
+            assert not on.decisions[-1][1].actions
+            spares = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"].startswith("p-1")]
+            assert all(pod["spec"]["schedulingGates"] for pod in spares)
+            if len(wrong) == 2:  # of one alone the other pod tells the same as before
+                assert on.reason("p-0") == reason
+                said = [text for pod_name in wrong for text in warnings(on, pod_name)]
+                assert any(text.startswith(reason) and cure in text for text in said)
+
+    run(story())
+
+
+def of_a_set(number: int) -> list[Object]:
+    """The two held pods of a group of LeaderWorkerSet p."""
+    made = []
+    for name, owner in ((f"p-{number}", "p"), (f"p-{number}-1", f"p-{number}")):
+        size = {"leaderworkerset.sigs.k8s.io/size": "2"}
+        pod = held(name, "group0", annotations=size)
+        pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"] = "p"
+        pod["metadata"]["ownerReferences"][0] |= {"kind": "StatefulSet", "name": owner, "uid": f"uid-{owner}"}
+        made.append(pod)
+    return made
 
 
 def test_a_label_with_a_rule_that_comes_later_takes_effect_when_it_comes() -> None:

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -15,23 +16,28 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 
+from scaler.decide.world import ServiceKey
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions
+from scaler.tools.page import prometheus as history
 from tests.control_plane.build import PROMETHEUS, ensure
 from tests.control_plane.plane import PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, free_ports
 from tests.control_plane.scaler_process import NAMESPACE, ScalerProcess, install, scaler
 from tests.control_plane.stage import staged, until
+from tests.page.browser import command
 from tests.report.test_monitoring import ALERTS, DASHBOARD, QUERIES, RUNBOOKS
 
 pytestmark = [pytest.mark.long("Prometheus has to be built")]
 
 ROOT = Path(__file__).parents[2]
 SPEC: dict[str, Any] = yaml.safe_load((ROOT / "manifests/monitoring/alerts.yaml").read_text())["spec"]
+SERVICE = ServiceKey("mindie", "scaling-rule", "mindie")
 WITHOUT_ANSWER = (
     "outcome!=", "scaler_reports_dropped", "scaler_objects_refused", "scaler_turned_away", "scaler_webhook_",
 )  # fmt: skip
@@ -144,6 +150,7 @@ class Prometheus(Program):
         (folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
         flags = [f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/tsdb"]
         flags.append(f"--web.listen-address=127.0.0.1:{self._port}")
+        self.url = f"http://127.0.0.1:{self._port}"
         super().__init__("prometheus", [ensure(PROMETHEUS) / "prometheus", *flags], folder)
 
     def answers(self) -> bool:
@@ -183,8 +190,30 @@ async def scraped(folder: Path, process: ScalerProcess) -> AsyncIterator[Prometh
         await asyncio.to_thread(program.stop)
 
 
+def running_of(totals: dict[str, dict[str, int]]) -> list[int]:
+    return [total.get("Running", 0) for total in totals.values()]
+
+
+async def past_on_the_page(kubeconfig: Path, url: str, log: Path) -> dict[str, Any]:
+    """What `scaler ui --prometheus` answers to its page about the past of the service."""
+    running = command("ui", "--kubeconfig", str(kubeconfig), "--prometheus", url, log=log)
+    where, _, token = (await asyncio.to_thread(running.__enter__)).partition("/#token=")
+    try:
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session:
+
+            async def past() -> dict[str, Any]:
+                async with session.get(f"{where}/api/past", params={"service": str(SERVICE)}) as answer:
+                    return dict(await answer.json())
+
+            return await until(
+                past, "the page knows the past", fits=lambda found: running_of(found["totals"])[-1:] == [2]
+            )
+    finally:
+        await asyncio.to_thread(running.__exit__, None, None, None)
+
+
 async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_fire_and_end(
-    fresh_plane: FreshPlane, tmp_path: Path
+    fresh_plane: FreshPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plane = fresh_plane(PlaneOptions(crds=definitions()))
     kubeconfig = install(plane)
@@ -215,6 +244,13 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
         assert fired["ScalerNPUsHeldIdle"]["labels"]["namespace"] == NAMESPACE
         empty &= {query for query in QUERIES if not await prometheus.found(query)}
         assert {query for query in empty if not any(part in query for part in WITHOUT_ANSWER)} == set()
+
+        shown = await past_on_the_page(kubeconfig, prometheus.url, tmp_path / "page.log")
+        assert shown["problem"] == ""
+        monkeypatch.setattr(history, "STEP", 2)  # a minute is too long here
+        past = await history.Prometheus(prometheus.url).past(SERVICE, time.time())
+        assert [one["reason"] for one in past.moments.values()][-1:] == ["False"]
+        assert 3 in running_of(past.totals)
 
         names = {"NAMESPACE": "mindie", "RULE": "scaling-rule", "SERVICE": "mindie"}
         names |= {"POD": "mindie-server-p0-master-0", "RESOURCE": "pods"}
