@@ -32,7 +32,7 @@ def told(name: str) -> list[Figures]:
 
 def shown() -> dict[str, list[str]]:
     """Scenario file -> the lines that the page shows of it."""
-    blocks = re.findall(r"```console\n\$ .* (\S+\.yaml)\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    blocks = re.findall(r"```console\n\$ [^\n]* (\S+\.yaml)\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     return {Path(file).name: body.splitlines() for file, body in blocks}
 
 
