@@ -35,7 +35,7 @@ from scaler.informers.changes import (
     RuleChanged,
 )
 from scaler.informers.faults import Source
-from scaler.informers.informer import Informer
+from scaler.informers.informer import NOT_INSTALLED, Informer
 from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import informers, report_informers
 from scaler.informers.sight import Sight
@@ -195,7 +195,7 @@ class App:
         subscribe(InstanceChanged, self.rank_tables.on_instance)
         subscribe(InstanceChanged, self.controller.on_service)
         subscribe(RuleChanged, self.controller.on_service)
-        subscribe(ElasticServiceChanged, self.controller.on_service)
+        subscribe(ElasticServiceChanged, self.controller.on_elastic_service)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
         subscribe(ElasticServiceChanged, self.reporter.on_elastic_service)
         subscribe(ObjectRefused, self.reporter.on_refused)
@@ -237,7 +237,7 @@ class App:
         for resource, informer in self.informers.items():
             await informer.synced_or_absent.wait()
             self.health.has(resource.full_name)
-        await self._nodes()
+        await self._optional()
         await self._fault_data()
         self._adjust()
         self._on_synced()
@@ -246,9 +246,15 @@ class App:
             _log.warning("not taken for Ascend Operator", deployments=elsewhere[:10], why=setting)
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
-    async def _nodes(self) -> None:
-        """The scaler works without nodes, too: nothing is known of their readiness then, nor what is free."""
-        await _patiently([self.informers[NODES]])
+    async def _optional(self) -> None:
+        """The scaler works without nodes, too: nothing is known of their readiness then, nor what is free. And without
+        ElasticServices, which say how many instances are wanted; an API server that has just started may say 403 for a
+        moment."""
+        nodes, services = self.informers[NODES], self.informers[ELASTIC_SERVICES]
+        await _patiently([nodes] if services.problem.endswith(NOT_INSTALLED) else [nodes, services])
+        if services.absent:
+            so = "as many instances as its rule allows are wanted of each service"
+            _log.warning("no ElasticServices are read", why=services.problem, so=so)
         self.look_at_nodes()
 
     async def _fault_data(self) -> None:

@@ -112,6 +112,11 @@ class Rig:
             for owner in pod["metadata"].get("ownerReferences", ())
         }
 
+    def leaving(self) -> set[str]:
+        """Instances with pods that are being deleted."""
+        leaving = [pod for pod in self.cluster.peek(PODS, NAMESPACE) if "deletionTimestamp" in pod["metadata"]]
+        return {owner["name"] for pod in leaving for owner in pod["metadata"]["ownerReferences"]}
+
     def with_pod_group(self) -> set[str]:
         return {group["metadata"]["ownerReferences"][0]["name"] for group in self.cluster.peek(POD_GROUPS, NAMESPACE)}
 
@@ -136,7 +141,7 @@ class Rig:
     def said(self, rule: str = "rule", job_id: str = "mindie") -> Object:
         """The status of the service's ElasticService; {} without one."""
         about = {"rule": rule, "jobID": job_id}
-        found = [each for each in self.cluster.peek(ELASTIC_SERVICES, NAMESPACE) if each["spec"] == about]
+        found = [one for one in self.cluster.peek(ELASTIC_SERVICES, NAMESPACE) if about.items() <= one["spec"].items()]
         return found[0].get("status", {}) if found else {}
 
     def events(self) -> set[tuple[str, str]]:

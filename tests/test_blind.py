@@ -185,6 +185,32 @@ def test_a_leader_that_is_blind_for_ten_minutes_says_so_everywhere_and_stops(wha
     run(story())
 
 
+def test_who_does_not_see_how_many_are_wanted_decides_nothing_until_it_does() -> None:
+    async def story() -> None:
+        async with stage() as on:
+            numbers = Blind(hang, frozenset({ELASTIC_SERVICES}))
+            one = Replica(on.cluster, on.clock, "one", numbers)
+            on.replicas.append(one)
+            await asyncio.sleep(15)
+            numbers.blind = True
+            on.cluster.cut_all_watches()
+            await asyncio.sleep(LONG)
+            said = "nothing heard of elasticservices for 120 s"
+            assert on.status()["outOfTouch"] == said
+            patch = {"spec": {"replicas": 0}}
+            name = on.cluster.peek(ELASTIC_SERVICES, NAMESPACE)[0]["metadata"]["name"]
+            await on.cluster.patch(ELASTIC_SERVICES, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
+            on.cluster.apply([*nodes(6), *service("b", prefill=1)], NAMESPACE)
+            await asyncio.sleep(MINUTE)
+            assert on.created("one") == {"a-p0", "a-d0"}
+            numbers.blind = False
+            await asyncio.sleep(MINUTE)
+            assert on.created("one") == {"a-p0", "a-d0", "b-p0", "b-d0"}
+            assert (on.status()["reason"], one.metric, one.lost) == ("Resting", 0, "")
+
+    run(story())
+
+
 def test_what_it_sees_again_is_decided_on_again() -> None:
     async def story() -> None:
         async with stage() as on:

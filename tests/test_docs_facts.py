@@ -88,7 +88,7 @@ def test_the_line_about_mixtures_that_write_a_rule_prints_is_what_lint_says() ->
 
 
 ALL_PAGES = "\n".join(page.read_text("utf-8") for page in PAGES)
-OTHERS_FLAGS = {"--for", "--gated", "--seed", "--jobs", "--interactive"}
+OTHERS_FLAGS = {"--for", "--force-conflicts", "--gated", "--seed", "--jobs", "--interactive"}
 """Flags of kubectl, of the campaign and of pytest, and of commands that are named beside them."""
 
 

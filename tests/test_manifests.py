@@ -129,9 +129,9 @@ def variables(deployed: Object) -> dict[str, str]:
 
 
 def roles(variant: str) -> dict[str, Object]:
-    """The scaler's, by what their names end with; that for whoever may view a namespace is none of them."""
+    """The scaler's, by what their names end with; those for whoever may view or edit a namespace are none of them."""
     found = of_kind("ClusterRole", variant) + of_kind("Role", variant)
-    ours = [role for role in found if role["metadata"]["name"] != f"{PREFIX}view"]
+    ours = [role for role in found if role["metadata"]["name"] not in (f"{PREFIX}view", f"{PREFIX}edit")]
     return {role["metadata"]["name"].removeprefix(PREFIX): role for role in ours}
 
 
@@ -192,10 +192,29 @@ def test_the_others_make_pods_where_no_operator_does(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_whoever_may_view_a_namespace_sees_its_services_and_no_more(variant: str) -> None:
-    (view,) = [role for role in of_kind("ClusterRole", variant) if role["metadata"]["name"] == f"{PREFIX}view"]
-    assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
-    assert rights_of(view) == {("scaler.mind-cluster.io", "elasticservices"): {"get", "list", "watch"}}
+def test_whoever_may_view_a_namespace_sees_its_services_and_no_more_and_who_may_edit_it_scales_them(
+    variant: str,
+) -> None:
+    found = {role["metadata"]["name"].removeprefix(PREFIX): role for role in of_kind("ClusterRole", variant)}
+    group, scale = "scaler.mind-cluster.io", "elasticservices/scale"
+    for name in ("view", "edit"):
+        assert found[name]["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{name}"] == "true"
+    read, write = {"get", "list", "watch"}, {"create", "update", "patch", "delete"}
+    assert rights_of(found["view"]) == {(group, "elasticservices"): read, (group, scale): {"get"}}
+    assert rights_of(found["edit"]) == {(group, "elasticservices"): write, (group, scale): {"get", "update", "patch"}}
+    bound = [
+        binding["roleRef"]["name"]
+        for kind in ("ClusterRoleBinding", "RoleBinding")
+        for binding in of_kind(kind, variant)
+    ]
+    assert not {f"{PREFIX}view", f"{PREFIX}edit"} & set(bound)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_scaler_may_not_say_how_many_instances_are_wanted(variant: str) -> None:
+    held = {(what, verb) for group, what, verb in rights(variant) if group == "scaler.mind-cluster.io"}
+    verbs = ("list", "watch", "get", "create", "delete")
+    assert held == {("elasticservices", verb) for verb in verbs} | {("elasticservices/status", "patch")}
 
 
 def test_the_simulated_cluster_has_the_definition_that_is_installed() -> None:

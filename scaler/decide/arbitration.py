@@ -360,6 +360,6 @@ def _scale_up_order(draft: Draft) -> tuple[int, float, str]:
 def _minimum_order(draft: Draft, moment: Moment) -> tuple[bool, int, float, bool, float, str]:
     """Priority, then those whose turn has ended behind the others, then those that have begun, then age and name."""
     demand, memory = draft.demand, draft.memory
-    begun = any(member.instance.bound or member.in_hands for member in demand.members)
+    begun = demand.bound > 0 or State.ADMITTED in [member.state for member in demand.members]
     pauses = turn.in_backoff(memory, moment)
     return pauses, -demand.priority, memory.ended_at, not begun, demand.oldest, demand.name

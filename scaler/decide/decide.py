@@ -124,10 +124,10 @@ class _Pass:
             known, draft = self.demands.all[at], self.drafts.get(at)
             ruling: object = draft.ruling if draft is not None and any(draft.ruling) else None
             ruling = self.faults.get(at, ruling)
-            if known.plan is None or at in self.changed or known.ruling != ruling:
+            if not known.planned or known.ruling != ruling:
                 made = self._plan(at, draft or Draft(known.demand))
                 known.plan = known.plan if known.plan == made else made
-                known.ruling = ruling
+                known.ruling, known.planned = ruling, True
                 self.demands.plans[at] = known.plan
         return tuple(self.demands.plans)
 

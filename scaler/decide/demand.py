@@ -5,6 +5,7 @@ service, memory -> states -> counts -> target -> what its minimum lacks, whom it
 
 from __future__ import annotations
 
+from copy import copy
 from functools import lru_cache
 from hashlib import blake2s
 
@@ -37,8 +38,9 @@ class Demand:
         self.service, self.name, self.policy, self.seen = service, str(service.key), policy, seen
         self.paused = service.options.paused
         known = inherited(service, seen.instances, now)
-        self.members = tuple(look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in service.instances)
-        self.memory = remembered_of(seen, {m.uid: m.memory for m in self.members}, now)
+        instances = service.instances
+        self.members = tuple([look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in instances])
+        self.memory = remembered_of(seen, {m.instance.uid: m.memory for m in self.members}, now)
         self.rule, self.replicas = service.rule, ALL
         """The rule without the ratios larger than the one that `spec.replicas` asks for, as if they were not there. And
         the instances of that ratio: `ALL` where nothing is left out, 0 = the service rests."""
@@ -52,7 +54,8 @@ class Demand:
         """The same, but their jobs cannot spare the restart."""
         if weighs and self.replicas < ALL and not service.assumed:
             self._drain()
-        self.completes, self.half_made = set[str](), set[str]()
+        self.completes: set[str] = set()
+        self.half_made: set[str] = set()
         """Uids of instances that have live pods and lack something: those that get it, those in hands that cannot."""
         self.loose: list[Member] = []
         """Instances bound in part, or completed now: their unbound pods cannot be revoked."""
@@ -79,7 +82,7 @@ class Demand:
             if self.serves and group.wants
         }
         """Of groups in which one more might get a place: candidates that are held, those whose pods exist first."""
-        self._sum_up(now, weighs=weighs)
+        self._sum_up(now)
 
     def _limit(self, now: float) -> None:
         """Leave out what `spec.replicas` does not ask for."""
@@ -100,26 +103,41 @@ class Demand:
             self.drained += drained
             self.undrained += undrained
 
-    def _sum_up(self, now: float, *, weighs: bool) -> None:
+    def _sum_up(self, now: float) -> None:
         service, policy = self.service, self.policy
         self.priority = _priority(service, policy)
-        lasting = (i.created for i in service.instances if not (i.owner_deleting or i.owner_finished))
+        lasting = [i.created for i in service.instances if not (i.owner_deleting or i.owner_finished)]
         self.oldest = min(lasting, default=0.0)
         self.bound = sum([instance.bound for instance in service.instances])
-        self.requests = frozenset(instance.needs for instance in service.instances)
+        self.requests = _one_for_all(frozenset([instance.needs for instance in service.instances]))
         """What its instances ask for, each once: equal for services of the same make."""
         known = self.memory.instances.values()
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
         """Something is remembered of turns of its instances."""
-        moves = bool(self.minimum or self.hands or self.loose or not self.serves)
-        self.jobs = _fingerprint(service) if weighs and (moves or self.seen.jobs) else ""
+        self.jobs = ""
         """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
-        self.is_at_rest = self._is_at_rest()
+        self._follow_memory()
         self.same = self._same()
         moments = [moment for member in self.members for moment in moments_of(member, policy) if moment > now]
         moments += scale.until(self.memory.wanted, service)
+        if len(known) > len(self.members):  # some are gone
+            moments += [one.backoff_until for one in known if one.backoff_until > now]
         self.until = min(moments, default=0.0)
         """When time alone may change any of this; 0.0 = never."""
+
+    def remembering(self, seen: ServiceMemory) -> Demand:
+        """The same look when other things are remembered of the service, and the same of its instances."""
+        other = copy(self)
+        other.seen = other.memory = seen
+        other._follow_memory()
+        return other
+
+    def _follow_memory(self) -> None:
+        """What hangs on what is remembered of the service itself."""
+        moves = bool(self.minimum or self.hands or self.loose or not self.serves)
+        hangs = self.target is not None and not self.paused and (moves or self.seen.jobs)
+        self.jobs = (self.jobs or _fingerprint(self.service)) if hangs else ""
+        self.is_at_rest = self._is_at_rest()
 
     def _complete(self, group: Group, *, moves: bool) -> None:
         """Instances that have live pods are healed before anything new starts. One without a slot needs a free place,
@@ -140,7 +158,7 @@ class Demand:
         group = self.groups[name]
         bound = [m for m in group.members if m.in_flight and m not in self.candidates[name]]
         bound += [m for m in group.released if m.uid in self.completes and not m.has_slot]
-        parts = in_order(m for m in bound if m.in_part or not m.has_slot)
+        parts = in_order(m for m in bound if m.in_part or not m.has_slot) if bound else []
         self.minimum[name] = max(0, number - group.running - len(bound))
         self.fixed += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
 
@@ -161,9 +179,10 @@ class Demand:
         asked = []
         for name, number in self.minimum.items():
             found = self.candidates[name]
-            if not found or any(m.unbound != found[0].unbound or m.state is State.TERMINATING for m in found):
+            asks = [m.instance.unbound for m in found]
+            if not found or asks.count(asks[0]) < len(asks) or State.TERMINATING in [m.state for m in found]:
                 return None
-            asked.append((number, found[0].unbound, found[0].instance.needs))
+            asked.append((number, asks[0], found[0].instance.needs))
         return self.priority, tuple(asked)
 
     def first(self) -> list[Member]:
@@ -209,7 +228,7 @@ def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
 
 def _priority(service: Service, policy: Policy) -> int:
     """That of the jobs' PriorityClass. The annotation may lower it, and raise it as far as the administrator says."""
-    own = max((instance.priority for instance in service.instances), default=0)
+    own = max([instance.priority for instance in service.instances], default=0)
     asked = service.options.service_priority
     if asked is None:
         return own
@@ -217,20 +236,26 @@ def _priority(service: Service, policy: Policy) -> int:
     return min(asked, most)
 
 
+@lru_cache(maxsize=1024)
+def _one_for_all(requests: frozenset[PodRequests]) -> frozenset[PodRequests]:
+    """Equal ones are one object, of which the hash is known: each service is looked up by it several times."""
+    return requests
+
+
 @lru_cache(maxsize=256)
-def _digest(needs: PodRequests) -> bytes:
+def _digest(needs: PodRequests) -> str:
     """Many services ask for the same, and to spell that takes longer than all the rest of a fingerprint."""
-    return blake2s(repr(needs).encode(), digest_size=8).digest()
+    return repr(blake2s(repr(needs).encode(), digest_size=8).digest())
 
 
 def _fingerprint(service: Service) -> str:
     """Of what is read of its jobs (labels, spec) and its rule. An instance that others make is known by its owner:
     it gets another uid each time."""
-    found = [i for i in service.instances if not i.owner_deleting]
-    owners = [i.uid if i.made_by_us or not i.owner else i.owner for i in found]
     jobs = {
-        repr((owner, i.generation, i.revision, i.group, i.expected, _digest(i.needs)))
-        for owner, i in zip(owners, found, strict=True)
+        f"({(i.uid if i.made_by_us or not i.owner else i.owner)!r}, {i.generation}, {i.revision!r}, {i.group!r}, "
+        f"{i.expected}, {_digest(i.needs)})"
+        for i in service.instances
+        if not i.owner_deleting
     }
     parts = (sorted(jobs), service.rule, service.options)
     return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()

@@ -27,6 +27,8 @@ class _Known(msgspec.Struct, eq=False):
     plan: Plan | None = None
     ruling: object = None
     """What the plan depends on beside the demand; None where nothing was said."""
+    planned: bool = False
+    """The plan is one of this demand."""
     fault: Fault | None = None
     """Why it could not be looked at."""
 
@@ -136,9 +138,13 @@ class Demands:
         if before is not None:
             demand = before.demand
             in_time = not demand.until or world.now < demand.until
-            settled = demand.memory is seen  # else it holds what was seen first at that very moment
-            if demand.service is service and demand.seen is seen and settled and in_time:
-                return before
+            if demand.service is service and in_time:
+                if demand.seen is seen and demand.memory is seen:
+                    return before
+                same = demand.memory.instances is seen.instances and demand.memory.wanted == seen.wanted
+                if same and before.fault is None:
+                    other = demand.remembering(seen)
+                    return _Known(other, before.weighed, before.plan, before.ruling, before.planned)
         fault = None
         try:
             demand = Demand(service, seen, world.now, world.policy)

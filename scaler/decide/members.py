@@ -19,8 +19,10 @@ from scaler.decide.state import (
     observe_restarts,
     observe_state,
     runs_undisturbed,
+    seen_first,
     state_of,
     still_refused,
+    waits_undisturbed,
 )
 from scaler.decide.world import (
     Instance,
@@ -89,6 +91,8 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
     step = next_step(instance, now)
     if runs_undisturbed(instance, remembered):
         return Member(instance, remembered, State.RUNNING, running=True, step=step)
+    if waits_undisturbed(instance, remembered):
+        return Member(instance, seen_first(instance.restarts), State.HELD, step=step)
     memory = observe_bound(instance, observe_restarts(instance, remembered, now), now)
     state = state_of(instance, memory, now, policy)
     memory = observe_state(instance, state, memory, now, policy)

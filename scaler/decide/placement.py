@@ -378,14 +378,13 @@ class Placement:
         """Whether a scheduler that knows of no reservations may put some of these pods, or of those in its hands,
         where a reservation within reach of these pods cannot be kept any more; that of the pods themselves counts if
         `own`. All of them are reserved, at the least room of their kind. True when unsure."""
-        hands = self._counted(chain(pods, *in_hands))
-        before: dict[_Ask, int] = {}
         mine = self._counted(pods)
         involved = self._reach(mine)
         if len(involved) > 1:
+            hands, before = self._counted(chain(pods, *in_hands)), dict[_Ask, int]()
             for ask in sorted(involved, key=_rank):
                 later = {hand: count for hand, count in hands.items() if hand not in before and hand is not ask}
-                if not self._is_safe(ask, before, later, less=0 if own else mine[ask]):
+                if not self._is_safe(ask, before, later, less=0 if own else mine.get(ask, 0)):
                     return True
                 before[ask] = sum(ask.seated)
         return False
@@ -409,11 +408,12 @@ class Placement:
             self._asks[pools, asked] = _Ask(asked, pools, sum([self._facts.size[pool] for pool in pools]))
         return self._asks[pools, asked]
 
-    def _counted(self, pods: Iterable[tuple[PodRequest, int]]) -> Counter[_Ask]:
-        counts = Counter[_Ask]()
+    def _counted(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[_Ask, int]:
+        counts: dict[_Ask, int] = {}
         for request, count in pods:
             if count > 0:
-                counts[self._ask(request)] += count
+                ask = self._ask(request)
+                counts[ask] = counts.get(ask, 0) + count
         return counts
 
     # Putting pods on nodes
@@ -483,9 +483,10 @@ class Placement:
             return known
         self._open_unusual(room)
         wanted = self._counted(pods)
-        few = wanted.total() <= MOST_AT_ONCE
+        total = sum(wanted.values())
+        few = total <= MOST_AT_ONCE
         sure = not few and self._is_in_vain(wanted, room)
-        if not sure and wanted.total() <= MOST_PODS:
+        if not sure and total <= MOST_PODS:
             asks = chain.from_iterable([ask] * wanted[ask] for ask in sorted(wanted, key=_rank))
             seats = [_Seat(ask, room, next(self._numbers)) for ask in asks]
             if all(map(self._sit, seats)):

@@ -41,17 +41,16 @@ def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
 
 def _actions(draft: Draft) -> Iterator[Action]:
     demand = draft.demand
-    moved = draft.revoked.keys() | draft.evicted.keys()
-    if demand.target is not None:
-        completes = demand.completes - moved
+    if demand.completes:
+        completes = demand.completes - draft.revoked.keys() - draft.evicted.keys()
         yield from (Complete(member.uid) for member in demand.members if member.uid in completes)
-    elif not demand.service.key.rule:
+    elif demand.target is None and not demand.service.key.rule:
         yield from _completed_without_rule(draft)
     yield from map(Admit, draft.admitted)
     yield from map(Revoke, draft.revoked)
     yield from _tidied(draft)
     yield from (Evict(uid, beneficiary) for uid, beneficiary in draft.evicted.items())
-    yield from (member.step for member in demand.members if member.step is not None)
+    yield from [member.step for member in demand.members if member.step is not None]
 
 
 def _completed_without_rule(draft: Draft) -> Iterator[Action]:
@@ -81,12 +80,12 @@ def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], moment: Moment) -
                 idle.update(dict(request.requests))
     acted_on = [draft for draft in drafts if not draft.demand.service.assumed]
     return Tally(
-        minimums_waiting=sum(draft.demand.lacks_minimum for draft in active),
-        scale_ups_waiting=sum(len(draft.waits) for draft in active if draft.demand.serves),
-        in_backoff=sum(turn.in_backoff(draft.memory, moment) for draft in active),
-        probing=sum(turn.is_probing(draft.memory, moment) for draft in active),
-        revoked=sum(len(draft.revoked) for draft in acted_on),
-        evicted=sum(beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()),
+        minimums_waiting=sum([draft.demand.lacks_minimum for draft in active]),
+        scale_ups_waiting=sum([len(draft.waits) for draft in active if draft.demand.serves]),
+        in_backoff=sum([turn.in_backoff(draft.memory, moment) for draft in active]),
+        probing=sum([turn.is_probing(draft.memory, moment) for draft in active]),
+        revoked=sum([len(draft.revoked) for draft in acted_on]),
+        evicted=sum([beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()]),
         idle=dict(idle),
     )
 

@@ -67,8 +67,9 @@ class Sources:
     def find(self, draft: Draft) -> Minimum | Shortage:
         """On the first source that suffices; the shortage is that of free room."""
         same = None if draft.memory.victims else draft.demand.same
-        if same is not None and same in self.unfit:
-            return self.unfit[same]
+        known = self.unfit.get(same) if same is not None else None
+        if known is not None:
+            return known
         found = self._on_free_room(draft)
         if isinstance(found, Shortage):
             found = self._on_other_room(draft) or found
@@ -175,6 +176,8 @@ class Sources:
     def _sets(self, draft: Draft, room: Room, *, freed: bool = False) -> Iterator[list[Member]]:
         """What is bound in part, with sets of candidates in their order, each kind of set once; none with one that fits
         nowhere by itself, so that the next one goes. With `freed` more room may be there than it seems."""
+        if draft.demand.same is not None and not draft.has_changes:
+            return iter([draft.demand.first()])  # whichever it is makes no difference to room
         ends = room >= Room.TO_COME
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in draft.demand.minimum.items():

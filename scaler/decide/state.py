@@ -4,6 +4,7 @@ pure functions."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -72,6 +73,19 @@ def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
         and memory.ran
         and not (memory.restarted_at or memory.broken_since or memory.bound_since)
     )
+
+
+def waits_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
+    """Whether it is held however one counts, with nothing to remember: the short cut for what waits."""
+    i = instance
+    held = i.pods == i.gated and not (i.bound or i.terminating or i.owner_deleting or i.owner_finished)
+    return held and (memory is NEVER_SEEN or memory == seen_first(i.restarts))
+
+
+@lru_cache(maxsize=64)
+def seen_first(restarts: int) -> InstanceMemory:
+    """What is remembered of an instance of which nothing but its restarts was ever seen."""
+    return InstanceMemory(restarts=restarts)
 
 
 def is_unstable(memory: InstanceMemory, now: float, policy: Policy) -> bool:

@@ -190,7 +190,7 @@ class Executor:
         rest: list[tuple[Resource, Object]] = []
         if self._cache.pod_groups.get(job.namespace, job.pod_group) is None:
             first.append((POD_GROUPS, objects.pod_group(job, obj)))
-        if self._cache.services.get(job.namespace, job.pods[0]) is None:
+        if self._cache.services.get(job.namespace, job.leader) is None:
             rest.append((SERVICES, objects.service(job, obj)))
         present = self._cache.pods_of(record.uid)
         wanted = objects.pods(job, obj, self._clusterd)

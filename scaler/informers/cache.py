@@ -84,7 +84,8 @@ class Cache:
         """By the namespace and uid of their job: an owner reference is only words, and may name any uid."""
         self._instances_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
         """Node -> instances with pods on it, and how many."""
-        self._job_of_pod_name: dict[Name, str] = {}
+        self._job_of_pods: dict[Name, str] = {}
+        """By how the names of its pods begin."""
 
     # reading
 
@@ -211,8 +212,8 @@ class Cache:
             self._mislabelled.add(record.uid)
         self._jobs_by_service[key][record.uid] = record
         self._remember_service(key)
-        for pod in record.job.pods:
-            self._job_of_pod_name[record.namespace, pod] = record.uid
+        for start, _ in record.job.replicas:
+            self._job_of_pods[record.namespace, start] = record.uid
 
     def _forget_job(self, record: JobRecord) -> None:
         key = record.job.key
@@ -223,9 +224,13 @@ class Cache:
         if not jobs:
             del self._jobs_by_service[key]
             self._forget_service(key)
-        for pod in record.job.pods:
-            if self._job_of_pod_name.get((record.namespace, pod)) == record.uid:
-                del self._job_of_pod_name[record.namespace, pod]
+        for start, _ in record.job.replicas:
+            if self._job_of_pods.get((record.namespace, start)) == record.uid:
+                del self._job_of_pods[record.namespace, start]
+
+    def _whose_name(self, record: PodRecord | OwnedRecord) -> str:
+        """The job of whose pods one may have this name, by uid; "" when there is none."""
+        return self._job_of_pods.get((record.namespace, record.name[: record.name.rfind("-") + 1]), "")
 
     def _remember_service(self, key: ServiceKey) -> None:
         if key.rule:
@@ -249,7 +254,7 @@ class Cache:
             if record is None:
                 continue
             self._index_pod(record, exists=record is new)
-            for uid in {record.owner_uid, self._job_of_pod_name.get((record.namespace, record.name), "")} - {""}:
+            for uid in {record.owner_uid, self._whose_name(record)} - {""}:
                 self.mark(uid)
         if (old is not None and old.claim is not None) or (new is not None and new.claim is not None):
             self._on_claim(old, new)
@@ -322,8 +327,7 @@ class Cache:
         for record in (old, new):
             if record is not None:
                 self._place_again(record.owner_uid)
-                waiting = self._job_of_pod_name.get((record.namespace, record.name), "")
-                for uid in {record.owner_uid, waiting} - {""}:
+                for uid in {record.owner_uid, self._whose_name(record)} - {""}:
                     self.mark(uid)
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:

@@ -74,6 +74,8 @@ class ElasticServiceChanged(msgspec.Struct, frozen=True):
     """An ElasticService about this service came, went, or is another one."""
 
     service: ServiceKey
+    went_back: bool = False
+    """It is what it was before, after a restore of the cluster: what was written since is lost."""
 
 
 Change = (

@@ -31,11 +31,11 @@ class _Definition(msgspec.Struct, gc=False):
     spec: _Spec
 
 
-async def definition_changed(api: KubeApi, resource: Resource, seconds: int, on_absent: Callable[[], None]) -> bool:
+async def definition_changed(api: KubeApi, resource: Resource, seconds: int, on_absent: Callable[[bool], None]) -> bool:
     """Whether something has happened to the definition of `resource`, or `seconds` have passed. False at once when that
     cannot be waited for, and when the resource is defined: an API server that has just started may need a moment.
 
-    `on_absent` is called when it is not defined, or when nobody can say.
+    `on_absent` is called when it is not served, or when nobody can say; with True when there is no definition at all.
     """
     if "." not in resource.group:
         return False  # built in
@@ -44,7 +44,7 @@ async def definition_changed(api: KubeApi, resource: Resource, seconds: int, on_
         page = await api.list(CUSTOM_RESOURCE_DEFINITIONS, field_selector=selector, decode=_Definition)
         if any(version == _Version(resource.version, True) for item in page.items for version in item.spec.versions):
             return False
-        on_absent()
+        on_absent(not page.items)
         stream = api.watch(
             CUSTOM_RESOURCE_DEFINITIONS, resource_version=page.resource_version, field_selector=selector,
             timeout_seconds=seconds, decode=_Definition,
@@ -54,7 +54,7 @@ async def definition_changed(api: KubeApi, resource: Resource, seconds: int, on_
                 if event.object is not None:
                     return True
     except ForbiddenError:
-        on_absent()
+        on_absent(False)
         return False
     except KubeError:
         return False

@@ -1,4 +1,5 @@
-"""ElasticServices as the cache keeps them: which service each is about, and what else whoever writes them must know.
+"""ElasticServices as the cache keeps them: which service each is about, how many instances somebody wants of it, and
+what else whoever writes them must know.
 
 What stands in their status is ours and is not read here.
 """
@@ -9,20 +10,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from scaler.decide.world import ServiceKey
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.store import Store
-from scaler.kube.metadata import FullMetadata, shared
+from scaler.kube.metadata import FullMetadata, shared, version_of
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.rule import ALL
 from scaler.workloads.kind import LONGEST_NAME
+
+_MOST_DIGITS = 10
+"""Of an int32, and a few more."""
 
 
 class _Spec(msgspec.Struct, frozen=True, gc=False):
     rule: str = ""
     job_id: str = msgspec.field(default="", name="jobID")
-    replicas: int = ALL
+    replicas: msgspec.Raw = msgspec.Raw(b"")
+    """Whatever an older definition, which knows no such field, lets through."""
 
 
 class ElasticServiceObject(msgspec.Struct, gc=False):
@@ -46,6 +52,11 @@ class ElasticServiceRecord(msgspec.Struct, frozen=True, gc=False):
     replicas: int = ALL
     """Instances wanted in all."""
 
+    @property
+    def goes_with_its_jobs(self) -> bool:
+        """The scaler made it, and nobody has said in it how many instances are wanted."""
+        return self.ours and self.replicas == ALL
+
 
 def elastic_service_record(obj: ElasticServiceObject) -> ElasticServiceRecord | None:
     """None for one that can be about no service."""
@@ -55,10 +66,15 @@ def elastic_service_record(obj: ElasticServiceObject) -> ElasticServiceRecord | 
     namespace = shared(meta.namespace)
     ours = meta.labels.get(MANAGED_BY_LABEL) == MANAGED_BY
     service = ServiceKey(namespace, shared(spec.rule), shared(spec.job_id))
-    replicas = min(max(0, spec.replicas), ALL)
     return ElasticServiceRecord(
-        namespace, meta.name, meta.uid, meta.resource_version, service, ours, meta.generation, replicas
+        namespace, meta.name, meta.uid, meta.resource_version, service, ours, meta.generation, _number(spec.replicas)
     )
+
+
+def _number(replicas: msgspec.Raw) -> int:
+    """ALL for what is no number of instances: nobody's service ends by a slip."""
+    text = bytes(replicas)
+    return min(int(text), ALL) if text.isdigit() and len(text) <= _MOST_DIGITS else ALL
 
 
 class ElasticServices:
@@ -90,6 +106,10 @@ class ElasticServices:
                 del self._of[old.service]
         if new is not None:
             self._of[new.service][new.name] = new
-        if old is None or new is None or msgspec.structs.replace(old, resource_version=new.resource_version) != new:
+        back = (
+            old is not None and new is not None and version_of(new.resource_version) < version_of(old.resource_version)
+        )
+        same = old is not None and new is not None and replace(old, resource_version=new.resource_version) == new
+        if back or not same:
             for key in {record.service for record in (old, new) if record is not None}:
-                self._publish(ElasticServiceChanged(key))
+                self._publish(ElasticServiceChanged(key, back))

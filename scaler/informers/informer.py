@@ -45,6 +45,11 @@ SILENCE = 90.0
 RESTORED_AFTER = 10.0
 """Seconds for which lists must be older than what was seen, until they are believed: a server that is behind catches
 up, a cluster that was restored from a backup does not."""
+OUTAGE = 3.0
+"""Seconds without an answer in which a cluster may have been restored: nobody stops etcd, restores it and starts it and
+the API server again in less."""
+NOT_INSTALLED = "are not installed in the cluster"
+"""How the problem of a kind ends that there is not."""
 EVENTS_PER_TURN = 256
 """Buffered events are taken in without suspending; after so many the loop gets a turn."""
 
@@ -247,7 +252,7 @@ class _Feed(Generic[T, R]):
             self._unanswered_since = min(self._unanswered_since, now())
             raise
         outage, self._unanswered_since = now() - self._unanswered_since, math.inf
-        self._must_list = self._is_older(page.resource_version) or outage >= RESTORED_AFTER
+        self._must_list = self._is_older(page.resource_version) or outage >= OUTAGE
         self._must_check = False
 
     def _list_again(self) -> None:
@@ -324,8 +329,8 @@ class _Feed(Generic[T, R]):
 
     def _compare(self, items: Sequence[T]) -> None:
         """A list that is as new as all that was seen and shows an object older than that: the cluster went back, and
-        its versions have caught up since."""
-        if self._older_since < math.inf:
+        its versions have caught up since. Once that is known, what is known of objects proves nothing."""
+        if self._restores != self._parent.history.restores:
             return
         for item in items:
             namespace, name, _ = _identity(item)
@@ -444,10 +449,10 @@ class _Feed(Generic[T, R]):
     def _complain(self, error: KubeError, lived: float) -> None:
         where = f" in {self._scope}" if self._scope else ""
         if isinstance(error, ForbiddenError) and self._parent.may_be_forbidden:
-            self._lack()
+            self._lack(gone=False)
         if isinstance(error, NotFoundError):
             self._must_list = True
-            absent = f"{self._resource.full_name} are not installed in the cluster"
+            absent = f"{self._resource.full_name} {NOT_INSTALLED}"
             if self.problem == absent:
                 return  # said already
             self.problem = absent
@@ -462,8 +467,12 @@ class _Feed(Generic[T, R]):
             error=str(error),
         )
 
-    def _lack(self) -> None:
-        """It is not to be had. Nobody misses what was never seen; what is known goes stale."""
+    def _lack(self, gone: bool) -> None:
+        """It is not to be had. Nobody misses what was never seen, nor what is optional and `gone` with its definition,
+        of which a watch that is cut at that moment says nothing; what else is known goes stale."""
+        if gone and self._parent.may_be_forbidden:
+            self._store.retain(self._scope, ())
+            self._parent.refused_only(self._scope, set())
         if not self._store.holds(self._scope):
             self.absent = True
             self._parent.lacks()

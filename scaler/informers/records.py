@@ -315,7 +315,7 @@ def volcano_job_record(obj: JobObject) -> JobRecord | None:
     if job.label_problem is Reason.NOT_SERVED:
         return None
     if large:
-        job = msgspec.structs.replace(job, pods=(), faults=(_too_large(size),))
+        job = msgspec.structs.replace(job, replicas=(), faults=(_too_large(size),))
     needs, priority_class = volcano_job_needs(found), as_text(at(found, "spec").get("priorityClassName"))
     return JobRecord(
         shared(meta.namespace), job.name, job.uid, meta.resource_version, job, kind="Job", needs=needs,

@@ -1,8 +1,8 @@
 """Whether what is decided on can be read, and has been heard of lately.
 
 Without nodes each service decides alone, so they are asked for apart: a right to them may come late, and may go again.
-On ElasticServices nothing is decided. What is not to be had and was never seen is not missed. It only asks the
-informers; what follows from it is the business of others.
+What is not to be had and was never seen is not missed. It only asks the informers; what follows from it is the business
+of others.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scaler.informers.informer import Informer
-from scaler.kube.api import ELASTIC_SERVICES, NODES, Resource
-
-_NOT_COUNTED = (NODES, ELASTIC_SERVICES)
+from scaler.kube.api import NODES, Resource
 
 
 class Sight:
@@ -23,7 +21,7 @@ class Sight:
 
     def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
         self._nodes = informers[NODES]
-        self._others = {resource: informer for resource, informer in informers.items() if resource not in _NOT_COUNTED}
+        self._others = {resource: informer for resource, informer in informers.items() if resource != NODES}
         self._patience = patience
 
     def heard(self) -> float:

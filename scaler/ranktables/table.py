@@ -70,7 +70,7 @@ def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTa
     """The table of `job` (its object is `obj`), given those of its pods that exist."""
     expected = _computing_pods(job, obj)
     present = {member.name: member for member in members if not member.lost}
-    if job.deleting or not expected or not all(name in present for name in job.pods):
+    if job.deleting or not expected or not present.keys() >= set(job.pods):
         return INITIALIZING
     servers: list[Server] = []
     try:

@@ -75,7 +75,7 @@ class Tables:
         job = record.job
         owned = self.cache.pods_of(record.uid)
         members = tuple(member_of(owned[name]) for name in job.pods if name in owned)
-        made_of = (job.generation, job.deleting, job.pods, job.hardware, members)
+        made_of = (job.generation, job.deleting, job.replicas, job.hardware, members)
         known = self._made.get(record.uid)
         if known is None or known[0] != made_of:
             obj = record.object

@@ -14,9 +14,9 @@ class Conditions(NamedTuple):
     """Of one service that names a rule."""
 
     available: bool
-    """Every group runs at least what the smallest ratio names."""
+    """Every group runs at least what the smallest ratio names, or the service rests."""
     complete: bool
-    """It runs the largest ratio that its jobs allow."""
+    """It runs the largest ratio that its jobs, and the number of instances that are wanted, allow."""
     rule_valid: bool
     """Its rule exists and has no error. An invalid one leaves the last valid one in force."""
 

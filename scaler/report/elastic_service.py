@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from scaler.decide.explain import counts_in_words, words
-from scaler.decide.world import GroupPlan, Instance, Plan, Reason, State, Verdict
+from scaler.decide.world import GroupPlan, Instance, Plan, Reason, Service, ServiceKey, State, Verdict
 from scaler.kube.api import Object
 from scaler.report.conditions import conditions, running_index
+from scaler.report.scaling import scaling_limited, selector_of, wanted_of
 from scaler.report.service_reports import ServiceReport
 from scaler.rules.rule import ALL
 
@@ -33,6 +34,8 @@ _QUIET = frozenset({State.RUNNING, State.FINISHED})
 _LAST = (Reason.WAITING_FOR_RATIO, Reason.NOT_IN_RATIO, Reason.SCALED_DOWN)
 """Reasons that follow from another instance's; they are the service's reason only where there is no other."""
 AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded", "RuleValid"
+SCALING_LIMITED = "ScalingLimited"
+RESTING = "Resting"
 
 
 class Standing(NamedTuple):
@@ -58,6 +61,8 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "reason": standing.reason,
         "message": standing.message,
         "replicas": sum(group.running for group in plan.groups.values()),
+        "selector": selector_of(report.service),
+        "wanted": wanted_of(report.service),
         "rule": _rule(report),
         "ratios": [_counts(ratio.counts) for ratio in _ratios(report)[:MAX_RATIOS]],
         "currentRatio": current,
@@ -71,6 +76,11 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
     status = {name: value for name, value in status.items() if value not in (None, "", [])}
     status["since"] = before.get("since") or now if _stands_as(before, status) else now
     return _fitting(status, _instances(report, before, now), len(_ratios(report)), len(plan.groups) - len(groups))
+
+
+def without_jobs(key: ServiceKey, replicas: int) -> ServiceReport:
+    """Of a service that is no more and in whose object somebody said how many instances are wanted."""
+    return ServiceReport(Service(key, (), replicas=replicas), Plan(key, -1, {}, complete=False, groups={}, verdicts=()))
 
 
 def _fitting(status: Object, instances: Sequence[Object], ratios: int, groups: int) -> Object:
@@ -99,19 +109,32 @@ def standing_of(report: ServiceReport) -> Standing:
     plan, problem = report.plan, report.service.problem
     if report.out_of_touch:
         return Standing("OutOfTouch", f"nothing is decided: {report.out_of_touch}"[:MAX_WORDS])
+    if not report.service.instances:
+        return Standing("NoJobs", "no job names this rule and this jobID")
     if report.service.rule is None and problem is not None:
         return Standing(problem.kind.value, problem.message[:MAX_WORDS])
-    if not plan.replicas:
-        return Standing("Resting", "nothing is to run: spec.replicas is 0")
+    if not plan.replicas and report.service.rule is not None:
+        return Standing(RESTING, _resting(plan))
     if plan.complete:
-        asked = "" if plan.replicas == ALL else f", of those for spec.replicas: {plan.replicas}"
-        return Standing("Complete", f"the largest ratio that its jobs allow runs{asked}")
+        return Standing("Complete", _complete(report))
     waiting = [verdict for verdict in plan.verdicts if verdict.state not in _QUIET]
     for verdict in sorted(waiting, key=lambda verdict: _rank(verdict, plan)):
         return Standing(verdict.reason.value, f"{verdict.name}: {words(verdict, plan)}"[:MAX_WORDS])
     for note in plan.notes:
         return Standing(note.warning.value, note.message[:MAX_WORDS])
     return Standing("Incomplete", "it works towards a larger ratio")
+
+
+def _resting(plan: Plan) -> str:
+    left = sum(verdict.state not in (State.HELD, State.FINISHED) for verdict in plan.verdicts)
+    return "nothing is to run: spec.replicas is 0" + (f"; {left} have not ended yet" if left else "")
+
+
+def _complete(report: ServiceReport) -> str:
+    plan = report.plan
+    if report.service.replicas < ALL and sum(plan.target.values()) == plan.replicas:
+        return f"{scaling_limited(report.service, plan).message}, which runs"[:MAX_WORDS]
+    return "the largest ratio that its jobs allow runs"
 
 
 def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
@@ -212,16 +235,20 @@ def _conditions(
 ) -> list[Object]:
     problem, held = report.service.problem, conditions(report.service, report.plan)
     runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
+    limited, why, message = scaling_limited(report.service, report.plan)
     serves = held.available and report.plan.replicas > 0
     said = {
         AVAILABLE: (held.available, Standing("MinimumRuns", runs) if serves else standing),
         COMPLETE: (held.complete, standing),
         DEGRADED: _degraded(report, current, standing, before),
+        SCALING_LIMITED: (limited, Standing(why, message[:MAX_WORDS])),
         RULE_VALID: (
             held.rule_valid,
             Standing(problem.kind.value, problem.message[:MAX_WORDS]) if problem else Standing("Valid", ""),
         ),
     }
+    if not report.service.instances:
+        del said[RULE_VALID]  # nobody asks
     known = {found["type"]: found for found in before.get("conditions") or ()}
     return [_condition(kind, *said[kind], known.get(kind, {}), now) for kind in said]
 
@@ -229,8 +256,8 @@ def _conditions(
 def _degraded(
     report: ServiceReport, current: Object | None, standing: Standing, before: Object
 ) -> tuple[bool, Standing]:
-    """Since a ratio that ran is not reached any more, until the service is complete."""
-    if report.plan.complete:
+    """Since a ratio that ran is not reached any more, until the service is complete. What is not wanted is not lost."""
+    if report.plan.complete or not report.plan.replicas or not report.service.instances:
         return False, standing
     was = any(found["type"] == DEGRADED and found["status"] == "True" for found in before.get("conditions") or ())
     ran, runs = (sum(ratio["counts"].values()) if ratio else 0 for ratio in (before.get("currentRatio"), current))

@@ -16,11 +16,13 @@ import structlog
 from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
 from scaler.informers.cache import Cache
+from scaler.informers.changes import ElasticServiceChanged
+from scaler.informers.elastic_services import ElasticServiceRecord
 from scaler.kube.api import ELASTIC_SERVICES, Object, PatchType
-from scaler.kube.errors import AlreadyExistsError, NotFoundError
+from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.kube.writer import Writer
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
-from scaler.report.elastic_service import status_of
+from scaler.report.elastic_service import status_of, without_jobs
 from scaler.report.events import Happening
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import ServiceReport, Subject
@@ -28,6 +30,8 @@ from scaler.report.story import BAD, story_of
 from scaler.state.own_config_maps import MAX_NAME, digest, object_name
 
 _log = structlog.get_logger("report")
+_NEW = ("selector", "wanted")
+_UNDECLARED = "field not declared in schema"
 
 
 class _Known(msgspec.Struct, frozen=True, gc=False):
@@ -60,6 +64,8 @@ class StatusWriter:
         self._known: dict[ServiceKey, _Known] = {}
         self._left_out = False
         """Whether some status was not written because there is no such kind."""
+        self._is_old = False
+        """Whether the definition of the kind knows no `_NEW`."""
 
     def subject(self, key: ServiceKey) -> Subject | None:
         """Whom events about the service are about; None while no object is known."""
@@ -86,21 +92,32 @@ class StatusWriter:
             return await self._put(key, report)
 
     async def remove(self, key: ServiceKey) -> None:
-        """Delete what is ours about a service that is no more; what is a user's stays as it is."""
+        """Delete what is ours about a service that is no more. What is a user's, and what somebody has set a number in,
+        stays and says that there are no jobs."""
         self._known.pop(key, None)
-        if not self._cache.has_instances(key):
-            await self._delete(key, keep="")
+        if self._cache.has_instances(key):
+            return
+        kept = []
+        for record in self._cache.elastic_services.of(key):
+            if record.goes_with_its_jobs:
+                await self._delete(record)
+            else:
+                kept.append(record)
+        if kept and not self._absent():
+            await self._put_without_jobs(kept[0])
 
     async def tidy(self, key: ServiceKey) -> None:
         """Delete what else is ours about the service than the object that counts."""
         known = self._known.get(key, _Known())
-        if known.uid:
-            await self._delete(key, keep=known.uid)
+        for record in self._cache.elastic_services.of(key) if known.uid else ():
+            if record.ours and record.uid != known.uid:
+                await self._delete(record)
 
-    def gone(self, key: ServiceKey) -> None:
-        """An object about the service came, or went: there may be none any more. What its status said is known."""
+    def changed(self, change: ElasticServiceChanged) -> None:
+        """There may be none any more, or one with another status than the one written last."""
+        key = change.service
         known = self._known.get(key)
-        if known is not None and not self._cache.elastic_services.of(key):
+        if known is not None and (change.went_back or not self._cache.elastic_services.of(key)):
             self._known[key] = msgspec.structs.replace(known, uid="")
 
     async def _put(self, key: ServiceKey, report: ServiceReport) -> list[Happening]:
@@ -114,6 +131,8 @@ class StatusWriter:
             before = before or said_by(said)
             known = msgspec.structs.replace(known, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
         generation = record.generation if record is not None else 1
+        if record is not None and record.replicas != report.service.replicas:
+            generation = before.get("observedGeneration", 0)  # it is not decided on yet
         status = status_of(report, before, self._clock.timestamp(), generation=generation)
         if status != said:
             self._known[key] = msgspec.structs.replace(known, uid="")  # after an error nothing is known
@@ -125,6 +144,19 @@ class StatusWriter:
         ]
 
     async def _apply(self, key: ServiceKey, name: str, status: Object) -> None:
+        """Without what is new in this version where the definition is older: it would be refused whole."""
+        try:
+            await self._apply_once(key, name, status)
+        except KubeError as error:
+            if _UNDECLARED not in str(error):
+                raise
+            if not self._is_old:
+                _log.warning("the definition of ElasticService is old", apply="manifests/base/elasticservices.yaml")
+            self._is_old = True
+            older = {field: said for field, said in status.items() if field not in _NEW}
+            await self._apply_once(key, name, older)
+
+    async def _apply_once(self, key: ServiceKey, name: str, status: Object) -> None:
         body = {
             "apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind, "metadata": {"name": name},
             "status": status,
@@ -161,10 +193,21 @@ class StatusWriter:
                 raise
             return there
 
-    async def _delete(self, key: ServiceKey, *, keep: str) -> None:
-        for record in self._cache.elastic_services.of(key):
-            if record.ours and record.uid != keep:
-                await self._writer.delete(ELASTIC_SERVICES, key.namespace, record.name, uid=record.uid)
+    async def _put_without_jobs(self, record: ElasticServiceRecord) -> None:
+        try:
+            said = (await self._writer.get(ELASTIC_SERVICES, record.namespace, record.name)).get("status")
+            report, now = without_jobs(record.service, record.replicas), self._clock.timestamp()
+            status = status_of(report, said_by(said), now, generation=record.generation)
+            if status != said:
+                await self._apply(record.service, record.name, status)
+        except NotFoundError:
+            return  # somebody deleted it a moment ago
+
+    async def _delete(self, record: ElasticServiceRecord) -> None:
+        """As it was seen: a number that somebody sets at this moment saves it."""
+        await self._writer.delete(
+            ELASTIC_SERVICES, record.namespace, record.name, uid=record.uid, resource_version=record.resource_version
+        )
 
     def _leave_out(self, why: str) -> None:
         if not self._left_out:
@@ -230,6 +273,8 @@ class _Said(msgspec.Struct):
     ratios: list[dict[str, int]] = []
     currentRatio: _Ratio | None = None  # noqa: N815 - as in the status
     targetRatio: _Ratio | None = None  # noqa: N815 - as in the status
+    wanted: str = "all"
+    observedGeneration: int = 0  # noqa: N815 - as in the status
 
 
 def said_by(status: object) -> Object:

@@ -66,7 +66,7 @@ class Reported:
 
 
 def _numbers(plan: Plan) -> tuple[object, ...]:
-    return plan.target_index, plan.target, plan.complete, plan.serves, plan.groups
+    return plan.target_index, plan.target, plan.complete, plan.serves, plan.groups, plan.replicas
 
 
 def _reasons(plan: Plan) -> list[tuple[str, State, Reason]]:

@@ -163,7 +163,7 @@ class Reporter:
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
         """Somebody made, changed or deleted an object about the service: it is made again, or deleted again."""
         if self._running:
-            self._statuses.gone(change.service)
+            self._statuses.changed(change)
             self._mark_status(change.service)
 
     def look(self) -> None:
@@ -379,9 +379,9 @@ def _as_it_is(happening: Happening) -> Happening:
 def _stated(report: ServiceReport) -> tuple[object, ...]:
     """What the status of the service and the last valid rule depend on."""
     plan, service = report.plan, report.service
-    decided = (plan.target_index, plan.target, plan.complete, plan.groups, plan.verdicts, plan.notes)
+    decided = (plan.target_index, plan.target, plan.replicas, plan.complete, plan.groups, plan.verdicts, plan.notes)
     said = (report.alone, report.out_of_touch)
-    return (*decided, service.rule, service.problem, service.options.paused, report.last_valid, *said)
+    return (*decided, service.rule, service.replicas, service.problem, service.options.paused, report.last_valid, *said)
 
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:

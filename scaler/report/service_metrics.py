@@ -36,9 +36,11 @@ class Standing(msgspec.Struct, frozen=True):
     conditions: Conditions
     running: int
     """Index of the ratio that runs; -1 = none."""
+    wanted: int | None
+    """Instances of the largest ratio that is aimed at; None without a rule in force."""
     unavailable_since: float = 0.0
     was_complete: bool = False
-    """At some time, with this rule."""
+    """At some time, with this rule and this number of instances wanted."""
     fault_at: float = 0.0
     """When something of its complete ratio stopped running; it runs no smaller ratio yet."""
     room_at: float = 0.0
@@ -67,9 +69,10 @@ class ServiceSeries:
         if not plan.key.rule:
             return
         said = available, complete, _ = conditions(service, plan)
-        after = Standing(plan, service.rule, said, running_index(service, plan.groups))
+        running = running_index(service, plan.groups)
+        after = Standing(plan, service.rule, said, running, _wanted(service, plan))
         before = self._services.get(plan.key)
-        if before is not None and before.rule == after.rule:
+        if before is not None and (before.rule, before.wanted) == (after.rule, after.wanted):
             after = _continued(before, after, now)
             if complete and before.room_at and before.was_complete:
                 self._restored.observe(now - before.room_at)
@@ -94,7 +97,7 @@ class ServiceSeries:
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """For the registry. The worst first where not all are shown."""
-        available, complete, valid, ratio, target, since, instances, left_out = families = _families()
+        available, complete, valid, ratio, target, since, wanted, instances, left_out = families = _families()
         everyone = list(self._services.items())  # at once: the loop goes on in another thread
         shown, others = _chosen(everyone)
         for key, standing in shown:
@@ -108,6 +111,8 @@ class ServiceSeries:
                 target.add_metric(labels, standing.plan.target_index)
             if standing.unavailable_since:
                 since.add_metric(labels, standing.unavailable_since)
+            if standing.wanted is not None:
+                wanted.add_metric(labels, standing.wanted)
             counts = Counter((verdict.state.value, verdict.reason.value) for verdict in standing.plan.verdicts)
             for state_and_reason, number in counts.items():
                 instances.add_metric((*labels, *state_and_reason), number)
@@ -120,12 +125,13 @@ def _families() -> list[GaugeMetricFamily]:
     """In the order in which `collect` fills them."""
     labels = ("namespace", "rule", "job_id")
     texts = {
-        "scaler_service_available": "1 while every group runs at least what the smallest ratio names, else 0.",
-        "scaler_service_complete": "1 while the largest ratio runs that the service's jobs allow, else 0.",
+        "scaler_service_available": "1 while every group runs what the smallest ratio names, or it rests, else 0.",
+        "scaler_service_complete": "1 while the largest ratio runs that its jobs and spec.replicas allow, else 0.",
         "scaler_service_rule_valid": "1 while the service's rule exists and has no error, else 0.",
         "scaler_service_ratio_index": "Ratio that runs, 0 = the largest of the rule; absent while none does.",
         "scaler_service_target_ratio_index": "Ratio that is worked towards; absent without a rule in force.",
         "scaler_service_unavailable_since_timestamp_seconds": "Since when it is not available; absent while it is.",
+        "scaler_service_wanted_instances": "Instances of the largest ratio that spec.replicas allows; 0 = it rests.",
     }
     singles = [GaugeMetricFamily(name, text, labels=labels) for name, text in texts.items()]
     instances = GaugeMetricFamily(
@@ -138,7 +144,7 @@ def _families() -> list[GaugeMetricFamily]:
 
 
 def _continued(before: Standing, after: Standing, now: float) -> Standing:
-    """With what is remembered while the rule stays the same."""
+    """With what is remembered while the rule and the number of instances that are wanted stay the same."""
     now_running = {name: group.running for name, group in after.plan.groups.items()}
     fewer = any(now_running.get(name, 0) < group.running for name, group in before.plan.groups.items())
     fault_at = now if before.conditions.complete and fewer else before.fault_at
@@ -148,6 +154,10 @@ def _continued(before: Standing, after: Standing, now: float) -> Standing:
         fault_at=0.0 if after.conditions.complete else fault_at,
         room_at=before.room_at,
     )
+
+
+def _wanted(service: Service, plan: Plan) -> int | None:
+    return min(plan.replicas, service.rule.largest.total) if service.rule is not None else None
 
 
 def _has_room(plan: Plan) -> bool:

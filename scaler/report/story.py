@@ -12,7 +12,8 @@ from typing import NamedTuple
 from scaler.decide.explain import counts_in_words
 from scaler.decide.world import Reason, State
 from scaler.kube.api import Object
-from scaler.report.elastic_service import RULE_VALID
+from scaler.report.elastic_service import RESTING, RULE_VALID, SCALING_LIMITED
+from scaler.report.scaling import number_in_words
 
 _NAMED = 3
 """Lost instances in one message."""
@@ -27,8 +28,8 @@ class ServiceEvent(StrEnum):
     AVAILABLE = "Available"
     RATIO_REACHED = "RatioReached"
     COMPLETE = "Complete"
-    RESTING = "Resting"
     TARGET_CHANGED = "TargetChanged"
+    SCALED = "Scaled"
     RULE_CHANGED = "RuleChanged"
     RULE_VALID = "RuleValid"
     PAUSED = "Paused"
@@ -50,8 +51,8 @@ def story_of(before: Object, after: Object) -> list[Told]:
     """In order, and mostly one: events of the same second have no order. Nothing when it is not known how it was."""
     if not before:
         return []
-    lost, of_rule = list(_losses(before, after)), list(_of_rule(before, after))
-    return [*lost, *of_rule] or list(_gains(before, after)) or list(_of_target(before, after))
+    said = [*_losses(before, after), *_of_rule(before, after), *_of_scale(before, after)]
+    return said or list(_gains(before, after)) or list(_of_target(before, after))
 
 
 def _of_rule(before: Object, after: Object) -> Iterator[Told]:
@@ -69,9 +70,17 @@ def _of_rule(before: Object, after: Object) -> Iterator[Told]:
         yield Told(ServiceEvent.RULE_VALID, f"the rule is valid: {_ladder(after)}")
 
 
+def _of_scale(before: Object, after: Object) -> Iterator[Told]:
+    was, now = before.get("wanted", "all"), after["wanted"]
+    if was != now:
+        limited = next(found for found in after["conditions"] if found["type"] == SCALING_LIMITED)
+        words = limited["message"] if limited["status"] == "True" else number_in_words(now)
+        yield Told(ServiceEvent.SCALED, f"{words}, before {was}; {_stands(after)}")
+
+
 def _losses(before: Object, after: Object) -> Iterator[Told]:
     ran, runs = before.get("currentRatio"), after.get("currentRatio")
-    lost = _lost(before, after)
+    lost = _lost(before, after) if after["reason"] != RESTING else []
     if lost and _size(runs) <= _size(ran):
         reason = ServiceEvent.DEGRADED if _size(runs) < _size(ran) else ServiceEvent.INSTANCE_LOST
         yield Told(ServiceEvent.UNAVAILABLE if ran and not runs else reason, f"lost {_few(lost)}; {_stands(after)}")
@@ -79,9 +88,7 @@ def _losses(before: Object, after: Object) -> Iterator[Told]:
 
 def _gains(before: Object, after: Object) -> Iterator[Told]:
     ran, runs = before.get("currentRatio"), after.get("currentRatio")
-    if after["reason"] == ServiceEvent.RESTING != before.get("reason"):
-        yield Told(ServiceEvent.RESTING, after["message"])
-    elif after["reason"] == ServiceEvent.COMPLETE != before.get("reason"):
+    if after["reason"] == ServiceEvent.COMPLETE != before.get("reason"):
         yield Told(ServiceEvent.COMPLETE, _stands(after))
     elif _size(runs) > _size(ran):
         yield Told(ServiceEvent.RATIO_REACHED if ran else ServiceEvent.AVAILABLE, _stands(after))
@@ -97,13 +104,14 @@ def _of_target(before: Object, after: Object) -> Iterator[Told]:
 def _lost(before: Object, after: Object) -> list[str]:
     """Instances that ran and do not, each with why."""
     now = {found["uid"]: found for found in after["instances"]}
+    enough = after["wanted"] != "all" and after["reason"] == ServiceEvent.COMPLETE
     lost = []
     for was in before.get("instances") or ():
         found = now.get(was["uid"])
         if was["state"] != State.RUNNING or (found is not None and found["state"] == State.RUNNING):
             continue
-        if found is not None and found["reason"] == Reason.SCALED_DOWN:
-            continue  # as somebody ordered
+        if found["reason"] == Reason.SCALED_DOWN if found is not None else enough:
+            continue  # ordered
         on = f" on {', '.join(was['nodes'])}" if was.get("nodes") else ""
         why = f"{found['reason']}, {found['message']}".rstrip(".") if found is not None else "it is deleted"
         lost.append(f"{was['name']}{on} ({why})")
@@ -123,6 +131,10 @@ def _stands(status: Object) -> str:
     """What runs, and what is worked towards."""
     current, target = status.get("currentRatio"), status.get("targetRatio")
     runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
+    if status["reason"] == RESTING:
+        return "the service rests"
+    if status["reason"] == ServiceEvent.COMPLETE and status.get("wanted", "all") != "all":
+        return runs
     if status["reason"] == ServiceEvent.COMPLETE or not target:
         return f"{runs}, the largest ratio that its jobs allow" if current else runs
     return f"{runs}, works towards {counts_in_words(target['counts'])}"

@@ -89,11 +89,12 @@ def _of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
         owner_deleting=job.deleting,
         owner_finished=job.finished,
         **_labelled(job, pods),
-        trouble=job.ending or next(_troubles(job.pods, pods, faulty), ""),
+        trouble=job.ending or next(_troubles(names, pods, faulty), ""),
         made_by_us=ours,
+        name_taken=next(_taken_names(cache, record, names), "") if ours else "",
         ends_by=_ends_by(cache, pods),
         **_counts(pods, faulty),
-        **_asked_by_job(cache, record, owned),
+        **_asked_by_job(cache, record, names, owned),
         **(_ours(cache, tables.of(record), record, pods, faulty) if ours else _others(cache, record, pods)),
     )
 
@@ -105,13 +106,12 @@ def _ours(
     job = record.job
     present = _present(pods)
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
-    has_service = bool(job.pods) and cache.services.get(job.namespace, job.pods[0]) is not None
+    has_service = cache.services.get(job.namespace, job.leader) is not None
     obstacle = table.obstacle if table is not None else None
     return {
         "leftovers": pod_group is not None and pod_group.owner_uid == record.uid and not pod_group.terminating,
         "stripped": bool(present) and not job.faults and (pod_group is None or not has_service),
         "faults": job.faults,
-        "name_taken": next(_taken_names(cache, record), ""),
         "life": life_of(cache, record, present, faulty),
         "warnings": ((obstacle.warning, obstacle.message),) if obstacle is not None else (),
     }
@@ -172,17 +172,16 @@ def _shared_gangs(
             yield Warning.HOLD_NOT_POSSIBLE, words
 
 
-def _taken_names(cache: Cache, record: JobRecord) -> Iterator[str]:
+def _taken_names(cache: Cache, record: JobRecord, names: Sequence[str]) -> Iterator[str]:
     """Names this instance needs that an object of another owner has."""
     job = record.job
-    for name in job.pods:
+    for name in names:
         pod = cache.pods.get(job.namespace, name)
         if pod is not None and pod.owner_uid != record.uid:
             yield f"Pod {name}"
-    if job.pods:
-        service = cache.services.get(job.namespace, job.pods[0])
-        if service is not None and service.owner_uid != record.uid:
-            yield f"Service {job.pods[0]}"
+    service = cache.services.get(job.namespace, job.leader)
+    if service is not None and service.owner_uid != record.uid:
+        yield f"Service {job.leader}"
 
 
 def _labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> dict[str, Any]:
@@ -296,9 +295,10 @@ def _newest_seen(cache: Cache, maker: str) -> str:
 # what they ask of nodes
 
 
-def _asked_by_job(cache: Cache, record: JobRecord, owned: Mapping[str, PodRecord]) -> dict[str, Any]:
+def _asked_by_job(
+    cache: Cache, record: JobRecord, names: Sequence[str], owned: Mapping[str, PodRecord]
+) -> dict[str, Any]:
     """Of all its expected pods, whether they exist or not."""
-    names = record.job.pods
     if len(record.needs) != len(names):
         return {}
     bound = {name for name in names if (pod := owned.get(name)) is not None and pod.node and not pod.terminating}

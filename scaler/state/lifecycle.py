@@ -32,7 +32,7 @@ def life_of(cache: Cache, record: JobRecord, present: Sequence[PodRecord], fault
         remaining=cache.retries_left(job.namespace, job.pod_group),
         failed=tuple(_failed(pod, job, pod.name in faulty) for pod in present if pod.phase == "Failed"),
         succeeded=sum(pod.phase == "Succeeded" for pod in present),
-        workers=sum(name.startswith(workers) for name in job.pods) if job.policy.all_workers else 0,
+        workers=dict(job.replicas).get(workers, 0) if job.policy.all_workers else 0,
         workers_succeeded=sum(pod.phase == "Succeeded" and pod.name.startswith(workers) for pod in present),
         surplus=tuple(_surplus(cache, record)),
         outgrown=_outgrown(cache, job),
@@ -57,13 +57,14 @@ def _outgrown(cache: Cache, job: Job) -> bool:
 def _surplus(cache: Cache, record: JobRecord) -> Iterator[str]:
     """Pods by names such as the job's own, but beyond its replicas; a backup pod of a hot switch has another name."""
     job, owned = record.job, cache.pods_of(record.uid)
-    if not job.pods or (len(owned) <= len(job.pods) and owned.keys() <= set(job.pods)):
+    names = frozenset(job.pods) if owned else frozenset()
+    if not names or owned.keys() <= names:
         return
     found = []
     for name, pod in owned.items():
         kind, _, index = name.removeprefix(f"{job.name}-").partition("-")
         numbered = kind in (LEADER.lower(), WORKER.lower()) and index.isdecimal()
-        if numbered and name not in job.pods and not pod.terminating:
+        if numbered and name not in names and not pod.terminating:
             found.append((kind == WORKER.lower(), int(index), name))
     yield from (name for _, _, name in sorted(found, reverse=True))
 

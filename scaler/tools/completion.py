@@ -2,15 +2,19 @@
 
 One engine for all of them: the script asks `scaler __complete WORD...`, and the last word is the one being written.
 The answer is as kubectl wants it of plugins: `value<TAB>meaning` on each line, then `:0` where names of files may
-follow, or `:4` where nothing else can.
+follow, or `:4` where nothing else can. Names of services are asked of the cluster (scaler.tools.cluster.names).
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stderr
 from typing import NamedTuple
+
+from scaler.tools.cluster.access import place
 
 HELP = """print what bash, zsh or fish needs to complete scaler's commands
 
@@ -32,6 +36,8 @@ class Candidates(NamedTuple):
 
     found: list[tuple[str, str]]
     directive: int = NOTHING
+    asked: str = ""
+    """What the cluster knows: a function of scaler.tools.cluster.names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 def complete(words: Sequence[str], commands: Iterable[tuple[str, str]], load: Load) -> str:
     """The answer to a shell; `words` are all after the program's name, the last one begun. `load` gives the parser of a
     command; ImportError where it cannot be loaded."""
-    found, directive = _candidates(list(words) or [""], list(commands), load)
+    found, directive, _ = _candidates(list(words) or [""], list(commands), load)
     lines = [f"{value}\t{' '.join(meaning.split())}".rstrip() for value, meaning in found]
     return "\n".join([*lines, f":{directive}"]) + "\n"
 
@@ -59,8 +65,24 @@ def _candidates(words: list[str], commands: list[tuple[str, str]], load: Load) -
         return Candidates(_fitting([*commands, *options], word))
     if before[0] not in dict(commands):
         return Candidates([])
-    actions = load(before[0])._actions
-    return _of_command(actions, [one for one in before[1:] if one != "="], word)
+    parser, given = load(before[0]), [one for one in before[1:] if one != "="]
+    candidates = _of_command(parser._actions, given, word)
+    return Candidates(_fitting(_of_cluster(parser, given, candidates.asked), word)) if candidates.asked else candidates
+
+
+def _of_cluster(parser: argparse.ArgumentParser, given: list[str], asked: str) -> Iterable[tuple[str, str]]:
+    """What the cluster that the words before name says; nothing where they do not stand for a command yet."""
+    from scaler.tools.cluster import names  # noqa: PLC0415 - only who needs the cluster loads what reads it
+
+    ask, known = (names.namespaces, given[:-1]) if asked == "namespaces" else (names.services, given)
+    for words in ([*known, "x"], known):  # with something where a name is wanted, or all names are there
+        try:
+            with redirect_stderr(io.StringIO()):
+                args = parser.parse_args(words)
+        except SystemExit:
+            continue
+        return ask(args)
+    return []
 
 
 def _of_command(actions: list[argparse.Action], before: list[str], word: str) -> Candidates:
@@ -100,6 +122,10 @@ def _takes_value(action: argparse.Action | None) -> bool:
 def _values(action: argparse.Action, word: str) -> Candidates:
     if action.choices is not None:
         return Candidates(_fitting(((str(choice), "") for choice in action.choices), word))
+    if action.type is place:
+        return Candidates([], asked="services")
+    if action.dest == "namespace":
+        return Candidates([], asked="namespaces")
     metavar = str(action.metavar or "")
     return Candidates([], FILES if metavar.startswith(_OF_FILES) else NOTHING)
 

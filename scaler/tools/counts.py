@@ -13,9 +13,9 @@ import msgspec
 
 from scaler.decide.target import choose_target
 from scaler.decide.world import Reason
-from scaler.rules.rule import Rule
+from scaler.rules.rule import ALL, Rule
 
-MOST = 1_000_000
+MOST = ALL
 """The largest number that a rule may hold, and so the largest count that means anything."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
@@ -28,10 +28,13 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     running: Counts = {}
     in_flight: Counts = {}
     held: Counts = {}
+    replicas: Count = ALL
+    """Instances wanted in all, as `spec.replicas` of an ElasticService says it; 0 = the service rests."""
 
 
-class GroupDecision(msgspec.Struct, frozen=True):
-    """One group's share. `reasons` says why the instances that stay held do: reason -> how many."""
+class GroupDecision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One group's share. `reasons` says why the instances that stay held do: reason -> how many; `drain` how many of
+    those that run are more than is wanted, and are deleted."""
 
     target: int
     running: int
@@ -40,10 +43,12 @@ class GroupDecision(msgspec.Struct, frozen=True):
     admit: int
     revoke: int
     reasons: dict[Reason, int]
+    drain: int = 0
 
 
 class TargetRatio(msgspec.Struct, frozen=True):
-    """`index` counts from 0 = the largest ratio; `counts` names every group of the rule."""
+    """`index` counts from 0 = the largest ratio, -1 = none: the service rests; `counts` names every group of the
+    rule."""
 
     index: int
     counts: dict[str, int]
@@ -61,31 +66,45 @@ def unknown_groups(rule: Rule, case: Case) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(named) if name not in rule.groups)
 
 
+def aimed_at(rule: Rule, replicas: int) -> int:
+    """Index of the largest ratio that is aimed at when so many instances are wanted in all; -1 for none of them."""
+    return len(rule.ratios) - len(rule.limited(replicas).ratios) if replicas else -1
+
+
 def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
     """What the planner would do for a service with these counts. Groups that no ratio names are not looked at."""
-    names = rule.groups
+    names, wanted = rule.groups, rule if case.replicas == ALL else rule.limited(case.replicas)
     live = {name: case.running.get(name, 0) + case.in_flight.get(name, 0) + case.held.get(name, 0) for name in names}
-    target = choose_target(rule.ratios, case.running, live)
-    ratio = rule.ratios[target.index]
-    share = _paused_share if paused else _share
+    target = choose_target(wanted.ratios, case.running, live)
+    ratio = wanted.ratios[target.index]
+    index = target.index + len(rule.ratios) - len(wanted.ratios) if case.replicas else -1
+    shares = {name: _share(case, name, ratio.of(name), (wanted, rule)) for name in names}
     return Decision(
-        TargetRatio(target.index, {name: ratio.of(name) for name in names}),
+        TargetRatio(index, {name: ratio.of(name) for name in names}),
         target.complete,
-        {name: share(case, name, ratio.of(name), rule.largest.of(name)) for name in names},
+        {name: _paused(share) for name, share in shares.items()} if paused else shares,
     )
 
 
-def _share(case: Case, name: str, target: int, largest: int) -> GroupDecision:
-    """Fill this group up to its target, or revoke what is above it and not bound."""
+def _share(case: Case, name: str, target: int, rules: tuple[Rule, Rule]) -> GroupDecision:
+    """Fill this group up to its target, or revoke what is above it and not bound. `rules`: as it is to be followed, and
+    the full one."""
     running, in_flight, held = case.running.get(name, 0), case.in_flight.get(name, 0), case.held.get(name, 0)
+    wanted, largest = (rule.largest.of(name) for rule in rules)
     admit = max(0, min(target - running - in_flight, held))
     revoke = max(0, min(running + in_flight - target, in_flight))
-    waiting = max(0, min(held - admit, largest - running - in_flight - admit))
-    reasons = {Reason.WAITING_FOR_RATIO: waiting, Reason.NOT_IN_RATIO: held - admit - waiting}
+    places = [max(0, number - running - in_flight - admit) for number in (wanted, largest)]
+    waiting, within = (min(held - admit, number) for number in places)
+    reasons = {
+        Reason.WAITING_FOR_RATIO: waiting,
+        Reason.SCALED_DOWN: within - waiting,
+        Reason.NOT_IN_RATIO: held - admit - within,
+    }
     reasons = {reason: number for reason, number in reasons.items() if number}
-    return GroupDecision(target, running, in_flight, held, admit, revoke, reasons)
+    drain = max(0, running - wanted) if case.replicas <= rules[1].largest.total else 0
+    return GroupDecision(target, running, in_flight, held, admit, revoke, reasons, drain)
 
 
-def _paused_share(case: Case, name: str, target: int, largest: int) -> GroupDecision:
-    share = _share(case, name, target, largest)
-    return msgspec.structs.replace(share, admit=0, revoke=0, reasons={Reason.PAUSED: share.held} if share.held else {})
+def _paused(share: GroupDecision) -> GroupDecision:
+    reasons = {Reason.PAUSED: share.held} if share.held else {}
+    return msgspec.structs.replace(share, admit=0, revoke=0, drain=0, reasons=reasons)

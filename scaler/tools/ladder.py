@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from scaler.decide.explain import counts_in_words
 from scaler.decide.world import Reason
 from scaler.rules.rule import Rule
-from scaler.tools.counts import Case, Decision, GroupDecision, decide
+from scaler.tools.counts import Case, Decision, GroupDecision, aimed_at, decide
 from scaler.tools.linting.mixtures import in_words as mixtures_in_words
 from scaler.tools.linting.mixtures import mixtures
 
@@ -20,6 +20,7 @@ MOST_ROWS = 200
 
 _MEANINGS = {
     Reason.WAITING_FOR_RATIO: "wait for {awaited}",
+    Reason.SCALED_DOWN: "are more than is wanted",
     Reason.NOT_IN_RATIO: "are spares above the largest ratio",
     Reason.PAUSED: "wait until the rule is no longer paused",
 }
@@ -40,6 +41,8 @@ def _numbers(group: GroupDecision) -> tuple[int, ...]:
 
 
 def _target_line(rule: Rule, decision: Decision) -> str:
+    if decision.target.index < 0:
+        return "target: none: the service rests"
     ratio = f"ratio {decision.target.index} ({counts_in_words(decision.target.counts)})"
     steps = f"0 is the largest of {len(rule.ratios)}, {len(rule.ratios) - 1} the smallest"
     standing = "complete: every group runs what it asks for" if decision.complete else f"waits for {_awaited(decision)}"
@@ -59,6 +62,8 @@ def _sentence(group: GroupDecision, decision: Decision) -> str:
     parts = [f"admit {group.admit}"] if group.admit else []
     if group.revoke:
         parts.append(f"take {group.revoke} unbound back, {_awaited(decision)} comes first")
+    if group.drain:
+        parts.append(f"drain {group.drain} of those that run, they are more than is wanted")
     for reason, number in group.reasons.items():
         parts.append(f"hold {number} ({reason}): {_MEANINGS[reason].format(awaited=_awaited(decision))}")
     if group.in_flight > group.revoke:
@@ -80,6 +85,10 @@ def table(rule: Rule) -> str:
     lines = [
         "ratios, the largest first:",
         *(f"  {index}  {counts_in_words(ratio.counts)}" for index, ratio in enumerate(rule.ratios)),
+        "",
+        "spec.replicas of its ElasticService, and the ratio aimed at:",
+        *(f"  {line}" for line in _numbers_mean(rule)),
+        "",
         f"with {counts_in_words(rule.largest.counts)} applied and none in flight:",
         "",
         *_aligned([head, *rows]),
@@ -89,6 +98,19 @@ def table(rule: Rule) -> str:
     if states > MOST_ROWS:
         lines += ["", f"cut: {MOST_ROWS} of {states:,} states are shown; ask for one with --running and --held"]
     return "\n".join(lines) + "\n"
+
+
+def _numbers_mean(rule: Rule) -> list[str]:
+    """Which numbers of wanted instances mean which ratio, from none upward; equal ratios are one."""
+    totals = sorted({ratio.total for ratio in rule.ratios})
+    rows = [("0", "none: the service rests")]
+    for before, total in zip([0, *totals], totals, strict=False):
+        index = aimed_at(rule, total)
+        numbers = f"{before + 1} to {total}" if total > before + 1 else str(total)
+        numbers = f"{before + 1} and more" if total == totals[-1] else numbers
+        least = " (the minimum)" if total == totals[0] else ""
+        rows.append((numbers, f"ratio {index}: {counts_in_words(rule.ratios[index].counts)}{least}"))
+    return _aligned(rows)
 
 
 def _states(most: Sequence[int]) -> Iterable[tuple[int, ...]]:

@@ -25,6 +25,7 @@ RULE is a file with the ConfigMap (YAML) or its bare JSON, or - for standard inp
 that is not mentioned has none. In-flight instances count as admitted with no pod on a node yet.
 
   scaler plan rule.yaml --running group0=1 --held group0=1,group1=1
+  scaler plan rule.yaml --replicas 3 --running group0=2,group1=1     with so many instances wanted
   scaler plan rule.yaml --table
   scaler plan rule.yaml --cases cases.jsonl      one {"running": {}, "in_flight": {}, "held": {}} per line
   scaler plan '20x rule.yaml' big.yaml --nodes '40x huawei.com/Ascend910=8,pool=a' --nodes nodes.yaml
@@ -50,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", type=_counts, metavar="GROUP=N,...", help=f"instances {meaning} (default: none)"
         )
+    parser.add_argument(
+        "--replicas", type=_number, metavar="N", help="instances wanted in all, as kubectl scale sets it (default: all)"
+    )
     parser.add_argument("--cases", metavar="FILE", help="answer each JSON line of FILE (- = standard input) with one")
     parser.add_argument("--table", action="store_true", help="print every state of the ladder and what it admits")
     nodes = parser.add_argument_group("several services on the same nodes")
@@ -96,6 +100,10 @@ def _conflict(args: argparse.Namespace) -> str:
         return "several rules, --needs and --jobs are about nodes; say which with --nodes '40x huawei.com/Ascend910=8'"
     if args.cases and args.table:
         return "--cases and --table are two different questions; ask one at a time"
+    if args.replicas is not None and (args.cases or args.table):
+        return (
+            '--replicas asks about one number; --table shows what each means, lines of --cases may say {"replicas": N}'
+        )
     if counted and (args.cases or args.table):
         return "--running, --in-flight and --held ask about one state; leave them out with --cases or --table"
     if args.table and args.format != "text":
@@ -112,16 +120,24 @@ def _counts(text: str) -> dict[str, int]:
         name, equals, number = (word.strip() for word in part.rpartition("="))
         if not name or not equals:
             raise argparse.ArgumentTypeError(f"'{part}' is not GROUP=NUMBER; write for example group0=1,group1=2")
-        if not (number.isascii() and number.isdigit()) or len(number) > 7 or int(number) > MOST:
-            raise argparse.ArgumentTypeError(f"'{number}' in '{part}' is not a whole number from 0 to {MOST}")
         if name in counts:
             raise argparse.ArgumentTypeError(f"group '{name}' is counted twice; write each group once")
-        counts[name] = int(number)
+        counts[name] = _number(number, f" in '{part}'")
     return counts
 
 
+def _number(text: str, where: str = "") -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 7 or int(text) > MOST:
+        raise argparse.ArgumentTypeError(f"'{text}'{where} is not a whole number from 0 to {MOST}")
+    return int(text)
+
+
+def _wanted(args: argparse.Namespace) -> int:
+    return MOST if args.replicas is None else int(args.replicas)
+
+
 def _answer(rule: Rule, args: argparse.Namespace, *, paused: bool) -> int:
-    case = Case(args.running or {}, args.in_flight or {}, args.held or {})
+    case = Case(args.running or {}, args.in_flight or {}, args.held or {}, _wanted(args))
     unknown = unknown_groups(rule, case)
     if unknown:
         return _usage("; ".join(_unknown_words(rule, unknown)))
@@ -139,6 +155,7 @@ def _answer_nodes(args: argparse.Namespace) -> int:
     try:
         found = nodes.read_nodes(args.nodes)
         services = nodes.services(args.rules, needs=args.needs, jobs=nodes.read_jobs(args.jobs))
+        services = [msgspec.structs.replace(one, replicas=_wanted(args)) for one in services]
         nodes.check_labels(found, services)
     except RuleFileError as error:
         sys.stderr.write(str(error))

@@ -18,8 +18,9 @@ from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, t
 from scaler.decide.placement import Placement
 from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, ServiceKey, World
 from scaler.informers.records import NodeFacts
-from scaler.rules.rule import Ratio, Rule, RuleOptions
+from scaler.rules.rule import ALL, Ratio, Rule, RuleOptions
 from scaler.state.capacity import CapacityIndex
+from scaler.tools.counts import aimed_at
 
 MOST_PASSES = 10_000
 TICK = 0.001
@@ -35,6 +36,8 @@ class Asked(msgspec.Struct, frozen=True):
     options: RuleOptions
     needs: Mapping[str, PodRequests]
     """Group -> what all pods of one instance ask for."""
+    replicas: int = ALL
+    """Instances wanted in all."""
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -63,10 +66,12 @@ class Answer(msgspec.Struct, frozen=True):
     """Of the nodes, those that take no pods now: cordoned or not Ready."""
     serving: int
     complete: int
-    """Services that run their largest ratio."""
+    """Services that run their largest ratio, or that which `replicas` means."""
     guessed: int
     """Services whose pods say what is not understood here, such as topology spread: that counts as fitting."""
     services: tuple[ServiceOutcome, ...]
+    replicas: int = ALL
+    """Instances wanted in all of each service."""
 
 
 class _Service:
@@ -90,7 +95,8 @@ class _Service:
 
     def service(self) -> Service:
         asked = self.asked
-        return Service(asked.key, tuple(map(self._now, self.instances.values())), asked.rule, asked.options)
+        found = tuple(map(self._now, self.instances.values()))
+        return Service(asked.key, found, asked.rule, asked.options, replicas=asked.replicas)
 
     def _now(self, one: Instance) -> Instance:
         seats = self.seats.get(one.uid)
@@ -137,9 +143,14 @@ def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     board = Placement(ground.nodes())
     found.sort(key=lambda one: one.age)
     outcomes = tuple(_outcome(one, board) for one in found)
-    serving, complete = sum(one.serves for one in outcomes), sum(one.ratio == 0 for one in outcomes)
+    serving = sum(one.serves for one in outcomes)
+    complete = sum(
+        one.serves and one.ratio <= aimed_at(asked.rule, asked.replicas)
+        for one, asked in zip(outcomes, services, strict=True)
+    )
     guessed = sum(any(need.where.opaque for needs in one.needs.values() for need, _ in needs) for one in services)
-    return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes)
+    replicas = min((one.replicas for one in services), default=ALL)
+    return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes, replicas)
 
 
 class _Ground:

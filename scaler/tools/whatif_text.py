@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from scaler.decide.explain import counts_in_words
+from scaler.rules.rule import ALL
 from scaler.tools.whatif import Answer, ServiceOutcome, Share
 
 
@@ -17,7 +18,8 @@ def in_words(answer: Answer) -> str:
     number = len(answer.services)
     closed = f" ({answer.closed:,} cordoned or not Ready)" if answer.closed else ""
     what = f"{_count(answer.nodes, 'node')}{closed}, {_count(number, 'service')}"
-    lines = [f"{what}: {answer.serving} of {number} serve, {answer.complete} of them at the largest ratio"]
+    largest = "the largest ratio" if answer.replicas == ALL else f"the ratio for {_count(answer.replicas, 'instance')}"
+    lines = [f"{what}: {answer.serving} of {number} serve, {answer.complete} of them at {largest}"]
     if answer.guessed:
         lines.append(
             f"pods of {_count(answer.guessed, 'service')} say more than is understood here; it counts as fitting"

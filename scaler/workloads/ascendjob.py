@@ -29,10 +29,7 @@ EXIT_CODE = "ExitCode"
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """An AscendJob, or another job that is one instance, as the planner sees it.
-
-    `pods` are the names of its expected pods, leader first; empty when its numbers of replicas cannot be read.
-    """
+    """An AscendJob, or another job that is one instance, as the planner sees it."""
 
     namespace: str
     name: str
@@ -43,7 +40,9 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     group: str | None
     deleting: bool
     finished: bool
-    pods: tuple[str, ...]
+    replicas: tuple[tuple[str, int], ...]
+    """How the names of its expected pods begin (`p0-worker-`) and how many there are of each, leader first; empty when
+    its numbers of replicas cannot be read. Not the names themselves: 2 KB of JSON may ask for 1,000 pods."""
     pod_group: str
     policy: RunPolicy
     members: int = 0
@@ -68,6 +67,16 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     hardware: tuple[Any, ...] = ()
     """What its labels and annotations say of the rank table that its pods need."""
 
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """The names of its expected pods, made anew; fixed, so creating one twice is harmless."""
+        return tuple([f"{start}{index}" for start, number in self.replicas for index in range(number)])
+
+    @property
+    def leader(self) -> str:
+        """The name of its first pod; "" when it has none."""
+        return next((f"{start}0" for start, number in self.replicas if number), "")
+
 
 def read_job(obj: Object) -> Job:
     """Everything that is known from the job alone."""
@@ -75,11 +84,11 @@ def read_job(obj: Object) -> Job:
     labels = _labels(meta)
     name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
-    pods = tuple(pod_names(name, read_replicas(obj)))
+    wanted = read_replicas(obj)
     final, policy = final_condition(obj), read_run_policy(obj)
     members = at(obj, "spec", "runPolicy", "schedulingPolicy").get("minAvailable")
     replicas = at(obj, "spec", "replicaSpecs")
-    restarted = (kind for kind in read_replicas(obj) if at(replicas[kind]).get("restartPolicy") == EXIT_CODE)
+    restarted = (kind for kind in wanted if at(replicas[kind]).get("restartPolicy") == EXIT_CODE)
     return Job(
         namespace=key.namespace,
         name=name,
@@ -90,10 +99,10 @@ def read_job(obj: Object) -> Job:
         group=as_text(labels.get(GROUP_LABEL)) or None,
         deleting=bool(meta.get("deletionTimestamp")),
         finished=final is not None,
-        pods=pods,
+        replicas=tuple((f"{name}-{kind.lower()}-", number) for kind, number in wanted.items()),
         pod_group=f"{name}-{uid}",
         policy=policy,
-        members=members if isinstance(members, int) and not isinstance(members, bool) else len(pods),
+        members=members if isinstance(members, int) and not isinstance(members, bool) else sum(wanted.values()),
         exit_code_pods=tuple(f"{name}-{kind.lower()}-" for kind in restarted),
         ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
@@ -126,8 +135,3 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
         return ServiceKey(namespace, "", job_id if ours else ""), None if ours else Reason.NOT_SERVED
     rule = as_text(labels[RULE_LABEL])
     return ServiceKey(namespace, rule, job_id), label_problem_of(rule, job_id, as_text(labels.get(GROUP_LABEL)))
-
-
-def pod_names(job: str, replicas: Mapping[str, int]) -> list[str]:
-    """The fixed names of a job's pods: creating one twice is harmless."""
-    return [f"{job}-{kind.lower()}-{index}" for kind, number in replicas.items() for index in range(number)]

@@ -72,7 +72,7 @@ def service(job: Job, obj: Object) -> Object:
     return {
         "apiVersion": SERVICES.api_version,
         "kind": SERVICES.kind,
-        "metadata": {**_metadata(job, job.pods[0]), "labels": labels},
+        "metadata": {**_metadata(job, job.leader), "labels": labels},
         "spec": {"type": "ClusterIP", "selector": labels, "ports": ports},
     }
 

@@ -158,7 +158,7 @@ def need_of(spec: Any, *, large: bool = False) -> PodRequest:
 
 
 def ascend_job_needs(obj: Object) -> tuple[PodRequest, ...]:
-    """What each pod of an AscendJob asks for, in the order of its pods' names (workloads.ascendjob.pod_names)."""
+    """What each pod of an AscendJob asks for, in the order of `Job.pods`."""
     specs = at(obj, "spec", "replicaSpecs")
     return _for_each_pod((at(specs, kind, "template", "spec"), number) for kind, number in read_replicas(obj).items())
 

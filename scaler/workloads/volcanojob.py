@@ -48,7 +48,7 @@ def read_volcano_job(obj: Object) -> Job:
     namespace, name, uid = (as_text(meta.get(field)) for field in ("namespace", "name", "uid"))
     tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
     few = sum(task.replicas for task in tasks) <= MAX_PODS
-    pods = tuple(f"{name}-{task.name}-{index}" for task in tasks for index in range(task.replicas)) if few else ()
+    replicas = tuple((f"{name}-{task.name}-", task.replicas) for task in tasks) if few else ()
     labels = _labels(meta, tasks)
     rule, group, job_id = (labels.get(label, "") for label in _LABELS)
     final = state.get("phase") in FINAL
@@ -62,10 +62,10 @@ def read_volcano_job(obj: Object) -> Job:
         group=group or None,
         deleting=bool(meta.get("deletionTimestamp")),
         finished=final,
-        pods=pods,
+        replicas=replicas,
         pod_group=f"{name}-{uid}",
         policy=RunPolicy(),
-        members=as_count(spec.get("minAvailable"), MAX_PODS) or len(pods),
+        members=as_count(spec.get("minAvailable"), MAX_PODS) or sum(number for _, number in replicas),
         ending=as_text(state.get("message")).rstrip(".") if final else "",
         label_problem=label_problem_of(rule, job_id, group) if RULE_LABEL in labels else Reason.NOT_SERVED,
         faults=tuple(itertools.islice(_faults(meta, tasks), MOST_FAULTS)),

@@ -57,6 +57,10 @@ class Weather(msgspec.Struct, frozen=True):
         )  # fmt: skip
 
 
+RESTORE_TAKES = 5.0
+"""Seconds in which nobody gets an answer while etcd is restored and the API server starts again."""
+
+
 class Schedule(msgspec.Struct, frozen=True):
     seed: int
     world: World
@@ -76,6 +80,11 @@ class Schedule(msgspec.Struct, frozen=True):
     """Whether the scheduler binds gangs whole; otherwise each pod for itself."""
     attacked: bool = False
     """Whether it is about one attack, and nothing else hinders the scaler."""
+
+    def outages(self) -> list[Weather]:
+        """Of the API server, one for each restore of etcd."""
+        at = [event.at for event in self.events if event.what == "etcd restored"]
+        return [Weather("etcd is restored", start, RESTORE_TAKES, 1.0, Fault.NOT_SENT) for start in at]
 
 
 def schedule(seed: int) -> Schedule:

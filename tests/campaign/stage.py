@@ -157,7 +157,7 @@ class Stage:
         made = self._made
         rules = [
             weather.rule(START)
-            for weather in made.weather
+            for weather in (*made.weather, *made.outages())
             if weather.replica < 0 or name.startswith(f"scaler-{weather.replica}.")
         ]
         weather = Faults(self.clock, *rules, seed=made.seed + len(self.weather))

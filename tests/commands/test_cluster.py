@@ -20,11 +20,13 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import NotSentError, UnauthorizedError, status_error
 from scaler.names import GOVERNS
+from scaler.rules.rule import ALL
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.tools.cluster.leader import Leaders, leaders
 from scaler.tools.cluster.reading import Cluster, ask
+from scaler.tools.cluster.records import as_cached, replicas_of, written
 from tests.jobs import NAMESPACE, job, manifest, rule_config_map, rule_document
 from tests.rig import START, Rig, rig
 
@@ -60,6 +62,14 @@ def opened(on: Rig, interceptor: Interceptor | None = None, *namespaces: str) ->
 def elastic_service(name: str = "rule-mindie", **status: Any) -> Object:
     made = manifest(ELASTIC_SERVICES, name, NAMESPACE, spec={"rule": "rule", "jobID": "mindie"})
     return {**made, "status": {**STATUS, **status}}
+
+
+async def scale(on: Rig, replicas: int) -> None:
+    """Say how many instances are wanted of the service."""
+    patch = {"spec": {"replicas": replicas}}
+    (made,) = (await on.cluster.list(ELASTIC_SERVICES, NAMESPACE)).items
+    await on.cluster.patch(ELASTIC_SERVICES, NAMESPACE, made["metadata"]["name"], patch, patch_type=PatchType.MERGE)
+    await on.settle(2)
 
 
 async def write(on: Rig, *made: Object) -> None:
@@ -115,6 +125,33 @@ def test_what_the_scaler_wrote_goes_before_what_is_decided_here() -> None:
             assert cluster.gaps() == []
 
     run(story())
+
+
+def test_what_is_decided_here_goes_by_the_number_wanted_from_the_first_look_and_when_it_changes() -> None:
+    async def story() -> list[tuple[int, int]]:
+        on = idle(RULE, job("p0"), job("p1"), job("d0"))
+        await write(on, elastic_service())
+        await scale(on, 2)
+        cluster, found = opened(on), []
+        async with cluster.watched():
+            for number in (0, 7, 2):
+                found.append((cluster.views()[0].replicas, cluster.decision()[1].plans[0].replicas))
+                await scale(on, number)
+            await on.cluster.delete(ELASTIC_SERVICES, NAMESPACE, "rule-mindie")
+            await on.settle()
+            found.append((cluster.views()[0].replicas, cluster.decision()[1].plans[0].replicas))
+        return found
+
+    assert run(story()) == [(2, 2), (0, 0), (7, ALL), (ALL, ALL)]
+
+
+@pytest.mark.parametrize("junk", [None, -1, True, "3", 2.5, [], {}])
+def test_what_is_no_number_of_instances_limits_nothing(junk: Any) -> None:
+    found = written({**elastic_service(), "spec": {"rule": "rule", "jobID": "mindie", "replicas": junk}})
+    assert found is not None
+    assert replicas_of(found.object) == ALL
+    cached = as_cached(found)
+    assert cached is None or cached.replicas in (ALL, 0)
 
 
 def test_a_change_is_seen_and_a_quiet_cluster_is_not_waited_for_in_vain() -> None:

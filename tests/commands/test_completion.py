@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from scaler import cli
 from scaler.cli import main
+from scaler.clock import Clock
+from scaler.kube.api import ELASTIC_SERVICES
+from scaler.sim.apiserver.facade import kubeconfig, serve
+from scaler.sim.cluster import SimCluster
+from tests.jobs import manifest
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -89,3 +98,70 @@ def test_the_script_works_in_the_shell_where_that_is_installed(shell: str, askin
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert sorted(ran.stdout.split()) == ["json", "table", "wide", "yaml"], ran.stderr
+
+
+async def _of_cluster(
+    tmp_path: Path, *asked: list[str], kubeconfig_of: str = ""
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run each command with the kubeconfig of a cluster with a service in each of two namespaces."""
+    cluster = SimCluster(Clock(1e9))
+    for namespace in ("chat", "other"):
+        cluster.apply([manifest(ELASTIC_SERVICES, "rule-mindie", namespace, spec={"rule": "rule", "jobID": "mindie"})])
+    async with serve(cluster) as url:
+        config = tmp_path / "config"
+        config.write_text(kubeconfig(kubeconfig_of or url, "chat"))
+        env = {**os.environ, "KUBECONFIG": str(config), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        more = {"cwd": ROOT, "env": env, "capture_output": True, "text": True, "timeout": 60, "check": False}
+        return [await asyncio.to_thread(partial(subprocess.run, one, **more)) for one in asked]
+
+
+def asks(*words: str) -> list[str]:
+    return [sys.executable, "-m", "scaler", cli.COMPLETE, *words]
+
+
+async def test_services_and_namespaces_are_completed_from_the_cluster(tmp_path: Path) -> None:
+    lines = (
+        ("status", ""), ("why", "other/"), ("status", "-n", "other", "r"), ("status", "-n", ""), ("ui", "-n", "o"),
+        ("status", "--nonsense", ""), ("why", "chat/rule-mindie", ""),
+    )  # fmt: skip
+    ran = await _of_cluster(tmp_path, *(asks(*words) for words in lines))
+    assert [one.stderr for one in ran] == [""] * len(lines)
+    every = ["rule-mindie", "chat/rule-mindie", "other/rule-mindie"]
+    assert [[line.partition("\t")[0] for line in one.stdout.splitlines()[:-1]] for one in ran] == [
+        every, ["other/rule-mindie"], ["rule-mindie"], ["chat", "other"], ["other"], [], [],
+    ]  # fmt: skip
+
+
+async def test_where_no_cluster_answers_nothing_is_offered_and_nothing_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        nobody = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        (ran,) = await _of_cluster(tmp_path, asks("status", ""), kubeconfig_of=nobody)
+        took = time.monotonic() - began
+    (refused,) = await _of_cluster(tmp_path, asks("why", ""), kubeconfig_of="http://127.0.0.1:1")
+    assert [(one.returncode, one.stdout, one.stderr) for one in (ran, refused)] == [(0, ":4\n", "")] * 2
+    assert took < 30
+
+
+@pytest.mark.parametrize(
+    ("shell", "asking"),
+    [
+        ("bash", 'COMP_WORDS=(scaler status ot); COMP_CWORD=2; _scaler_complete; echo "${COMPREPLY[*]}"'),
+        ("zsh", "words=(scaler status ot); CURRENT=3; _describe() { echo ${found%%:*} }; _scaler"),
+        ("fish", 'complete -C "scaler status ot" | string split -f1 \\t'),
+    ],
+)
+async def test_a_shell_that_is_installed_completes_names_of_services(
+    shell: str, asking: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "scaler"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m scaler "$@"\n')
+    program.chmod(0o755)
+    if shutil.which(shell) is None:
+        assert main(["completion", shell]) == 0
+        return
+    script = tmp_path / "script"
+    assert main(["completion", shell]) == 0
+    script.write_text(capsys.readouterr().out.replace("compdef ", ": "))
+    (ran,) = await _of_cluster(tmp_path, [shell, "-c", f"source {script}; {asking}"])
+    assert ran.stdout.split() == ["other/rule-mindie"], ran.stderr

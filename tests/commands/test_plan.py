@@ -14,6 +14,7 @@ from scaler.cli import main
 from scaler.tools.plan import answers
 from tests import builders
 from tests.rules.documents import job
+from tests.rules.documents import text as text_of
 
 BARE = json.dumps(
     {
@@ -84,6 +85,31 @@ def test_text_answer_names_target_verdict_and_reason(rule: str, capsys: pytest.C
     assert "group1: admit 1" in text
 
 
+def test_a_number_of_wanted_instances_limits_what_is_aimed_at(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", rule, "--replicas", "2", "--running", "group0=2,group1=1"]) == 0
+    text = capsys.readouterr().out
+    assert "target: ratio 1 (1 group0 + 1 group1)" in text
+    assert "group0: drain 1 of those that run, they are more than is wanted" in text
+    assert main(["plan", rule, "--replicas", "0", "--held", "group0=2,group1=1"]) == 0
+    text = capsys.readouterr().out
+    assert "target: none: the service rests" in text
+    assert "group0: hold 2 (ScaledDown): are more than is wanted" in text
+
+
+def test_the_table_says_which_ratio_each_number_of_wanted_instances_means(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ladder = text_of({"a": 2, "b": 2}, {"a": 2, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 1})
+    assert main(["plan", written(tmp_path, "rule.json", ladder), "--table"]) == 0
+    shown = capsys.readouterr().out.split("and the ratio aimed at:\n")[1].split("\n\n")[0]
+    assert [" ".join(line.split()) for line in shown.splitlines()] == [
+        "0 none: the service rests",
+        "1 to 2 ratio 3: 1 a + 1 b (the minimum)",
+        "3 ratio 2: 2 a + 1 b",
+        "4 and more ratio 0: 2 a + 2 b",
+    ]
+
+
 def test_a_manifest_among_others_is_read_with_its_annotations(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +140,10 @@ def test_the_rule_may_come_from_standard_input(
         (["--table", "--held", "group0=1"], "leave them out"),
         (["--table", "--format", "json"], "use --cases"),
         (["--cases", "/nowhere/cases"], "No such file"),
+        (["--replicas", "-1"], "'-1' is not a whole number from 0 to 1000000"),
+        (["--replicas", "all"], "'all' is not a whole number"),
+        (["--replicas", "2", "--table"], "--table shows what each means"),
+        (["--replicas", "2", "--cases", "x"], 'say {"replicas": N}'),
     ],
 )
 def test_bad_arguments_are_usage_errors_that_say_what_to_write(

@@ -48,6 +48,17 @@ def test_minimums_come_first_whatever_the_number_of_nodes(
     assert (found["nodes"], found["serving"], found["complete"]) == (nodes, serving, complete)
 
 
+def test_with_a_number_of_wanted_instances_what_is_left_serves_others(
+    rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [f"20x {rule}", "--nodes", f"60x {NPU}=8", "--replicas", "2"]
+    found = asked(capsys, *arguments)
+    assert (found["serving"], found["complete"], found["replicas"]) == (20, 20, 2)
+    assert found["services"][0]["groups"]["group0"]["reasons"] == {"ScaledDown": 1}
+    assert main(["plan", *arguments]) == 0
+    assert "20 of 20 serve, 20 of them at the ratio for 2 instances\n" in capsys.readouterr().out
+
+
 def test_json_says_of_each_service_what_runs_and_why_the_rest_is_held(
     rule: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -19,18 +20,20 @@ from rich.cells import cell_len
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import LEASES, NODES, Object, PatchType
-from scaler.report.elastic_service import status_of
+from scaler.report.elastic_service import status_of, without_jobs
+from scaler.rules.rule import ALL
 from scaler.sim.loop import run
 from scaler.tools.cluster import screen
 from scaler.tools.cluster.access import Access
-from scaler.tools.cluster.detail import detail_of, urgency
+from scaler.tools.cluster.detail import InstanceView, ServiceDetail, detail_of, largest_wanted, urgency, wanted
 from scaler.tools.cluster.reading import ServiceView
-from scaler.tools.cluster.tables import Style, overview, tree
+from scaler.tools.cluster.tables import Style, overview, tone, tree
 from scaler.tools.console import age, clean, console, show
 from scaler.tools.output import written
-from tests.commands.test_cluster import RULE, elastic_service, idle, lease, uninstall, write
+from tests.builders import service
+from tests.commands.test_cluster import RULE, elastic_service, idle, lease, scale, uninstall, write
 from tests.jobs import NAMESPACE, job
-from tests.report.fakes import report
+from tests.report.fakes import report, report_of
 from tests.rig import START, Rig, rig
 
 THEN = "2023-11-14T22:03:20Z"
@@ -80,6 +83,44 @@ def test_one_line_says_whether_it_is_available_where_it_is_on_its_ladder_since_w
     assert lines[1].split()[:6] == ["rule-c", "False", "0/2", "1+0", "1+1", "10m"]
     assert "d0: " in lines[1]
     assert lines[-1].split() == ["rule-a", "True", "2/2", "2+1", "2+1", "10m"]
+
+
+def limited(name: str, instances: str, replicas: int) -> ServiceView:
+    asked = service("2P1D > 1P1D", instances, replicas=replicas)
+    return msgspec.structs.replace(view(name, status_of(report_of(asked), {}, THEN)), replicas=replicas)
+
+
+def test_how_many_instances_are_wanted_is_a_column_where_it_is_fewer_than_the_rule_allows() -> None:
+    views = [limited("a", "p0 Running, p1 Held, d0 Running", 2), view("c", NOTHING), limited("b", "p0 Held", 0)]
+    lines = [line.split() for line in drawn(overview(views, Style(START))).splitlines()]
+    assert lines[0][5] == "WANTED"
+    shown = {line[0]: line[1:6] for line in lines if line[0].startswith("rule-")}
+    assert shown["rule-a"] == ["True", "1/2", "1+1", "1+1", "2"]
+    assert shown["rule-b"] == ["True", "0/2", "0+0", "-", "0"]
+    assert shown["rule-c"] == ["False", "0/2", "1+0", "1+1", "all"]
+    assert "nothing is to run: spec.replicas is 0" in drawn(overview(views, Style(START)))
+
+
+def test_a_service_that_rests_is_as_well_off_as_one_that_is_complete() -> None:
+    rests = limited("b", "p0 Held, d0 Held", 0)
+    assert urgency(rests)[0] == urgency(view("a", COMPLETE))[0]
+    assert tone(rests) == tone(view("a", COMPLETE))
+    assert urgency(limited("c", "p0 Running, d0 Held", 2))[0] == 0
+
+
+def test_what_is_left_of_a_service_without_jobs_is_no_trouble() -> None:
+    gone = status_of(without_jobs(ServiceKey("mindie", "rule", "gone"), 3), {}, THEN)
+    assert urgency(view("gone", gone))[0] == 4
+    assert "no job names this rule and this jobID" in drawn(overview([view("gone", gone)], Style(START)))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "words", "most"),
+    [(0, "0", 2), (1, "1", 1), (2, "2", 1), (3, "3", 0), (4, "4", 0), (ALL, "all", 0)],
+)
+def test_the_largest_ratio_wanted_is_the_smallest_with_so_many_instances(replicas: int, words: str, most: int) -> None:
+    found = limited("a", "p0 Running, d0 Running", replicas)
+    assert (wanted(found), largest_wanted(found)) == (words, most)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -133,6 +174,33 @@ def test_one_service_is_a_tree_with_what_it_waits_for() -> None:
     assert "◐ d0  Admitted  WaitingForScheduler" in text
     assert "pod d0-master-0  Not bound to a node" in text
     assert "waits for d0: Admitted; waits for the scheduler" in text
+
+
+def test_the_tree_says_what_is_wanted_and_which_ratios_are_not() -> None:
+    async def story() -> tuple[str, str]:
+        async with rig(RULE, job("p0"), job("p1"), job("d0")) as on:
+            await on.start("p0", "d0")
+            await scale(on, 2)
+            smaller = await shown(on, "mindie")
+            await scale(on, 0)
+            return smaller, await shown(on, "mindie")
+
+    smaller, rests = run(story())
+    assert "instances wanted: 2" in smaller
+    assert re.search(r"0 +2 group0 \+ 1 group1 +not wanted", smaller)
+    assert re.search(r"1 +1 group0 \+ 1 group1 +← runs +← works towards +← largest wanted", smaller)
+    assert "○ p1  Held  ScaledDown" in smaller
+    assert "instances wanted: 0" in rests
+    assert rests.count("not wanted\n") >= 1
+    assert "not even the smallest ratio runs" not in rests
+    assert re.search(r"rests +nothing is to run: spec.replicas is 0", rests)
+
+
+def test_what_is_drained_is_counted_in_its_group() -> None:
+    found = limited("a", "p0 Running, p1 Terminating, d0 Running", 2)
+    goes = InstanceView("p1", "group0", "AscendJob", "Terminating", "ScaledDown", "", "", ())
+    text = drawn(tree(ServiceDetail(found, (), (goes,), ()), Style(START)))
+    assert "group0  1 of 1 running, 1 being drained" in text
 
 
 def test_a_node_that_is_not_ready_stands_beside_the_pod() -> None:

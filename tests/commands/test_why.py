@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import io
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, LEASES, NODES, POD_GROUPS, PODS, PatchType
+from scaler.decide.world import ServiceKey
+from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, LEASES, NODES, POD_GROUPS, PODS, PatchType, Resource
 from scaler.kube.errors import status_error
+from scaler.rules.rule import ALL
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.tools.answers.answer import Answer, rendered
 from scaler.tools.answers.inquiry import ask_why
 from scaler.tools.answers.labels import key_checks
+from scaler.tools.answers.scale import look, scale_checks
+from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.access import Access
+from scaler.tools.cluster.reading import ServiceView
 from scaler.tools.console import console, show
 from scaler.tools.diagnosis import Standing
 from tests import jobs
 from tests.actuate.test_ranktables import rings, server
-from tests.commands.test_cluster import RULE, Forbidden, elastic_service, idle, lease, write
+from tests.commands.test_cluster import RULE, Forbidden, elastic_service, idle, lease, scale, write
 from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
 from tests.rig import Rig, rig
 from tests.sim.manifests import deployment, template
@@ -153,6 +159,118 @@ def chat(name: str, job_id: str) -> Any:
     made = job(name, pod=pod)
     made["metadata"]["labels"]["jobID"] = job_id
     return made
+
+
+SET_BY_HPA = {
+    "manager": "kube-controller-manager", "time": "2023-11-14T22:00:00Z", "subresource": "scale",
+    "fieldsV1": {"f:spec": {"f:replicas": {}}},
+}  # fmt: skip
+OF_THE_SCALER = {"manager": "mind-cluster-scaler", "fieldsV1": {"f:spec": {"f:rule": {}, "f:jobID": {}}}}
+
+
+def autoscaler(name: str, target: str, **status: Any) -> Any:
+    ref = {"apiVersion": "scaler.mind-cluster.io/v1alpha1", "kind": "ElasticService", "name": target}
+    owner = {"kind": "ScaledObject", "name": "chat"}
+    return {
+        "metadata": {"name": name, "ownerReferences": [owner]},
+        "spec": {"minReplicas": 2, "maxReplicas": 6, "scaleTargetRef": ref},
+        "status": {"desiredReplicas": 2, **status},
+    }
+
+
+async def scaled(on: Rig, replicas: int) -> None:
+    await on.start("p0", "d0")
+    await scale(on, replicas)
+
+
+def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number_and_how_to_undo_it() -> None:
+    async def story() -> Answer:
+        async with rig(RULE, job("p0"), job("p1"), job("d0")) as on:
+            await scaled(on, 2)
+            return await asked(on, "p1")
+
+    answer = run(story())
+    assert (answer.well, failures(answer)) == (True, [])
+    assert answer.head[0].startswith("p1 is Held, ScaledDown: Not wanted now: 2 instances are to run")
+    shown = text(answer)
+    assert "2 instances are wanted; works up to 1 group0 + 1 group1" in " ".join(shown.split())
+    assert answer.next == (
+        "nothing, if no more is wanted; to have all instances again:",
+        f"kubectl -n {NAMESPACE} scale esvc/rule-mindie --replicas=1000000",
+    )
+
+
+def test_a_service_that_rests_is_well_and_said_to_rest() -> None:
+    async def story() -> Answer:
+        async with rig(RULE, job("p0"), job("d0")) as on:
+            await on.settle(2)
+            await scale(on, 0)
+            return await asked(on, "mindie")
+
+    answer = run(story())
+    assert answer.well
+    assert answer.head[0] == "rests: nothing is to run: spec.replicas is 0"
+    assert "the service rests" in text(answer)
+
+
+def test_nothing_is_said_of_the_number_where_all_instances_are_wanted() -> None:
+    answer = answered(RULE, job("p0"), job("d0"), name="mindie", start=("p0", "d0"))
+    assert "scale" not in [section.title for section in answer.sections]
+
+
+def limited(replicas: int) -> Subject:
+    status = {"conditions": [{"type": "ScalingLimited", "message": "what follows"}]}
+    view = ServiceView(ServiceKey("mindie", "rule", "m"), "rule-m", status, replicas=replicas)
+    return Subject("mindie", "m", "service", view=view)
+
+
+class Api:
+    """An API server with one ElasticService and these autoscalers."""
+
+    def __init__(self, managed: list[Any], autoscalers: list[Any], error: Exception | None = None) -> None:
+        self.managed, self.autoscalers, self.error = managed, autoscalers, error
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Any:
+        assert (resource, namespace, name) == (ELASTIC_SERVICES, "mindie", "rule-m")
+        return {"metadata": {"managedFields": self.managed}}
+
+    async def list(self, resource: Resource, namespace: str) -> Any:
+        assert (resource.full_name, namespace) == ("horizontalpodautoscalers.autoscaling", "mindie")
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(items=self.autoscalers)
+
+
+def scale_words(api: Any, replicas: int = 1) -> list[str]:
+    subject = limited(replicas)
+    found = asyncio.run(look(api, subject))
+    return [f"{check.about}: {check.words}" for check in scale_checks(subject, found)]
+
+
+def test_who_set_the_number_and_the_autoscaler_that_will_set_it_again_are_named() -> None:
+    inactive = {"type": "ScalingActive", "status": "False", "message": "no metrics"}
+    there = [autoscaler("keda-hpa-chat", "rule-m", conditions=[inactive]), autoscaler("other", "rule-n")]
+    assert scale_words(Api([OF_THE_SCALER, SET_BY_HPA], there)) == [
+        (
+            "esvc/rule-m: spec.replicas is 1: what follows; "
+            "set by an autoscaler (kube-controller-manager) (2023-11-14T22:00:00Z)"
+        ),
+        (
+            "HorizontalPodAutoscaler keda-hpa-chat: scales it, made for ScaledObject chat: 2 to 6 instances, 2 now; "
+            "it sets the number again: change its bounds, or delete it first; ScalingActive is False: no metrics"
+        ),
+    ]
+
+
+def test_a_number_that_nobody_has_set_and_autoscalers_that_may_not_be_read_spoil_nothing() -> None:
+    forbidden = status_error(403, "Forbidden", "no")
+    assert scale_words(Api([], [], forbidden), 0) == [
+        "esvc/rule-m: spec.replicas is 0: what follows; the API server has not kept who set it"
+    ]
+    assert asyncio.run(look(cast("Any", Api([], [], forbidden)), limited(0))).unread == (
+        "horizontalpodautoscalers.autoscaling",
+    )
+    assert scale_words(None, ALL) == []
 
 
 def test_room_is_counted_and_who_has_it_or_will_have_it_is_named() -> None:

@@ -38,7 +38,7 @@ async def status_of_an_elastic_service_is_applied(cluster: Cluster) -> None:
     made = await _made(cluster)
     applied = await _applied(cluster, running="1+1", conditions=[condition("Available")])
     assert applied["status"] == {"running": "1+1", "conditions": [condition("Available")]}
-    assert (applied["spec"], applied["metadata"]["generation"]) == (SPEC, 1)
+    assert (applied["spec"], applied["metadata"]["generation"]) == ({**SPEC, "replicas": 1_000_000}, 1)
     assert applied["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
 
 

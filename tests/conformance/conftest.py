@@ -5,6 +5,6 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"tests.conformance.{name}"
-        for name in ("custom", "deleting", "listing", "objects", "patching", "pods", "watching")
+        for name in ("custom", "deleting", "listing", "objects", "patching", "pods", "scaling", "watching")
     )
 )

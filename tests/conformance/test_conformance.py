@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance import applying, custom, deleting, listing, objects, patching, pods, watching
+from tests.conformance import applying, custom, deleting, listing, objects, patching, pods, scaling, watching
 from tests.conformance.harness import CASES, Case
 from tests.conformance.implementations import IMPLEMENTATIONS
 
-_MODULES = (applying, custom, deleting, listing, objects, patching, pods, watching)
+_MODULES = (applying, custom, deleting, listing, objects, patching, pods, scaling, watching)
 
 
 def test_every_module_brings_cases() -> None:

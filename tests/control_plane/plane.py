@@ -65,6 +65,7 @@ class PlaneOptions:
     ports: dict[str, int] = field(default_factory=dict)
     """Of etcd, etcd-peer, kube-apiserver, kwok; free ones where not given."""
     apiserver_flags: Sequence[str] = ()
+    manager_flags: Sequence[str] = ()
 
 
 class ControlPlane:
@@ -138,8 +139,8 @@ class ControlPlane:
         self.admin = self.kubeconfig("admin", self._admin_token)
         self._define()  # before the garbage collector starts: it learns of new kinds every 30 s only
         follows = (f"--kubeconfig={self.admin}", "--leader-elect=false", "--secure-port=0")
-        manager = (self.binaries.kube_controller_manager, *follows, "--use-service-account-credentials=false")
-        self._launch("kube-controller-manager", manager)
+        flags = (*follows, "--use-service-account-credentials=false", *self.options.manager_flags)
+        self._launch("kube-controller-manager", (self.binaries.kube_controller_manager, *flags))
         if self.options.scheduler:
             self._launch("kube-scheduler", (self.binaries.kube_scheduler, *follows))
         kwok = self._launch("kwok", self._kwok_command())

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.conformance import applying, custom, deleting, listing, objects, patching, pods, watching
+from tests.conformance import applying, custom, deleting, listing, objects, patching, pods, scaling, watching
 from tests.conformance.harness import CASES, Case
 from tests.conformance.implementations import judge_real
 from tests.control_plane.plane import ControlPlane
@@ -22,6 +22,7 @@ _MODULES = (
     objects,
     patching,
     pods,
+    scaling,
     watching,
 )  # loading them registers their cases
 

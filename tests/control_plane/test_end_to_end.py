@@ -23,7 +23,8 @@ from tests.simulation.test_motor import SERVICES
 LONG = pytest.mark.long("stories in real time, a minute each")
 _OTHERS = {
     "aibrix", "beside-ascend-operator", "deployment-and-leaderworkerset", "infer-operator", "ome-deployment",
-    "ome-leaderworkerset", "volcano-jobs",
+    "ome-leaderworkerset", "scaled-down-and-up-beside-ascend-operator",
+    "scaled-down-and-up-deployment-and-leaderworkerset", "volcano-jobs",
 }  # fmt: skip
 """Whose pods others make: test_kinds.py and test_beside.py tell those stories with the real makers."""
 _CROWDS = {"no-preemption-among-equals", "preemption-among-equals", "preemption-by-priority"}

@@ -18,7 +18,7 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, NotFoundError
-from scaler.names import GATE
+from scaler.names import GATE, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.state.own_config_maps import Name, config_map
@@ -136,6 +136,10 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
     plane.kubectl("label", "namespace", "enabled", _OPTED_IN)
     somebodys = tmp_path / "somebodys.json"
     somebodys.write_text(json.dumps(manifest(ELASTIC_SERVICES, "evil", spec={"rule": "a", "jobID": "b"})))
+    resting = tmp_path / "resting.json"
+    spec = {"rule": "a", "jobID": "b", "replicas": 0}
+    made_by_us = manifest(ELASTIC_SERVICES, "rests", labels={MANAGED_BY_LABEL: MANAGED_BY}, spec=spec)
+    resting.write_text(json.dumps(made_by_us))
     image = '{"spec":{"containers":[{"name":"%s","image":"evil"}]}}'
     for request in (
         ("patch", "pod", "plain", "-n", "enabled", "-p", image % "plain"),
@@ -149,6 +153,7 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
         ("delete", "configmap", "theirs", "-n", "enabled"),
         ("create", "-n", "kube-system", "-f", str(somebodys)),
         ("create", "-n", "enabled", "-f", str(somebodys)),
+        ("create", "-n", "enabled", "-f", str(resting)),
         ("create", "service", "clusterip", "evil", "--tcp=80", "-n", "enabled"),
     ):
         with pytest.raises(ControlPlaneError, match=refused):
@@ -324,9 +329,12 @@ async def _is_gone(stage: Stage, resource: Resource, name: str, namespace: str =
 
 
 def _granted(plane: ControlPlane) -> set[Right]:
-    """What manifests/cluster-wide gives."""
+    """What manifests/cluster-wide gives the scaler: what is added to Kubernetes' own roles is for others."""
     text = plane.kubectl("get", "clusterroles,roles", "--all-namespaces", "--output", "json", "--selector", _PART_OF)
-    rules = [(role, rule) for role in json.loads(text)["items"] for rule in role["rules"]]
+    roles = [
+        role for role in json.loads(text)["items"] if "aggregate-to-" not in json.dumps(role["metadata"]["labels"])
+    ]
+    rules = [(role, rule) for role in roles for rule in role["rules"]]
     return {
         Right(group, resource, verb, role["kind"] == "Role")
         for role, rule in rules

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, PODS, Object, PatchType
+from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, PODS, Object, PatchType
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node, befall
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.manifests import apply, read_manifests
 from tests.control_plane.stage import EXAMPLE
+from tests.control_plane.waves import Orders
 from tests.control_plane.witness import Witness
+from tests.jobs import manifest
 
 
 def test_an_admission_above_the_target_is_noticed() -> None:
@@ -51,6 +53,43 @@ def test_an_instance_whose_node_comes_back_is_not_admitted_by_that() -> None:
         return witness.broken
 
     assert run(story()) == []
+
+
+def test_what_was_ordered_away_may_go_and_nothing_else() -> None:
+    assert run(_ordered(2, "mindie-server-p1")) == []
+    found = run(_ordered(3, "mindie-server-p1"))
+    assert any(said.startswith("mindie-server-p1-master-0 was deleted, {'group0': 1") for said in found)
+    assert "1 pods of group0 were drained, ordered were 0" in found
+
+
+def test_what_falls_below_the_ratio_ordered_is_noticed() -> None:
+    found = run(_ordered(2, "mindie-server-p1", "mindie-server-p0"))
+    assert "{'group0': 0, 'group1': 1} runs, and {'group0': 1, 'group1': 1} was ordered" in found
+
+
+async def _ordered(replicas: int, *deleted: str) -> list[str]:
+    """What is said when 2P1D runs, so many instances are ordered and these jobs lose their pods."""
+    sim = SimCluster(Clock(1.7e9))
+    for obj in read_manifests(EXAMPLE):
+        await apply(sim, obj)
+    about = {"rule": "scaling-rule", "jobID": "mindie", "replicas": 3}
+    await sim.create(ELASTIC_SERVICES, "mindie", manifest(ELASTIC_SERVICES, "chat", spec=about))
+    for number, name in enumerate(("mindie-server-p0", "mindie-server-p1", "mindie-server-d0")):
+        await add_node(sim, NodeSpec(f"npu-{number}"))
+        job = await sim.get(ASCEND_JOBS, "mindie", name)
+        await sim.create(PODS, "mindie", _pod(job, node=f"npu-{number}"))
+        await _patch(sim, f"{name}-master-0", {"phase": "Running"})
+    orders = Orders(sim, "mindie/scaling-rule/mindie", {"group0": 1, "group1": 1})
+    watching = asyncio.create_task(orders.run())
+    await asyncio.sleep(60)
+    wanted = {"spec": {"replicas": replicas}}
+    await sim.patch(ELASTIC_SERVICES, "mindie", "chat", wanted, patch_type=PatchType.MERGE, subresource="scale")
+    for name in deleted:
+        await asyncio.sleep(1)
+        await sim.delete(PODS, "mindie", f"{name}-master-0", grace_period_seconds=0)
+    await asyncio.sleep(10)
+    watching.cancel()
+    return orders.judge()
 
 
 async def _patch(sim: SimCluster, pod: str, status: Object) -> None:

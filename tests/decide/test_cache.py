@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scaler.decide.decide import Cache, decide
 from scaler.decide.nodes import Node
-from scaler.decide.world import Memory, Policy, Preempt, Service, World
+from scaler.decide.world import InstanceMemory, Memory, Policy, Preempt, Service, ServiceMemory, World
 from tests.builders import NOW, nodes_for, on_nodes, world
 from tests.decide.cluster import apply
 
@@ -135,6 +135,32 @@ def test_what_nobody_changed_is_the_same_plan() -> None:
     again = decide(msgspec.structs.replace(many, memory=first.memory, now=NOW + 1), cache)
     assert all(one is other for one, other in zip(first.plans, again.plans, strict=True))
     assert again.memory is first.memory
+
+
+def test_a_service_of_which_only_its_turn_is_remembered_is_not_looked_at_again() -> None:
+    one = world(on_nodes("1P1D", "p0@a -, d0@a -", name="a"), nodes=NODES)
+    cache = Cache()
+    first = decide(one, cache)
+    assert first.memory.services["default/rule/a"].turn_since == NOW
+    assert cache.demands is not None
+    members = cache.demands.all[0].demand.members
+    again = decide(msgspec.structs.replace(one, memory=first.memory, now=NOW + 1), cache)
+    assert cache.demands.all[0].demand.members is members
+    assert again.plans[0] is first.plans[0]
+
+
+def test_what_is_remembered_of_an_instance_that_is_gone_is_forgotten_when_its_pause_is_over() -> None:
+    one = world(on_nodes("1P1D", "p0@a a0, d0@a a1", name="a"), nodes=NODES)
+    seen = decide(one).memory.services["default/rule/a"].instances
+    gone = InstanceMemory(restarts=0, failures=1, backoff_until=NOW + 5)
+    now = msgspec.structs.replace(one, memory=Memory({"default/rule/a": ServiceMemory({**seen, "gone": gone})}))
+    cache = Cache()
+    for later in (0, 1, 4, 6):
+        now = msgspec.structs.replace(now, now=NOW + later)
+        made = decide(now, cache)
+        assert made == decide(now)
+        assert ("gone" in made.memory.services["default/rule/a"].instances) is (later < 5)
+        now = msgspec.structs.replace(now, memory=made.memory)
 
 
 def test_a_decision_that_fails_leaves_nothing_behind() -> None:

@@ -15,7 +15,17 @@ from pathlib import Path
 import pytest
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, NODES, POD_GROUPS, PODS, SERVICES, PatchType
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    ELASTIC_SERVICES,
+    EVENTS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    PatchType,
+)
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
 
@@ -224,5 +234,27 @@ def test_wait_and_watch_follow_the_cluster(tmp_path: Path) -> None:
         assert seen.count("\np ") >= 2, seen
         assert "Terminating" in seen
         assert await person.kubectl("wait", "--for=delete", "pod/p", "--timeout=20s") == ""
+
+    with_person(act, tmp_path)
+
+
+def test_an_elastic_service_is_scaled(tmp_path: Path) -> None:
+    async def act(person: Person) -> None:
+        spec = {"rule": "rule", "jobID": "chat"}
+        meta = {"apiVersion": ELASTIC_SERVICES.api_version, "kind": "ElasticService", "metadata": {"name": "chat-1"}}
+        person.cluster.apply([{**meta, "spec": spec}])
+        assert "scaled" in await person.kubectl("scale", "esvc/chat-1", "--replicas=3")
+        assert person.cluster.peek(ELASTIC_SERVICES)[0]["spec"] == {**spec, "replicas": 3}
+        await person.kubectl("scale", "elasticservice", "chat-1", "--current-replicas=3", "--replicas=0")
+        wrong = await person.kubectl("scale", "esvc/chat-1", "--current-replicas=3", "--replicas=2", code=1)
+        assert "Expected replicas to be 3, was 0" in wrong
+        shown = await person.kubectl("get", "esvc/chat-1", "--subresource=scale", "--output=jsonpath={.spec.replicas}")
+        assert shown == "0"
+        raw = f"/apis/{ELASTIC_SERVICES.api_version}/namespaces/default/elasticservices/chat-1/scale"
+        assert "does not allow this method" in await person.kubectl("delete", "--raw", raw, code=1)
+        assert "NotFound" in await person.kubectl("scale", "esvc/other", "--replicas=1", code=1)
+        job = person.file("job.yaml", _JOB)
+        await person.kubectl("create", "-f", job)
+        assert "could not find" in await person.kubectl("scale", "acjob/j", "--replicas=1", code=1)
 
     with_person(act, tmp_path)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.informers.history import History
-from scaler.informers.informer import RESTORED_AFTER, SILENCE, Informer
+from scaler.informers.informer import OUTAGE, RESTORED_AFTER, SILENCE, Informer
 from scaler.informers.store import Store
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, POD_GROUPS, Page
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError, status_error
@@ -74,11 +74,11 @@ def caught_up(down: float) -> Played:
 
 
 def test_a_restore_within_an_outage_is_noticed_though_versions_have_caught_up() -> None:
-    assert caught_up(2 * RESTORED_AFTER).names == ["a@4"]
+    assert caught_up(2 * OUTAGE).names == ["a@4"]
 
 
 def test_an_outage_too_short_for_a_restore_is_followed_by_a_watch_and_no_list() -> None:
-    assert caught_up(RESTORED_AFTER / 4).names == ["a@9"]
+    assert caught_up(OUTAGE / 2).names == ["a@9"]
 
 
 def test_until_then_nothing_is_taken_from_it() -> None:
@@ -150,6 +150,24 @@ def test_what_was_known_and_cannot_be_found_any_more_is_not_absent() -> None:
     assert played.names == ["a@9"]
 
 
+def test_what_nobody_needs_is_gone_with_its_definition_also_when_no_watch_told_so() -> None:
+    gone = status_error(404, "NotFound", "404 page not found")
+
+    async def main() -> tuple[bool, int]:
+        store: Store[Record] = Store(lambda _old, _new: None)
+        informer = Informer(
+            ScriptedApi([page(10, thing("a", 9)), *[gone] * 50], [[gone]]), LEADER_WORKER_SETS, store,  # type: ignore[arg-type]
+            record=record, decode=Thing, namespaces=None, rng=random.Random(1), may_be_forbidden=True,
+        )  # fmt: skip
+        task = asyncio.create_task(informer.run())
+        await asyncio.sleep(60)
+        task.cancel()
+        await asyncio.wait({task})
+        return informer.absent, len(store)
+
+    assert run(main()) == (True, 0)
+
+
 def test_what_may_not_be_read_is_missing_unless_nobody_needs_it() -> None:
     forbidden = ForbiddenError(403, "Forbidden", "rbac")
     played, api = play([forbidden] * 50, [], seconds=60.0)
@@ -191,11 +209,13 @@ def test_what_caught_up_before_anybody_looked_is_listed_when_another_kind_tells_
     assert played.names == ["a@8"]
 
 
-def test_a_list_after_one_that_was_refused_is_right_whatever_is_known() -> None:
-    lists = [page(10, thing("a", 9)), page(8, thing("a", 5)), page(11, thing("a", 6))]
-    played, api = play(lists, [[EXPIRED], [HANG]])
-    assert api.verbs() == ["list", "watch 10", "list", "list", "watch 11"]
+def test_a_list_after_one_that_was_refused_is_right_whatever_is_known_and_tells_that_the_cluster_went_back() -> None:
+    lists = [page(10, thing("a", 9)), page(8, thing("a", 5)), *[page(11, thing("a", 6))] * 2]
+    with capture_logs() as logs:
+        played, api = play(lists, [[EXPIRED], [HANG]])
+    assert api.verbs() == ["list", "watch 10", "list", "list", "list", "watch 11"]
     assert played.names == ["a@6"]
+    assert "the cluster was restored" in [line["event"] for line in logs]
 
 
 def test_a_kind_that_is_defined_and_not_served_for_a_moment_is_waited_for() -> None:

@@ -177,6 +177,19 @@ def test_it_speaks_chinese_and_remembers_it(page: Any) -> None:
         assert [text for text in headings if re.fullmatch(r"[A-Za-z ]+", text)] == []
 
 
+def test_in_chinese_a_sentence_says_what_a_reason_means_and_the_scaler_s_own_words_stand_below(page: Any) -> None:
+    page.select_option("#language", "zh")
+    go(page, service(3))
+    page.wait_for_selector(".line.instances .meaning")
+    for place in (".verdict", ".line.instances"):
+        text = page.locator(place).first.inner_text()
+        assert "在各项预留之外没有资源" in text
+        assert "Waits for free nodes" in text
+    go(page, "#/")
+    page.fill("input[type=search]", "team-0003")
+    page.wait_for_selector(".row .meaning:has-text('在各项预留之外没有资源')")
+
+
 def test_light_and_dark_are_the_browser_s_choice_and_then_the_user_s(page: Any) -> None:
     ground = "() => getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)

@@ -10,6 +10,8 @@ import pytest
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, Object, PatchType
+from scaler.report.elastic_service import status_of
+from scaler.rules.rule import ALL
 from scaler.sim.loop import run
 from scaler.tools.cluster.reading import Cluster, ServiceView
 from scaler.tools.page import views
@@ -18,7 +20,9 @@ from scaler.tools.page.feed import Feed
 from scaler.tools.page.history import MOST_MOMENTS, MOST_SAMPLES, History
 from scaler.tools.page.rooms import Rooms
 from scaler.tools.page.tryout import try_rule
+from tests.builders import service
 from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map, rule_document
+from tests.report.fakes import report_of
 from tests.rig import Rig, rig
 
 TWO_ONE = rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
@@ -84,6 +88,20 @@ def test_a_row_has_counts_and_steps_in_the_order_of_its_groups() -> None:
     assert found["counts"] == [[2, 2, 0, 0], [1, 1, 0, 0]]
     assert found["steps"] == [[2, 1], [1, 1]]
     assert (found["current"], found["aim"]) == (1, 0)
+
+
+@pytest.mark.parametrize(("replicas", "words", "limit"), [(0, "0", 2), (2, "2", 1), (3, "3", 0), (ALL, "all", 0)])
+def test_a_row_says_how_many_instances_are_wanted_and_which_steps_are_more(
+    replicas: int, words: str, limit: int
+) -> None:
+    found = row_of(ServiceView(ServiceKey("a", "r", "j"), "r-j", status(), replicas=replicas))
+    assert (found["wanted"], found["limit"]) == (words, limit)
+
+
+def test_a_service_that_rests_is_among_those_that_nothing_is_wrong_with() -> None:
+    rests = status_of(report_of(service("2P1D > 1P1D", "p0 Held, d0 Held", replicas=0)), {}, NOON)
+    found = row_of(ServiceView(ServiceKey("a", "r", "j"), "r-j", rests, replicas=0))
+    assert (found["rank"], found["reason"], found["current"], found["aim"]) == (4, "Resting", -1, -1)
 
 
 @pytest.mark.parametrize("junk", [None, "x", 7, [], {"index": "1"}, [[]], {"a": {"b": 1}}])
@@ -266,6 +284,50 @@ def test_nodes_are_told_with_what_is_free_used_held_to_no_use_and_who_waits() ->
                 )  # fmt: skip
                 await on.settle(3)
                 assert shown.look()["nodes"]["node-2"]["state"] == "cordoned"
+
+    run(story())
+
+
+def test_nodes_that_are_counted_as_they_change_are_counted_as_if_all_were_counted_anew() -> None:
+    async def story() -> None:
+        nodes = [roomy(f"node-{number}") for number in range(4)]
+        async with rig(RULE, *nodes, job("p0"), job("p1"), job("d0"), job("x0", service="other")) as on:
+            cluster = seen(on)
+            async with cluster.watched():
+                shown, patched = Rooms(cluster), PatchType.MERGE
+                for step in range(7):
+                    if step == 1:
+                        await on.start("p0", node_name="node-0")
+                    elif step == 2:
+                        await on.start("d0", node_name="node-1")
+                    elif step == 3:
+                        await on.cluster.patch(
+                            NODES, None, "node-2", {"spec": {"unschedulable": True}}, patch_type=patched
+                        )
+                    elif step == 4:
+                        away = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+                        await on.cluster.patch(NODES, None, "node-0", away, patch_type=patched, subresource="status")
+                    elif step == 5:
+                        await on.cluster.delete(NODES, None, "node-3")
+                    elif step == 6:
+                        other = {"metadata": {"labels": {"accelerator-type": "b"}}}
+                        await on.cluster.patch(NODES, None, "node-2", other, patch_type=patched)
+                    await on.settle(3)
+                    assert shown.look() == Rooms(cluster).look(), step
+                assert len(shown.look()["nodes"]) == 3
+
+    run(story())
+
+
+def test_what_is_decided_before_anybody_asks_is_the_answer() -> None:
+    async def story() -> None:
+        async with rig(RULE, job("p0"), job("d0")) as on:
+            cluster = seen(on)
+            async with cluster.watched():
+                await cluster.settle()
+                world, decision = cluster.decision()
+                assert [service.key.job_id for service in world.services] == ["mindie"]
+                assert decision.memory == world.memory  # nothing is left to be taken in
 
     run(story())
 

@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 
 from scaler.decide.world import Reason, State, Warning
+from scaler.report import elastic_service
+from scaler.report.story import ServiceEvent
 from scaler.tools.page.server import STATIC
 
 VENDOR = STATIC / "vendor"
 OURS = sorted(STATIC.glob("*.js"))
 WORDS = {language: json.loads((STATIC / f"words-{language}.json").read_text("utf-8")) for language in ("en", "zh")}
+SENTENCES = json.loads((STATIC / "sentences-zh.json").read_text("utf-8"))
+STANDINGS = {"Complete", "Incomplete", "MinimumRuns", "NothingLost", "OutOfTouch", "Valid"}
+"""What report.elastic_service says of a whole service, beside reasons and warnings."""
 CODE = {file.name: file.read_text("utf-8") for file in OURS}
 
 
@@ -32,8 +37,20 @@ def test_every_text_is_there_and_translated() -> None:
 
 
 def test_every_reason_warning_and_state_has_words() -> None:
-    names = {f"reason.{one.value}" for one in (*Reason, *Warning)} | {f"state.{one.value}" for one in State}
+    names = {f"reason.{one.value}" for one in (*Reason, *Warning, *ServiceEvent)} | {
+        f"state.{one.value}" for one in State
+    }
     assert names - WORDS["en"].keys() == set()
+
+
+def test_every_reason_warning_event_and_standing_has_a_chinese_sentence() -> None:
+    assert SENTENCES.keys() == {one.value for one in (*Reason, *Warning, *ServiceEvent)} | STANDINGS
+    assert [name for name, text in SENTENCES.items() if not re.search(r"[\u4e00-\u9fff].*。$", text)] == []
+
+
+def test_the_standings_are_those_that_the_controller_says() -> None:
+    code = Path(elastic_service.__file__).read_text("utf-8")
+    assert set(re.findall(r'Standing\("(\w+)"', code)) == STANDINGS
 
 
 def test_the_code_says_only_what_is_in_the_dictionary() -> None:

@@ -14,6 +14,7 @@ from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import (
     ASCEND_JOBS,
+    CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     ELASTIC_SERVICES,
     EVENTS,
@@ -64,7 +65,8 @@ def test_a_service_has_one_with_its_status_and_its_story() -> None:
             await on.kill("d0")
             await on.settle(3)
             (made,) = all_of(on).values()
-            assert (made["metadata"]["name"], made["spec"]) == ("rule-mindie", {"rule": "rule", "jobID": "mindie"})
+            expected = {"rule": "rule", "jobID": "mindie", "replicas": 1_000_000}
+            assert (made["metadata"]["name"], made["spec"]) == ("rule-mindie", expected)
             assert made["metadata"]["labels"] == {MANAGED_BY_LABEL: MANAGED_BY}
             assert (made["status"]["running"], made["status"]["reason"]) == ("2+0", "WaitingForScheduler")
             assert story(on) == ["Available", "Complete", "Unavailable"]
@@ -237,6 +239,28 @@ def test_thousands_that_a_tenant_made_cost_others_nothing() -> None:
             assert on.said()["reason"] == "WaitingForScheduler"
             await on.settle(30)
             assert len(on.cluster.peek(ELASTIC_SERVICES, "flood")) == 1000
+
+    run(play())
+
+
+def test_a_status_that_a_restore_put_back_is_written_again_though_all_else_is_as_it_was() -> None:
+    async def play() -> None:
+        async with rig(*SERVICE) as on:
+            await on.start("p0", "d0")
+            await on.settle(3)
+            garbage: Object = {"status": {"message": "of old"}}
+            await on.cluster.patch(
+                ELASTIC_SERVICES, NAMESPACE, "rule-mindie", garbage, patch_type=PatchType.MERGE, subresource="status"
+            )
+            backup = on.cluster.server.store.back_up()
+            for paused in ("true", "false"):
+                annotated: Object = {"metadata": {"annotations": {"mind-cluster/paused": paused}}}
+                await on.cluster.patch(CONFIG_MAPS, NAMESPACE, "rule", annotated, patch_type=PatchType.MERGE)
+                await on.settle(3)
+            written = all_of(on)["rule-mindie"]["status"]["message"]
+            on.cluster.restore(backup)
+            await on.settle(60)
+            assert all_of(on)["rule-mindie"]["status"]["message"] == written != "of old"
 
     run(play())
 

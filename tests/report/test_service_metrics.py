@@ -99,6 +99,31 @@ def test_a_service_is_not_available_since_the_first_time_and_until_it_is() -> No
     assert watched.value(name) == NOW + 30
 
 
+@pytest.mark.parametrize(("replicas", "wanted"), [(1_000_000, 3), (9, 3), (3, 3), (2, 2), (1, 2), (0, 0)])
+def test_as_many_are_wanted_as_the_ratio_has_that_is_aimed_at(replicas: int, wanted: int) -> None:
+    watched = Watched()
+    watched.note(msgspec.structs.replace(WHOLE, replicas=replicas))
+    assert watched.value("wanted_instances") == wanted
+    watched.note(service(None, "p0 Running", replicas=replicas))
+    assert watched.value("wanted_instances") is None
+
+
+def test_a_service_that_rests_or_is_limited_is_available_and_complete_and_none_of_it_is_a_fault() -> None:
+    watched = Watched()
+    watched.note(WHOLE)
+    at_two, at_none = "p0 Running, p1 Held, d0 Running", "p0 Held, p1 Held, d0 Held"
+    for number, (replicas, states) in enumerate([(2, at_two), (0, at_two), (0, at_none)]):
+        watched.note(service(LADDER, states, replicas=replicas), 10 * number)
+        assert [watched.value(name) for name in ("available", "complete")] == [1, 1]
+    assert watched.value("unavailable_since_timestamp_seconds") is None
+    watched.note(service(LADDER, at_none), 100)
+    assert watched.value("unavailable_since_timestamp_seconds") == NOW + 100
+    watched.note(service(LADDER, "p0 Starting, p1 Starting, d0 Starting"), 110)
+    watched.note(WHOLE, 120)
+    assert watched.durations("fault_to_degraded") == (0, 0)
+    assert watched.durations("room_to_restored") == (0, 0)
+
+
 def test_everything_of_a_service_ends_with_it() -> None:
     watched = Watched()
     without = watched.lines()

@@ -84,7 +84,7 @@ def test_a_service_that_is_to_rest_says_so_once() -> None:
     was = said(ALL)
     rests = report_of(service(LADDER, "p0 Held, p1 Held, p2 Held, d0 Held", replicas=0))
     now = status_of(rests, was, LATER)
-    assert story_of(was, now) == [("Resting", "nothing is to run: spec.replicas is 0")]
+    assert story_of(was, now) == [("Scaled", "no instance is wanted, before all; the service rests")]
     assert story_of(now, status_of(rests, now, LATER)) == []
 
 

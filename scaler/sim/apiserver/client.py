@@ -14,6 +14,7 @@ import msgspec
 from scaler.kube.api import FIELD_MANAGER, Object, Page, PatchType, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError
 from scaler.kube.wire import refused_of
+from scaler.sim.apiserver import scale
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.apiserver.reading import Query
@@ -92,10 +93,11 @@ class SimClient:
             self._watches.remove(watch)
             watch.close()
 
-    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        """See KubeApi.get."""
-        request = Request(self.name, "get", resource, namespace or "", name)
-        record = await self._send(request, lambda: self.server.get(resource, namespace, name))
+    async def get(self, resource: Resource, namespace: str | None, name: str, *, subresource: str = "") -> Object:
+        """See KubeApi.get; with `scale`, its Scale."""
+        request = Request(self.name, "get", resource, namespace or "", name, subresource)
+        read = partial(scale.read, self.server) if subresource == scale.SCALE else self.server.get
+        record = await self._send(request, lambda: read(resource, namespace, name))
         return record.copy()
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
@@ -109,6 +111,8 @@ class SimClient:
         """See KubeApi.replace."""
         request = Request(self.name, "replace", resource, namespace or "", name, subresource, body)
         effect = partial(self.server.replace, resource, namespace, name, body, subresource=subresource)
+        if subresource == scale.SCALE:
+            effect = partial(scale.replace, self.server, resource, namespace, name, body)
         return (await self._write(request, effect)).copy()
 
     async def patch(
@@ -118,6 +122,8 @@ class SimClient:
         """See KubeApi.patch; `manager` is who applies."""
         request = Request(self.name, "patch", resource, namespace or "", name, subresource, patch)
         effect = partial(self.server.patch, resource, namespace, name, patch, patch_type, subresource, manager)
+        if subresource == scale.SCALE:
+            effect = partial(scale.patch, self.server, resource, namespace, name, patch, patch_type)
         return (await self._write(request, effect)).copy()
 
     async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:

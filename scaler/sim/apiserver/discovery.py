@@ -52,9 +52,13 @@ def _group(name: str, versions: Iterable[str]) -> Object:
 
 
 def _resources(base: str, kinds: list[Kind]) -> Object:
-    entries = [_entry(kind, part) for kind in kinds for part in (("", "/status") if kind.status else ("",))]
+    entries = [_entry(kind, part) for kind in kinds for part in _parts(kind)]
     version = base.partition("/")[2]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}
+
+
+def _parts(kind: Kind) -> list[str]:
+    return ["", *(["/status"] if kind.status else []), *(["/scale"] if kind.scale else [])]
 
 
 def _entry(kind: Kind, subresource: str) -> Object:
@@ -65,6 +69,8 @@ def _entry(kind: Kind, subresource: str) -> Object:
         "kind": kind.resource.kind,
         "verbs": ["get", "patch", "update"] if subresource else _VERBS,
     }
+    if subresource == "/scale":
+        entry |= {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     if kind.short_names and not subresource:
         entry["shortNames"] = list(kind.short_names)
     if kind.resource.kind in _IN_ALL and not kind.custom and not subresource:

@@ -20,6 +20,7 @@ from scaler.kube.api import EventType, KubeApi, Object, PatchType, Resource, Wat
 from scaler.kube.errors import KubeError, StatusError
 from scaler.sim.apiserver import discovery, protobuf, refusals, tables
 from scaler.sim.apiserver.kinds import BINDINGS, Kind
+from scaler.sim.apiserver.scale import SCALE
 from scaler.sim.cluster import SimCluster
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -123,8 +124,10 @@ class _Facade:
     # Reading.
 
     async def _read(self, request: web.Request, target: _Target) -> web.StreamResponse:
-        if target.subresource not in ("", "status"):
+        if target.subresource not in ("", "status", SCALE):
             raise refusals.unknown_resource()
+        if target.subresource == SCALE:
+            return _json(await self._client.get(*target.place, subresource=SCALE))
         if target.name:
             obj = await self._kube.get(*target.place)
             return _json(self._shown(request, target, [obj]) or obj)

@@ -34,6 +34,14 @@ WORKLOADS = (
 """Custom resources that lead to pods, besides AscendJobs."""
 
 
+class ScalePaths(msgspec.Struct, frozen=True):
+    """Where an object has what its Scale shows; no selector where the definition names none."""
+
+    spec: tuple[str, ...]
+    status: tuple[str, ...]
+    selector: tuple[str, ...]
+
+
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One served resource. `schema` and `columns` are set for custom resources only."""
 
@@ -43,6 +51,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     custom: bool = False
     status: bool = False
     """Whether `status` can be written through the subresource only."""
+    scale: ScalePaths | None = None
+    """Set where it has the `scale` subresource."""
     generation: bool = False
     """Whether `metadata.generation` counts changes of what the user wants."""
     unconditional_update: bool = True
@@ -102,17 +112,24 @@ def kind_of(definition: Object) -> Kind:
     names = spec["names"]
     version = next(version for version in spec["versions"] if version.get("storage"))
     namespaced = spec["scope"] == "Namespaced"
+    subresources = version.get("subresources") or {}
     return Kind(
         resource=Resource(spec["group"], version["name"], names["plural"], names["kind"], namespaced),
         singular=names.get("singular") or names["kind"].lower(),
         short_names=tuple(names.get("shortNames") or ()),
         custom=True,
-        status="status" in (version.get("subresources") or {}),
+        status="status" in subresources,
+        scale=_scale_paths(subresources["scale"]) if subresources.get("scale") else None,
         generation=True,
         unconditional_update=False,
         schema=(version.get("schema") or {}).get("openAPIV3Schema"),
         columns=tuple(version.get("additionalPrinterColumns") or ()),
     )
+
+
+def _scale_paths(scale: Object) -> ScalePaths:
+    fields = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+    return ScalePaths(*(tuple(filter(None, str(scale.get(field, "")).split("."))) for field in fields))
 
 
 class Catalog:

@@ -1,10 +1,11 @@
-"""The structural schema of a custom resource: what it prunes, what it refuses. Pure.
+"""The structural schema of a custom resource: what it prunes, adds and refuses. Pure.
 
 Only what decides about a controller's objects: types, required fields, enumerations, bounds. No CEL, no patterns.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,10 @@ _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def prune(obj: Object, schema: Schema | None) -> Object:
-    """The object without the fields that its schema does not know; apiVersion, kind and metadata stay."""
+    """The object without the fields that its schema does not know, and with its defaults for what is absent.
+
+    apiVersion, kind and metadata stay.
+    """
     if schema is None:
         return obj
     kept = {name: obj[name] for name in _ROOT_FIELDS if name in obj}
@@ -50,6 +54,9 @@ def _prune(value: Any, schema: Schema) -> Any:
                 result[name] = _prune(item, inner)
         elif open_end or (schema.get("x-kubernetes-embedded-resource") and name in _ROOT_FIELDS):
             result[name] = item
+    for name, inner in properties.items():
+        if "default" in inner and name not in result:
+            result[name] = copy.deepcopy(inner["default"])
     return result
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.fault_reports import report_chips, report_node, report_switch
@@ -121,7 +122,7 @@ class Happenings:
             return []
         namespace, _, job = of_job.rpartition("/")
         pods = (await self._api.list(PODS, namespace or "default")).items
-        members = [pod for pod in pods if job in (objects.controller(pod).get("name"), claim_of(pod, {}).instance)]
+        members = [pod for pod in pods if job in _called(pod)]
         names = {objects.node_of(pod) for pod in members if objects.node_of(pod)}
         if not names:
             raise EventError(f"{of_job} runs on no node")
@@ -163,6 +164,17 @@ class Happenings:
         self._announce(f"kubectl patch {ref.kind.lower()} {ref.name}")
         await self._api.patch(resource, namespace, ref.name, patch.merge, patch_type=PatchType.MERGE)
 
+    async def _scale(self, scale: scenario.ScaleEvent) -> None:
+        namespace, _, about = scale.service.partition("/")
+        found = (await self._api.list(ELASTIC_SERVICES, namespace)).items
+        names = [objects.name(obj) for obj in found if f"{obj['spec']['rule']}/{obj['spec']['jobID']}" == about]
+        if not names:
+            raise EventError(f"there is no ElasticService of {scale.service}")
+        self._announce(f"kubectl scale esvc/{names[0]} --replicas={scale.replicas}")
+        wanted = {"spec": {"replicas": scale.replicas}}
+        how: Any = {"patch_type": PatchType.MERGE, "subresource": "scale"}
+        await self._api.patch(ELASTIC_SERVICES, namespace, names[0], wanted, **how)
+
     async def _pod_exit(self, ref: scenario.PodExit) -> None:
         pod = await self._api.get(PODS, ref.namespace, ref.pod)
         if objects.phase(pod) != "Running":
@@ -188,6 +200,12 @@ class Happenings:
         else:
             self._announce(f"API server: {fault.share:.0%} of the scaler's requests fail for {fault.lasting:g} s")
             self._controller_api.fail(share=fault.share, lasting=fault.lasting)
+
+
+def _called(pod: Object) -> tuple[str, ...]:
+    """The pod's owner, its instance, and its Deployment if it has one."""
+    owner = str(objects.controller(pod).get("name", ""))
+    return owner, claim_of(pod, {}).instance, owner.rpartition("-")[0]
 
 
 def _text(rule: scenario.RuleEvent, old: str) -> str:

@@ -10,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from scaler.decide.world import Reason, State
+from scaler.tools.answers.scale import undo
+from scaler.tools.answers.subject import Standing as InstanceStanding
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.detail import is_true
 from scaler.tools.console import text
@@ -25,7 +27,7 @@ _WELL_SHOWN = 2
 
 RANKS = "rank table"
 FAIL = Standing.FAIL
-RULE, POD_GROUP, POD, ROOM, SCALER, APPLY = "rule", "podgroup", "pod", "room", "scaler", "apply"
+RULE, POD_GROUP, POD, ROOM, SCALER, APPLY, SCALE = "rule", "podgroup", "pod", "room", "scaler", "apply", "scale"
 _NEXT: Mapping[str, tuple[str, ...]] = {
     Reason.RULE_MISSING: (RULE,),
     Reason.RULE_INVALID: (RULE,),
@@ -38,6 +40,7 @@ _NEXT: Mapping[str, tuple[str, ...]] = {
     Reason.WAITING_FOR_SCHEDULER: (POD_GROUP,),
     Reason.STARTING: (POD,),
     Reason.BROKEN: (POD,),
+    Reason.SCALED_DOWN: (SCALE,),
 }
 
 
@@ -95,13 +98,14 @@ def _head(subject: Subject) -> Iterator[str]:
     """How it stands, in one line; of a service also each instance that does not run."""
     if subject.whole and subject.view is not None:
         available = {True: "available", False: "NOT AVAILABLE", None: "not known to be available"}
-        yield f"{available[is_true(subject.view, 'Available')]}: {subject.view.status.get('message', '')}"
+        standing = available[is_true(subject.view, "Available")] if subject.view.replicas else "rests"
+        yield f"{standing}: {subject.view.status.get('message', '')}"
     elif subject.service is None:
         yield "not an instance of any service that is seen here"
     waiting = [
         (instance, subject.standings[instance.uid])
         for instance in subject.instances
-        if not subject.whole or subject.standings[instance.uid].state not in _WELL
+        if not subject.whole or not _is_expected(subject.standings[instance.uid])
     ]
     for instance, one in waiting[:_SHOWN]:
         whose = "" if one.by_leader else " (as decided here, not by a scaler)"
@@ -110,6 +114,11 @@ def _head(subject: Subject) -> Iterator[str]:
     if len(waiting) > _SHOWN:
         name = subject.key.job_id or subject.key.rule
         yield f"... and {len(waiting) - _SHOWN} more: scaler status {subject.namespace}/{name}"
+
+
+def _is_expected(one: InstanceStanding) -> bool:
+    """Of a service, where the whole answer says why."""
+    return one.state in _WELL or (one.reason, one.state) == (Reason.SCALED_DOWN, State.HELD)
 
 
 def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
@@ -143,6 +152,9 @@ def _commands(kind: str, subject: Subject) -> Iterator[str]:
         yield f"kubectl {where} get configmap {rule} -o yaml | scaler lint -"
     elif kind == APPLY:
         yield "apply the jobs of the smallest ratio that are missing"
+    elif kind == SCALE:
+        yield "nothing, if no more is wanted; to have all instances again:"
+        yield undo(subject)
     elif kind == ROOM:
         yield "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says how many do"
     elif kind == POD_GROUP:

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 
 from scaler.kube.errors import ForbiddenError
-from scaler.tools.answers import labels, rank_table, room, workings
+from scaler.tools.answers import labels, rank_table, room, scale, workings
 from scaler.tools.answers.answer import RANKS, Answer, Section, answer_of
 from scaler.tools.answers.subject import Subject, find, near_names
 from scaler.tools.cluster.access import Access
@@ -73,6 +73,7 @@ def sections(cluster: Cluster, subject: Subject, looked: workings.Looked, ranks:
     pods = workings.scheduler_checks(cluster, subject, looked) if subject.service is not None else ()
     return [
         Section("labels and rule", tuple(labels.label_checks(cluster, subject))),
+        Section("scale", tuple(scale.scale_checks(subject, looked.scaled))),
         Section("minimum and room", tuple(room.room_checks(world, decision, subject))),
         Section("scheduler", tuple(pods)),
         Section("operator", tuple(workings.operator_checks(cluster, subject))),

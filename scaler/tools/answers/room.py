@@ -62,7 +62,8 @@ def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[
 def _standing(subject: Subject, plan: Plan) -> Check:
     status = subject.view.status if subject.view is not None else {}
     current = at(status, "currentRatio", "counts")
-    runs = f"runs {counts_in_words(current)}" if current else "runs less than its smallest ratio"
+    less = "runs less than its smallest ratio" if plan.replicas else "rests"
+    runs = f"runs {counts_in_words(current)}" if current else less
     works = "" if plan.complete else f"; works towards {target_in_words(plan)}"
     available = bool(current) if subject.view is None else is_true(subject.view, "Available") is not False
     missing = ", ".join(

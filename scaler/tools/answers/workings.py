@@ -23,6 +23,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
 from scaler.names import GATE, NAMESPACE_LABEL, POD_GROUP
 from scaler.rules.values import as_list, as_text, at
+from scaler.tools.answers import scale
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.detail import node_trouble, standing
 from scaler.tools.cluster.reading import Cluster
@@ -46,6 +47,7 @@ class Looked(msgspec.Struct, frozen=True):
     sources: dict[str, bool | None] = {}
     """Source of our gate -> whether it is set up, None where that may not be read."""
     unread: tuple[str, ...] = ()
+    scaled: scale.Scaled = scale.Scaled()
 
 
 async def look(cluster: Cluster, api: KubeApi, subject: Subject) -> Looked:
@@ -59,13 +61,15 @@ async def look(cluster: Cluster, api: KubeApi, subject: Subject) -> Looked:
     found = await reader.all(POD_GROUPS, subject.namespace, groups)
     queues = {as_text(at(group, "spec").get("queue")) or "default" for group in found.values() if group}
     others = any(not instance.made_by_us for instance in subject.instances)
+    scaled = await scale.look(api, subject)
     return Looked(
         pods=raw,
         pod_groups=found,
         queues=await reader.all(QUEUES, None, queues),
         namespace=await reader.get(NAMESPACES, None, subject.namespace) if others else {},
         sources=await _sources(api) if others else {},
-        unread=tuple(dict.fromkeys(reader.unread)),
+        unread=tuple(dict.fromkeys([*reader.unread, *scaled.unread])),
+        scaled=scaled,
     )
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 
 from scaler.clock import rfc3339, seconds_of
+from scaler.decide.world import Reason, State
 from scaler.informers.pods import PodRecord
-from scaler.kube.api import ASCEND_JOBS, Object
+from scaler.kube.api import ASCEND_JOBS
 from scaler.kube.metadata import version_of
+from scaler.rules.rule import ALL
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.tools.cluster.reading import Cluster, ServiceView
 from scaler.tools.cluster.records import EventRecord, condition
@@ -54,6 +56,10 @@ class RatioView(msgspec.Struct, frozen=True, rename="camel"):
     counts: Mapping[str, int]
     runs: bool = False
     target: bool = False
+    largest_wanted: bool = False
+    """Fewer instances are wanted than the rule allows, and this is the largest ratio for so many."""
+    beyond: bool = False
+    """More than is wanted."""
 
 
 class ServiceDetail(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,14 +74,16 @@ def detail_of(cluster: Cluster, view: ServiceView) -> ServiceDetail:
     said = cluster.last_warnings(view.key.namespace)
     found = as_list(view.status.get("instances"))
     instances = tuple(_instance(cluster, at(one), said) for one in found)
-    return ServiceDetail(view, tuple(_ratios(view.status)), instances, _events(cluster, view, instances))
+    return ServiceDetail(view, tuple(_ratios(view)), instances, _events(cluster, view, instances))
 
 
-def _ratios(status: Object) -> Iterable[RatioView]:
+def _ratios(view: ServiceView) -> Iterable[RatioView]:
+    status, most = view.status, largest_wanted(view)
     runs, target = (at(status, name).get("index") for name in ("currentRatio", "targetRatio"))
     for index, counts in enumerate(as_list(status.get("ratios"))):
         numbers = {str(name): as_count(number) for name, number in at(counts).items()}
-        yield RatioView(index, numbers, runs=index == runs, target=index == target)
+        marks = {"runs": index == runs, "target": index == target, "beyond": index < most}
+        yield RatioView(index, numbers, largest_wanted=index == most > 0, **marks)
 
 
 def _instance(cluster: Cluster, found: Mapping[str, Any], said: Mapping[str, EventRecord]) -> InstanceView:
@@ -155,6 +163,23 @@ def _is_about(event: EventRecord, names: Mapping[str, set[str]], jobs: set[str])
 # Of the status as a whole
 
 
+def wanted(view: ServiceView) -> str:
+    """Instances wanted in all, as `status.wanted` says it."""
+    return "all" if view.replicas >= ALL else str(view.replicas)
+
+
+def is_drained(instance: InstanceView) -> bool:
+    """Whether its pods go because it is more than is wanted."""
+    return instance.reason == Reason.SCALED_DOWN and instance.state != State.HELD
+
+
+def largest_wanted(view: ServiceView) -> int:
+    """Index of the largest ratio that is aimed at; of a service that rests the index behind the last."""
+    totals = [sum(map(as_count, at(ratio).values())) for ratio in as_list(view.status.get("ratios"))]
+    enough = [index for index, total in enumerate(totals) if total >= view.replicas]
+    return max(enough, default=0) if view.replicas else len(totals)
+
+
 def is_true(view: ServiceView, kind: str) -> bool | None:
     """Whether a condition holds; None when it is not said."""
     status = condition(view.status, kind).get("status")
@@ -162,11 +187,12 @@ def is_true(view: ServiceView, kind: str) -> bool | None:
 
 
 def urgency(view: ServiceView) -> tuple[int, float, str]:
-    """What sorts services, the worst first: not available, rule invalid, degraded, not complete, complete; of the same
-    those that have been so for longest."""
+    """What sorts services, the worst first: not available, rule invalid, degraded, not complete, complete or without
+    any job; of the same those that have been so for longest."""
     available, complete = is_true(view, "Available"), is_true(view, "Complete")
     degraded, valid = is_true(view, "Degraded"), is_true(view, "RuleValid")
     rank = 0 if not available else 1 if valid is False else 2 if degraded else 3 if not complete else 4
+    rank = 4 if view.status.get("reason") == "NoJobs" else rank
     return rank, seconds_of(as_text(view.status.get("since"))), str(view.key)
 
 

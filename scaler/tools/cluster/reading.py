@@ -23,6 +23,7 @@ from scaler.decide.world import Decision, Memory, Plan, Policy, Service, Service
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     Changes,
+    ElasticServiceChanged,
     InstanceChanged,
     NodeChanged,
     PodChanged,
@@ -49,13 +50,22 @@ from scaler.kube.api import (
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.report.elastic_service import status_of
 from scaler.report.service_reports import ServiceReport, report_of
+from scaler.rules.rule import ALL
 from scaler.rules.values import as_text, at
 from scaler.settings import Mode
 from scaler.state.cluster import ClusterState
 from scaler.state.own_config_maps import Home
 from scaler.state.world import WorldBuilder
 from scaler.tools.cluster.leader import USUAL
-from scaler.tools.cluster.records import EventObject, EventRecord, Written, event_record, written
+from scaler.tools.cluster.records import (
+    EventObject,
+    EventRecord,
+    Written,
+    as_cached,
+    event_record,
+    replicas_of,
+    written,
+)
 
 PATIENCE = 30.0
 """Seconds for everything to be listed; what has not been listed by then is a gap."""
@@ -89,6 +99,8 @@ class ServiceView(msgspec.Struct, frozen=True):
     """Of the ElasticService; "" where there is none."""
     status: dict[str, Any]
     created: str = ""
+    replicas: int = ALL
+    """Instances wanted in all, by `spec.replicas` of the ElasticService."""
 
 
 class Cluster:
@@ -122,12 +134,25 @@ class Cluster:
         changes.subscribe(InstanceChanged, self.state.on_instance)
         changes.subscribe(InstanceChanged, self._on_service)
         changes.subscribe(RuleChanged, self._on_service)
+        changes.subscribe(ElasticServiceChanged, self._on_service)
+        self.services.listen(self._on_written)
         for store in _stores(self):
             store.listen(self._on_object)
 
-    def _on_service(self, change: InstanceChanged | RuleChanged) -> None:
+    def _on_service(self, change: InstanceChanged | RuleChanged | ElasticServiceChanged) -> None:
         if change.service is not None:
             self._dirty.add(change.service)
+
+    def _on_written(self, name: tuple[str, str] | None) -> None:
+        """How many instances are wanted is decided by here, too."""
+        if name is None:
+            return
+        found, store = self.services.get(*name), self.cache.elastic_services.store
+        record, known = as_cached(found) if found is not None else None, store.get(*name)
+        if record is not None:
+            store.apply(record)
+        elif known is not None:
+            store.remove(*name, known.uid)
 
     def _on_object(self, name: tuple[str, str] | None) -> None:
         if name is not None:
@@ -163,6 +188,17 @@ class Cluster:
                     self._changed.clear()
                     await self._changed.wait()
         return self.version != since
+
+    async def settle(self) -> None:
+        """Make the first decisions, which look at everything, before anybody waits for one: of 10,000 instances they
+        take seconds."""
+        for key in [key for key in self.cache.service_keys() if self.cache.has_instances(key)]:
+            self.state.service(key)
+            await asyncio.sleep(0)
+        for _ in range(2):  # the second takes in what the first remembers
+            self._touch()
+            self.decision()
+            await asyncio.sleep(0)
 
     # what is seen
 
@@ -238,7 +274,8 @@ class Cluster:
 def _view(found: Written) -> ServiceView:
     spec, status, meta = (at(found.object, part) for part in ("spec", "status", "metadata"))
     key = ServiceKey(found.namespace, as_text(spec.get("rule")), as_text(spec.get("jobID")))
-    return ServiceView(key, found.name, dict(status), as_text(meta.get("creationTimestamp")))
+    created = as_text(meta.get("creationTimestamp"))
+    return ServiceView(key, found.name, dict(status), created, replicas_of(found.object))
 
 
 def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) -> Mapping[Resource, Informer[Any, Any]]:

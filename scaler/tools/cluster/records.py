@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from scaler.informers.elastic_services import ElasticServiceObject, ElasticServiceRecord, elastic_service_record
 from scaler.kube.api import Object
 from scaler.kube.metadata import Metadata
+from scaler.rules.rule import ALL
 from scaler.rules.values import as_text, at
 
 
@@ -29,6 +31,21 @@ def written(obj: Object) -> Written | None:
     )  # fmt: skip
     kept = {"metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
     return Written(namespace, name, uid, version, {**obj, **kept}) if name else None
+
+
+def replicas_of(obj: Object) -> int:
+    """Instances wanted in all, as an ElasticService says it; `ALL` for what is no number."""
+    number = at(obj, "spec").get("replicas")
+    return min(number, ALL) if type(number) is int and number >= 0 else ALL
+
+
+def as_cached(found: Written) -> ElasticServiceRecord | None:
+    """The same as the controller's cache keeps it."""
+    kept = {"metadata": found.object["metadata"], "spec": at(found.object, "spec")}
+    try:
+        return elastic_service_record(msgspec.json.decode(msgspec.json.encode(kept), type=ElasticServiceObject))
+    except msgspec.ValidationError:
+        return None
 
 
 class _About(msgspec.Struct, frozen=True):

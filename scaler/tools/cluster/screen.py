@@ -179,7 +179,7 @@ def data_of(made: Board, views: Sequence[ServiceView]) -> dict[str, Any]:
     for view in views:
         key, detail = view.key, details.get(view.key)
         found: dict[str, Any] = {"namespace": key.namespace, "name": view.name, "rule": key.rule, "jobID": key.job_id}
-        found["status"] = view.status
+        found |= {"replicas": view.replicas, "status": view.status}
         if detail is not None:
             found |= {"instances": detail.instances, "events": [_event(event) for event in detail.events]}
         services.append(msgspec.to_builtins(found))

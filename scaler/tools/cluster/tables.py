@@ -17,17 +17,18 @@ from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.tools.cluster.detail import (
     InstanceView,
     PodView,
-    RatioView,
     ServiceDetail,
+    is_drained,
     is_true,
     steps,
     urgency,
+    wanted,
 )
 from scaler.tools.cluster.reading import ServiceView
 from scaler.tools.cluster.records import condition
 from scaler.tools.console import age, clean, text
 
-CONDITIONS = ("Available", "Complete", "Degraded", "RuleValid")
+CONDITIONS = ("Available", "Complete", "Degraded", "RuleValid", "ScalingLimited")
 _STYLES = {
     "Running": "green", "Finished": "dim", "Held": "blue", "Broken": "bold red", "Terminating": "yellow",
     "Starting": "yellow", "Admitted": "yellow",
@@ -70,7 +71,7 @@ class Style:
 
 def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
     """One line for each service, the worst first, with why it is not complete; below all of them where it is narrow."""
-    columns = _columns(style)
+    columns = _columns(style, limited=any(wanted(view) != "all" for view in views))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name, _ in columns:
         table.add_column(name, overflow="fold", no_wrap=name in ("SINCE", "RATIO", "AVAILABLE", "RUNNING", "TARGET"))
@@ -83,7 +84,7 @@ def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
     return Group(*parts)
 
 
-def _columns(style: Style) -> list[tuple[str, Callable[[ServiceView], Text]]]:
+def _columns(style: Style, *, limited: bool) -> list[tuple[str, Callable[[ServiceView], Text]]]:
     found: list[tuple[str, Callable[[ServiceView], Text]]] = []
     if style.namespaces:
         found.append(("NAMESPACE", lambda view: text(view.key.namespace)))
@@ -93,6 +94,10 @@ def _columns(style: Style) -> list[tuple[str, Callable[[ServiceView], Text]]]:
         ("RATIO", lambda view: text("{}/{}".format(*steps(view)))),
         ("RUNNING", lambda view: text(view.status.get("running", "-"))),
         ("TARGET", lambda view: text(view.status.get("target", "-"))),
+    ]
+    if limited or style.wide:
+        found.append(("WANTED", lambda view: text(wanted(view))))
+    found += [
         ("SINCE", lambda view: text(style.since(view.status.get("since")))),
     ]
     if style.wide:
@@ -139,8 +144,9 @@ def tree(detail: ServiceDetail, style: Style) -> RenderableType:
     )
     parts: list[RenderableType] = [head, _conditions(view, style)]
     if _why(view):
-        parts += [Text(), _titled("waits for", text(_why(view)))]
-    parts += [*_notes(view), Text(), text("ratios, largest first", "bold"), _ladder(detail.ratios, style)]
+        parts += [Text(), _titled("waits for" if view.replicas else "rests", text(_why(view)))]
+    title = Text.assemble(text("ratios, largest first", "bold"), text(f"   instances wanted: {wanted(view)}", "dim"))
+    parts += [*_notes(view), Text(), title, _ladder(detail, style)]
     for name in _groups(detail):
         parts += [Text(), _group(name, detail, style)]
     left = as_count(at(view.status, "leftOut").get("instances"))
@@ -177,17 +183,17 @@ def _notes(view: ServiceView) -> Iterable[RenderableType]:
         yield _titled("warning", text(f"{as_text(warning.get('type'))}: {about}{as_text(warning.get('message'))}"))
 
 
-def _ladder(ratios: Sequence[RatioView], style: Style) -> RenderableType:
+def _ladder(detail: ServiceDetail, style: Style) -> RenderableType:
+    ratios = detail.ratios
     if not ratios:
         return text("  none: no valid rule has been seen", "dim")
     grid = Table.grid(padding=(0, 2, 0, 0))
     for ratio in ratios:
-        marks = [
-            f"{style.arrow} {words}" for words, on in (("runs", ratio.runs), ("works towards", ratio.target)) if on
-        ]
+        found = (("runs", ratio.runs), ("works towards", ratio.target), ("largest wanted", ratio.largest_wanted))
+        marks = [f"{style.arrow} {words}" for words, on in found if on] + ["not wanted"] * ratio.beyond
         tone = "green" if ratio.runs else "yellow" if ratio.target else "dim"
         grid.add_row(text(f"  {ratio.index}", tone), text(counts_in_words(ratio.counts), tone), text("  ".join(marks)))
-    if not any(ratio.runs for ratio in ratios):
+    if detail.view.replicas and not any(ratio.runs for ratio in ratios):
         grid.add_row(text("  -", "bold red"), text("not even the smallest ratio runs", "bold red"), Text())
     return grid
 
@@ -200,7 +206,9 @@ def _groups(detail: ServiceDetail) -> list[str]:
 def _group(name: str, detail: ServiceDetail, style: Style) -> RenderableType:
     found = next((at(one) for one in as_list(detail.view.status.get("groups")) if at(one).get("name") == name), {})
     numbers = f"{as_count(found.get('running'))} of {as_count(found.get('target'))} running"
+    drained = sum(one.group == name and is_drained(one) for one in detail.instances)
     more = [(as_count(found.get("inFlight")), "on the way"), (as_count(found.get("held")), "held")]
+    more += [(drained, "being drained")]
     said = ", ".join([numbers, *(f"{number} {words}" for number, words in more if number)])
     title = Text.assemble(text(name or "no group", "bold"), "  ", text(said if found else "not in the rule"))
     made = Tree(title, guide_style="dim")

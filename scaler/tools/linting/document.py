@@ -13,6 +13,7 @@ from scaler.rules.finding import Fault, Finding, Path
 from scaler.rules.rule import Rule
 from scaler.tools.linting.brackets import read
 from scaler.tools.linting.jsontext import Edit, Node, TextFault
+from scaler.tools.linting.steps import step_faults
 
 _DOUBTS = ("NotJson", "TrailingText", "BraceInComment", "NestedTooDeep", "CommentInJson")
 
@@ -42,12 +43,14 @@ def read_document(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
 def examine(text: str) -> Examination:
     """Read the bare JSON, keeping offsets and cures. Never raises."""
     rule, faults = judge(text)
-    if not faults or faults[0].code == "DocumentTooLarge":
+    steps = list(step_faults(rule)) if rule is not None else []
+    if not (faults or steps) or (faults and faults[0].code == "DocumentTooLarge"):
         return Examination(rule, faults)
     reading = read(text)
     found: list[Fault] = [*reading.faults]
     if reading.root is not None:
-        found += [_located(fault, reading.root, text) for fault in check(reading.root.value)[1]]
+        meaning = check(reading.root.value)[1]
+        found += [_located(fault, reading.root, text) for fault in (*meaning, *steps)]
     return Examination(rule, shortened(found))
 
 

@@ -11,9 +11,9 @@ from scaler.decide.world import ServiceKey
 from scaler.kube.api import Object
 from scaler.report.elastic_service import status_of
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.tools.cluster.detail import is_true, urgency
+from scaler.tools.cluster.detail import is_true, largest_wanted, urgency, wanted
 from scaler.tools.cluster.reading import Cluster, ServiceView
-from scaler.tools.cluster.records import Written, condition
+from scaler.tools.cluster.records import Written, condition, replicas_of
 from scaler.tools.page.history import History
 
 MOST_GROUPS = 8
@@ -118,7 +118,8 @@ def _view(written: Written) -> ServiceView:
     spec, meta = at(written.object, "spec"), at(written.object, "metadata")
     key = ServiceKey(written.namespace, as_text(spec.get("rule")), as_text(spec.get("jobID")))
     created = as_text(meta.get("creationTimestamp"))
-    return ServiceView(key, written.name, dict(at(written.object, "status")), created)
+    status, replicas = dict(at(written.object, "status")), replicas_of(written.object)
+    return ServiceView(key, written.name, status, created, replicas)
 
 
 def row_of(view: ServiceView) -> Row:
@@ -126,7 +127,7 @@ def row_of(view: ServiceView) -> Row:
     reason, words and since when are of the condition that says so.
 
     `groups` are those of the largest ratio and of what runs; `counts` of each running, target, in flight and held, and
-    each of `steps` what one ratio names of them, the largest first.
+    each of `steps` what one ratio names of them, the largest first. Steps before `limit` are more than is `wanted`.
     """
     status = view.status
     groups = {as_text(at(group).get("name")): at(group) for group in as_list(status.get("groups"))}
@@ -154,6 +155,8 @@ def row_of(view: ServiceView) -> Row:
         "steps": [[as_count(ratio.get(name)) for name in names] for ratio in ratios[:MOST_STEPS]],
         "current": _index(status, "currentRatio"),
         "aim": _index(status, "targetRatio"),
+        "wanted": wanted(view),
+        "limit": largest_wanted(view),
         "left": as_count(at(status, "leftOut").get("ratios")),
         "conditions": {kind: is_true(view, kind) for kind in ("Available", "Complete", "Degraded", "RuleValid")},
         "paused": at(status, "rule").get("paused") is True,

@@ -85,7 +85,7 @@ def try_rule(world: World, text: str, service: str) -> Answer:
     changes = list(_changes(before, after))
     changes.sort(key=lambda one: (one.service != service, not one.deed))
     now, then = (_plan_of(decision, service) for decision in (before, after))
-    case = _case(rule, then)
+    case = _case(rule, then, mine.replicas)
     return Answer(
         said,
         valid=True,
@@ -120,7 +120,7 @@ def _deeds(actions: Iterable[Action]) -> dict[str, str]:
     return {action.uid: _DEEDS[type(action)] for action in actions if type(action) in _DEEDS}
 
 
-def _case(rule: Rule, plan: Plan) -> counts.Case:
+def _case(rule: Rule, plan: Plan, replicas: int) -> counts.Case:
     """The counts that the service has, of the groups that the rule names."""
     groups: dict[str, dict[str, int]] = {"running": {}, "in_flight": {}, "held": {}}
     for name, group in plan.groups.items():
@@ -128,7 +128,7 @@ def _case(rule: Rule, plan: Plan) -> counts.Case:
             for what, found in groups.items():
                 if getattr(group, what):
                     found[name] = getattr(group, what)
-    return counts.Case(**groups)
+    return counts.Case(**groups, replicas=replicas)
 
 
 def _command(case: counts.Case) -> str:
@@ -138,6 +138,8 @@ def _command(case: counts.Case) -> str:
         if found:
             counted = ",".join(f"{name}={number}" for name, number in found.items())
             parts.append(f"{option} {shlex.quote(counted)}")
+    if case.replicas < counts.MOST:
+        parts.append(f"--replicas {case.replicas}")
     return " ".join(parts)
 
 

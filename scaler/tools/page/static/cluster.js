@@ -1,7 +1,7 @@
 // The nodes by kind: used, held to no use, free, asked for; who waits for them; and each node.
 import { html, natural, useMemo, useState, useStore } from "./lib.js";
 import { number, say } from "./words.js";
-import { Reason } from "./services.js";
+import { Reason, Words } from "./services.js";
 import { Rows } from "./rows.js";
 
 const short = (resource) => resource.replace(/^.*\//, "");
@@ -56,7 +56,7 @@ function Waiting({ rows, version, open }) {
     const one = rows.get(id);
     return html`<div class="line waiting"><span class="who"><strong>${id}</strong><small>${one.serves ? say("waiting.serves") : html`<b class="trouble">✕ ${say("waiting.not")}</b>`}${one.reserved ? ` · ${say("waiting.reserved")}` : ""}</small></span>
       <span class="cell asks">${one.asks.slice(0, 3).map((ask) => html`<span class="clamp">${ask}</span>`)}</span>
-      <span class="why"><${Reason} name=${one.reason} /><small class="clamp" title=${one.message}>${one.message}</small></span></div>`;
+      <span class="why"><${Reason} name=${one.reason} /><${Words} name=${one.reason} text=${one.message} lines=${2} /></span></div>`;
   }} />`;
 }
 

@@ -30,7 +30,7 @@ export const StateMark = ({ state }) => html`
 
 // All ratios of a rule as a stair, the smallest at the left: reached, worked towards, beyond.
 export function Ladder({ row, width = 112, height = 30 }) {
-  const { steps, current, aim } = row;
+  const { steps, current, aim, limit } = row;
   const count = steps.length;
   if (!count) return html`<span class="ladder none">—</span>`;
   const gap = count > 24 ? 0 : count > 12 ? 1 : 3;
@@ -38,7 +38,7 @@ export function Ladder({ row, width = 112, height = 30 }) {
   const picture = steps.map((_, place) => {
     const index = count - 1 - place;
     const tall = count === 1 ? height : height * (0.3 + (0.7 * place) / (count - 1));
-    const kind = current >= 0 && index >= current ? "reached" : aim >= 0 && index >= aim ? "aim" : "beyond";
+    const kind = current >= 0 && index >= current ? "reached" : aim >= 0 && index >= aim ? "aim" : index < limit ? "unwanted" : "beyond";
     const x = place * (wide + gap);
     return html`<rect class=${kind} x=${x + 0.75} y=${height - tall + 0.75} width=${Math.max(1, wide - 1.5)} height=${tall - 1.5} rx="1.5" />`;
   });

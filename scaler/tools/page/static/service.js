@@ -1,8 +1,8 @@
 // One service: what is wrong and since when, its ladder, its instances over time and now, what happened, its rule.
 import { html, natural, useEffect, useMemo, useState, useStore } from "./lib.js";
-import { age, clock, gloss, moment, say, seconds, since } from "./words.js";
+import { age, clock, gloss, language, moment, say, seconds, sentence, since } from "./words.js";
 import { Group, Rank, RANKS, StateMark } from "./marks.js";
-import { Reason, title } from "./services.js";
+import { calm, Reason, title, wanted, Words } from "./services.js";
 import { Rows } from "./rows.js";
 import { Chart } from "./chart.js";
 import { Rule } from "./rule.js";
@@ -34,14 +34,14 @@ function Shown({ live, row, name, past, ask }) {
           <p class="sub">${row.ns} · ${say("rule")} ${row.rule}${row.object ? html` · <code>esvc/${row.object}</code>` : ""}${row.paused ? html` · <em>${say("paused")}</em>` : ""}</p>
         </div>
         <div class="verdict">
-          <p class="big">${say(`rank.${RANKS[row.rank]}`)} <span class="age">${since(row.since, now)}</span></p>
-          ${row.rank < 4 ? html`<p><${Reason} name=${row.reason} /></p><p class="words">${row.message}</p>` : html`<p class="words">${row.message}</p>`}
+          <p class="big">${row.rank < 4 ? say(`rank.${RANKS[row.rank]}`) : calm(row)} <span class="age">${since(row.since, now)}</span></p>
+          ${row.rank < 4 ? html`<p><${Reason} name=${row.reason} /></p><${Meaning} name=${row.reason} /><p class="words" lang="en">${row.message}</p>` : html`<${Meaning} name=${row.reason} /><p class="words" lang="en">${row.message}</p>`}
         </div>
       </div>
       <${Conditions} said=${row.said} now=${now} />
       ${[row.outOfTouch, row.alone].filter(Boolean).map((words) => html`<div class="notice warn"><span aria-hidden="true">▲</span><span>${words}</span></div>`)}
       <div class="two">
-        <div class="card"><h2>${say("ladder")}</h2><${Steps} row=${row} /></div>
+        <div class="card"><h2>${say("ladder")} <small class="wanted">${wanted(row)}</small></h2><${Steps} row=${row} /></div>
         <div class="card wide"><h2>${say("overTime")}</h2>
           <${Chart} groups=${row.groups} samples=${samples} moments=${moments} totals=${totals} now=${now} />
           ${past.problem ? html`<p class="muted">${past.problem}</p>` : ""}
@@ -49,11 +49,13 @@ function Shown({ live, row, name, past, ask }) {
       </div>
       ${row.rank < 4 ? html`<div class="card"><h2>${say("why.title")}</h2><${Why} name=${name} ask=${ask} about=${row.reason + row.message} /></div>` : ""}
       <div class="card"><h2>${say("instances")}</h2><${Instances} live=${live} now=${now} left=${row.leftOut.instances || 0} /></div>
-      ${row.warnings.length ? html`<div class="card"><h2>${say("warnings")}</h2><ul class="warnings">${row.warnings.map(([kind, instance, words]) => html`<li><code>${kind}</code> ${instance ? html`<b>${instance}</b> ` : ""}${words}</li>`)}</ul></div>` : ""}
+      ${row.warnings.length ? html`<div class="card"><h2>${say("warnings")}</h2><ul class="warnings">${row.warnings.map(([kind, instance, words]) => html`<li><code>${kind}</code> ${instance ? html`<b>${instance}</b> ` : ""}<${Meaning} name=${kind} /><span lang="en">${words}</span></li>`)}</ul></div>` : ""}
       <div class="card"><h2>${say("happened")}</h2><${Moments} moments=${moments} now=${now} /></div>
       <div class="card"><h2>${say("try.title")}</h2><${Rule} name=${name} ask=${ask} rule=${row.rule} ns=${row.ns} /></div>
     </section>`;
 }
+
+const Meaning = ({ name }) => (sentence(name) ? html`<p class="words">${sentence(name)}</p>` : "");
 
 // The newest first. An event that says what the status says as well is quiet.
 function once(found) {
@@ -81,12 +83,12 @@ function Why({ name, ask, about }) {
     ${answer.next.length ? html`<h3>${say("why.next")}</h3><ol class="next">${answer.next.map((line) => html`<li>${/^(kubectl|scaler) /.test(line) ? html`<code>${line}</code>` : line}</li>`)}</ol>` : ""}`;
 }
 
-const GOOD = { Available: "True", Complete: "True", Degraded: "False", RuleValid: "True" };
+const GOOD = { Available: "True", Complete: "True", Degraded: "False", RuleValid: "True", ScalingLimited: "False" };
 
 function Conditions({ said, now }) {
   return html`<ul class="conditions">${said.map((one) => {
     const fine = GOOD[one.type] === one.status;
-    return html`<li class=${fine ? "fine" : one.type === "Complete" ? "soft" : "off"} title=${`${one.reason}: ${one.message}`}>
+    return html`<li class=${fine ? "fine" : one.type === "Complete" || one.type === "ScalingLimited" ? "soft" : "off"} title=${`${sentence(one.reason)}${one.reason}: ${one.message}`}>
       <span aria-hidden="true">${fine ? "✓" : "✕"}</span><b>${say(`condition.${one.type}.${one.status}`)}</b><span class="age">${since(one.lastTransitionTime, now)}</span></li>`;
   })}</ul>`;
 }
@@ -95,8 +97,8 @@ function Conditions({ said, now }) {
 function Steps({ row }) {
   if (!row.steps.length) return html`<p class="muted">${say("ladder.none")}</p>`;
   return html`<ol class="steps">${row.steps.map((counts, index) => {
-    const kind = row.current >= 0 && index === row.current ? "reached" : index === row.aim ? "aim" : row.current >= 0 && index > row.current ? "below" : "";
-    const marks = [index === row.current ? say("ladder.runs") : "", index === row.aim && index !== row.current ? say("ladder.aim") : ""].filter(Boolean);
+    const kind = row.current >= 0 && index === row.current ? "reached" : index === row.aim ? "aim" : row.current >= 0 && index > row.current ? "below" : index < row.limit ? "unwanted" : "";
+    const marks = [index === row.current ? say("ladder.runs") : "", index === row.aim && index !== row.current ? say("ladder.aim") : "", index === row.limit && index && index !== row.current ? say("ladder.wanted") : "", index < row.limit ? say("ladder.unwanted") : ""].filter(Boolean);
     return html`<li class=${kind}><span class="index">${index}</span>
       <span class="what">${row.groups.map((name, i) => (counts[i] ? html`<span><b>${counts[i]}</b> ${name}</span>` : ""))}</span>
       ${marks.map((words) => html`<span class="flag">${words}</span>`)}</li>`;
@@ -115,7 +117,7 @@ function Instances({ live, now, left }) {
   const one = opened && rows.get(opened);
   return html`
     <div class="columns instances" aria-hidden="true"><span /><span>${say("col.instance")}</span><span>${say("col.group")}</span><span>${say("col.why")}</span><span>${say("col.nodes")}</span><span>${say("col.since")}</span></div>
-    <${Rows} ids=${ids} height=${56} most=${10} label=${say("instances")} onOpen=${(id) => unfold(id === opened ? null : id)} row=${(id) => html`<${Instance} id=${id} one=${rows.get(id)} now=${now} />`} />
+    <${Rows} ids=${ids} height=${language === "en" ? 56 : 74} most=${10} label=${say("instances")} onOpen=${(id) => unfold(id === opened ? null : id)} row=${(id) => html`<${Instance} id=${id} one=${rows.get(id)} now=${now} />`} />
     ${left ? html`<p class="muted">${say("more", { count: left })}</p>` : ""}
     ${one ? html`<${Pods} id=${opened} one=${one} />` : html`<p class="muted">${say("instances.hint")}</p>`}`;
 }
@@ -125,12 +127,12 @@ function Instance({ id, one, now }) {
   const calm = one.state === "Running" && one.reason === "Running";
   return html`<div class=${`line instances ${one.state}`}>
     <${StateMark} state=${one.state} /><span class="who"><strong>${id}</strong><small>${one.kind}</small></span><span class="cell">${one.group}</span>
-    <span class="why"><span class="reason"><b>${gloss("state", one.state) || one.state}</b>${calm ? "" : html` · ${gloss("reason", one.reason)} <code>${one.reason}</code>`}</span>${calm ? "" : html`<small title=${one.message}>${one.message}</small>`}</span>
+    <span class="why"><span class="reason"><b>${gloss("state", one.state) || one.state}</b>${calm ? "" : html` · ${gloss("reason", one.reason)} <code>${one.reason}</code>`}</span>${calm ? "" : html`<${Words} name=${one.reason} text=${one.message} />`}</span>
     <span class="cell" title=${one.nodes.join(", ")}>${shown}</span><span class="age">${since(one.since, now)}</span></div>`;
 }
 
 function Pods({ id, one }) {
-  return html`<div class="pods" role="region" aria-live="polite"><h3>${id}</h3><p>${one.message}</p>
+  return html`<div class="pods" role="region" aria-live="polite"><h3>${id}</h3><${Meaning} name=${one.reason} /><p lang="en">${one.message}</p>
     ${one.pods.length ? html`<table><thead><tr><th>${say("col.pod")}</th><th>${say("col.state")}</th><th>${say("col.node")}</th><th>${say("col.restarts")}</th><th>${say("col.said")}</th></tr></thead>
       <tbody>${one.pods.map(([pod, standing, node, trouble, restarts, words]) => html`<tr><td>${pod}</td><td>${standing}</td><td>${node}${trouble ? html` <b class="trouble">✕ ${trouble}</b>` : ""}</td><td>${restarts || ""}</td><td>${words}</td></tr>`)}</tbody></table>`
     : html`<p class="muted">${say("pods.none")}</p>`}</div>`;

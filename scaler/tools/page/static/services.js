@@ -1,14 +1,26 @@
 // All services, the worst first.
 import { html, useMemo, useState, useStore } from "./lib.js";
-import { gloss, number, say, seconds, since } from "./words.js";
+import { gloss, number, say, seconds, sentence, since } from "./words.js";
 import { Group, Ladder, Rank, RANKS } from "./marks.js";
 import { Rows } from "./rows.js";
 
 export const title = (row) => row.job || row.rule || "-";
 
+// Of a service that nothing is wrong with.
+export const calm = (row) => (row.reason === "Complete" ? "" : gloss("reason", row.reason)) || say("rank.complete");
+
+export const wanted = (row) => say(row.wanted === "all" ? "wanted.all" : "wanted", { number: row.wanted });
+
 export function Reason({ name }) {
   const words = gloss("reason", name);
   return html`<span class="reason">${words ? html`<b>${words}</b> ` : ""}<code>${name}</code></span>`;
+}
+
+// What the scaler says, as it says it: in another language than its own below a sentence that says what it means.
+export function Words({ name, text, lines = 0 }) {
+  const meaning = sentence(name);
+  const own = lines === 2 ? "clamp" : "";
+  return html`${meaning ? html`<small class="meaning" lang="zh-CN" title=${meaning}>${meaning}</small>` : ""}<small class=${meaning ? "" : own} lang="en" title=${text}>${text}</small>`;
 }
 
 function sorted(rows, wanted, rank) {
@@ -67,9 +79,9 @@ function Line({ row, now }) {
     <div class=${`line services ${RANKS[row.rank]}`}>
       <${Rank} rank=${row.rank} />
       <span class="who"><span class="name"><small>${row.ns} / </small><strong>${title(row)}</strong></span><small>${say("rule")} ${row.rule}${row.paused ? html` · <em>${say("paused")}</em>` : ""}</small></span>
-      <${Ladder} row=${row} />
+      <span><${Ladder} row=${row} />${row.wanted === "all" ? "" : html`<small class="wanted">${wanted(row)}</small>`}</span>
       <span class="groups">${row.groups.slice(0, 3).map((name, i) => html`<${Group} name=${name} counts=${row.counts[i]} />`)}</span>
-      <span class="why">${row.rank === 4 ? html`<span class="calm">${say("rank.complete")}</span>` : html`<${Reason} name=${row.reason} /><small class="clamp" title=${row.message}>${row.message}</small>`}</span>
+      <span class="why">${row.rank === 4 ? html`<span class="calm">${calm(row)}</span>` : html`<${Reason} name=${row.reason} /><${Words} name=${row.reason} text=${row.message} lines=${2} />`}</span>
       <span class="age">${since(row.since, now)}</span>
     </div>`;
 }

@@ -3,11 +3,13 @@ import { recall, remember } from "./lib.js";
 
 export const LANGUAGES = { en: "English", zh: "中文" };
 let dictionary = {};
+let sentences = {};
 export let language = "en";
 
 export async function speak(wanted) {
   language = LANGUAGES[wanted] ? wanted : "en";
-  dictionary = await (await fetch(`/static/words-${language}.json`)).json();
+  const read = async (name) => (await fetch(`/static/${name}-${language}.json`)).json();
+  [dictionary, sentences] = await Promise.all([read("words"), language === "en" ? {} : read("sentences")]);
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   remember("language", language);
 }
@@ -21,6 +23,9 @@ export function say(key, values = {}) {
 
 // A name of the scaler's in words: reasons, states, conditions. "" for one that is not known.
 export const gloss = (kind, name) => dictionary[`${kind}.${name}`] ?? "";
+
+// A reason, warning, event or condition in a sentence of the page's language; "" in English, which the scaler itself writes.
+export const sentence = (name) => sentences[name] ?? "";
 
 export function age(seconds) {
   const s = Math.max(0, Math.floor(seconds));

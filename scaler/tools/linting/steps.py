@@ -1,0 +1,39 @@
+"""Which steps of a ladder are too high for whoever says how many instances are wanted. Counts in, faults out.
+
+A number between two ratios means the larger one, so such a step makes an autoscaler order far more than it asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from scaler.decide.explain import counts_in_words
+from scaler.rules.finding import Fault
+from scaler.rules.rule import Ratio, Rule
+from scaler.rules.shape import LIST
+
+TOO_HIGH = 3
+"""Times as many instances as the ratio below it has."""
+
+
+def step_faults(rule: Rule) -> Iterator[Fault]:
+    """A warning for each ratio that has `TOO_HIGH` times as many instances as the next smaller one, or more."""
+    for index, (large, small) in enumerate(itertools.pairwise(rule.ratios)):
+        most, least = (sum(ratio.counts.values()) for ratio in (large, small))
+        if most >= TOO_HIGH * least:
+            message = (
+                f"a high step: {most} instances here, {least} in the next ratio; "
+                f"whoever scales the service to {least + 1} gets {most}"
+            )
+            hint = f"write ratios between the two, such as {counts_in_words(_between(rule, large, small))}"
+            yield Fault("HighStep", (LIST, index), message, hint, "warning")
+
+
+def _between(rule: Rule, large: Ratio, small: Ratio) -> dict[str, int]:
+    """Half way in every group, and more than the smaller ratio."""
+    found = {name: (large.of(name) + small.of(name)) // 2 for name in rule.groups}
+    if all(found[name] == small.of(name) for name in rule.groups):
+        grown = next(name for name in rule.groups if large.of(name) > small.of(name))
+        found[grown] += 1
+    return {name: number for name, number in found.items() if number}
