@@ -109,20 +109,13 @@ def _scaled_down(verdict: Verdict, plan: Plan) -> str:
 
 
 def _limit(verdict: Verdict, plan: Plan) -> str:
-    """Who has no place for it, and what keeps it all the same."""
-    most, *stays = verdict.about or ("fewer",)
+    """Who has no place for it."""
+    most = verdict.about[0] if verdict.about else "fewer"
     if plan.replicas == ALL:
         return f"the largest ratio has place for only {most} of {verdict.group}"
     if not plan.replicas:
-        return _because("the service rests, spec.replicas of its ElasticService is 0", stays)
-    return _because(
-        f"{plan.replicas} instances are to run, {most} of {verdict.group}, by spec.replicas of its ElasticService",
-        stays,
-    )
-
-
-def _because(words: str, stays: Sequence[str]) -> str:
-    return f"{words}, and {'; '.join(stays)}" if stays else words
+        return "the service rests, spec.replicas of its ElasticService is 0"
+    return f"{plan.replicas} instances are to run, {most} of {verdict.group}, by spec.replicas of its ElasticService"
 
 
 def _not_in_ratio(verdict: Verdict, _: Plan) -> str:
@@ -169,7 +162,8 @@ def _revoked(verdict: Verdict, plan: Plan) -> str:
 
 
 def _surplus(verdict: Verdict, plan: Plan) -> str:
-    return f"Runs, but {_limit(verdict, plan)}; it is left alone, delete its job if you do not want it."
+    why = f" because {'; '.join(verdict.about[1:])}" if verdict.about[1:] else ""
+    return f"Runs, but {_limit(verdict, plan)}; it is left alone{why}, delete its job if you do not want it."
 
 
 def _waiting_for_scheduler(verdict: Verdict, _: Plan) -> str:

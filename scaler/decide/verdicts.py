@@ -161,8 +161,9 @@ def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...
         case Reason.WAITING_FOR_RATIO:
             return awaited
         case Reason.NOT_IN_RATIO | Reason.SURPLUS_RUNNING | Reason.SCALED_DOWN if rule and instance.group is not None:
-            stays = why_not_drained(member) if reason is Reason.SURPLUS_RUNNING and draft.demand.replicas < ALL else ""
-            return tuple(part for part in (str(rule.largest.of(instance.group)), stays) if part)
+            limited = reason is Reason.SURPLUS_RUNNING and draft.demand.replicas < ALL
+            stays = "its rule is paused" if draft.demand.paused else why_not_drained(member)
+            return str(rule.largest.of(instance.group)), *((stays,) if limited and stays else ())
         case Reason.GROUP_UNKNOWN if rule:
             return rule.groups
         case Reason.NAME_TAKEN:

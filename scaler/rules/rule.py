@@ -82,4 +82,5 @@ class RuleOptions(msgspec.Struct, frozen=True, gc=False):
     service_priority: int | None = None
     preemptable: bool = True
     scale_down_delay: float = 0.0
-    """Seconds for which no higher number may have been wanted before a lower one counts."""
+    """Seconds for which no higher number may have been wanted before a lower one counts (annotation
+    `mind-cluster/scale-down-delay`)."""

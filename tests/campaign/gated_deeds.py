@@ -16,7 +16,7 @@ from tests.campaign.deeds import UNDER, Deeds
 from tests.campaign.gated_schedule import GatedSchedule, GatedService
 from tests.campaign.lives import Replica
 from tests.campaign.outside import Instance
-from tests.campaign.schedule import Event
+from tests.campaign.schedule import SCALED, Event
 from tests.campaign.things import Ratio
 from tests.simulation.applying import apply
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, rule
@@ -48,7 +48,7 @@ class GatedDeeds(Deeds):
         service = self._services.get(event.subject)
         if service is None:
             await super()._do(event)
-        elif event.what.startswith("rule "):
+        elif event.what == SCALED or event.what.startswith("rule "):
 
             def write(text: str | None, annotations: Mapping[str, str]) -> None:
                 self.write_rule(service, text, **annotations)

@@ -29,6 +29,7 @@ class GatedJudge(Judge):
         """As in Judge. During a rollout that cannot end there are no numbers to reach."""
         found = outside.instances(self._cluster)
         ready = outside.ready_nodes(self._cluster)
+        ladders = {service.name: self._ladder(service, ladders[service.name], found) for service in self._services}
         for service in self._services:
             standings = [_standing(one, ready) for one in found if one.service == service.key]
             halves = {one.name for one in found if one.service == service.key and one.half}
@@ -42,6 +43,14 @@ class GatedJudge(Judge):
             own = [one for one in found if one.service == service.key]
             gaps += self._numbers(service, own, ladders[service.name])
         return gaps
+
+    def _ladder(self, service: GatedService, ladder: tuple[Ratio, ...], found: list[Instance]) -> tuple[Ratio, ...]:
+        """Without what nobody wants. Plain pods are not drained, and a pair of revisions may stay."""
+        own = [one for one in found if one.service == service.key]
+        rolls = len({(one.maker, one.revision) for one in own}) > len({one.maker for one in own})
+        counted = [] if rolls or service.kind is kinds.PLAIN_PODS else own
+        ready = outside.ready_nodes(self._cluster)
+        return self._wanted(service.spot.namespace, service.name, ladder, [_standing(one, ready) for one in counted])
 
     def _numbers(self, service: GatedService, own: list[Instance], ladder: tuple[Ratio, ...]) -> list[str]:
         if any(len({one.revision for one in own if one.maker == maker}) > 1 for maker in {one.maker for one in own}):

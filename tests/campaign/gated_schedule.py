@@ -23,6 +23,7 @@ from tests.campaign.schedule import (
     events_of,
     ladder_of,
     on_service,
+    scaled,
     weather_of,
 )
 from tests.campaign.things import CPU_NODE, World
@@ -92,7 +93,7 @@ def gated_schedule(seed: int) -> GatedSchedule:
         weather_of(rng, storm, rng.choice([-1, rng.randrange(replicas)]), WATCHED)
         for _ in range(rng.choice([0, 1, 2, 4, 7]))
     ]
-    return GatedSchedule(
+    made = GatedSchedule(
         seed=seed,
         world=World((), tuple(nodes)),
         services=services,
@@ -106,6 +107,7 @@ def gated_schedule(seed: int) -> GatedSchedule:
         lost_nodes=tuple(rng.sample(pool_nodes, rng.choice([0, 0, 0, 1]))),
         gangs=True,
     )
+    return scaled(made, [service.name for service in services], random.Random(f"gated-scaled-{seed}"))
 
 
 def _service(rng: random.Random, name: str) -> GatedService:

@@ -53,24 +53,26 @@ class Judge:
         gaps = []
         for service in self._world.services:
             standings = self._standings(service)
-            ladder = self._wanted(service, ladders[service.name], standings)
+            ladder = self._wanted(service.namespace, service.name, ladders[service.name], standings)
             self._whole_or_nothing(service, standings, ladder)
             self._no_surplus_waits(service.name, standings, ladder)
             if not self._world.shared:
                 gaps += self._largest_ratio(service, standings, ladder)
         return gaps
 
-    def _wanted(self, service: Service, ladder: tuple[Ratio, ...], standings: Sequence[Standing]) -> tuple[Ratio, ...]:
+    def _wanted(
+        self, namespace: str, name: str, ladder: tuple[Ratio, ...], standings: Sequence[Standing]
+    ) -> tuple[Ratio, ...]:
         """3c: the ladder without the ratios larger than the smallest with as many instances as somebody wants. At rest
         nothing beyond is bound."""
-        found = outside.elastic_service(self._cluster, service.namespace, service.name)
+        found = outside.elastic_service(self._cluster, namespace, name)
         wanted = found["spec"].get("replicas", ALL) if found else ALL
         if wanted > sum(ladder[0]):
             return ladder
         left = ladder[max(at for at, ratio in enumerate(ladder) if sum(ratio) >= wanted) :] if wanted else ((0, 0),)
         for group, number in zip(GROUPS, left[0], strict=True):
             if sum(s.group == group and s.bound > 0 for s in standings) > number:
-                self._fail(f"3c: {service.name} keeps more {group} than {left[0]}: {words(standings)}")
+                self._fail(f"3c: {name} keeps more {group} than {left[0]}: {words(standings)}")
         return left
 
     def status_agrees(self, plans: Sequence[Plan]) -> None:

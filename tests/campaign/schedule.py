@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -89,7 +89,9 @@ class Schedule(msgspec.Struct, frozen=True):
 
 def schedule(seed: int) -> Schedule:
     """What happens of itself, in every second one attacks as well, and in some an autoscaler."""
-    return _scaled(_attacked(_schedule(seed), random.Random(f"attacks-{seed}")), random.Random(f"scaled-{seed}"))
+    made = _attacked(_schedule(seed), random.Random(f"attacks-{seed}"))
+    names = [service.name for service in made.world.services if service is not HEALTHY]
+    return scaled(made, names, random.Random(f"scaled-{seed}"))
 
 
 def _schedule(seed: int) -> Schedule:
@@ -357,11 +359,13 @@ NUMBERS = (0, 0, 1, 2, 3, 3, 4, 5, 6, ALL, ALL)
 """Of instances that somebody wants in all."""
 
 
-def _scaled(made: Schedule, rng: random.Random) -> Schedule:
+_Made = TypeVar("_Made", bound=Schedule)
+
+
+def scaled(made: _Made, names: Sequence[str], rng: random.Random) -> _Made:
     """Somebody wants fewer instances, or more, at random moments; what they want last stays so."""
     if rng.random() < 0.6:
         return made
-    names = [service.name for service in made.world.services if service is not HEALTHY]
     events = [
         Event(round(rng.uniform(0, made.storm), 1), SCALED, rng.choice(names), rng.choice(NUMBERS))
         for _ in range(rng.choice([1, 2, 4, 8]))

@@ -9,7 +9,7 @@ import pytest
 from tests.campaign import gated_schedule as catalogue
 from tests.campaign.gated_schedule import ROLLOUT, gated_schedule
 from tests.campaign.gated_stage import play_gated
-from tests.campaign.schedule import Scene
+from tests.campaign.schedule import SCALED, Scene
 from tests.parts import short_and_long
 
 SEEDS = range(12)
@@ -31,7 +31,7 @@ def test_the_schedules_know_every_event_and_every_kind() -> None:
     made = [gated_schedule(seed) for seed in MANY]
     happens = {event.what for one in made for event in one.events}
     scene = Scene(made[0].services, made[0].world.nodes, 1)
-    assert happens == {maker(random.Random(0), 0.0, scene).what for maker, _ in catalogue.EVENTS}
+    assert happens == {maker(random.Random(0), 0.0, scene).what for maker, _ in catalogue.EVENTS} | {SCALED}
     assert {service.kind.name for one in made for service in one.services} == {kind.name for kind in catalogue.KINDS}
 
 

@@ -157,7 +157,9 @@ def test_what_nobody_may_move_now_is_not_drained() -> None:
     paused = service(LADDER, WHOLE, replicas=2, options=RuleOptions(paused=True))
     assert plan(paused).actions == ()
     assert plan(service(LADDER, WHOLE, replicas=2, assumed=True)).actions == ()
-    assert said(plan(paused))["p2"] is Reason.SURPLUS_RUNNING
+    made = plan(paused)
+    assert said(made)["p2"] is Reason.SURPLUS_RUNNING
+    assert "is left alone because its rule is paused" in words(made.verdicts[2], made)
 
 
 def test_what_is_of_no_use_goes_first_then_what_does_not_run_then_the_cheapest_then_the_newest() -> None:
