@@ -94,6 +94,7 @@ crowds: dev  ## Play many services on scarce nodes with many seeds (minutes); AR
 pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, minimums first and each service alone
 	@$(PY) -m scaler simulate tests/scenarios/start-degrade-climb.yaml \
 	    --picture docs/pictures/start-degrade-climb.svg >/dev/null
+	@$(PY) -m scaler simulate docs/scenarios/load/day.yaml --picture docs/pictures/following-the-load.svg >/dev/null
 	@for file in docs/scenarios/*.yaml; do \
 	    picture="docs/pictures/$$(basename "$$file" .yaml)"; \
 	    $(PY) -m scaler simulate "$$file" --picture "$$picture.svg" >/dev/null || exit 1; \

@@ -195,7 +195,7 @@ class App:
         subscribe(InstanceChanged, self.rank_tables.on_instance)
         subscribe(InstanceChanged, self.controller.on_service)
         subscribe(RuleChanged, self.controller.on_service)
-        subscribe(ElasticServiceChanged, self.controller.on_service)
+        subscribe(ElasticServiceChanged, self.controller.on_elastic_service)
         subscribe(OwnConfigMapGone, self.reporter.on_own_config_map)
         subscribe(ElasticServiceChanged, self.reporter.on_elastic_service)
         subscribe(ObjectRefused, self.reporter.on_refused)

@@ -263,9 +263,14 @@ class Controller:
             delay = max(SOONEST, moment - self._clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
 
-    def on_service(self, change: InstanceChanged | RuleChanged | ElasticServiceChanged) -> None:
+    def on_service(self, change: InstanceChanged | RuleChanged) -> None:
         """Look at the service again."""
         if change.service is not None:
+            self._queue.add(change.service)
+
+    def on_elastic_service(self, change: ElasticServiceChanged) -> None:
+        """Another number of instances may be wanted, of a service that has any."""
+        if self._cache.has_instances(change.service):
             self._queue.add(change.service)
 
     def on_room(self, _change: RoomChanged) -> None:

@@ -378,11 +378,10 @@ class Placement:
         """Whether a scheduler that knows of no reservations may put some of these pods, or of those in its hands,
         where a reservation within reach of these pods cannot be kept any more; that of the pods themselves counts if
         `own`. All of them are reserved, at the least room of their kind. True when unsure."""
-        hands = self._counted(chain(pods, *in_hands))
-        before: dict[_Ask, int] = {}
         mine = self._counted(pods)
         involved = self._reach(mine)
         if len(involved) > 1:
+            hands, before = self._counted(chain(pods, *in_hands)), dict[_Ask, int]()
             for ask in sorted(involved, key=_rank):
                 later = {hand: count for hand, count in hands.items() if hand not in before and hand is not ask}
                 if not self._is_safe(ask, before, later, less=0 if own else mine.get(ask, 0)):

@@ -80,12 +80,12 @@ def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], moment: Moment) -
                 idle.update(dict(request.requests))
     acted_on = [draft for draft in drafts if not draft.demand.service.assumed]
     return Tally(
-        minimums_waiting=sum(draft.demand.lacks_minimum for draft in active),
-        scale_ups_waiting=sum(len(draft.waits) for draft in active if draft.demand.serves),
-        in_backoff=sum(turn.in_backoff(draft.memory, moment) for draft in active),
-        probing=sum(turn.is_probing(draft.memory, moment) for draft in active),
-        revoked=sum(len(draft.revoked) for draft in acted_on),
-        evicted=sum(beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()),
+        minimums_waiting=sum([draft.demand.lacks_minimum for draft in active]),
+        scale_ups_waiting=sum([len(draft.waits) for draft in active if draft.demand.serves]),
+        in_backoff=sum([turn.in_backoff(draft.memory, moment) for draft in active]),
+        probing=sum([turn.is_probing(draft.memory, moment) for draft in active]),
+        revoked=sum([len(draft.revoked) for draft in acted_on]),
+        evicted=sum([beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()]),
         idle=dict(idle),
     )
 

@@ -69,9 +69,10 @@ def _verdict(
     if uid in draft.evicted:
         reason = _why_evicted(draft.evicted[uid])
         return _said(instance, State.TERMINATING, (reason, _about(reason, member, draft, awaited)))
-    wrong = beyond or instance.label_problem or instance.mislabelled or draft.demand.target is None
-    if member.running and member.state is State.RUNNING and not wrong:
-        return Verdict(uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
+    if member.running and member.state is State.RUNNING:
+        wrong = beyond or instance.label_problem or instance.mislabelled or draft.demand.target is None
+        if not wrong:
+            return Verdict(uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
     if uid in draft.admitted:
         why = draft.admitted[uid]
         return _said(instance, State.HELD if why[0] is Reason.CREATE_REFUSED else State.ADMITTED, why)

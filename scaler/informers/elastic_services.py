@@ -1,4 +1,5 @@
-"""ElasticServices as the cache keeps them: which service each is about, and what else whoever writes them must know.
+"""ElasticServices as the cache keeps them: which service each is about, how many instances somebody wants of it, and
+what else whoever writes them must know.
 
 What stands in their status is ours and is not read here.
 """

@@ -19,7 +19,7 @@ from scaler.informers.cache import Cache
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.elastic_services import ElasticServiceRecord
 from scaler.kube.api import ELASTIC_SERVICES, Object, PatchType
-from scaler.kube.errors import AlreadyExistsError, NotFoundError, UnknownOutcomeError
+from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.kube.writer import Writer
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.report.elastic_service import status_of, without_jobs
@@ -147,7 +147,7 @@ class StatusWriter:
         """Without what is new in this version where the definition is older: it would be refused whole."""
         try:
             await self._apply_once(key, name, status)
-        except UnknownOutcomeError as error:
+        except KubeError as error:
             if _UNDECLARED not in str(error):
                 raise
             if not self._is_old:

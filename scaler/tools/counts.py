@@ -78,9 +78,7 @@ def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
     target = choose_target(wanted.ratios, case.running, live)
     ratio = wanted.ratios[target.index]
     index = target.index + len(rule.ratios) - len(wanted.ratios) if case.replicas else -1
-    shares = {
-        name: _share(case, name, ratio.of(name), (wanted.largest.of(name), rule.largest.of(name))) for name in names
-    }
+    shares = {name: _share(case, name, ratio.of(name), (wanted, rule)) for name in names}
     return Decision(
         TargetRatio(index, {name: ratio.of(name) for name in names}),
         target.complete,
@@ -88,11 +86,11 @@ def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
     )
 
 
-def _share(case: Case, name: str, target: int, most: tuple[int, int]) -> GroupDecision:
-    """Fill this group up to its target, or revoke what is above it and not bound. `most`: how many of it the largest
-    ratio has that is wanted, and the largest of all."""
+def _share(case: Case, name: str, target: int, rules: tuple[Rule, Rule]) -> GroupDecision:
+    """Fill this group up to its target, or revoke what is above it and not bound. `rules`: as it is to be followed, and
+    the full one."""
     running, in_flight, held = case.running.get(name, 0), case.in_flight.get(name, 0), case.held.get(name, 0)
-    wanted, largest = most
+    wanted, largest = (rule.largest.of(name) for rule in rules)
     admit = max(0, min(target - running - in_flight, held))
     revoke = max(0, min(running + in_flight - target, in_flight))
     places = [max(0, number - running - in_flight - admit) for number in (wanted, largest)]
@@ -103,7 +101,7 @@ def _share(case: Case, name: str, target: int, most: tuple[int, int]) -> GroupDe
         Reason.NOT_IN_RATIO: held - admit - within,
     }
     reasons = {reason: number for reason, number in reasons.items() if number}
-    drain = max(0, running - wanted) if wanted < largest else 0
+    drain = max(0, running - wanted) if case.replicas <= rules[1].largest.total else 0
     return GroupDecision(target, running, in_flight, held, admit, revoke, reasons, drain)
 
 

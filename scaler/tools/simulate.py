@@ -81,6 +81,7 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     # The controller and its simulation are loaded only when one is played: `scaler --help` reads this module too.
     from scaler.sim.stories.play import play, silence_logs  # noqa: PLC0415
     from scaler.tools.simulation import present  # noqa: PLC0415
+    from scaler.tools.simulation.figures import figures  # noqa: PLC0415
     from scaler.tools.simulation.overview import draw  # noqa: PLC0415
     from scaler.tools.simulation.verdicts import judge  # noqa: PLC0415
 
@@ -93,12 +94,13 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     seed = scenario.seed if args.seed is None else args.seed
     timeline = play(scenario, seed=seed, listener=listener, record=recorder)
     verdicts = judge(scenario, timeline)
+    loads = figures(scenario.load, timeline)
     if args.picture:
         args.picture.write_text(draw(timeline, title), encoding="utf-8")
     if args.format != "text":
-        sys.stdout.write(converted(present.document(seed, timeline, verdicts), args.format))
+        sys.stdout.write(converted(present.document(seed, timeline, verdicts, loads), args.format))
     else:
-        sys.stdout.write(present.summary(timeline, verdicts))
+        sys.stdout.write(present.summary(timeline, verdicts, loads))
     return 0 if all(verdict.ok for verdict in verdicts) else EXIT_UNEXPECTED
 
 

@@ -23,7 +23,7 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.decide import Cache, decide
 from scaler.decide.world import Decision, Service, ServiceKey, State, World
-from scaler.garbage import what_stays_spared
+from scaler.garbage import no_collection, what_stays_spared
 from scaler.kube.api import ASCEND_JOBS
 from scaler.kube.client import MOST_PAGE, connect
 from scaler.kube.wire import decode_page
@@ -78,10 +78,13 @@ def waiting(number: int) -> World:
 def first_decisions(number: int) -> None:
     for what, made in (("at rest", resting(number)), ("that wait for their minimum", waiting(number))):
         started, cpu = time.perf_counter(), time.process_time()
-        first = decide(made, cache := Cache())
+        with no_collection():  # as the controller does
+            first = decide(made, cache := Cache())
         took, used = time.perf_counter() - started, time.process_time() - cpu
+        later = msgspec.structs.replace(made, memory=first.memory, now=made.now + 1)
         started = time.process_time()
-        decide(msgspec.structs.replace(made, memory=first.memory, now=made.now + 1), cache)
+        with no_collection():
+            decide(later, cache)
         again = time.process_time() - started
         print(f"first decision, {number} services {what}: {took:.2f} s ({used:.2f} s of CPU), the next {again:.2f} s")
 

@@ -18,10 +18,10 @@ from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.nodes import NodeFate, befall
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
-from tests.campaign import hostile, things
+from tests.campaign import hostile, outside, things
 from tests.campaign.lives import Replica
 from tests.campaign.onlooker import HEALTHY, Onlooker
-from tests.campaign.schedule import Event
+from tests.campaign.schedule import SCALED, Event
 from tests.campaign.things import Ratio, Service, World
 from tests.campaign.witness import LEASE, OWN_SUFFIXES
 
@@ -86,7 +86,7 @@ class Deeds:
             await self._to_job(event, self._world.service_of(event.subject))
         elif event.what == UNDER:
             await self._lose_node(self._pods_of(event.subject))
-        elif event.what.startswith("rule "):
+        elif event.what == SCALED or event.what.startswith("rule "):
             service = next(s for s in self._world.services if s.name == event.subject)
             await self._to_rule(event, service.namespace, service.name, self._writer(service))
         else:
@@ -211,6 +211,14 @@ class Deeds:
         if event.what == "job applied anew":
             await self._cluster.create(ASCEND_JOBS, service.namespace, job)
 
+    async def _scale(self, namespace: str, rule: str, number: int) -> None:
+        """NotFoundError while there is no object about it yet."""
+        found = outside.elastic_service(self._cluster, namespace, rule)
+        if found is None:
+            raise NotFoundError(404, "NotFound", "no ElasticService")
+        patch = {"spec": {"replicas": number}}
+        await self._cluster.patch(ELASTIC_SERVICES, namespace, objects.name(found), patch, patch_type=PatchType.MERGE)
+
     async def _relabel(self, service: Service, job: str, labels: dict[str, str | None]) -> None:
         patch = {"metadata": {"labels": labels}}
         await self._cluster.patch(ASCEND_JOBS, service.namespace, job, patch, patch_type=PatchType.MERGE)
@@ -218,7 +226,9 @@ class Deeds:
     async def _to_rule(self, event: Event, namespace: str, name: str, write: WriteRule) -> None:
         """`write` replaces the rule by a text, or by the ladder in `ladders` where there is none."""
         number = int(event.amount)
-        if event.what == "rule deleted":
+        if event.what == SCALED:
+            await self._scale(namespace, name, number)
+        elif event.what == "rule deleted":
             await self._cluster.delete(CONFIG_MAPS, namespace, name)
         elif event.what == "rule broken":
             write(BROKEN[number % len(BROKEN)], {})

@@ -13,6 +13,7 @@ import msgspec
 
 from scaler.decide.world import Plan, State, Verdict
 from scaler.kube.api import ASCEND_JOBS, NODES, POD_GROUPS, PODS, SERVICES, Object
+from scaler.rules.rule import ALL
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from tests.campaign import outside
@@ -52,11 +53,25 @@ class Judge:
         gaps = []
         for service in self._world.services:
             standings = self._standings(service)
-            self._whole_or_nothing(service, standings, ladders[service.name])
-            self._no_surplus_waits(service.name, standings, ladders[service.name])
+            ladder = self._wanted(service, ladders[service.name], standings)
+            self._whole_or_nothing(service, standings, ladder)
+            self._no_surplus_waits(service.name, standings, ladder)
             if not self._world.shared:
-                gaps += self._largest_ratio(service, standings, ladders[service.name])
+                gaps += self._largest_ratio(service, standings, ladder)
         return gaps
+
+    def _wanted(self, service: Service, ladder: tuple[Ratio, ...], standings: Sequence[Standing]) -> tuple[Ratio, ...]:
+        """3c: the ladder without the ratios larger than the smallest with as many instances as somebody wants. At rest
+        nothing beyond is bound."""
+        found = outside.elastic_service(self._cluster, service.namespace, service.name)
+        wanted = found["spec"].get("replicas", ALL) if found else ALL
+        if wanted > sum(ladder[0]):
+            return ladder
+        left = ladder[max(at for at, ratio in enumerate(ladder) if sum(ratio) >= wanted) :] if wanted else ((0, 0),)
+        for group, number in zip(GROUPS, left[0], strict=True):
+            if sum(s.group == group and s.bound > 0 for s in standings) > number:
+                self._fail(f"3c: {service.name} keeps more {group} than {left[0]}: {words(standings)}")
+        return left
 
     def status_agrees(self, plans: Sequence[Plan]) -> None:
         """L2 outside the process: the status said of each instance what a fresh look at the objects says.

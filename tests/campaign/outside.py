@@ -104,6 +104,11 @@ def unexplained(cluster: SimCluster, found: Iterable[Instance]) -> list[str]:
     return [one.name for one in found if any(map(held, one.staying)) and (one.service, one.name) not in said]
 
 
+def elastic_service(cluster: SimCluster, namespace: str, rule: str) -> Object | None:
+    """The object about the service of this rule."""
+    return next((one for one in cluster.peek(ELASTIC_SERVICES, namespace) if one["spec"]["rule"] == rule), None)
+
+
 def reasons(cluster: SimCluster) -> dict[tuple[str, str], str]:
     """What the ElasticServices say: by service and name of the instance."""
     told: dict[tuple[str, str], str] = {}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from scaler.rules.rule import ALL
 from scaler.sim.actors.nodes import NodeSpec
 from tests.campaign.not_yet import NOT_YET
 from tests.campaign.onlooker import HEALTHY
@@ -87,8 +88,8 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 def schedule(seed: int) -> Schedule:
-    """What happens of itself, and in every second one attacks as well."""
-    return _attacked(_schedule(seed), random.Random(f"attacks-{seed}"))
+    """What happens of itself, in every second one attacks as well, and in some an autoscaler."""
+    return _scaled(_attacked(_schedule(seed), random.Random(f"attacks-{seed}")), random.Random(f"scaled-{seed}"))
 
 
 def _schedule(seed: int) -> Schedule:
@@ -349,6 +350,23 @@ def _attacked(made: Schedule, rng: random.Random) -> Schedule:
     return msgspec.structs.replace(
         made, world=world, events=tuple(sorted(events, key=lambda event: event.at)), weather=(*made.weather, *weather)
     )
+
+
+SCALED = "service scaled"
+NUMBERS = (0, 0, 1, 2, 3, 3, 4, 5, 6, ALL, ALL)
+"""Of instances that somebody wants in all."""
+
+
+def _scaled(made: Schedule, rng: random.Random) -> Schedule:
+    """Somebody wants fewer instances, or more, at random moments; what they want last stays so."""
+    if rng.random() < 0.6:
+        return made
+    names = [service.name for service in made.world.services if service is not HEALTHY]
+    events = [
+        Event(round(rng.uniform(0, made.storm), 1), SCALED, rng.choice(names), rng.choice(NUMBERS))
+        for _ in range(rng.choice([1, 2, 4, 8]))
+    ]
+    return msgspec.structs.replace(made, events=tuple(sorted([*made.events, *events], key=lambda event: event.at)))
 
 
 def _hardship(rng: random.Random, scene: Scene, start: float, lasting: float) -> tuple[Weather, ...]:

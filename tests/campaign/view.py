@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from scaler.decide.world import Admit, Decision, Evict, Instance, Plan, Service, World
+from scaler.decide.world import NOBODY, Admit, Decision, Evict, Instance, Plan, Service, World
 from scaler.rules.rule import Ratio
 
 DUE_BACK = 300.0
@@ -18,16 +18,44 @@ DUE_BACK = 300.0
 
 def wrong(world: World, decision: Decision) -> Iterator[str]:
     """Each admission and each eviction that the contract does not allow in this world."""
+    going = [action for plan in decision.plans for action in plan.actions if isinstance(action, Evict)]
+    drained = {action.uid for action in going if action.beneficiary == NOBODY}
     for service, plan in zip(world.services, decision.plans, strict=True):
         if service.rule is not None:
-            yield from _wrong_evictions(world, service, plan)
+            yield from _wrong_drains(service, plan, drained)
+            yield from _wrong_evictions(world, service, plan, drained)
             yield from _wrong_admissions(service, plan)
+
+
+def _ratios(service: Service) -> list[Ratio]:
+    """3c: as if those larger than the smallest with as many instances as are wanted were not there."""
+    assert service.rule is not None
+    ratios = list(service.rule.ratios)
+    if not service.replicas:
+        return [Ratio(dict.fromkeys(service.rule.groups, 0), {})]
+    return ratios[
+        max((at for at, one in enumerate(ratios) if sum(one.counts.values()) >= service.replicas), default=0) :
+    ]
+
+
+def _wrong_drains(service: Service, plan: Plan, drained: set[str]) -> Iterator[str]:
+    """3c: only what somebody ordered, and nothing that runs and is wanted."""
+    assert service.rule is not None
+    mine = [one for one in service.instances if one.uid in drained]
+    if mine and service.replicas > sum(service.rule.ratios[0].counts.values()):
+        yield f"3c anew: {plan.key} is drained though {service.replicas} instances are wanted"
+    for group in {one.group for one in mine}:
+        own = [one for one in service.instances if one.group == group and one.bound]
+        runs, lost = sum(map(_runs, own)), sum(_runs(one) and one.uid in drained for one in own)
+        wanted = _ratios(service)[0].of(group or "")
+        if len(own) - sum(one in mine for one in own) < wanted or (lost and runs - lost < wanted):
+            yield f"3c anew: {lost} of {runs} running {group} of {plan.key} are drained, {wanted} are wanted"
 
 
 def _wrong_admissions(service: Service, plan: Plan) -> Iterator[str]:
     assert service.rule is not None
     admitted = {action.uid for action in plan.actions if isinstance(action, Admit)}
-    ratio = _target(service, list(service.rule.ratios))
+    ratio = _target(service, _ratios(service))
     for group in service.rule.groups:
         own = [instance for instance in service.instances if instance.group == group]
         more = [instance for instance in own if instance.uid in admitted]
@@ -40,23 +68,24 @@ def _wrong_admissions(service: Service, plan: Plan) -> Iterator[str]:
             )
 
 
-def _wrong_evictions(world: World, service: Service, plan: Plan) -> Iterator[str]:
+def _wrong_evictions(world: World, service: Service, plan: Plan, drained: set[str]) -> Iterator[str]:
     """3.6 and 3b.4, where all have one priority: only own surplus, never below the smallest ratio, only while nobody is
     served, and only where the room then places all that the minimum misses."""
-    evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
+    actions = [action for action in plan.actions if isinstance(action, Evict) and action.uid not in drained]
+    evicted = {action.uid for action in actions}
     if not evicted or service.rule is None:
         return
-    minimum = service.rule.smallest.counts
+    minimum = _ratios(service)[-1].counts
     runs = Counter(one.group for one in service.instances if _runs(one))
     lost = Counter(one.group for one in service.instances if one.uid in evicted and _runs(one))
-    if any(action.beneficiary != str(plan.key) for action in plan.actions if isinstance(action, Evict)):
+    if any(action.beneficiary != str(plan.key) for action in actions):
         yield f"S3 anew: {plan.key} loses bound instances to another service of its own priority"
     if all(runs[group] >= number for group, number in minimum.items()):
         yield f"3.6 anew: {plan.key} loses bound instances though {dict(runs)} serves"
     for group, number in lost.items():
         if runs[group] - number < minimum.get(group or "", 0):
             yield f"S3 anew: {number} of {runs[group]} running {group} of {plan.key} go, the minimum is {minimum}"
-    room, missing = _room(world, service, evicted), _missing(service, evicted)
+    room, missing = _room(world, service, evicted | drained), _missing(service, evicted)
     if missing > room:
         yield f"S11 anew: {plan.key} misses {missing} pods, and has room for {room} once {len(evicted)} have gone"
 
@@ -74,7 +103,7 @@ def _missing(service: Service, evicted: set[str]) -> int:
 
 def _room(world: World, service: Service, evicted: set[str]) -> int:
     """Nodes of its pool on which nobody is, but those that go: every pod of these worlds takes all NPUs of one."""
-    places = [name for one in service.instances if one.uid in evicted for name, _ in one.seats]
+    places = [name for each in world.services for one in each.instances if one.uid in evicted for name, _ in one.seats]
     where = {need.where for one in service.instances for need, _ in one.needs}
     labels = {pair for one in where for pair in one.selector}
     free = 0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.sim.stories.census import Condition, InstanceView
-from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
+from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Sample, Timeline
 from scaler.tools.simulation import overview
 from scaler.tools.simulation.overview import MANY
 from scaler.tools.simulation.picture import draw
@@ -99,3 +99,28 @@ def test_a_long_title_goes_on_in_the_next_line() -> None:
 
 def test_few_services_are_drawn_instance_by_instance() -> None:
     assert overview.draw(timeline("p0"), "few") == draw(timeline("p0"), "few")
+
+
+def test_a_load_is_drawn_with_what_can_be_served_who_waits_and_what_is_lost() -> None:
+    made = timeline("p0")
+    amounts = dict.fromkeys(("prefill_busy", "decode_busy", "decode_queue", "wait", "decoding", "served"), 0.0)
+    made.loads["p0"] = [
+        LoadSample(at=at, end=at + 50, rate=2.0, able=1.0, prefill=1, decode=1, npus=8, prefill_queue=at, lost=at,
+                   arrived=1234.0, **amounts) for at in (0.0, 50.0)
+    ]  # fmt: skip
+    for draw_one in (draw, lambda made, title: overview.Overview(made, title).text()):
+        root = ElementTree.fromstring(draw_one(made, "title"))  # noqa: S314 - our own text
+        words = {str(element.text) for element in root.iter(f"{SVG}text")}
+        assert {"requests per second", "requests waiting", "lost, of 1,234"} <= words
+        areas = [element.get("class") for element in root.iter(f"{SVG}polygon")]
+        assert areas[-2:] == ["waiting", "broken"]
+
+
+def test_where_instances_come_and_go_all_day_only_their_number_is_drawn() -> None:
+    made = Timeline()
+    made.end = 100.0
+    for number in range(60):
+        view = InstanceView(f"p{number}", "g", Condition.RUNNING, ("n",) if number % 10 == 0 else ())
+        made.add("a/r/j", Sample(float(number), (view,)))
+    few = ElementTree.fromstring(draw(made, "title"))  # noqa: S314 - our own text
+    assert {str(e.text).partition(":")[0] for e in few.iter(f"{SVG}title")} == {f"p{n}" for n in range(0, 60, 10)}

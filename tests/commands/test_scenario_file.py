@@ -18,8 +18,19 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = [
     *sorted((ROOT / "tests" / "scenarios").glob("*.yaml")),
     *sorted((ROOT / "docs" / "scenarios").glob("*.yaml")),
+    *sorted((ROOT / "docs" / "scenarios" / "load").glob("*.yaml")),
     ROOT / "manifests" / "examples" / "demo.yaml",
 ]
+LOAD = """nodes: [{}]
+load:
+  - service: %s
+    requests: %s
+    autoscalers: %s
+    prompt: 1
+    answer: 1
+    prefill: {tokens_per_second: 1}
+    decode: {tokens_per_second: 1}
+"""
 
 
 def problems(folder: Path, text: str) -> list[str]:
@@ -84,6 +95,42 @@ def test_a_wrong_file_is_told_where_and_what(tmp_path: Path, text: str, says: st
     found = problems(tmp_path, text)
     assert len(found) == 1
     assert found[0].startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("service", "requests", "autoscalers", "says"),
+    [
+        ("a/b/c", "{}", "[]", "load.0.requests: give either points or day"),
+        ("a/b/c", "{points: [[2m, 1], [1m, 2]]}", "[]", "requests: the times of the points have to rise"),
+        ("chat", "{points: [[0, 1]]}", "[]", "load.0.service: String should match pattern"),
+        (
+            "a/-/c",
+            "{points: [[0, 1]]}",
+            "[{metrics: [{of: rate, average: 1}], most: 2}]",
+            "load.0: with a rule autoscalers scale the service, without one prefill or decode",
+        ),
+        (
+            "a/b/c",
+            "{points: [[0, 1]]}",
+            "[{metrics: [{of: rate, stage: decode, average: 1}], most: 2}]",
+            "metrics.0: rate is of both stages together",
+        ),
+        (
+            "a/b/c",
+            "{points: [[0, 1]]}",
+            "[{metrics: [{of: rate, average: 1}], least: 3, most: 2}]",
+            "autoscalers.0: least (3) is more than most (2)",
+        ),
+    ],
+)
+def test_a_wrong_load_is_told(tmp_path: Path, service: str, requests: str, autoscalers: str, says: str) -> None:
+    (found,) = problems(tmp_path, LOAD % (service, requests, autoscalers))
+    assert says in found
+
+
+def test_a_load_is_expected_in_an_entry_of_its_own(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, "nodes: [{}]\nexpect: [{lost_at_most: 0, within: 5}]\n")
+    assert "expect.0: lost_at_most and queue_at_most need an entry of their own" in found
 
 
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from scaler.sim.stories.census import Condition, InstanceView
 from scaler.sim.stories.scenario import Scenario
-from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
+from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Sample, Timeline
 from scaler.tools.simulation.verdicts import judge
 
 SERVICE = "ns/rule/id"
@@ -36,8 +36,8 @@ def timeline() -> Timeline:
 
 
 def verdicts(*expect: dict[str, Any], made: Timeline | None = None) -> list[tuple[bool, str]]:
-    event = {"at": 60, "name": "fault", "node": {"becomes": "ready"}}
-    scenario = Scenario.model_validate({"nodes": [{}], "events": [event], "expect": list(expect), "until": 100})
+    events = [{"at": 50, "mark": "without a name"}, {"at": 60, "name": "fault", "node": {"becomes": "ready"}}]
+    scenario = Scenario.model_validate({"nodes": [{}], "events": events, "expect": list(expect), "until": 100})
     return [(verdict.ok, verdict.found) for verdict in judge(scenario, made or timeline())]
 
 
@@ -126,3 +126,29 @@ def two_services() -> Timeline:
 )
 def test_services_that_serve_are_counted_over_all(expectation: dict[str, Any], ok: bool) -> None:
     assert verdicts(expectation, made=two_services())[0][0] is ok
+
+
+def of_load(at: float, lost: float, queue: float) -> LoadSample:
+    amounts = dict.fromkeys(("rate", "able", "prefill_busy", "decode_busy", "decoding", "arrived", "served"), 0.0)
+    return LoadSample(
+        at=at, end=at + 10, lost=lost, prefill_queue=queue, decode_queue=1.0, wait=0.0, prefill=1, decode=1, npus=8,
+        **amounts,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("expectation", "found"),
+    [
+        ({"lost_at_most": 30}, ""),
+        ({"lost_at_most": 29}, "lost 30"),
+        ({"at": 60, "lost_at_most": 10, "queue_at_most": 6}, ""),
+        ({"after": "fault", "lost_at_most": 20}, ""),
+        ({"after": "fault", "lost_at_most": 19, "queue_at_most": 3}, "lost 20, queue 4"),
+        ({"service": SERVICE, "queue_at_most": 5}, "queue 6"),
+        ({"service": "other/r/j", "queue_at_most": 5}, "no such load; there are: ns/rule/id"),
+    ],
+)
+def test_requests_lost_and_waiting_are_counted_in_their_time(expectation: dict[str, Any], found: str) -> None:
+    made = timeline()
+    made.loads[SERVICE] = [of_load(40, 0, 5), of_load(50, 10, 2), of_load(60, 30, 3)]
+    assert verdicts(expectation, made=made)[0] == (not found, found)

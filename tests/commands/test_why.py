@@ -191,7 +191,7 @@ def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number
 
     answer = run(story())
     assert (answer.well, failures(answer)) == (True, [])
-    assert answer.head[0].startswith("p1 is Held, ScaledDown: Not wanted now: spec.replicas of its ElasticService is 2")
+    assert answer.head[0].startswith("p1 is Held, ScaledDown: Not wanted now: 2 instances are to run")
     shown = text(answer)
     assert "2 instances are wanted; works up to 1 group0 + 1 group1" in " ".join(shown.split())
     assert answer.next == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import stat
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from scaler.sim.stories.census import Condition
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import install, scaler
 from tests.control_plane.stage import EXAMPLE, Stage, staged, until
 
@@ -34,8 +36,10 @@ async def test_a_user_applies_edits_reads_and_deletes(
         # Two nodes hold 1P1D; the second prefill instance waits for a third, and everything says so.
         await until(lambda: _status_says(plane, "WaitingForScheduler"), "the status says what p1 waits for")
         lines = (await kubectl("get", "esvc", "--all-namespaces")).splitlines()
-        assert lines[0].split() == ["NAMESPACE", "NAME", "RUNNING", "TARGET", "AVAILABLE", "REASON", "SINCE"]
-        assert re.search(r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +True +WaitingForScheduler +\d+\w+$", lines[1])
+        assert lines[0].split() == [
+            "NAMESPACE", "NAME", "RUNNING", "TARGET", "WANTED", "AVAILABLE", "REASON", "SINCE",
+        ]  # fmt: skip
+        assert re.search(r"^mindie +scaling-rule-mindie +1\+1 +2\+1 +all +True +WaitingForScheduler +\d+\w+$", lines[1])
         assert max(map(len, lines)) <= 120
         assert "mindie-server-p1: Admitted; waits for" in await kubectl("get", *_HERE, "esvc", "--output", "wide")
         await kubectl("wait", *_HERE, "--for=condition=Available", "esvc/scaling-rule-mindie", "--timeout=30s")
@@ -68,6 +72,43 @@ async def test_a_user_applies_edits_reads_and_deletes(
         await kubectl("delete", *_HERE, "ascendjob", "mindie-server-p0")
         await until(lambda: _has_gone(stage, "mindie-server-p0"), "p0 is gone", stage.views)
         assert "mindie-server-p0-" not in await kubectl("get", *_HERE, "pods,services,podgroups")
+
+
+async def test_whoever_may_edit_the_namespace_scales_its_service_and_the_scaler_may_not(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    kubeconfig = install(plane)
+    plane.kubectl("apply", "-f", str(EXAMPLE / "00-rule.yaml"))
+    plane.kubectl("delete", "rolebinding", *_HERE, "edits", "--ignore-not-found")
+    plane.kubectl("create", "rolebinding", *_HERE, "edits", "--clusterrole=edit", "--serviceaccount=mindie:default")
+    tenant = plane.grant("mindie", "default")
+    object_, scale = "esvc/scaling-rule-mindie", ("scale", *_HERE, "esvc/scaling-rule-mindie")
+
+    async def kubectl(*words: str, account: Path = tenant) -> str:
+        return await asyncio.to_thread(plane.kubectl, *words, kubeconfig=account)
+
+    async with staged(plane, npu_nodes=3) as stage, scaler(tmp_path, kubeconfig):
+        plane.kubectl("apply", "-f", str(EXAMPLE))
+        await stage.runs(group0=2, group1=1)
+        for number, prefill, decode in ((2, 1, 1), (0, 0, 0), (3, 2, 1)):
+            await kubectl(*scale, f"--replicas={number}")
+            await stage.runs(group0=prefill, group1=decode)
+            await kubectl("wait", *_HERE, f"--for=jsonpath={{.status.replicas}}={number}", object_, "--timeout=30s")
+            seen = json.loads(await kubectl("get", *_HERE, object_, "--subresource=scale", "--output=json"))
+            assert [seen[part].get("replicas", 0) for part in ("spec", "status")] == [number, number]  # 0 is left out
+            pods = await kubectl("get", "pods", *_HERE, "--selector", seen["status"]["selector"], "--output=name")
+            assert len(pods.split()) == number
+        told = await _story(plane)
+        assert told.count("Scaled") == 3
+        assert not {"Degraded", "Unavailable", "InstanceLost"} & set(told)
+        await kubectl(*scale, "--replicas=1")
+        await kubectl("wait", *_HERE, "--for=condition=ScalingLimited", object_, "--timeout=30s")
+        with pytest.raises(ControlPlaneError, match="forbidden"):
+            await kubectl(*scale, "--replicas=0", account=kubeconfig)
+        with pytest.raises(ControlPlaneError, match="should be greater than or equal to 0"):
+            await kubectl("patch", *_HERE, object_, "--type=merge", "--patch", '{"spec": {"replicas": -1}}')
+        await kubectl("patch", *_HERE, object_, "--type=merge", "--patch", '{"spec": {"replicas": null}}')
+        await stage.runs(group0=2, group1=1)
 
 
 def _editor(folder: Path, expression: str) -> Path:

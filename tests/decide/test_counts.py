@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide.world import Reason, Service, State
+from scaler.decide.world import Evict, Reason, Service, State
 from scaler.rules.rule import ALL, Rule, RuleOptions
 from scaler.tools.counts import Case, Decision, aimed_at, decide, unknown_groups
 from tests.builders import instance, plan, rule, service
@@ -32,7 +32,7 @@ def test_counts_are_decided_as_instances_are(
 
 def comparable(decision: Decision) -> object:
     groups = {
-        name: (one.target, one.running, one.in_flight, one.held, one.admit, one.revoke, one.reasons)
+        name: (one.target, one.running, one.in_flight, one.held, one.admit, one.revoke, one.drain, one.reasons)
         for name, one in decision.groups.items()
     }
     return decision.target.index, decision.target.counts, decision.complete, groups
@@ -53,9 +53,11 @@ def planned(seen: Service) -> object:
     made = plan(seen)
     was_held = {one.uid for one in seen.instances if not one.pods}
     kept = [one for one in made.verdicts if one.state is State.HELD and one.uid in was_held]
+    groups_of = {one.uid: one.group for one in seen.instances}
+    drained = Counter(groups_of[action.uid] for action in made.actions if isinstance(action, Evict))
     groups = {
         name: (
-            *(group.target, group.running, group.in_flight, group.held, group.admit, group.revoke),
+            *(group.target, group.running, group.in_flight, group.held, group.admit, group.revoke, drained[name]),
             dict(Counter(one.reason for one in kept if one.group == name)),
         )
         for name, group in made.groups.items()

@@ -13,6 +13,7 @@ from scaler.informers import pods
 from scaler.informers import records as objects
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, PodChanged, RuleChanged
+from scaler.names import DELETION_COST, RULE_LABEL
 from scaler.state.cluster import ClusterState
 from scaler.workloads.kind import OwnerFacts
 from tests.jobs import NAMESPACE, job
@@ -98,6 +99,27 @@ def test_pods_are_counted_by_what_they_do(seen: Seen) -> None:
     seen.pod("p0-worker-0", node="node", phase="Failed")
     found = seen.instance()
     assert (found.pods, found.bound, found.running, found.ready, found.ended) == (2, 2, 1, 1, 1)
+
+
+def test_deleting_an_instance_costs_what_deleting_all_its_pods_does(seen: Seen) -> None:
+    seen.pod("p0-master-0", more={"annotations": {DELETION_COST: "7"}})
+    seen.pod("p0-worker-0", more={"annotations": {DELETION_COST: "-10"}})
+    assert seen.instance().deletion_cost == -3
+
+
+@pytest.mark.parametrize("text", ["", "+5", "05", "1_0", "1e3", "five", "2147483648", "-2147483649", "９"])
+def test_a_deletion_cost_that_kubernetes_does_not_read_counts_as_nothing(seen: Seen, text: str) -> None:
+    seen.pod("p0-master-0", more={"annotations": {DELETION_COST: text}})
+    assert seen.instance().deletion_cost == 0
+
+
+@pytest.mark.parametrize(("owners", "irreplaceable"), [([], True), (None, False)])
+def test_pods_without_an_owner_are_not_made_again(seen: Seen, owners: Any, irreplaceable: bool) -> None:
+    labels = {RULE_LABEL: "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "uid-rs", "name": "rs", "controller": True}
+    seen.pod("bare", more={"labels": labels, "ownerReferences": [reference] if owners is None else owners})
+    (found,) = [one for one in seen.service().instances if one.name == "bare"]
+    assert found.irreplaceable is irreplaceable
 
 
 def test_a_terminating_pod_counts_as_nothing_else(seen: Seen) -> None:

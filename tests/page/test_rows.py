@@ -288,6 +288,50 @@ def test_nodes_are_told_with_what_is_free_used_held_to_no_use_and_who_waits() ->
     run(story())
 
 
+def test_nodes_that_are_counted_as_they_change_are_counted_as_if_all_were_counted_anew() -> None:
+    async def story() -> None:
+        nodes = [roomy(f"node-{number}") for number in range(4)]
+        async with rig(RULE, *nodes, job("p0"), job("p1"), job("d0"), job("x0", service="other")) as on:
+            cluster = seen(on)
+            async with cluster.watched():
+                shown, patched = Rooms(cluster), PatchType.MERGE
+                for step in range(7):
+                    if step == 1:
+                        await on.start("p0", node_name="node-0")
+                    elif step == 2:
+                        await on.start("d0", node_name="node-1")
+                    elif step == 3:
+                        await on.cluster.patch(
+                            NODES, None, "node-2", {"spec": {"unschedulable": True}}, patch_type=patched
+                        )
+                    elif step == 4:
+                        away = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+                        await on.cluster.patch(NODES, None, "node-0", away, patch_type=patched, subresource="status")
+                    elif step == 5:
+                        await on.cluster.delete(NODES, None, "node-3")
+                    elif step == 6:
+                        other = {"metadata": {"labels": {"accelerator-type": "b"}}}
+                        await on.cluster.patch(NODES, None, "node-2", other, patch_type=patched)
+                    await on.settle(3)
+                    assert shown.look() == Rooms(cluster).look(), step
+                assert len(shown.look()["nodes"]) == 3
+
+    run(story())
+
+
+def test_what_is_decided_before_anybody_asks_is_the_answer() -> None:
+    async def story() -> None:
+        async with rig(RULE, job("p0"), job("d0")) as on:
+            cluster = seen(on)
+            async with cluster.watched():
+                await cluster.settle()
+                world, decision = cluster.decision()
+                assert [service.key.job_id for service in world.services] == ["mindie"]
+                assert decision.memory == world.memory  # nothing is left to be taken in
+
+    run(story())
+
+
 # Rules that are tried
 
 

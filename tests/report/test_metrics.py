@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler import __version__
-from scaler.decide.world import Evict, Plan, Revoke, RuleProblem, Service, ServiceKey, State, Tally, Warning
+from scaler.decide.world import NOBODY, Evict, Plan, Revoke, RuleProblem, Service, ServiceKey, State, Tally, Warning
 from scaler.report.metrics import Metrics
 from tests.builders import KEY, NOW, plan, service
 
@@ -47,16 +47,18 @@ def test_a_rule_problem_is_counted_while_it_lasts() -> None:
     assert value(metrics, "scaler_services_with_rule_problem") == 0
 
 
-def test_revocations_and_preemptions_are_counted_when_they_are_carried_out() -> None:
+def test_revocations_preemptions_and_drains_are_counted_when_they_are_carried_out() -> None:
     metrics = Metrics()
-    actions = (Revoke("a"), Evict("b", str(KEY)), Evict("c", "default/rule/other"), Evict("d", "default/rule/other"))
+    others, nobody = (Evict("c", "default/rule/other"), Evict("d", "default/rule/other")), Evict("e", NOBODY)
+    actions = (Revoke("a"), Evict("b", str(KEY)), *others, nobody)
     doing = note(metrics, service("2P1D > 1P1D", "p0 Held, d0 Held"), actions=actions)
     assert value(metrics, "scaler_preemptions_total", beneficiary="other") == 0
     metrics.acted_on(doing)
     assert value(metrics, "scaler_revocations_total") == 1
     assert value(metrics, "scaler_preemptions_total", beneficiary="self") == 1
     assert value(metrics, "scaler_preemptions_total", beneficiary="other") == 2
-    assert value(metrics, "scaler_actions_total", action="Evict") == 3
+    assert value(metrics, "scaler_drains_total") == 1
+    assert value(metrics, "scaler_actions_total", action="Evict") == 4
 
 
 def test_the_gauges_of_the_arbitration_are_those_of_the_last_one() -> None:

@@ -14,7 +14,7 @@ PATH = ROOT / "tests" / "scenarios" / "api-server-trouble.yaml"
 
 
 def history(seed: int) -> str:
-    return document(seed, played(load_scenario(PATH), seed=seed), [])
+    return document(seed, played(load_scenario(PATH), seed=seed), [], [])
 
 
 def test_the_same_seed_gives_the_same_history() -> None:

@@ -18,6 +18,7 @@ from scaler.sim.actors.kubelet import crash_looping
 from scaler.sim.actors.mindie import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors.placement import natural
 from scaler.sim.stories.claims import claim_of
+from scaler.sim.stories.loads import UNGOVERNED
 
 
 class Condition(StrEnum):
@@ -40,6 +41,10 @@ class InstanceView(msgspec.Struct, frozen=True):
     group: str
     condition: Condition
     nodes: tuple[str, ...] = ()
+    ready: bool = False
+    """It runs, and every pod is Ready."""
+    npus: int = 0
+    """That its pods hold."""
 
 
 class _Instance(msgspec.Struct):
@@ -107,7 +112,27 @@ def _view(instance: _Instance, ready: set[str]) -> InstanceView:
     pods = instance.pods
     seats = tuple(sorted({objects.node_of(pod) for pod in pods if objects.node_of(pod)}, key=natural))
     live = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
-    return InstanceView(instance.name, instance.group, _condition(live, instance.size, ready, len(pods)), seats)
+    condition = _condition(live, instance.size, ready, len(pods))
+    fit = condition is Condition.RUNNING and all(objects.ready(pod) for pod in live)
+    return InstanceView(instance.name, instance.group, condition, seats, fit, sum(map(_npus, pods)))
+
+
+def _npus(pod: Object) -> int:
+    held = bool(objects.node_of(pod)) and not objects.ended(pod)
+    return sum(int(amount) for name, amount in objects.requests(pod).items() if "/" in name) if held else 0
+
+
+def labelled(pod: Object, ungoverned: Mapping[str, str]) -> Object:
+    """A pod of a Deployment that no rule governs, with the labels that its service would give it.
+
+    `ungoverned`: namespace -> jobID. Its group is the Deployment, and its rule `-`.
+    """
+    job_id, owner = ungoverned.get(objects.namespace(pod)), objects.controller(pod)
+    if job_id is None or owner.get("kind") != "ReplicaSet":
+        return pod
+    group = str(owner["name"]).rpartition("-")[0]
+    labels = {**objects.labels_of(pod), RULE_LABEL: UNGOVERNED, "jobID": job_id, GROUP_LABEL: group}
+    return {**pod, "metadata": {**pod["metadata"], "labels": labels}}
 
 
 def _condition(live: list[Object], expected: int, ready: set[str], present: int) -> Condition:

@@ -122,7 +122,7 @@ class Happenings:
             return []
         namespace, _, job = of_job.rpartition("/")
         pods = (await self._api.list(PODS, namespace or "default")).items
-        members = [pod for pod in pods if job in (objects.controller(pod).get("name"), claim_of(pod, {}).instance)]
+        members = [pod for pod in pods if job in _called(pod)]
         names = {objects.node_of(pod) for pod in members if objects.node_of(pod)}
         if not names:
             raise EventError(f"{of_job} runs on no node")
@@ -200,6 +200,12 @@ class Happenings:
         else:
             self._announce(f"API server: {fault.share:.0%} of the scaler's requests fail for {fault.lasting:g} s")
             self._controller_api.fail(share=fault.share, lasting=fault.lasting)
+
+
+def _called(pod: Object) -> tuple[str, ...]:
+    """The pod's owner, its instance, and its Deployment if it has one."""
+    owner = str(objects.controller(pod).get("name", ""))
+    return owner, claim_of(pod, {}).instance, owner.rpartition("-")[0]
 
 
 def _text(rule: scenario.RuleEvent, old: str) -> str:

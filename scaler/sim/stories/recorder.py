@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
@@ -19,7 +20,7 @@ from scaler.report.reporter import PASSING, PATIENCE
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
-from scaler.sim.stories.census import census, service_of
+from scaler.sim.stories.census import census, labelled, service_of
 from scaler.sim.stories.claims import claim_of
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
 
@@ -54,10 +55,14 @@ def _seen(pod: Object, service: str, instance: str) -> _Seen:
 class Recorder:
     """`observe` is the controller's observer; `run` follows the cluster. Times count from `start()`."""
 
-    def __init__(self, api: KubeApi, clock: Clock, timeline: Timeline) -> None:
+    def __init__(
+        self, api: KubeApi, clock: Clock, timeline: Timeline, ungoverned: Mapping[str, str] | None = None
+    ) -> None:
         self._clock = clock
         self._timeline = timeline
         self._mirror = Mirror(api, PODS, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, NODES)
+        self._ungoverned = ungoverned or {}
+        """Namespace -> jobID of a service without a rule."""
         self._start = 0.0
         self._owned: dict[str, _Seen] = {}
         """Pod uid -> how it was last seen, of every pod that is there and belongs to a service."""
@@ -98,11 +103,12 @@ class Recorder:
             return
         self._counted = self._mirror.revision
         jobs = [*self._mirror.all(ASCEND_JOBS), *self._mirror.all(VOLCANO_JOBS)]
-        losses = self._count_losses({objects.uid(job): service_of(job) for job in jobs})
+        pods = [labelled(pod, self._ungoverned) for pod in self._mirror.all(PODS)]
+        losses = self._count_losses(pods, {objects.uid(job): service_of(job) for job in jobs})
         sizes = {
             objects.uid(found): int(objects.spec(found).get("replicas", 1)) for found in self._mirror.all(STATEFUL_SETS)
         }
-        found = census(jobs, self._mirror.all(PODS), self._mirror.all(NODES), sizes)
+        found = census(jobs, pods, self._mirror.all(NODES), sizes)
         for service in sorted({*found, *self._timeline.samples}):
             last, lost = self._timeline.last(service), losses.get(service, _Losses())
             sample = msgspec.structs.replace(
@@ -113,9 +119,9 @@ class Recorder:
             )  # fmt: skip
             self._timeline.add(service, sample)
 
-    def _count_losses(self, services: dict[str, str]) -> dict[str, _Losses]:
+    def _count_losses(self, pods: list[Object], services: dict[str, str]) -> dict[str, _Losses]:
         """Since the last look, per service."""
-        present = {objects.uid(pod): pod for pod in self._mirror.all(PODS)}
+        present = {objects.uid(pod): pod for pod in pods}
         losses: defaultdict[str, _Losses] = defaultdict(_Losses)
         for uid, before in self._owned.items():
             pod, lost = present.get(uid), losses[before.service]

@@ -6,62 +6,20 @@ Must not: run anything (scaler.sim.stories.world) or touch the cluster.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from scaler.settings import Settings
 from scaler.sim.actors.faulty_api import Never
 from scaler.sim.actors.nodes import NodeFate
-
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
-_MAX_TIME = 7 * 24 * 3600.0
-
-
-def _seconds(value: Any) -> Any:
-    """`90`, `90s`, `2m30s` or `1h` as seconds; anything else is left for pydantic to refuse."""
-    if isinstance(value, str) and value and (found := _DURATION.fullmatch(value)):
-        hours, minutes, seconds = found.groups()
-        return float(hours or 0) * 3600 + float(minutes or 0) * 60 + float(seconds or 0)
-    if isinstance(value, str):
-        raise ValueError(f"{value!r} is not a duration; write seconds (90) or 90s, 2m30s, 1h")
-    return value
+from scaler.sim.stories.fields import Counts, File, Model, Name, Range, Seconds
+from scaler.sim.stories.loads import Load
 
 
-_DURATION_SCHEMA = {
-    "anyOf": [
-        {"type": "number", "minimum": 0, "maximum": _MAX_TIME},
-        {"type": "string", "pattern": r"^(?=.)(\d+h)?(\d+m)?(\d+(\.\d+)?s)?$"},
-    ],
-    "description": "Seconds, or text such as 90s, 2m30s, 1h.",
-}
-Seconds = Annotated[
-    float, BeforeValidator(_seconds), Field(ge=0, le=_MAX_TIME, allow_inf_nan=False), WithJsonSchema(_DURATION_SCHEMA)
-]
-
-
-def _beside(path: Path, info: pydantic.ValidationInfo) -> Path:
-    """Relative to the folder of the scenario's file, if it was read from one."""
-    folder: Path = (info.context or {}).get("folder", Path())
-    return folder / path
-
-
-File = Annotated[Path, pydantic.AfterValidator(_beside)]
-Range = tuple[Seconds, Seconds]
-Name = Annotated[str, Field(min_length=1, max_length=253)]
-Counts = dict[str, Annotated[int, Field(ge=0)]]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NodeGroup(_Model):
+class NodeGroup(Model):
     """A number of equal nodes."""
 
     name: Name = Field("node-{}", description="Name pattern; {} is replaced by the number of the node.")
@@ -69,7 +27,7 @@ class NodeGroup(_Model):
     first: int = Field(0, ge=0, description="Number of the first node.")
     npu: int = Field(8, ge=0, le=1024, description="NPUs per node; 0 = a node for CPU pods.")
     npu_resource: str = "huawei.com/Ascend910"
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field({})
     cpu: int = Field(192, ge=0)
     memory: str = Field("2Ti", description="A Kubernetes quantity.")
     pods: int = Field(110, ge=1)
@@ -81,7 +39,7 @@ class NodeGroup(_Model):
         return self
 
 
-class Copies(_Model):
+class Copies(Model):
     """Many services from the manifests of one: each copy in a namespace of its own."""
 
     manifests: list[File] = Field(min_length=1, description="Files and folders, applied in this order.")
@@ -107,7 +65,7 @@ class Copies(_Model):
             yield self.at + number * self.every, self.namespace.replace("{}", digits)
 
 
-class Timing(_Model):
+class Timing(Model):
     """How long the stand-ins take. A pair is the least and the most; each pod draws its own from the seed."""
 
     start: Range = Field((8.0, 12.0), description="From bound to Running.")
@@ -122,7 +80,7 @@ class Timing(_Model):
     eviction: Seconds = Field(300.0, description="Time on a node that is not Ready before other pods are evicted.")
 
 
-class Curse(_Model):
+class Curse(Model):
     """What never happens to an instance: somebody does not do their part."""
 
     of: Name = Field(
@@ -143,7 +101,7 @@ class Curse(_Model):
         return self
 
 
-class ObjectRef(_Model):
+class ObjectRef(Model):
     kind: Literal[
         "AscendJob", "ConfigMap", "Pod", "PodGroup", "Service", "Node", "Namespace", "Deployment", "StatefulSet",
         "LeaderWorkerSet", "StormService", "InferServiceSet", "Job",
@@ -152,7 +110,7 @@ class ObjectRef(_Model):
     namespace: Name = "default"
 
 
-class OnNodes(_Model):
+class OnNodes(Model):
     """Something happens to nodes, given by name or by the instance that runs on them."""
 
     names: list[Name] = Field([], description="Node names.")
@@ -187,7 +145,7 @@ class FaultEvent(OnNodes):
     chips: list[Annotated[int, Field(ge=0, lt=1024)]] = Field([0], description="With chip: their numbers on the node.")
 
 
-class RuleEvent(_Model):
+class RuleEvent(Model):
     """Write the rule: the ConfigMap is created, or its document replaced."""
 
     namespace: Name
@@ -203,14 +161,14 @@ class RuleEvent(_Model):
         return self
 
 
-class PatchEvent(_Model):
+class PatchEvent(Model):
     """A JSON merge patch, for labels, annotations or anything else."""
 
     object: ObjectRef
     merge: dict[str, Any]
 
 
-class ScaleEvent(_Model):
+class ScaleEvent(Model):
     """As `kubectl scale esvc/... --replicas=...`, by a person or an autoscaler."""
 
     service: Name = Field(description="namespace/rule/jobID")
@@ -219,7 +177,7 @@ class ScaleEvent(_Model):
     )
 
 
-class PodExit(_Model):
+class PodExit(Model):
     """The first container of a pod exits."""
 
     namespace: Name
@@ -238,7 +196,7 @@ class SchedulerEvent(StrEnum):
     RUNNING = "running"
 
 
-class ApiFault(_Model):
+class ApiFault(Model):
     """The controller's requests fail; the stand-ins' do not."""
 
     kind: Literal["errors", "watches-cut"]
@@ -256,7 +214,7 @@ def _exactly_one(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [{"required": [action]} for action in _ACTIONS]
 
 
-class Event(_Model):
+class Event(Model):
     """One thing that happens at a time: exactly one of the actions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_exactly_one)
@@ -292,13 +250,14 @@ class Event(_Model):
 
 
 _OVER_ALL = ("serving", "serving_at_least")
+_OF_LOAD = ("lost_at_most", "queue_at_most")
 _CONDITIONS = (
     "running", "running_at_least", "target", "complete", "reasons", "pods_deleted", "revocations_at_most",
-    "evictions_at_most", *_OVER_ALL,
+    "evictions_at_most", *_OVER_ALL, *_OF_LOAD,
 )  # fmt: skip
 
 
-class Expectation(_Model):
+class Expectation(Model):
     """Conditions that must hold together: at a time, within a time, for good until the end, or never for long.
 
     Without at, within and never_for they must hold at the end.
@@ -328,6 +287,12 @@ class Expectation(_Model):
         None, ge=0, description="So many services run their smallest ratio or more. About all services, so by itself."
     )
     serving_at_least: int | None = Field(None, ge=0, description="The same, or more of them.")
+    lost_at_most: int | None = Field(
+        None,
+        ge=0,
+        description="So many requests at most are lost from `after` to `at` or the end. Of a load, so by itself.",
+    )
+    queue_at_most: int | None = Field(None, ge=0, description="So many requests at most wait in that time.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
@@ -341,7 +306,14 @@ class Expectation(_Model):
         if over_all and (self.service or len(given) > 1):
             words = "is about all services: expect other things beside it in an entry of their own"
             raise ValueError(f"{over_all[0]} {words}")
+        if self.of_load and (set(given) - {*_OF_LOAD} or set(when) - {"at"}):
+            raise ValueError(f"{_OF_LOAD[0]} and {_OF_LOAD[1]} need an entry of their own, with `at` or without")
         return self
+
+    @property
+    def of_load(self) -> bool:
+        """It is about requests."""
+        return any(getattr(self, key) is not None for key in _OF_LOAD)
 
     @property
     def over_all(self) -> bool:
@@ -349,7 +321,7 @@ class Expectation(_Model):
         return any(getattr(self, key) is not None for key in _OVER_ALL)
 
 
-class Scenario(_Model):
+class Scenario(Model):
     """A what-if: it runs in virtual time against the real controller."""
 
     title: str = ""
@@ -366,8 +338,9 @@ class Scenario(_Model):
         False, description="Ascend Operator makes the pods of AscendJobs, and the scaler decides beside it by gates."
     )
     timing: Timing = Field(default_factory=lambda: Timing.model_validate({}))
-    events: list[Event] = []
-    expect: list[Expectation] = []
+    load: list[Load] = Field([], description="Requests for services, and the autoscalers that follow them.")
+    events: list[Event] = Field([])
+    expect: list[Expectation] = Field([])
     until: Seconds = Field(600.0, description="When the run ends.")
 
     @field_validator("settings")

@@ -64,12 +64,44 @@ class Sample(msgspec.Struct, frozen=True):
         return bool(self.smallest) and all(counts.get(group, 0) >= count for group, count in self.smallest.items())
 
 
+class LoadSample(msgspec.Struct, frozen=True):
+    """The requests of one service from `at` to `end` (seconds). Amounts are at the end, totals from the start."""
+
+    at: float
+    end: float
+    rate: float
+    """Requests per second that arrived."""
+    able: float
+    """Requests per second that could be served for good."""
+    prefill: int
+    """Instances that took requests."""
+    decode: int
+    npus: int
+    """That its instances held, whatever their condition."""
+    prefill_busy: float
+    """Instances at work."""
+    decode_busy: float
+    prefill_queue: float
+    decode_queue: float
+    wait: float
+    """Seconds that the request has waited that came first."""
+    decoding: float
+    arrived: float
+    served: float
+    lost: float
+
+    @property
+    def queue(self) -> float:
+        return self.prefill_queue + self.decode_queue
+
+
 class Timeline:
     """Grows while the simulation runs. `listener` is told each moment as it happens."""
 
     def __init__(self, listener: Callable[[Moment], None] | None = None) -> None:
         self.moments: list[Moment] = []
         self.samples: dict[str, list[Sample]] = {}
+        self.loads: dict[str, list[LoadSample]] = {}
         self.passes = 0
         self.end = 0.0
         self.listener = listener

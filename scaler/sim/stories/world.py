@@ -27,6 +27,7 @@ from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, add_node
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.load.service import LoadedService
 from scaler.sim.stories.curses import Curses
 from scaler.sim.stories.happenings import EventError, Happenings, node_specs
 from scaler.sim.stories.manifests import ManifestError, copied, read_manifests
@@ -66,7 +67,8 @@ class World:
         self._controller = controller
         self._seed = seed
         self._timeline = timeline
-        self._recorder = Recorder(api, clock, timeline)
+        ungoverned = {load.namespace: load.job_id for load in scenario.load if load.ungoverned}
+        self._recorder = Recorder(api, clock, timeline, ungoverned)
         self._curses = Curses(scenario.curse, lambda: self._recorder.elapsed)
         self._cursed = self._curses or nobody
         self._faulty = controller_api or FaultyApi(api, self._cursed, seed=seed)
@@ -137,6 +139,7 @@ class World:
             NodeLifecycle(api, clock, eviction=timing.eviction),
             GarbageCollector(api),
             *makers(making),
+            *(LoadedService(api, load, self._timeline, lambda: self._recorder.elapsed) for load in self._scenario.load),
             *([AscendOperator(making, clock, cursed=cursed)] if self._scenario.ascend_operator else []),
         ]
 

@@ -189,6 +189,17 @@ class Cluster:
                     await self._changed.wait()
         return self.version != since
 
+    async def settle(self) -> None:
+        """Make the first decisions, which look at everything, before anybody waits for one: of 10,000 instances they
+        take seconds."""
+        for key in [key for key in self.cache.service_keys() if self.cache.has_instances(key)]:
+            self.state.service(key)
+            await asyncio.sleep(0)
+        for _ in range(2):  # the second takes in what the first remembers
+            self._touch()
+            self.decision()
+            await asyncio.sleep(0)
+
     # what is seen
 
     def gaps(self) -> list[Gap]:

@@ -7,7 +7,7 @@ are none of pods.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from scaler.decide.explain import amount_in_words, where_in_words, words
@@ -43,8 +43,44 @@ class _Seen(NamedTuple):
     """What was counted of a service."""
 
     service: Service
-    serves: bool
+    plan: Plan
     nodes: tuple[str, ...]
+    waits: Row | None
+    asks: Counter[PodRequest]
+    """Pods that room is kept for."""
+
+
+class _Kind:
+    """Sums over the nodes of one kind."""
+
+    def __init__(self) -> None:
+        self.states: Counter[str] = Counter()
+        self.classes: Counter[NodeClass] = Counter()
+        self.amounts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
+
+    def count(self, row: Row, node_class: NodeClass, sign: int) -> None:
+        """Add a node, or with -1 take it away."""
+        self.states[row["state"]] += sign
+        self.classes[node_class] += sign
+        for resource, (most, free, serving, idle) in row["amounts"].items():
+            sums = self.amounts[resource]
+            sums[0] += sign * most
+            sums[1 if row["state"] == "ready" else 4] += sign * free
+            sums[2] += sign * serving
+            sums[3] += sign * idle
+
+    def row(self, asks: Mapping[PodRequest, int]) -> Row:
+        """`amounts`: resource -> all, free, used by services that serve, held to no use, free on nodes that take no
+        pods now, and what at the most is asked for by those for whom room is kept."""
+        amounts = {resource: [*sums, 0] for resource, sums in sorted(self.amounts.items()) if sums[0]}
+        classes = [one for one, count in self.classes.items() if count]
+        for need, count in asks.items():
+            if any(accepts(need.where, one) for one in classes):
+                for name, amount in need.requests:
+                    if name in amounts:
+                        amounts[name][5] += amount * count
+        states = {name: self.states[name] for name in ("ready", "cordoned", "notReady")}
+        return {"nodes": self.states.total(), **states, "amounts": amounts}
 
 
 class Rooms:
@@ -59,15 +95,21 @@ class Rooms:
         """Nodes of which the guests are others than when they were counted."""
         self._known: dict[str, Node] = {}
         self._nodes: dict[str, Row] = {}
+        self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
+        self._last: Nodes | None = None
 
     def look(self) -> dict[str, dict[str, Row]]:
         """`kinds`, `nodes` and `waiting`, as they are now."""
         world, decision = self._cluster.decision()
-        nodes = world.nodes or _seen(self._cluster, world)
         self._count_guests(world, decision)
-        self._count_nodes(nodes)
-        waiting = dict(_waiting(world, decision))
-        return {"kinds": _kinds(nodes, self._nodes, waiting), "nodes": self._nodes, "waiting": waiting}
+        self._count_nodes(world.nodes or _seen(self._cluster, world))
+        seen = self._services.items()
+        asks: Counter[PodRequest] = Counter()
+        for _, one in seen:
+            if one.asks:
+                asks.update(one.asks)
+        kinds = {name: kind.row(asks) for name, kind in self._kinds.items()}
+        return {"kinds": kinds, "nodes": self._nodes, "waiting": {key: one.waits for key, one in seen if one.waits}}
 
     def _count_guests(self, world: World, decision: Decision) -> None:
         gone = set(self._services)
@@ -75,18 +117,24 @@ class Rooms:
             key = str(service.key)
             gone.discard(key)
             known = self._services.get(key)
-            if known is None or known.service is not service or known.serves != plan.serves:
-                self._forget(key)
-                self._count(key, service, serves=plan.serves)
+            if known is None or known.service is not service or known.plan is not plan:
+                self._count(key, service, plan)
         for key in gone:
             self._forget(key)
 
-    def _count(self, key: str, service: Service, *, serves: bool) -> None:
+    def _count(self, key: str, service: Service, plan: Plan) -> None:
+        known = self._services.get(key)
+        waits, asks = _waits(service, plan)
+        if known is not None and known.service is service and known.plan.serves == plan.serves:
+            self._services[key] = _Seen(service, plan, known.nodes, waits, asks)
+            return
+        self._forget(key)
         seats = [seat for instance in service.instances for seat in instance.seats]
         for node, need in seats:
-            self._guests[node].setdefault(key, (serves, Counter()))[1].update(dict(need.requests))
-        self._services[key] = _Seen(service, serves, tuple({node for node, _ in seats}))
-        self._moved.update(self._services[key].nodes)
+            self._guests[node].setdefault(key, (plan.serves, Counter()))[1].update(dict(need.requests))
+        nodes = tuple({node for node, _ in seats})
+        self._services[key] = _Seen(service, plan, nodes, waits, asks)
+        self._moved.update(nodes)
 
     def _forget(self, key: str) -> None:
         known = self._services.pop(key, None)
@@ -95,14 +143,28 @@ class Rooms:
             self._moved.add(node)
 
     def _count_nodes(self, nodes: Nodes) -> None:
+        if nodes is self._last and not self._moved:
+            return
         for node in nodes.nodes:
             if self._known.get(node.name) is not node or node.name in self._moved:
-                self._known[node.name] = node
-                self._nodes[node.name] = _node(self._cluster, node, nodes, self._guests.get(node.name, {}))
-        self._moved = set()
+                self._leave(node.name)
+                row = _node(self._cluster, node, nodes, self._guests.get(node.name, {}))
+                self._known[node.name], self._nodes[node.name] = node, row
+                self._kinds[row["kind"]].count(row, node.node_class, 1)
+        self._last, self._moved = nodes, set()
         if len(self._nodes) != len(nodes.nodes):
             for name in self._nodes.keys() - {node.name for node in nodes.nodes}:
+                self._leave(name)
                 del self._nodes[name], self._known[name]
+
+    def _leave(self, name: str) -> None:
+        """What was counted of a node does not count any more."""
+        row = self._nodes.get(name)
+        if row is not None:
+            kind = self._kinds[row["kind"]]
+            kind.count(row, self._known[name].node_class, -1)
+            if not kind.states.total():
+                del self._kinds[row["kind"]]
 
 
 def _seen(cluster: Cluster, world: World) -> Nodes:
@@ -141,65 +203,25 @@ def _kind(node: Node) -> str:
     return ", ".join([*labels, *taints])
 
 
-def _kinds(nodes: Nodes, rows: Mapping[str, Row], waiting: Mapping[str, Row]) -> dict[str, Row]:
-    """`amounts`: resource -> all, free, used by services that serve, held to no use, free on nodes that take no pods
-    now, and what at the most is asked for by those for whom room is kept."""
-    found: dict[str, Row] = {}
-    classes: dict[str, set[NodeClass]] = {}
-    for node in nodes.nodes:
-        row = rows[node.name]
-        name, state = row["kind"], row["state"]
-        kind = found.get(name)
-        if kind is None:
-            kind = found[name] = {"nodes": 0, "ready": 0, "cordoned": 0, "notReady": 0, "amounts": {}}
-            classes[name] = set()
-        kind["nodes"] += 1
-        kind[state] += 1
-        classes[name].add(node.node_class)
-        for resource, (most, free, serving, idle) in row["amounts"].items():
-            sums = kind["amounts"].setdefault(resource, [0] * 6)
-            sums[0] += most
-            sums[1 if state == "ready" else 4] += free
-            sums[2] += serving
-            sums[3] += idle
-    for kind_name, kind in found.items():
-        for need, count in (one for row in waiting.values() if row["reserved"] for one in row["pods"]):
-            if any(accepts(need.where, one) for one in classes[kind_name]):
-                for name, amount in need.requests:
-                    if name in kind["amounts"]:
-                        kind["amounts"][name][5] += amount * count
-    for row in waiting.values():
-        del row["pods"]
-    return found
-
-
-def _waiting(world: World, decision: Decision) -> Iterator[tuple[str, Row]]:
-    for service, plan in zip(world.services, decision.plans, strict=True):
-        if not plan.complete:
-            row = _waits(service, plan)
-            if row is not None:
-                yield str(service.key), row
-
-
-def _waits(service: Service, plan: Plan) -> Row | None:
-    """What a service waits for, for the first reason that it gives."""
-    instances = {instance.uid: instance for instance in service.instances}
+def _waits(service: Service, plan: Plan) -> tuple[Row | None, Counter[PodRequest]]:
+    """What a service waits for, for the first reason that it gives, and the pods that room is kept for."""
     found = [one for one in plan.verdicts if one.reason in WAITS and one.state is not State.RUNNING]
-    if not found:
-        return None
+    if plan.complete or not found:
+        return None, Counter()
+    instances = {instance.uid: instance for instance in service.instances}
     first = min(found, key=lambda one: (one.reason not in RESERVED, one.name))
     alike = [instances[one.uid] for one in found if one.reason is first.reason and one.uid in instances]
-    pods = _pods(alike)
-    return {
+    pods, reserved = _pods(alike), first.reason in RESERVED
+    row = {
         "serves": plan.serves,
-        "reserved": first.reason in RESERVED,
+        "reserved": reserved,
         "reason": first.reason.value,
         "message": words(first, plan),
         "instances": [instance.name for instance in alike][:MOST_GUESTS],
         "number": len(alike),
         "asks": [f"{count} × {_need_in_words(need)}" for need, count in pods.items()],
-        "pods": list(pods.items()),
     }
+    return row, pods if reserved else Counter()
 
 
 def _pods(instances: Iterable[Instance]) -> Counter[PodRequest]:

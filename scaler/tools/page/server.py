@@ -91,6 +91,11 @@ class Page:
 
     # what is seen
 
+    async def settle(self) -> None:
+        """Make what takes long the first time before anybody waits for it."""
+        await self._cluster.settle()
+        self._rooms.look()
+
     async def keep_looking(self) -> None:
         """Take over every change, until cancelled."""
         await self._cluster.informers[ELASTIC_SERVICES].synced_or_absent.wait()
@@ -228,6 +233,7 @@ async def keep_up(page: Page, cluster: Cluster) -> None:
     async with asyncio.TaskGroup() as group:
         looking = group.create_task(page.keep_looking())
         async with cluster.watched():
+            await page.settle()
             gc.collect()
             gc.freeze()  # what was listed stays: looking through it again would hold up every change
             page.complete = True

@@ -65,6 +65,10 @@ class Overview(Picture):
             self._lane([(start, end, standing(sample)) for start, end, sample in spans if sample.instances], service)
             self._y += 13
         self._y += 10
+        for service in self._timeline.loads:
+            self._write(20, self._y + 4, service, "service")
+            self._y += 22
+            self._load(service)
 
     def _chart(self) -> None:
         most = len(self._timeline.samples)

@@ -20,6 +20,8 @@ RIGHT = 28
 _UNIT = 16  # height of one instance in a step chart
 _LANE = 13  # height of one instance's lane
 _BADGE = 18  # least distance of two events' badges
+_CURVE = 48.0  # height of a chart of requests
+_LANES = 16  # instances of a group, from which on only those that ever had nodes are shown, or none
 _TITLE = 96  # characters of a title that fit on one line
 
 Mark = tuple[float, float, str]
@@ -117,6 +119,7 @@ class Picture:
             self._steps(service, group)
             self._lanes(service, group)
             self._y += 12
+        self._load(service)
         self._y += 10
 
     def _steps(self, service: str, group: str) -> None:
@@ -131,7 +134,7 @@ class Picture:
             self._write(LEFT - 8, base - count * _UNIT + 4, str(count), "soft end")
         self._write(20, base - (base - self._y) / 2 + 4, group)
         self._stairs([(start, end, count * _UNIT) for start, end, count in running], base)
-        if target:
+        if any(sample.target for _, _, sample in spans):
             points = self._points([(start, end, count * _UNIT) for start, end, count in target], base)
             self._parts.append(f'<polyline class="target" points="{_joined(points)}"/>')
         self._y = base + 6
@@ -149,9 +152,68 @@ class Picture:
             (self._x(moment), base - height) for start, end, height in spans for moment in (start, end)
         ]  # a step: the value at both ends of its span
 
+    def _load(self, service: str) -> None:
+        """Requests that come and that can be served, who waits, and what is lost; on one scale for all services."""
+        samples = self._timeline.loads.get(service, [])
+        if samples:
+            every = [sample for loads in self._timeline.loads.values() for sample in loads]
+            spans = [(sample.at, sample.end) for sample in samples]
+            lost = f"lost, of {samples[-1].arrived:,.0f}"
+            self._curves("requests per second", spans, ([s.rate for s in samples], [s.able for s in samples]),
+                         max(max(s.rate, s.able) for s in every))  # fmt: skip
+            self._area("waiting", "requests waiting", spans, [s.queue for s in samples], max(s.queue for s in every))
+            self._area("broken", lost, spans, [s.lost for s in samples], max(s.lost for s in every))
+
+    def _curves(
+        self, about: str, spans: Sequence[tuple[float, float]], curves: tuple[list[float], list[float]], most: float
+    ) -> None:
+        base, unit = self._chart_of(about, most)
+        for css, values in zip(("target", "edge"), curves, strict=True):
+            points = self._points(self._highest(spans, values, unit), base)
+            self._parts.append(f'<polyline class="{css}" points="{_joined(points)}"/>')
+
+    def _area(
+        self, css: str, about: str, spans: Sequence[tuple[float, float]], values: list[float], most: float
+    ) -> None:
+        base, unit = self._chart_of(about, most)
+        points = self._points(self._highest(spans, values, unit), base)
+        area = [(points[0][0], base), *points, (points[-1][0], base)]
+        self._parts.append(f'<polygon class="{css}" points="{_joined(area)}"/>')
+
+    def _chart_of(self, about: str, most: float) -> tuple[float, float]:
+        """An empty chart up to `most`: where its base is, and how high one is."""
+        most = max(1.0, most)
+        base = self._y + _CURVE
+        self._rect("panel", LEFT, self._y - 4, WIDTH - LEFT - RIGHT, _CURVE + 4)
+        for part in (0.0, 0.5, 1.0):
+            self._line("grid", LEFT, base - part * _CURVE, WIDTH - RIGHT, base - part * _CURVE)
+            self._write(LEFT - 8, base - part * _CURVE + 4, f"{part * most:,.{0 if most >= 4 else 1}f}", "soft end")
+        self._write(20, base - _CURVE / 2 + 4, about)
+        self._y = base + 14
+        return base, _CURVE / most
+
+    def _highest(
+        self, spans: Sequence[tuple[float, float]], values: list[float], unit: float
+    ) -> list[tuple[float, float, float]]:
+        """The highest of all spans that begin on the same pixel, equal neighbours as one."""
+        columns: dict[int, tuple[float, float, float]] = {}
+        for (start, end), value in zip(spans, values, strict=True):
+            first, _, highest = columns.get(int(self._x(start)), (start, end, 0.0))
+            columns[int(self._x(start))] = (first, end, max(value * unit, highest))
+        merged: list[tuple[float, float, float]] = []
+        for start, end, height in columns.values():
+            same = merged and merged[-1][2] == height
+            merged.append((merged.pop()[0] if same else start, end, height))
+        return merged
+
     def _lanes(self, service: str, group: str) -> None:
         spans = list(self._timeline.spans(service))
-        names = dict.fromkeys(view.name for _, _, sample in spans for view in sample.instances if view.group == group)
+        views = [view for _, _, sample in spans for view in sample.instances if view.group == group]
+        names = dict.fromkeys(view.name for view in views)
+        if len(names) > _LANES:
+            names = dict.fromkeys(view.name for view in views if view.nodes)
+        if len(names) > _LANES:
+            return
         for name in sorted(names, key=natural):
             self._write(LEFT - 8, self._y + 9, _short(name), "soft end")
             self._lane([(start, end, _condition(sample, name)) for start, end, sample in spans], name)
@@ -183,7 +245,8 @@ class Picture:
         for condition in (Condition.RUNNING, Condition.STARTING, Condition.WAITING, Condition.BROKEN, Condition.EMPTY):
             x = self._key(condition, "held or none" if condition is Condition.EMPTY else str(condition), x)
         self._line("target", x, self._y - 4, x + 24, self._y - 4)
-        self._write(x + 30, self._y, "target", "soft")
+        words = "target; of requests: those that come, below what can be served" if self._timeline.loads else "target"
+        self._write(x + 30, self._y, words, "soft")
         self._y += 22
 
     def _key(self, css: str, label: str, x: float) -> float:

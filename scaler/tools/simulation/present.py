@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from scaler.decide.world import Decision, World
-from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
+from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Sample, Timeline, counts_text
+from scaler.tools.simulation.figures import Figures, table
 from scaler.tools.simulation.verdicts import Verdict
 
+_MOST_SAMPLES = 1000
 MARKS = {MomentKind.EVENT: "*", MomentKind.FAILURE: "!", MomentKind.WARNING: "~", MomentKind.TARGET: ">"}
 
 
@@ -25,10 +27,11 @@ def line(moment: Moment) -> str:
     return f"{moment.at:9.1f} s {MARKS.get(moment.kind, ' ')} {where}{subject}{moment.text}"
 
 
-def summary(timeline: Timeline, verdicts: list[Verdict]) -> str:
-    """Where every service ended, and what became of each expectation."""
+def summary(timeline: Timeline, verdicts: list[Verdict], loads: list[Figures]) -> str:
+    """Where every service ended, what became of its requests, and of each expectation."""
     lines = ["", f"At the end ({timeline.end:g} s):"]
     lines += [f"  {service}: {standing(timeline.last(service))}" for service in timeline.samples]
+    lines += ["", *table(loads)] if loads else []
     lines += ["", "Expected:", *(verdict_lines(verdicts))]
     return "\n".join(lines) + "\n"
 
@@ -48,7 +51,7 @@ def verdict_lines(verdicts: list[Verdict]) -> list[str]:
     return lines
 
 
-def document(seed: int, timeline: Timeline, verdicts: list[Verdict]) -> str:
+def document(seed: int, timeline: Timeline, verdicts: list[Verdict], loads: list[Figures]) -> str:
     """Everything as one JSON document."""
     content: dict[str, Any] = {
         "ok": all(verdict.ok for verdict in verdicts),
@@ -58,8 +61,15 @@ def document(seed: int, timeline: Timeline, verdicts: list[Verdict]) -> str:
         "expectations": msgspec.to_builtins(verdicts),
         "moments": msgspec.to_builtins(timeline.moments),
         "services": {name: [_sample(sample) for sample in samples] for name, samples in timeline.samples.items()},
+        "loads": [msgspec.to_builtins(one) | {"samples": _thinned(timeline.loads[one.service])} for one in loads],
     }
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
+def _thinned(samples: list[LoadSample]) -> list[dict[str, Any]]:
+    """A thousand at most, evenly."""
+    every = -(-len(samples) // _MOST_SAMPLES)
+    return [msgspec.to_builtins(sample) for sample in samples[::every]]
 
 
 def _sample(sample: Sample) -> dict[str, Any]:

@@ -14,6 +14,7 @@ _WORDS = {
     "running": "running {}", "running_at_least": "running at least {}", "target": "target {}",
     "complete": "complete", "reasons": "{} is {}",
     "serving": "{} services serve", "serving_at_least": "{} services serve or more", "pods_deleted": "{} pods deleted",
+    "lost_at_most": "{} requests lost at most", "queue_at_most": "{} requests wait at most",
     "revocations_at_most": "{} revocations at most", "evictions_at_most": "{} pods evicted at most",
 }  # fmt: skip
 
@@ -45,6 +46,9 @@ def _judge(expectation: Expectation, scenario: Scenario, timeline: Timeline) -> 
     if expectation.over_all:
         found = _serving(expectation, timeline, start)
         return Verdict(words, ok=not found, found=found)
+    if expectation.of_load:
+        found = _load(expectation, timeline, start)
+        return Verdict(words, ok=not found, found=found)
     meant = _services(expectation, timeline)
     if not meant:
         return Verdict(words, ok=False, found=f"no such service; there are: {', '.join(timeline.samples) or 'none'}")
@@ -65,7 +69,8 @@ def _of_one(expectation: Expectation, timeline: Timeline, service: str, start: f
 
 
 def _start(expectation: Expectation, scenario: Scenario) -> float:
-    return next((event.at for event in scenario.events if event.name == expectation.after), 0.0)
+    named = (event.at for event in scenario.events if event.name and event.name == expectation.after)
+    return next(named, 0.0)
 
 
 def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
@@ -81,6 +86,24 @@ def _serving(expectation: Expectation, timeline: Timeline, start: float) -> str:
     return (
         "" if any(_enough(expectation, count) for count in counts) else f"at {last:.0f} s: {counts[-1]} services serve"
     )
+
+
+def _load(expectation: Expectation, timeline: Timeline, start: float) -> str:
+    """ "" when no more requests were lost or waited than expected, else how many did."""
+    services = [expectation.service] if expectation.service else list(timeline.loads)
+    samples = timeline.loads.get(services[0], []) if len(services) == 1 else []
+    end = timeline.end if expectation.at is None else expectation.at
+    within = [sample for sample in samples if sample.end > start and sample.at < end]
+    if not within:
+        return f"no such load; there are: {', '.join(timeline.loads) or 'none'}"
+    before = next((sample.lost for sample in reversed(samples) if sample.end <= start), 0.0)
+    found = {"lost": within[-1].lost - before, "queue": max(sample.queue for sample in within)}
+    wrong = [
+        f"{what} {count:.0f}"
+        for what, count in found.items()
+        if (most := getattr(expectation, f"{what}_at_most")) is not None and round(count) > most
+    ]
+    return ", ".join(wrong)
 
 
 def _longest_serving(expectation: Expectation, spans: Iterable[tuple[float, float, int]]) -> float:

@@ -1,0 +1,77 @@
+"""How many replicas a HorizontalPodAutoscaler (autoscaling/v2) asks for, as documented. Values in, values out.
+
+Understood: metrics with an average value, tolerance, least and most, stabilization windows, and the default policies
+(up: four or as many again at once, down: all). Not modelled: metrics that are missing or late, pods that are not ready.
+Written from https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/ and its API reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """Windows are seconds."""
+
+    least: int
+    most: int
+    tolerance: float = 0.1
+    up: float = 0.0
+    down: float = 300.0
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """`spec.replicas` and `status.replicas` of what is scaled."""
+
+    specified: int
+    running: int
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What the metrics alone asked for at a time (seconds)."""
+
+    at: float
+    replicas: int
+
+
+def by_metric(total: float, average: float, running: int, tolerance: float) -> int:
+    """So many replicas that each has `average` of the total; as many as run when that is right within the tolerance."""
+    if running and abs(total / (average * running) - 1.0) <= tolerance:
+        return running
+    return math.ceil(total / average - 1e-9)
+
+
+def desired(
+    policy: Policy, scale: Scale, metrics: Sequence[tuple[float, float]], past: Sequence[Advice], now: float
+) -> tuple[int, tuple[Advice, ...]]:
+    """(replicas to write, what to remember). `metrics` are pairs (total, average value); the largest demand counts.
+
+    0 switches an autoscaler off that may not go to 0 itself.
+    """
+    specified = scale.specified
+    if specified == 0 and policy.least:
+        return 0, tuple(past)
+    if specified > policy.most:
+        return policy.most, tuple(past)
+    if specified < policy.least:
+        return policy.least, tuple(past)
+    advised = max(by_metric(total, average, scale.running, policy.tolerance) for total, average in metrics)
+    window = max(policy.up, policy.down)
+    kept = (*(one for one in past if one.at > now - window), Advice(now, advised))
+    return _limited(policy, specified, _stable(policy, specified, kept, now)), kept
+
+
+def _stable(policy: Policy, specified: int, advice: Sequence[Advice], now: float) -> int:
+    """Up to the least advice of one window, down to the most of the other."""
+    last = advice[-1].replicas
+    up = min([last, *(one.replicas for one in advice if one.at > now - policy.up)])
+    down = max([last, *(one.replicas for one in advice if one.at > now - policy.down)])
+    return min(max(specified, up), down)
+
+
+def _limited(policy: Policy, specified: int, wanted: int) -> int:
+    at_once = max(2 * specified, specified + 4)
+    return max(policy.least, min(wanted, at_once, policy.most))

@@ -1,0 +1,136 @@
+"""Lets requests flow through one service of the cluster, and its autoscalers act. An ordinary client of the API.
+
+Instances take requests while all their pods are Ready. What is decoded on an instance that breaks is lost; on one that
+is deleted it comes to its end. Must not: know what the controller intends, or write anything but `spec.replicas`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, KubeApi, Object, PatchType, Resource
+from scaler.kube.errors import KubeError
+from scaler.rules.rule import ALL
+from scaler.sim.actors import objects
+from scaler.sim.load import queueing
+from scaler.sim.load.autoscaling import Advice, Scale, desired
+from scaler.sim.load.queueing import Capacity, Flow
+from scaler.sim.stories.census import Condition
+from scaler.sim.stories.loads import Autoscaler, Load, Metric
+from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Timeline
+
+_STEP = 5.0
+"""Seconds of one step, at most."""
+
+
+class LoadedService:
+    """`elapsed` gives the seconds since the start of the scenario; samples and moments go to the timeline."""
+
+    def __init__(self, api: KubeApi, load: Load, timeline: Timeline, elapsed: Callable[[], float]) -> None:
+        self._api = api
+        self._load = load
+        self._timeline = timeline
+        self._elapsed = elapsed
+        self._flow = Flow(at=load.since)
+        self._decoders: set[str] = set()
+        """Instances that decoded at the step before."""
+
+    async def run(self) -> None:
+        """Let time pass until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._serve(), name="load")
+            for scaler in self._load.autoscalers:
+                group.create_task(self._follow(scaler), name="autoscaler")
+
+    async def _serve(self) -> None:
+        pause = min(_STEP, self._load.seconds / 3)
+        await asyncio.sleep(self._load.since)
+        while True:
+            await asyncio.sleep(pause)
+            self._step()
+
+    def _step(self) -> None:
+        load, before = self._load, self._flow
+        seconds = self._elapsed() - before.at
+        sample = self._timeline.last(load.service)
+        takes = {group: {view.name for view in sample.instances if view.group == group and view.ready}
+                 for group in (load.prefill.group, load.decode.group)}  # fmt: skip
+        prefill, decode = len(takes[load.prefill.group]), takes[load.decode.group]
+        capacity = Capacity(
+            prefill * load.prefilled, len(decode) * load.decode.sequences, load.seconds, load.patience,
+            math.inf if load.queue is None else load.queue,
+        )  # fmt: skip
+        rate = load.requests.at(before.at + seconds / 2)
+        broken = len((self._decoders - decode) & self._broken()) / max(1, len(self._decoders))
+        self._decoders = decode
+        self._flow = after = queueing.step(before, capacity, rate * seconds, seconds, broken=broken)
+        work = (queueing.total(before.waiting) + rate * seconds) / load.prefilled / seconds
+        self._timeline.loads.setdefault(load.service, []).append(
+            LoadSample(
+                at=before.at, end=after.at, rate=rate, able=capacity.able, prefill=prefill, decode=len(decode),
+                npus=sum(view.npus for view in sample.instances), prefill_busy=min(prefill, work),
+                decode_busy=after.decoding / load.decode.sequences, prefill_queue=queueing.total(after.waiting),
+                decode_queue=queueing.total(after.handed), wait=after.oldest, decoding=after.decoding,
+                arrived=after.arrived, served=after.served, lost=after.lost,
+            )
+        )  # fmt: skip
+
+    def _broken(self) -> set[str]:
+        """Instances that were broken at some moment since the step before."""
+        found = set()
+        for sample in reversed(self._timeline.samples.get(self._load.service, [])):
+            found |= {view.name for view in sample.instances if view.condition is Condition.BROKEN}
+            if sample.at <= self._flow.at:
+                break
+        return found
+
+    async def _follow(self, scaler: Autoscaler) -> None:
+        past: tuple[Advice, ...] = ()
+        while True:
+            await asyncio.sleep(scaler.period)
+            try:
+                past = await self._scale(scaler, past)
+            except KubeError as error:
+                self._say(f"autoscaler: {error}", MomentKind.WARNING)
+
+    async def _scale(self, scaler: Autoscaler, past: tuple[Advice, ...]) -> tuple[Advice, ...]:
+        resource, target = await self._target(scaler)
+        samples = self._timeline.loads.get(self._load.service)
+        if target is None or not samples:
+            return past
+        default = 1 if self._load.ungoverned else ALL
+        scale = Scale(
+            int(objects.spec(target).get("replicas", default)), int(objects.status(target).get("replicas") or 0)
+        )
+        metrics = [(measured(samples[-1], metric), metric.average) for metric in scaler.metrics]
+        wanted, past = desired(scaler.policy, scale, metrics, past, self._elapsed())
+        if wanted != scale.specified:
+            name, merge = objects.name(target), {"spec": {"replicas": wanted}}
+            await self._api.patch(resource, self._load.namespace, name, merge, patch_type=PatchType.MERGE)
+            self._say(f"autoscaler: {resource.kind} {name} from {_said(scale.specified)} to {wanted}")
+        return past
+
+    async def _target(self, scaler: Autoscaler) -> tuple[Resource, Object | None]:
+        if not self._load.ungoverned:
+            found = (await self._api.list(ELASTIC_SERVICES, self._load.namespace)).items
+            about = {"rule": self._load.rule, "jobID": self._load.job_id}
+            return ELASTIC_SERVICES, next((one for one in found if about.items() <= objects.spec(one).items()), None)
+        stage = self._load.prefill if scaler.scales == "prefill" else self._load.decode
+        return DEPLOYMENTS, await self._api.get(DEPLOYMENTS, self._load.namespace, stage.group)
+
+    def _say(self, text: str, kind: MomentKind = MomentKind.TARGET) -> None:
+        self._timeline.say(Moment(self._elapsed(), kind, text, self._load.service))
+
+
+def _said(replicas: int) -> str:
+    return "all" if replicas >= ALL else str(replicas)
+
+
+def measured(sample: LoadSample, metric: Metric) -> float:
+    """What an autoscaler is told: the sum over all instances."""
+    if metric.of in ("rate", "requests"):
+        return sample.rate if metric.of == "rate" else sample.queue + sample.prefill_busy + sample.decoding
+    stages = (metric.stage,) if metric.stage else ("prefill", "decode")
+    return float(sum(getattr(sample, f"{stage}_{metric.of}") for stage in stages))

@@ -1,0 +1,90 @@
+"""What a load came to, in figures for people. Pure: samples in, figures out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from scaler.sim.stories.loads import Load
+from scaler.sim.stories.timeline import LoadSample, MomentKind, Timeline
+
+_HOUR = 3600.0
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Of one service, over the whole time. Counts of requests are rounded."""
+
+    service: str
+    requests: int
+    lost: int
+    queue_p95: int
+    """No more than so many requests waited during 95 % of the time."""
+    queue_max: int
+    longest_wait: int
+    """Seconds."""
+    npu_hours: float
+    unworkable_hours: float
+    """Hours at a combination of prefill and decode instances that the load does not name in `works`."""
+    moves: int
+    """Times that an autoscaler wrote another number."""
+
+    @property
+    def lost_percent(self) -> float:
+        return 100.0 * self.lost / max(1, self.requests)
+
+
+_COLUMNS = {
+    "requests": "requests", "lost": "lost", "lost_percent": "lost %", "queue_p95": "queue p95", "queue_max": "most",
+    "longest_wait": "longest wait s", "npu_hours": "NPU-hours", "unworkable_hours": "hours at no ratio",
+    "moves": "autoscaler moves",
+}  # fmt: skip
+
+
+def figures(loads: Iterable[Load], timeline: Timeline) -> list[Figures]:
+    """One for each load, in their order; none for one that never began."""
+    return [_of(load, timeline.loads[load.service], timeline) for load in loads if load.service in timeline.loads]
+
+
+def _of(load: Load, samples: Sequence[LoadSample], timeline: Timeline) -> Figures:
+    last = samples[-1]
+    works = set(load.works)
+    moved = [m for m in timeline.moments if m.service == load.service and m.text.startswith("autoscaler:")]
+    return Figures(
+        service=load.service,
+        requests=round(last.arrived),
+        lost=round(last.lost),
+        queue_p95=round(share(((s.queue, s.end - s.at) for s in samples), 0.95)),
+        queue_max=round(max(s.queue for s in samples)),
+        longest_wait=round(max(s.wait for s in samples)),
+        npu_hours=round(sum(s.npus * (s.end - s.at) for s in samples) / _HOUR, 1),
+        unworkable_hours=round(
+            sum(s.end - s.at for s in samples if works and (s.prefill, s.decode) not in works) / _HOUR, 2
+        ),
+        moves=sum(moment.kind is MomentKind.TARGET for moment in moved),
+    )
+
+
+def share(weighted: Iterable[tuple[float, float]], part: float) -> float:
+    """The least value that at least this part of the weight does not exceed."""
+    ordered = sorted(weighted)
+    left = part * sum(weight for _, weight in ordered)
+    for value, weight in ordered:
+        left -= weight
+        if left <= 0:
+            return value
+    return ordered[-1][0] if ordered else 0.0
+
+
+def table(found: Sequence[Figures]) -> list[str]:
+    """Lines of a table: a head, and one service each."""
+    rows = [["load", *_COLUMNS.values()]]
+    rows += [[one.service, *(_cell(getattr(one, name)) for name in _COLUMNS)] for one in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]  # fmt: skip
+
+
+def _cell(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}" if value < 10 else f"{value:,.1f}"
