@@ -59,3 +59,17 @@ async def test_a_service_of_deployments_or_leader_worker_sets_does_too(
 ) -> None:
     orders = await play(plane, tmp_path, PLATFORMS[name], shape="noise", seconds=SECONDS, seed=3)
     assert orders.counts["orders"] >= 3
+
+
+@pytest.mark.plane_options(volcano=True)
+async def test_with_the_real_volcano_it_does_too(plane: ControlPlane, tmp_path: Path) -> None:
+    orders = await play(plane, tmp_path, PLATFORMS["ascend-jobs"], shape="noise", seconds=SECONDS, seed=5)
+    assert orders.counts["orders"] >= 3
+
+
+@pytest.mark.kubernetes_from(36)
+@pytest.mark.plane_options(volcano=True, ascend_operator=True)
+async def test_beside_the_real_ascend_operator_it_does_too(plane: ControlPlane, tmp_path: Path) -> None:
+    platform = PLATFORMS["beside-the-real-ascend-operator"]
+    orders = await play(plane, tmp_path, platform, shape="square", seconds=SECONDS, seed=7)
+    assert orders.counts["orders"] >= 3

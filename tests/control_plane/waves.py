@@ -19,6 +19,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, NODES, PODS, KubeApi, Object
@@ -44,6 +45,7 @@ SHARE = 0.05
 PLATFORMS: dict[str, Platform] = {
     "ascend-jobs": ascend_jobs(2, EXAMPLE, by_operator=False),
     "beside-ascend-operator": ascend_jobs(2, EXAMPLE),
+    "beside-the-real-ascend-operator": replace(ascend_jobs(2, EXAMPLE), actors=()),
     **{name: OTHERS[name] for name in ("ome-deployment", "ome-leaderworkerset")},
 }
 
@@ -258,8 +260,8 @@ async def _waves(
 
 def options_for(platform: Platform, *, volcano: bool = False) -> PlaneOptions:
     """A plane that has an autoscaler, and what makes the platform's pods."""
-    lws = platform is OTHERS["ome-leaderworkerset"]
-    return PlaneOptions(crds=kinds_definitions(), lws=lws, volcano=volcano, **OPTIONS)
+    lws, real = platform is OTHERS["ome-leaderworkerset"], platform.beside_operator and not platform.actors
+    return PlaneOptions(crds=kinds_definitions(), lws=lws, volcano=volcano, ascend_operator=real, **OPTIONS)
 
 
 def main() -> int:
