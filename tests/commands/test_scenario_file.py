@@ -29,7 +29,7 @@ load:
     prompt: 1
     answer: 1
     prefill: {tokens_per_second: 1}
-    decode: {tokens_per_second: 1}
+    decode: {tokens_per_second: %s}
 """
 
 
@@ -124,8 +124,17 @@ def test_a_wrong_file_is_told_where_and_what(tmp_path: Path, text: str, says: st
     ],
 )
 def test_a_wrong_load_is_told(tmp_path: Path, service: str, requests: str, autoscalers: str, says: str) -> None:
-    (found,) = problems(tmp_path, LOAD % (service, requests, autoscalers))
+    (found,) = problems(tmp_path, LOAD % (service, requests, autoscalers, 1))
     assert says in found
+
+
+def test_what_a_load_cannot_be_is_told(tmp_path: Path) -> None:
+    load = LOAD % ("a/b/c", "{points: [[0, 1]]}", "[]", 100)
+    (found,) = problems(tmp_path, load)
+    assert "load.0: an answer is decoded in 0.64 s; less than 1 s is not modelled" in found
+    once = LOAD % ("a/b/c", "{points: [[0, 1]]}", "[]", 1)
+    (found,) = problems(tmp_path, once + once.removeprefix("nodes: [{}]\nload:\n"))
+    assert "two loads are for the same service" in found
 
 
 def test_a_load_is_expected_in_an_entry_of_its_own(tmp_path: Path) -> None:

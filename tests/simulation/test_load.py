@@ -11,7 +11,7 @@ import pytest
 
 from scaler.sim.stories.play import play, silence_logs
 from scaler.sim.stories.scenario import Scenario
-from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.timeline import MomentKind, Timeline
 from scaler.tools.simulation.figures import Figures, figures, table
 from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
 from tests.parts import short_and_long
@@ -125,3 +125,9 @@ def test_nothing_is_lost_while_there_are_instances_enough() -> None:
     ladder, apart = (timeline.loads[name][-1] for name in (LADDER, APART))
     assert ladder.arrived == apart.arrived == pytest.approx(2 * 18 * 60, rel=0.01)
     assert (ladder.npus, apart.npus) == (6 * 8 + 2 * 16, 6 * 8 + 16)
+
+
+def test_a_load_for_nobody_is_told() -> None:
+    timeline = played(world({"service": "typo/rule/chat"}, until="5m"))
+    words = [moment.text for moment in timeline.moments if moment.kind is MomentKind.WARNING]
+    assert "there was no service typo/rule/chat: all its requests are lost" in words

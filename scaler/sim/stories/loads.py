@@ -138,6 +138,8 @@ class Load(Model):
         for scaler in self.autoscalers:
             if self.ungoverned == (scaler.scales == "service"):
                 raise ValueError("with a rule autoscalers scale the service, without one prefill or decode")
+        if self.seconds < 1:
+            raise ValueError(f"an answer is decoded in {self.seconds:.2g} s; less than 1 s is not modelled")
         return self
 
     @property

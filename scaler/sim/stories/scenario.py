@@ -357,6 +357,9 @@ class Scenario(Model):
         unknown = [e.after for e in self.expect if e.after and e.after not in names]
         if unknown:
             raise ValueError(f"no event is named {unknown[0]!r}; there are: {', '.join(names) or 'none'}")
+        services = [load.service for load in self.load]
+        if len(set(services)) < len(services):
+            raise ValueError("two loads are for the same service; add them up in one")
         times = [event.at for event in self.events]
         times += [at for copies in self.copies for at, _ in copies.arrivals()]
         times += [curse.since for curse in self.curse]

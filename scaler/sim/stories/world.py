@@ -85,6 +85,11 @@ class World:
         await self._while_all_work(self._unfold)
         for curse in self._curses.unmet:
             self._recorder.say(MomentKind.WARNING, f"the curse of {curse.of} (never {curse.never}) met nobody")
+        for load in self._scenario.load:
+            if load.service not in self._timeline.samples:
+                self._recorder.say(
+                    MomentKind.WARNING, f"there was no service {load.service}: all its requests are lost"
+                )
         self._timeline.end = self._scenario.until
 
     async def live(self) -> None:
