@@ -12,7 +12,7 @@ import pytest
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import install, scaler
-from tests.control_plane.stage import EXAMPLE, staged
+from tests.control_plane.stage import EXAMPLE, staged, until
 
 pytestmark = pytest.mark.every_kubernetes
 _HERE = ("--namespace", "mindie")
@@ -41,8 +41,10 @@ async def test_whoever_may_edit_the_namespace_scales_its_service_and_the_scaler_
             assert [seen[part].get("replicas", 0) for part in ("spec", "status")] == [number, number]  # 0 is left out
             pods = await kubectl("get", "pods", *_HERE, "--selector", seen["status"]["selector"], "--output=name")
             assert len(pods.split()) == number
-        told = await kubectl("events", *_HERE, "--for", object_)
-        assert told.count(" Scaled ") == 3
+        told = await until(
+            lambda: kubectl("events", *_HERE, "--for", object_), "each change of the number is told",
+            fits=lambda told: told.count(" Scaled ") == 3,
+        )  # fmt: skip
         assert not re.search(" (Degraded|Unavailable|InstanceLost) ", told)
         await kubectl(*scale, "--replicas=1")
         await kubectl("wait", *_HERE, "--for=condition=ScalingLimited", object_, "--timeout=30s")
