@@ -55,11 +55,12 @@ def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
         running = [m for m in group.members if m.state is State.RUNNING]
         if len(running) - group.paired > most:
             yield from (m.uid for m in in_order(running)[most + group.paired :])
-        places = max(0, most - draft.places(name).fewest)
-        held = [m for m in group.held if m.uid not in draft.admitted and m.uid not in draft.waits]
-        if len(held) > places:
-            held = [m for m in held if why_not_admissible(m, now) is None]
-            yield from (m.uid for m in sorted(held, key=candidate_order)[places:])
+        places = max(0, most - group.places.fewest)
+        if len(group.held) > places:
+            named = draft.admitted.keys() | draft.waits.keys()
+            held = [m for m in group.held if m.uid in named or why_not_admissible(m, now) is None]
+            held.sort(key=lambda m: (m.uid not in named, candidate_order(m)))
+            yield from (m.uid for m in held[places:] if m.uid not in named)
 
 
 def _verdict(

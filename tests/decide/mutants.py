@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant("of a service that serves all wait for what was refused", "3.7", "unweighed",
            "alone = None if demand.serves else _refused_before(chosen)", "alone = _refused_before(chosen)", "refused"),
     Mutant("a spare is told by age alone", "3.3, 5", "verdicts",
-           "sorted(held, key=candidate_order)", "sorted(held, key=lambda m: m.instance.created)", "refused"),
+           "(m.uid not in named, candidate_order(m))", "(m.uid not in named, m.instance.created)", "refused"),
     Mutant("what is spoilt counts in a rollout", "5", "rollouts", "alive = member.is_live", "alive = True", "spoilt"),
     # minimums
     Mutant("the order of minimums ignores priority", "3b.2", "arbitration",
