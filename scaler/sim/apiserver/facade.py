@@ -163,14 +163,14 @@ class _Facade:
     ) -> web.StreamResponse:
         """Refusals of the watch itself come as errors, later ones within the stream, as from a real server."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        opening = asyncio.ensure_future(anext(stream, None))
-        # Whether a watch is refused shows at once; a watch that is not refused may be silent for long.
-        await asyncio.wait([opening], timeout=0.05)
-        if opening.done() and opening.exception() is not None:
-            opening.result()
-        await response.prepare(request)
         bookmarks = request.query.get("allowWatchBookmarks") in ("true", "1")
+        opening = asyncio.ensure_future(anext(stream, None))
         try:
+            # Whether a watch is refused shows at once; a watch that is not refused may be silent for long.
+            await asyncio.wait([opening], timeout=0.05)
+            if opening.done() and opening.exception() is not None:
+                opening.result()
+            await response.prepare(request)
             event = await opening
             while event is not None:
                 if bookmarks or event.type is not EventType.BOOKMARK:
@@ -178,11 +178,14 @@ class _Facade:
                     await response.write(msgspec.json.encode(line) + b"\n")
                 event = await anext(stream, None)
         except KubeError as error:
+            if not response.prepared:
+                raise
             await response.write(msgspec.json.encode({"type": "ERROR", "object": _status(error)}) + b"\n")
         except ConnectionResetError:
-            return response
+            pass
         finally:
             opening.cancel()
+            await asyncio.wait([opening])  # a stream that is being read cannot be closed
         return response
 
     def _event_object(self, request: web.Request, target: _Target, event: WatchEvent[Object]) -> Object:
