@@ -104,11 +104,15 @@ class Orders:
             drained, ordered = self.counts[f"pods of {group} drained"], self.counts[f"{group} ordered away"] * size
             if drained > ordered:
                 self.broken.append(f"{drained} pods of {group} were drained, ordered were {ordered}")
+        return self.broken
+
+    def unneeded(self) -> str:
+        """What the NPUs held differ by from those that the ladder needs, where that is too much. Of real seconds, so
+        for a machine with nothing else to do."""
         moved = sum(self.counts[f"{group} ordered {way}"] for group in self._sizes for way in ("away", "back"))
         most = SHARE * self.needed + LAG * (moved * max(self._sizes.values()) + self.counts["pods lost to faults"])
-        if abs(self.held - self.needed) > most:
-            self.broken.append(f"held {self.held:.0f} node seconds, the ladder needs {self.needed:.0f} +- {most:.0f}")
-        return self.broken
+        words = f"held {self.held:.0f} node seconds, the ladder needs {self.needed:.0f} +- {most:.0f}"
+        return words if abs(self.held - self.needed) > most else ""
 
     def _rung(self) -> int:
         """The ratio that is ordered now."""
@@ -283,7 +287,9 @@ def main() -> int:
         print(f"{number:8,} {what}")
     print(f"held {orders.held:.0f} node seconds, the ladder needs {orders.needed:.0f}")
     print("never below what was ordered, and nothing deleted that was not")
-    return 0
+    if orders.unneeded():
+        print(orders.unneeded())
+    return 1 if orders.unneeded() else 0
 
 
 if __name__ == "__main__":
