@@ -223,7 +223,8 @@ def _gives_way(member: Member, group: Group) -> bool:
 def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
     if not (group.held or group.released or len(group.members) > group.running):
         return []
-    return sorted((m for m in group.members if is_candidate(m, now, policy)), key=candidate_order)
+    found = [m for m in group.members if is_candidate(m, now, policy)]
+    return sorted(found, key=candidate_order) if len(found) > 1 else found
 
 
 def _priority(service: Service, policy: Policy) -> int:

@@ -142,7 +142,8 @@ def age(member: Member) -> Order:
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:
-    return sorted(members, key=age)
+    found = list(members)
+    return sorted(found, key=age) if len(found) > 1 else found
 
 
 def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:

@@ -187,7 +187,7 @@ def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float,
 def remembered_of(seen: ServiceMemory, after: dict[str, InstanceMemory], now: float) -> ServiceMemory:
     """What is to be remembered of a service whose instances are remembered so; the same object when nothing changed, so
     that a decision at rest allocates nothing lasting."""
-    if len(after) != len(seen.instances) or after.keys() != seen.instances.keys():
+    if seen.instances and after.keys() != seen.instances.keys():
         new = sum(uid not in seen.instances for uid in after)
         left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]
         after |= {uid: seen.instances[uid] for uid in left[new : new + _MOST_LEFT]}
