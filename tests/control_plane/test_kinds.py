@@ -9,6 +9,7 @@ VOLCANO_BIN_DIR is not set (docs/howto/test-against-a-real-control-plane.md).
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from scaler.kube.api import PODS
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.nodes import NodeFate
@@ -190,3 +192,35 @@ async def _is_updated(stage: PlatformStage, component: str) -> bool:
 
 async def _holds_one(stage: PlatformStage, group: str, held: bool) -> bool:
     return ("NotInRatio" in (await stage.reasons()).get(group, [])) == held
+
+
+@pytest.mark.parametrize("name", ["ome-deployment", "ome-leaderworkerset"])
+@pytest.mark.parametrize("typo", [f"{GROUP_LABEL}=gruop0", f"{JOB_ID_LABEL}-"])
+async def test_a_typo_in_a_label_of_what_runs_is_named_and_starts_no_spare(
+    name: str, typo: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    async with played(plane, PLATFORMS[name], tmp_path) as stage:
+        stage.kubectl("apply")
+        await stage.runs_both(1, 1)
+        await stage.add_npu_nodes(3)
+        await stage.runs_both(2, 1)
+        stage.platform.scale(stage, 3)
+        await stage.says(stage.platform.prefill, "NotInRatio")
+        bound = await _bound(stage)
+        pod = next(pod for pod, group in sorted(bound.items()) if group == stage.platform.prefill)
+        stage.plane.kubectl("label", "pod", pod, "--namespace", stage.platform.namespace, "--overwrite", typo)
+        await until(lambda: _is_told(stage, typo), f"the label of {pod} is named", stage.reasons)
+        await asyncio.sleep(5)
+        assert (await _bound(stage)).keys() == bound.keys()
+
+
+async def _bound(stage: PlatformStage) -> dict[str, str]:
+    """Groups of the pods that have a node, by name."""
+    pods = (await stage.api.list(PODS, stage.platform.namespace)).items
+    return {objects.name(pod): objects.labels_of(pod).get(GROUP_LABEL, "") for pod in pods if objects.node_of(pod)}
+
+
+async def _is_told(stage: PlatformStage, typo: str) -> bool:
+    label = typo.partition("=")[0].rstrip("-")
+    said = [one for one in await stage.said(stage.platform.namespace) if f"write {label}=" in one["message"]]
+    return bool(said) and all(one["state"] == "Running" and "delete" not in one["message"] for one in said)
