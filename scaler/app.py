@@ -342,10 +342,13 @@ class App:
                 self.queue.add(key)
 
     def _tell(self, *, before: bool) -> bool:
-        """Whether all that is decided on is seen. The log and the decision hear when that has changed."""
+        """Whether all that is decided on is seen. The log and the decision hear when that has changed; the decision may
+        have looked at a moment of which the pulse saw nothing."""
         words = self.sight.words()
-        if bool(words) == before:
+        changed = bool(words) == before
+        if changed:
             _log.warning("out of touch" if words else "in touch again", why=words)
+        if changed or (not words and self.controller.stands_still):
             self.queue.poke()
         self.metrics.out_of_touch.set(bool(words))
         return not words

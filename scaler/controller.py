@@ -132,6 +132,11 @@ class Controller:
         """Whether the loop has been started and not ended."""
         return self._loop is not None and not self._loop.done()
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing is decided because something was not seen when it looked last."""
+        return self.running and self._acting is None
+
     def stop(self) -> None:
         """No decision after this one."""
         if self._loop is not None:

@@ -60,8 +60,9 @@ class Gate(Interceptor):
 
     async def _pass(self) -> None:
         now = asyncio.get_running_loop().time
-        while now() < self.frozen_until:  # noqa: ASYNC110 - it may be frozen again meanwhile
-            await asyncio.sleep(self.frozen_until - now())
+        # Less takes no time at all, and would for ever.
+        while (left := self.frozen_until - now()) > 1e-6:  # noqa: ASYNC110 - it may be frozen again meanwhile
+            await asyncio.sleep(left)
         if self.dead:
             await asyncio.Event().wait()
 
