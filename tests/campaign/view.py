@@ -144,7 +144,8 @@ def _runs(instance: Instance) -> bool:
 
 
 def _is_coming(instance: Instance) -> bool:
-    """Has pods, and nothing is wrong with them but that they do not run yet."""
+    """Has pods, and nothing is wrong with them but that they do not run yet. One that is bound in part may have had its
+    turn, which nobody sees here, so that another goes in its place (3b.5)."""
     i = instance
-    broken = i.bound and (i.ended or i.crashing or i.faulty or i.terminating or i.pods < i.expected)
+    broken = i.bound and (i.ended or i.crashing or i.faulty or i.terminating or i.bound < i.expected)
     return i.pods > i.gated and not broken and not (i.owner_deleting or i.owner_finished)
