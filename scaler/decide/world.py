@@ -194,7 +194,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     priority: int = 0
     """Value of the highest PriorityClass that the job's scheduling policy names."""
     seats: tuple[tuple[str, PodRequest], ...] = ()
-    """Where its bound pods are: the node's name, and what the pod asks for."""
+    """Where its bound pods that have not ended are: the node's name, and what the pod asks for."""
     deletion_cost: int = 0
     """Of its pods together: what the annotation controller.kubernetes.io/pod-deletion-cost says."""
     irreplaceable: bool = False

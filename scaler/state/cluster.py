@@ -22,7 +22,7 @@ from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex, PodLoad
-from scaler.state.instances import COUNTS_ON, Instances
+from scaler.state.instances import COUNTS_ON, ENDED, Instances
 from scaler.state.last_valid import LastValid, decode
 from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
@@ -149,4 +149,4 @@ def _takes_the_same(old: PodRecord | None, new: PodRecord | None) -> bool:
 def _load(record: PodRecord | None) -> PodLoad | None:
     if record is None or not record.node:
         return None
-    return PodLoad(record.node, record.requests, record.deletion, record.phase in ("Succeeded", "Failed"))
+    return PodLoad(record.node, record.requests, record.deletion, record.phase in ENDED)

@@ -307,7 +307,9 @@ def _asked_by_job(
         "needs": _together(record.needs),
         "unbound": _together(need for name, need in zip(names, record.needs, strict=True) if name not in bound),
         "seats": tuple(
-            (owned[name].node, need) for name, need in zip(names, record.needs, strict=True) if name in bound
+            (owned[name].node, need)
+            for name, need in zip(names, record.needs, strict=True)
+            if name in bound and owned[name].phase not in ENDED
         ),
         "priority": known.worth(record.namespace) if known is not None else 0,
     }
@@ -322,7 +324,7 @@ def _asked_by_pods(present: Sequence[PodRecord], size: int) -> dict[str, Any]:
     return {
         "needs": _together([*(need for _, need in claimed), *missing]),
         "unbound": _together([*(need for pod, need in claimed if not pod.node), *missing]),
-        "seats": tuple((pod.node, need) for pod, need in claimed if pod.node),
+        "seats": tuple((pod.node, need) for pod, need in claimed if pod.node and pod.phase not in ENDED),
         "priority": max(pod.claim.priority for pod, _ in claimed if pod.claim is not None),
     }
 

@@ -122,6 +122,12 @@ def test_pods_without_an_owner_are_not_made_again(seen: Seen, owners: Any, irrep
     assert found.irreplaceable is irreplaceable
 
 
+@pytest.mark.parametrize(("phase", "nodes"), [("Running", ["node"]), ("Failed", []), ("Succeeded", [])])
+def test_a_pod_that_has_ended_takes_nothing_of_its_node(seen: Seen, phase: str, nodes: list[str]) -> None:
+    seen.pod("p0-master-0", node="node", phase=phase)
+    assert [node for node, _ in seen.instance().seats] == nodes
+
+
 def test_a_terminating_pod_counts_as_nothing_else(seen: Seen) -> None:
     seen.pod("p0-master-0", node="node", phase="Running", deleted=True)
     found = seen.instance()
