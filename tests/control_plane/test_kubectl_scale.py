@@ -23,6 +23,7 @@ async def test_whoever_may_edit_the_namespace_scales_its_service_and_the_scaler_
 ) -> None:
     kubeconfig = install(plane)
     plane.kubectl("apply", "-f", str(EXAMPLE / "00-rule.yaml"))
+    plane.kubectl("delete", "rolebinding", *_HERE, "edits", "--ignore-not-found")  # of a run before
     plane.kubectl("create", "rolebinding", *_HERE, "edits", "--clusterrole=edit", "--serviceaccount=mindie:default")
     tenant = plane.grant("mindie", "default")
     object_, scale = "esvc/scaling-rule-mindie", ("scale", *_HERE, "esvc/scaling-rule-mindie")

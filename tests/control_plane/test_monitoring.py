@@ -231,6 +231,12 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
             show=lambda: prometheus.found('{__name__=~"scaler_service_.*"}'),
         )  # fmt: skip
         await until(prometheus.firing, "no alert fires", fits=lambda fired: not fired)
+        monkeypatch.setattr(history, "STEP", 2)  # a minute is too long here
+        known = history.Prometheus(prometheus.url)
+        await until(
+            lambda: known.past(SERVICE, time.time()), "the past knows all three",
+            fits=lambda found: 3 in running_of(found.totals),
+        )  # fmt: skip
         empty = {query for query in QUERIES if not await prometheus.found(query)}
 
         lost = await stage.node_of("mindie-server-d0")
@@ -247,10 +253,9 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
 
         shown = await past_on_the_page(kubeconfig, prometheus.url, tmp_path / "page.log")
         assert shown["problem"] == ""
-        monkeypatch.setattr(history, "STEP", 2)  # a minute is too long here
-        past = await history.Prometheus(prometheus.url).past(SERVICE, time.time())
+        past = await known.past(SERVICE, time.time())
         assert [one["reason"] for one in past.moments.values()][-1:] == ["False"]
-        assert 3 in running_of(past.totals)
+        assert running_of(past.totals)[-1:] == [2]
 
         names = {"NAMESPACE": "mindie", "RULE": "scaling-rule", "SERVICE": "mindie"}
         names |= {"POD": "mindie-server-p0-master-0", "RESOURCE": "pods"}
