@@ -15,7 +15,7 @@ LIMITS = {
     # what: (limit, target)
     "controller": (22_760, 14_000),
     "simulation": (10_640, 9_000),
-    "test helpers": (15_970, 9_000),
+    "test helpers": (15_985, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

@@ -32,6 +32,38 @@ def test_on(plane, request):
 def test_drawn(number):
     assert number < 10
 """
+TESTS_IN_GROUPS = """
+import pytest
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.xdist_group("together")
+def test_together(number, worker_id):
+    with open("{folder}/workers", "a") as workers:
+        workers.write(worker_id + chr(10))
+
+@pytest.mark.parametrize("number", range(6))
+def test_anywhere(number):
+    pass
+"""
+TESTS_OF_A_PLANE = """
+import pytest
+
+MADE = []
+
+@pytest.fixture(scope="module")
+def plane(request, programs_needed):
+    MADE.append(request.param)
+    return len(MADE)
+
+def test_before(plane):
+    assert plane == 1
+
+def test_at_fault(plane):
+    assert plane == 2
+
+def test_after(plane):
+    assert plane == 2
+"""
 CONFTEST = """
 import pytest
 from hypothesis import settings
@@ -45,8 +77,8 @@ def pytest_collection_modifyitems(items):
 """
 
 
-def run_pytest(folder: Path, *words: str, ci: bool = False) -> str:
-    (folder / "test_few.py").write_text(TESTS)
+def run_pytest(folder: Path, *words: str, tests: str = TESTS, ci: bool = False) -> str:
+    (folder / "test_few.py").write_text(tests)
     (folder / "conftest.py").write_text(CONFTEST.format(profile="ci" if ci else "default"))
     command = [
         sys.executable,
@@ -95,3 +127,17 @@ def test_a_failure_names_the_history_that_was_played_last(tmp_path: Path) -> Non
 def test_what_is_long_says_why() -> None:
     first, second = short_and_long("ab", short=1, why="b is long")
     assert (first, second) == ("a", pytest.param("b", marks=pytest.mark.long("b is long")))
+
+
+def test_the_tests_of_a_group_run_in_one_worker(tmp_path: Path) -> None:
+    tests = TESTS_IN_GROUPS.format(folder=tmp_path)
+    said = run_pytest(tmp_path, "-n", "2", "--dist", "loadgroup", tests=tests)
+    assert "12 passed" in said
+    workers = (tmp_path / "workers").read_text().split()
+    assert len(workers) == 6
+    assert len(set(workers)) == 1
+
+
+def test_what_fails_is_run_again_on_a_fresh_control_plane_and_so_is_the_rest(tmp_path: Path) -> None:
+    said = run_pytest(tmp_path, "-p", "tests.control_plane.plugin", tests=TESTS_OF_A_PLANE)
+    assert "3 passed, 1 rerun" in said

@@ -1,7 +1,7 @@
 """pytest and the real control plane: options, the `plane` fixture, the logs of a failure, and what ran against what.
 
-These tests run in real time, on machines that others use too: one that fails is run once more, and the last lines count
-how often that was needed. A test that fails twice has failed.
+These tests run in real time, on machines that others use too: one that fails is run once more, on a fresh plane,
+and the last lines count how often that was needed. A test that fails twice has failed.
 A test that takes `plane` runs against the default Kubernetes version; a test or module marked `every_kubernetes` runs
 against all of them, one marked `kubernetes_from(36)` against the oldest from 1.36 on. `plane_options` of a test are put
 over those of its module; tests of a module with the same options and version share a plane. Those whose plane has
@@ -31,10 +31,12 @@ class Planned(NamedTuple):
     options: dict[str, Any]
     number: int
     """Among those of its module."""
+    left: int = 0
+    """How often a fresh one took its place, after a test that failed."""
 
 
 _PLANNED: dict[str, list[Planned]] = {}
-"""By module. A fixture is kept as long as its parameter is the same object."""
+"""By module. A fixture is kept as long as its parameter is equal."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,6 +90,7 @@ def _chosen(config: pytest.Config) -> tuple[str, ...]:
     return tuple(config.getoption("--kubernetes") or VERSIONS)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect on demand, and for want of Volcano or Ascend Operator; keep the tests of one plane in one worker."""
     left_out = [item for item in items if _left_out(config, item)]
@@ -167,7 +170,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed:
         for used in _planes_of(getattr(item, "funcargs", {})):
             report.sections.append(("the control plane's logs", used.tails()))
+        _leave(item)
     return report
+
+
+def _leave(item: pytest.Item) -> None:
+    """What failed may have left anything behind: it is run again on a fresh plane, and so is the rest of its tests."""
+    planned = _planned_of(item)
+    if planned is None:
+        return
+    fresh = planned._replace(left=planned.left + 1)
+    for other in item.session.items:
+        if _planned_of(other) is planned:
+            other.callspec.params["plane"] = fresh  # type: ignore[attr-defined]
 
 
 def _planes_of(fixtures: dict[str, Any]) -> list[ControlPlane]:

@@ -10,6 +10,7 @@ import pytest
 from tests.page.browser import program
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """They belong to `make test-rest`: a browser is a program of others."""
     wanted = [item for item in items if isinstance(item, pytest.Function) and "chromium" in item.fixturenames]
