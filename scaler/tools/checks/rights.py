@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    ELASTIC_SERVICES,
+    LEADER_WORKER_SETS,
+    POD_GROUPS,
+    POD_SETS,
+    VOLCANO_JOBS,
+)
 from scaler.names import WEBHOOK_SECRET
 from scaler.settings import Mode, Settings
 from scaler.tools.checks.finding import Check, Finding, Level, check, listed, ok
@@ -54,6 +63,9 @@ ROLES: dict[str, Role] = {
     },
 }
 """By what the name of the role ends with, as in the manifests."""
+_DEFINITIONS = (ASCEND_JOBS, POD_GROUPS, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, ELASTIC_SERVICES)
+_NAMED = {("apiextensions.k8s.io", "customresourcedefinitions"): tuple(one.full_name for one in _DEFINITIONS)}
+"""What may be asked for by these names only."""
 _FAULT_DATA: Role = {("", "configmaps"): "list watch"}
 _WEBHOOK: Role = {
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): "get patch",
@@ -109,10 +121,11 @@ def _home(settings: Settings) -> Iterator[tuple[str, Right]]:
     yield from _of("records", ROLES["records"], [home])
 
 
-def _of(title: str, role: Role, places: tuple[str, ...] | list[str], name: str = "") -> Iterator[tuple[str, Right]]:
+def _of(title: str, role: Role, places: Iterable[str], name: str = "") -> Iterator[tuple[str, Right]]:
     for (group, resource), verbs in role.items():
-        for verb in verbs.split():
-            yield from ((title, Right(group, resource, verb, place, name)) for place in places)
+        names = (name,) if title != "cluster" else _NAMED.get((group, resource), ("",))
+        for verb, place, one in itertools.product(verbs.split(), places, names):
+            yield title, Right(group, resource, verb, place, one)
 
 
 def to_install(home: str) -> Iterator[Right]:
