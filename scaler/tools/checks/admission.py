@@ -39,7 +39,7 @@ _CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 def admission(picture: Picture) -> Check:
     """The own policies and webhook, and whether they look at the namespaces of services."""
-    unread = [finding for one in (*_CONFIGURATIONS, NAMESPACES) for finding in missing_right(picture, one)]
+    unread = missing_right(picture, *_CONFIGURATIONS, NAMESPACES)
     install = picture.installs[0] if picture.installs else None
     name = install.settings.install if install and install.settings else USUAL
     policy = [one for one in picture.of(MUTATING_POLICY_BINDINGS) if name_of(one) == name]
@@ -154,7 +154,7 @@ def valid(bundle: str) -> list[tuple[float, float]]:
 
 def webhooks(picture: Picture) -> Check:
     """Webhooks about the creation of pods: while one that fails closed has nobody who answers, no pod is made."""
-    unread = [finding for one in _CONFIGURATIONS for finding in missing_right(picture, one)]
+    unread = missing_right(picture, *_CONFIGURATIONS)
     closed = {
         f"{name_of(configuration)}/{as_text(hook.get('name'))}": hook
         for kind in _CONFIGURATIONS

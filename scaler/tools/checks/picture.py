@@ -50,6 +50,8 @@ class Linted(msgspec.Struct, frozen=True):
 
     checked: Mapping[str, int] = {}
     findings: tuple[LintFinding, ...] = ()
+    has_rules: bool = True
+    """All ConfigMaps beside the workloads could be read."""
 
 
 class Picture(msgspec.Struct, frozen=True):

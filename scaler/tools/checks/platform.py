@@ -63,10 +63,10 @@ NPU = "huawei.com/Ascend"
 SCALER_CRD = "kubectl apply --server-side -f manifests/base/elasticservices.yaml"
 
 
-def missing_right(picture: Picture, resource: Resource) -> list[Finding]:
-    """That a resource may not be read, in words; nothing where it was."""
-    why = picture.unread.get(resource)
-    return [Finding(Level.UNKNOWN, why)] if why else []
+def missing_right(picture: Picture, *resources: Resource) -> list[Finding]:
+    """What of these may not be read, in words; nothing where all were."""
+    why = [picture.unread[one] for one in resources if one in picture.unread]
+    return [Finding(Level.UNKNOWN, "; ".join(dict.fromkeys(why)))] if why else []
 
 
 def kubernetes(picture: Picture) -> Check:
@@ -160,11 +160,12 @@ def scheduler(picture: Picture) -> Check:
 
 
 def _no_volcano(picture: Picture) -> Finding:
+    phases = {at(one, "status").get("phase") for one in picture.of(POD_GROUPS)}
+    if phases & {"Inqueue", "Running"}:
+        words = f"no Deployment {VOLCANO}, but PodGroups are taken up: Volcano runs in another way, or did once"
+        return Finding(Level.WARNING, words, "kubectl get pods -A | grep volcano")
     level = Level.ERROR if picture.of(ASCEND_JOBS) else Level.WARNING
-    if any(at(one, "status").get("state") == "Open" for one in picture.of(QUEUES)):
-        words = "no Deployment volcano-scheduler, but a queue is open: Volcano runs in another way, or did once"
-        return Finding(Level.WARNING, words)
-    words = "no Deployment volcano-scheduler: pods that ask for Volcano are never placed"
+    words = f"no Deployment {VOLCANO}: pods that ask for Volcano, as those of AscendJobs, are never placed"
     return Finding(level, words, "install Volcano as MindCluster ships it")
 
 

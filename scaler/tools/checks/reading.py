@@ -27,6 +27,7 @@ from scaler.kube.api import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
+    POD_GROUPS,
     PODS,
     QUEUES,
     STATEFUL_SETS,
@@ -130,7 +131,7 @@ async def read(api: KubeApi, clock: Clock, namespace: str = "") -> Picture:
         led = group.create_task(_leaders(api))
         for resource in _WIDE:
             group.create_task(reader.list(resource))
-        for resource in (*_WORKLOADS, ELASTIC_SERVICES):
+        for resource in (*_WORKLOADS, ELASTIC_SERVICES, POD_GROUPS):
             group.create_task(reader.list(resource, *places))
         group.create_task(reader.list(PODS, *places, selector=RULE_LABEL))
         group.create_task(reader.list(CONFIG_MAPS, DEVICE_NAMESPACE, CLUSTER_NAMESPACE))
@@ -255,7 +256,7 @@ async def _lint(reader: _Reader, places: Sequence[str]) -> Linted:
         await beside.list(CONFIG_MAPS, *sorted(homes))
     rules = [one for one in beside.found.get(CONFIG_MAPS, ()) if RULE_KEY in at(one, "data")]
     report = await asyncio.to_thread(lint, [_source(one) for one in (*rules, *workloads)])
-    return Linted(dict(report.checked), tuple(report.findings))
+    return Linted(dict(report.checked), tuple(report.findings), has_rules=CONFIG_MAPS not in beside.unread)
 
 
 def _names_us(workload: Object) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.kube.api import (
     ASCEND_JOBS,
+    DEPLOYMENTS,
     ELASTIC_SERVICES,
     LEADER_WORKER_SETS,
     POD_GROUPS,
@@ -140,8 +141,8 @@ def installer(picture: Picture) -> Check:
     refused = [right for right, may in mine.items() if may is False and right != ESCALATE]
     if refused:
         who = "an administrator has to apply the manifests"
-        words = f"you may not {listed(_words(refused))}"
-        level = Level.WARNING if picture.installs else Level.ERROR
+        words = f"you may not install the scaler: {listed(_words(refused), 2)}"
+        level = Level.WARNING if picture.installs or DEPLOYMENTS in picture.unread else Level.ERROR
         return check("your rights", [Finding(level, words, who, tuple(_words(refused)))])
     if not mine or None in mine.values():
         return check("your rights", [Finding(Level.UNKNOWN, "whether you may install the scaler is not known")])
@@ -154,7 +155,10 @@ def accounts(picture: Picture) -> Check:
         one for install in picture.installs if install.settings for one in _account(picture, install, install.settings)
     ]
     if not picture.installs:
-        return check("its rights", [], ok("to be seen when the scaler is installed"))
+        unread = [Finding(Level.UNKNOWN, "whether the scaler is installed is not known")]
+        return check(
+            "its rights", unread if DEPLOYMENTS in picture.unread else [], ok("to be seen when the scaler is installed")
+        )
     number = len(picture.rights) - sum(not user for user, _ in picture.rights)
     return check("its rights", found, ok(f"the scaler's account has all {number} rights that its settings need"))
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from scaler.kube.api import ELASTIC_SERVICES, Object
+from scaler.rules.finding import Finding as LintFinding
 from scaler.rules.values import as_list, at
 from scaler.tools.checks.finding import Check, Finding, Level, check, listed, ok
 from scaler.tools.checks.picture import Picture, place_of
 from scaler.tools.checks.platform import missing_right
 
 _LEVELS = {"error": Level.ERROR, "warning": Level.WARNING}
+NO_RULE = "RuleNotFound"
 MOST = 5
 """Faults of each level that are said one by one."""
 
@@ -34,8 +38,9 @@ def _is_available(service: Object) -> bool:
 
 
 def _linted(picture: Picture) -> Iterator[Finding]:
+    findings = [found for one in picture.linted.findings if (found := _in_a_cluster(picture, one)) is not None]
     for name, level in _LEVELS.items():
-        wrong = [one for one in picture.linted.findings if one.level == name]
+        wrong = [one for one in findings if one.level == name]
         for one in wrong[:MOST]:
             yield Finding(level, f"{one.file}: {one.message}", one.hint, (f"{one.code} {one.pointer}".strip(),))
         if len(wrong) > MOST:
@@ -43,3 +48,17 @@ def _linted(picture: Picture) -> Iterator[Finding]:
             words = f"{len(wrong) - MOST} more {name}s in rules and workloads"
             advice = f"kubectl get {namespace} configmap,acjob,deploy -o yaml | scaler lint -"
             yield Finding(level, words, advice)
+
+
+def _in_a_cluster(picture: Picture, found: LintFinding) -> LintFinding | None:
+    """A rule that is not there, where all were read, does not exist; where they were not, nobody knows."""
+    if found.code != NO_RULE:
+        return found
+    if not picture.linted.has_rules:
+        return None
+    rule = found.message.partition(" is not ")[0]
+    message, hint = (
+        f"its {rule} does not exist, and without it no pod is held or released",
+        "apply the rule's ConfigMap",
+    )
+    return msgspec.structs.replace(found, level="error", message=message, hint=hint)
