@@ -115,9 +115,8 @@ def image_version(deployment: Object) -> str:
 
 
 def tag_of(image: str) -> str:
-    """The tag of an image, "" where it has none or a digest."""
-    name, _, tag = image.rpartition("/")[2].partition(":")
-    return tag.partition("@")[0] if name and "@" not in name else ""
+    """The tag of an image, "" where it has none, or a digest, beside which a tag means nothing."""
+    return "" if "@" in image else image.rpartition("/")[2].partition(":")[2]
 
 
 def homes(picture: Picture) -> set[str]:

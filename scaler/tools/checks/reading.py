@@ -255,7 +255,7 @@ async def _lint(reader: _Reader, places: Sequence[str]) -> Linted:
     if homes:
         await beside.list(CONFIG_MAPS, *sorted(homes))
     rules = [one for one in beside.found.get(CONFIG_MAPS, ()) if RULE_KEY in at(one, "data")]
-    report = await asyncio.to_thread(lint, [_source(one) for one in (*rules, *workloads)])
+    report = lint([_source(one) for one in (*rules, *workloads)])
     return Linted(dict(report.checked), tuple(report.findings), has_rules=CONFIG_MAPS not in beside.unread)
 
 

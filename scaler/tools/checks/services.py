@@ -58,7 +58,7 @@ def _in_a_cluster(picture: Picture, found: LintFinding) -> LintFinding | None:
         return None
     rule = found.message.partition(" is not ")[0]
     message, hint = (
-        f"its {rule} does not exist, and without it no pod is held or released",
+        f"its {rule} does not exist",
         "apply the rule's ConfigMap",
     )
     return msgspec.structs.replace(found, level="error", message=message, hint=hint)
