@@ -326,6 +326,11 @@ def leader(**changes: Any) -> Leaders:
     ("changes", "level", "words"),
     [
         ({"leaders": Leaders()}, Level.ERROR, "no Lease"),
+        (
+            {"leaders": Leaders(), "installs": (msgspec.structs.replace(INSTALL, created=START - 10),)},
+            Level.WARNING,
+            "was installed 10s ago, and no replica is at work yet",
+        ),
         ({"leaders": leader(renewed=START - 600)}, Level.ERROR, "renewed 10m ago: no replica is at work"),
         ({"leaders": leader(renewed=0.0)}, Level.ERROR, "never renewed"),
         ({"leaders": leader(blind_since="2023-11-14T22:03:20Z")}, Level.ERROR, "out of touch"),
@@ -655,7 +660,7 @@ def test_a_cluster_with_a_scaler_is_read_and_judged_in_one_pass() -> None:
     assert found["its rights"].level is Level.OK
     assert found["kinds"].level is Level.OK
     assert "1; nothing wrong in 2 AscendJob, 1 rule" in said(found["services"], Level.OK)
-    assert "no Lease" in said(found["scaler"], Level.ERROR)  # the rig runs without election
+    assert "no replica is at work yet" in said(found["scaler"], Level.WARNING)  # the rig runs without election
 
 
 def test_an_account_with_the_roles_of_a_lesser_variant_lacks_what_its_settings_need() -> None:

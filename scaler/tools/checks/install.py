@@ -13,6 +13,8 @@ from scaler.tools.checks.rights import again
 from scaler.tools.cluster.leader import Leader
 from scaler.tools.console import age
 
+SETTLED = 60.0
+"""Seconds from an install until a replica must be at work."""
 INSTALL = "kubectl apply -k manifests/cluster-wide (docs/howto/deploy.md says which variant)"
 
 
@@ -47,6 +49,9 @@ def _install(picture: Picture, install: Install) -> Iterator[Finding]:
         yield Finding(Level.ERROR, f"{where}: {install.wrong}", f"{look} set env deployment/{install.name} ...")
     if lease is not None and lease.is_at_work(picture.now):
         yield from _at_work(install, lease, pods)
+    elif picture.now < install.created + SETTLED:
+        words = f"{where} was installed {age(picture.now - install.created)} ago, and no replica is at work yet"
+        yield Finding(Level.WARNING, words, "ask again in a minute")
     else:
         yield Finding(Level.ERROR, f"{where}: {_nobody(picture, lease)}", pods)
     yield from _version(install)

@@ -39,6 +39,8 @@ class Install(msgspec.Struct, frozen=True):
     replicas: int
     ready: int
     helm: bool = False
+    created: float = 0.0
+    """Seconds since the epoch."""
 
     @property
     def user(self) -> str:

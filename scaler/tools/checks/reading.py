@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from scaler import settings as settings_module
-from scaler.clock import Clock
+from scaler.clock import Clock, seconds_of
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -203,6 +203,7 @@ def install_of(deployment: Object) -> Install:
         replicas=as_count(replicas),
         ready=as_count(at(deployment, "status").get("readyReplicas")),
         helm=at(deployment, "metadata", "labels").get("app.kubernetes.io/managed-by") == "Helm",
+        created=seconds_of(as_text(at(deployment, "metadata").get("creationTimestamp"))),
     )
 
 
