@@ -186,7 +186,7 @@ def test_no_volcano_is_an_error_where_there_are_jobs_and_nothing_takes_their_gro
 
 @pytest.mark.parametrize(("silent", "level"), [(10, Level.OK), (600, Level.ERROR)])
 def test_a_volcano_whose_lease_is_old_does_not_work(silent: float, level: Level) -> None:
-    lease = named("vc-scheduler", "volcano-system", spec={"renewTime": rfc3339_micro(START - silent)})
+    lease = named("volcano", "volcano-system", spec={"renewTime": rfc3339_micro(START - silent)})
     found = platform.scheduler(seen(EMPTY, {DEPLOYMENTS: [VOLCANO], QUEUES: [OPEN], LEASES: [lease]}))
     assert found.level is level
 
@@ -483,7 +483,7 @@ def configured(text: str) -> Object:
 @pytest.mark.parametrize(
     ("made", "level", "words"),
     [
-        (START, Level.OK, "webhook"),
+        (START, Level.OK, "MutatingWebhookConfiguration (Ignore)"),
         (START - 200 * certificates.DAY, Level.ERROR, "expired 20d ago"),
         (START - 170 * certificates.DAY, Level.WARNING, "ends in 10d, and nobody has renewed it"),
         (START + 200 * certificates.DAY, Level.ERROR, "not valid yet"),
@@ -532,6 +532,16 @@ def test_pods_that_the_scaler_makes_need_neither_label_nor_webhook() -> None:
     owner = {"ownerReferences": [{"kind": "AscendJob", "controller": True}]}
     own = named("p", "team", metadata=owner)
     assert admission.admission(seen(INSTALLED, {PODS: [own], NAMESPACES: [named("team")]})).level is Level.OK
+
+
+def test_an_own_webhook_that_fails_open_and_that_nobody_serves_is_a_warning() -> None:
+    config = configured(bundle(START))
+    config["webhooks"][0]["clientConfig"]["service"] = {"namespace": "s", "name": "gone"}
+    there: dict[Resource, Sequence[Object]] = {MUTATING_WEBHOOKS: [config]}
+    found = admission.admission(seen(INSTALLED, there, installs=(SERVING,)))
+    assert "no ready endpoint: pods are made without the gate" in said(found, Level.WARNING)
+    there |= {admission.ENDPOINT_SLICES: [endpoints(ready=True)]}
+    assert "(Ignore)" in said(admission.admission(seen(INSTALLED, there, installs=(SERVING,))), Level.OK)
 
 
 def strangers(policy: str) -> Object:

@@ -10,6 +10,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
+from scaler.informers.cache import OPERATOR_DEPLOYMENT
 from scaler.informers.mode import ModeInForce, in_force
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -40,18 +41,25 @@ _CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 def admission(picture: Picture) -> Check:
     """The own policies and webhook, and whether they look at the namespaces of services."""
     unread = missing_right(picture, *_CONFIGURATIONS, NAMESPACES)
-    install = picture.installs[0] if picture.installs else None
-    name = install.settings.install if install and install.settings else USUAL
-    policy = [one for one in picture.of(MUTATING_POLICY_BINDINGS) if name_of(one) == name]
-    own = [(kind, one) for kind in _CONFIGURATIONS for one in picture.of(kind) if name_of(one) == name]
+    named: dict[str, Install | None] = {one.settings.install: one for one in picture.installs if one.settings}
+    named = named or {USUAL: None}
+    policy = [one for one in picture.of(MUTATING_POLICY_BINDINGS) if name_of(one) in named]
+    own = [(kind, one) for kind in _CONFIGURATIONS for one in picture.of(kind) if name_of(one) in named]
     gated = _gated(picture)
-    found = [*unread, *_opted_in(picture, gated), *(f for _, one in own for f in _webhook(picture, install, one))]
-    gates = policy or any(kind is MUTATING_WEBHOOKS for kind, _ in own)
-    if gated and not gates and not unread:
+    found = [*unread, *_opted_in(picture, gated)]
+    for _, one in own:
+        found += _webhook(picture, named[name_of(one)], one)
+    if gated and not policy and not any(kind is MUTATING_WEBHOOKS for kind, _ in own) and not unread:
         found.append(_no_way(picture, gated))
-    ways = [*(["policy"] if policy else []), *(f"webhook ({kind.kind})" for kind, _ in own)]
+    ways = [*(["policy"] if policy else []), *(f"{kind.kind} ({_policies(one)})" for kind, one in own)]
     needed = "" if gated else "; needed only where others make the pods"
     return check("admission", found, ok(f"{' and '.join(ways) or 'neither policy nor webhook'}{needed}"))
+
+
+def _policies(configuration: Object) -> str:
+    """What happens while nobody answers."""
+    hooks = map(at, as_list(configuration.get("webhooks")))
+    return "/".join(sorted({str(one.get("failurePolicy", "Fail")) for one in hooks}))
 
 
 def _gated(picture: Picture) -> dict[str, bool]:
@@ -63,8 +71,6 @@ def _gated(picture: Picture) -> dict[str, bool]:
 
 
 def _acting(picture: Picture) -> ModeInForce:
-    from scaler.informers.cache import OPERATOR_DEPLOYMENT  # noqa: PLC0415
-
     settings = next((one.settings for one in picture.installs if one.settings), None)
     if settings is None or DEPLOYMENTS in picture.unread:
         return ModeInForce.MAKES
@@ -115,6 +121,10 @@ def _webhook(picture: Picture, install: Install | None, configuration: Object) -
     elif install.settings is not None and not install.settings.webhook_port:
         words = f"{where} is there, and {home}/{install.name} serves no webhook (SCALER_WEBHOOK_PORT)"
         yield Finding(Level.ERROR if fails else Level.WARNING, words, f"add the component admission-webhook: {_HOWTO}")
+    elif not fails and not all(_is_served(picture, one) for one in hooks):
+        yield Finding(
+            Level.WARNING, f"the Service of {where} has no ready endpoint: pods are made without the gate", log
+        )
     for bundle in sorted(bundles):
         yield from _trusted(where, bundle, picture.now, log)
 
@@ -154,23 +164,26 @@ def valid(bundle: str) -> list[tuple[float, float]]:
 
 def webhooks(picture: Picture) -> Check:
     """Webhooks about the creation of pods: while one that fails closed has nobody who answers, no pod is made."""
+    closed = {name: hook for name, hook in _about_pods(picture) if hook.get("failurePolicy") != "Ignore"}
     unread = missing_right(picture, *_CONFIGURATIONS)
-    closed = {
-        f"{name_of(configuration)}/{as_text(hook.get('name'))}": hook
-        for kind in _CONFIGURATIONS
-        for configuration in picture.of(kind)
-        for hook in map(at, as_list(configuration.get("webhooks")))
-        if _is_about_pods(hook) and hook.get("failurePolicy") != "Ignore"
-    }
     if unread:
         return check("pod webhooks", unread)
-    found = [finding for name, hook in closed.items() for finding in _answered(picture, name, hook)]
-    names = sorted(closed)
-    return check(
-        "pod webhooks",
-        found,
-        ok(f"{len(names)} fail closed, and all are served" if names else "none fails closed", *names),
-    )
+    found = [_refuses(name, hook) for name, hook in closed.items() if not _is_served(picture, hook)]
+    words = f"{len(closed)} fail closed, and all are served" if closed else "none fails closed"
+    return check("pod webhooks", found, ok(words, *sorted(closed)))
+
+
+def served_by(picture: Picture) -> set[str]:
+    """`namespace/name` of the Services that webhooks about pods are asked at."""
+    return {place for _, hook in _about_pods(picture) if (place := _service(hook))}
+
+
+def _about_pods(picture: Picture) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for kind in _CONFIGURATIONS:
+        for configuration in picture.of(kind):
+            for hook in map(at, as_list(configuration.get("webhooks"))):
+                if _is_about_pods(hook):
+                    yield f"{name_of(configuration)}/{as_text(hook.get('name'))}", hook
 
 
 def _is_about_pods(hook: Mapping[str, Any]) -> bool:
@@ -185,16 +198,27 @@ def _is_about_pods(hook: Mapping[str, Any]) -> bool:
     )
 
 
-def _answered(picture: Picture, name: str, hook: Mapping[str, Any]) -> Iterator[Finding]:
+def _service(hook: Mapping[str, Any]) -> str:
+    """`namespace/name`; "" for one that is asked by its URL."""
     service = at(hook, "clientConfig", "service")
-    place = f"{service.get('namespace')}/{service.get('name')}"
-    if not service or ENDPOINT_SLICES in picture.unread:
-        return
+    namespace, name = as_text(service.get("namespace")), as_text(service.get("name"))
+    return f"{namespace}/{name}" if namespace and name else ""
+
+
+def _is_served(picture: Picture, hook: Mapping[str, Any]) -> bool:
+    """Whether its Service has a ready endpoint, as far as that can be read."""
+    place = _service(hook)
+    if not place or place not in served_by(picture) or ENDPOINT_SLICES in picture.unread:
+        return True
     slices = [one for one in picture.of(ENDPOINT_SLICES) if _serves(one) == place]
     endpoints = [at(end) for one in slices for end in as_list(one.get("endpoints"))]
-    if not any(at(end, "conditions").get("ready") is not False for end in endpoints):
-        words = f"webhook {name} fails closed and its Service {place} has no ready endpoint: its pods are refused"
-        yield Finding(Level.ERROR, words, f"kubectl -n {service.get('namespace')} get pods,endpointslices")
+    return any(at(end, "conditions").get("ready") is not False for end in endpoints)
+
+
+def _refuses(name: str, hook: Mapping[str, Any]) -> Finding:
+    place = _service(hook)
+    words = f"webhook {name} fails closed and its Service {place} has no ready endpoint: its pods are refused"
+    return Finding(Level.ERROR, words, f"kubectl -n {place.partition('/')[0]} get pods,endpointslices")
 
 
 def _serves(endpoints: Object) -> str:

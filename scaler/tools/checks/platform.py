@@ -154,7 +154,7 @@ def scheduler(picture: Picture) -> Check:
         namespace, name = where.split("/")
         words = f"Volcano's scheduler {where} has no replica that is ready"
         found.append(Finding(Level.ERROR, words, f"kubectl -n {namespace} describe deployment {name}"))
-    found += [*_leases(picture, ready), *_gang(picture)]
+    found += [*_leases(picture, ready, names), *_gang(picture)]
     version = image_version((ready or deployed)[0]) or "of an unknown version"
     return check("scheduler", found, ok(f"Volcano {version} in {where}, scheduler name {', '.join(sorted(names))}"))
 
@@ -200,19 +200,19 @@ def _asked_for(picture: Picture, names: set[str]) -> Iterator[Finding]:
         yield Finding(Level.WARNING, words, "set schedulerName in their templates")
 
 
-def _leases(picture: Picture, deployed: Sequence[Object]) -> Iterator[Finding]:
+def _leases(picture: Picture, deployed: Sequence[Object], names: set[str]) -> Iterator[Finding]:
     """Volcano elects a leader in its own namespace, unless it is told not to."""
     homes = {namespace_of(one) for one in deployed}
-    ours = [one for one in picture.of(LEASES) if namespace_of(one) in homes and _is_volcanos(name_of(one))]
+    ours = [
+        one
+        for one in picture.of(LEASES)
+        if namespace_of(one) in homes and name_of(one) in names | {VOLCANO, "vc-scheduler"}
+    ]
     silent = {place_of(one): picture.now - seconds_of(as_text(at(one, "spec").get("renewTime"))) for one in ours}
     if silent and min(silent.values()) > _QUIET:
         place, seconds = min(silent.items(), key=lambda one: one[1])
         words = f"Volcano's Lease {place} was renewed {age(seconds)} ago: its scheduler does not work"
         yield Finding(Level.ERROR, words, f"kubectl -n {place.split('/')[0]} logs deployment/{VOLCANO}")
-
-
-def _is_volcanos(name: str) -> bool:
-    return name in ("volcano", "vc-scheduler", VOLCANO)
 
 
 def _gang(picture: Picture) -> Iterator[Finding]:

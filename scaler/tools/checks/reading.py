@@ -44,7 +44,7 @@ from scaler.names import PREFIX, RULE_KEY, RULE_LABEL
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.settings import Settings, SettingsError
 from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, STORM_SERVICES
-from scaler.tools.checks.admission import ENDPOINT_SLICES
+from scaler.tools.checks.admission import ENDPOINT_SLICES, served_by
 from scaler.tools.checks.picture import (
     Install,
     Linted,
@@ -68,7 +68,7 @@ PAGE, MOST = 500, 20_000
 """Objects of one answer, and of one kind that are looked at."""
 _WIDE = (
     CUSTOM_RESOURCE_DEFINITIONS, NODES, NAMESPACES, DEPLOYMENTS, QUEUES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS,
-    MUTATING_POLICY_BINDINGS, LEASES, ENDPOINT_SLICES,
+    MUTATING_POLICY_BINDINGS,
 )  # fmt: skip
 """Of the whole cluster, whichever namespace is asked about."""
 _WORKLOADS = (ASCEND_JOBS, VOLCANO_JOBS, LEADER_WORKER_SETS, STORM_SERVICES, INFER_SERVICE_SETS, STATEFUL_SETS)
@@ -136,7 +136,7 @@ async def read(api: KubeApi, clock: Clock, namespace: str = "") -> Picture:
         group.create_task(reader.list(PODS, *places, selector=RULE_LABEL))
         group.create_task(reader.list(CONFIG_MAPS, DEVICE_NAMESPACE, CLUSTER_NAMESPACE))
     found = Picture(version.result(), clock.now(), reader.found, reader.unread, frozenset(reader.missing))
-    await _configuration_of_volcano(reader, found)
+    await _beside(reader, found)
     made = msgspec.structs.replace(
         found, leaders=led.result(), installs=tuple(map(install_of, scalers(found))), namespace=namespace
     )
@@ -176,13 +176,17 @@ async def _leaders(api: KubeApi) -> Leaders:
         return Leaders(unread=str(error))
 
 
-async def _configuration_of_volcano(reader: _Reader, found: Picture) -> None:
-    """ConfigMaps beside Volcano's scheduler. That they may not be read says nothing about fault data."""
+async def _beside(reader: _Reader, found: Picture) -> None:
+    """What is looked at in few namespaces: those of Volcano's scheduler, and of the Services of webhooks about pods."""
+    homes = {namespace_of(one) for one in found.deployments(VOLCANO)}
+    served = {place.partition("/")[0] for place in served_by(found)}
     before = reader.unread.get(CONFIG_MAPS)
-    homes = {namespace_of(one) for one in found.deployments(VOLCANO)} - {DEVICE_NAMESPACE, CLUSTER_NAMESPACE}
-    if homes:
-        await reader.list(CONFIG_MAPS, *sorted(homes))
-    if before is None:
+    for resource, namespaces in (
+        (CONFIG_MAPS, homes - {DEVICE_NAMESPACE, CLUSTER_NAMESPACE}), (LEASES, homes), (ENDPOINT_SLICES, served),
+    ):  # fmt: skip
+        if namespaces:
+            await reader.list(resource, *sorted(namespaces))
+    if before is None:  # what may not be read beside Volcano says nothing about fault data
         reader.unread.pop(CONFIG_MAPS, None)
 
 
