@@ -594,6 +594,11 @@ def test_a_rule_that_does_not_exist_is_an_error_unless_rules_may_not_be_read() -
     assert services.services(seen(EMPTY, linted=Linted({}, (missing,), has_rules=False))).level is Level.OK
 
 
+def test_workloads_that_are_too_many_for_one_look_are_counted() -> None:
+    found = services.services(seen(EMPTY, linted=Linted(left_out=7)))
+    assert "7 more workloads" in said(found, Level.UNKNOWN)
+
+
 # all of it
 
 

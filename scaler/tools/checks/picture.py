@@ -52,6 +52,8 @@ class Linted(msgspec.Struct, frozen=True):
 
     checked: Mapping[str, int] = {}
     findings: tuple[LintFinding, ...] = ()
+    left_out: int = 0
+    """Workloads that were too many."""
     has_rules: bool = True
     """All ConfigMaps beside the workloads could be read."""
 

@@ -201,4 +201,4 @@ def again(install: Install) -> str:
     if install.helm:
         return f"helm -n {install.namespace} upgrade with the chart of this version"
     made = variant(install.settings) if install.settings else "cluster-wide"
-    return f"kubectl apply -k your folder, or manifests/{made}"
+    return f"kubectl apply -k manifests/{made}, or your own folder of it"

@@ -27,6 +27,9 @@ def services(picture: Picture) -> Check:
     if unavailable:
         words = f"{len(unavailable)} of {len(there)} are not available: {listed(unavailable)}"
         found.append(Finding(Level.WARNING, words, f"scaler why {unavailable[0]}", tuple(unavailable)))
+    if picture.linted.left_out:
+        words = f"the labels of {picture.linted.left_out} more workloads: they are too many for one look"
+        found.append(Finding(Level.UNKNOWN, words, "scaler preflight -n NAMESPACE"))
     checked = ", ".join(f"{number} {kind}" for kind, number in sorted(picture.linted.checked.items())) or "no rule"
     where = f" in {picture.namespace}" if picture.namespace else ""
     return check("services", found, ok(f"{len(there)}{where}; nothing wrong in {checked}"))
