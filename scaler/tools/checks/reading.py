@@ -40,7 +40,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.client import HttpKubeApi
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
-from scaler.names import PREFIX, RULE_KEY, RULE_LABEL
+from scaler.names import MANAGED_BY_LABEL, PREFIX, RULE_KEY, RULE_LABEL
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.settings import Settings, SettingsError
 from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, STORM_SERVICES
@@ -208,7 +208,7 @@ def install_of(deployment: Object) -> Install:
         image=as_text(container.get("image")),
         replicas=as_count(replicas),
         ready=as_count(at(deployment, "status").get("readyReplicas")),
-        helm=at(deployment, "metadata", "labels").get("app.kubernetes.io/managed-by") == "Helm",
+        helm=at(deployment, "metadata", "labels").get(MANAGED_BY_LABEL) == "Helm",
         created=seconds_of(as_text(at(deployment, "metadata").get("creationTimestamp"))),
     )
 
