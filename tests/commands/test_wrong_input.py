@@ -31,7 +31,7 @@ FILES = {
     "bad": b"not: [yaml", "binary": b"\xff\xfe\x00", "empty": b"", "list": b"[1, 2]", "number": b"7",
     "away": json.dumps(AWAY).encode(), "nowhere": json.dumps({**AWAY, "current-context": "gone"}).encode(),
 }  # fmt: skip
-CLUSTER = [("status",), ("status", "-A"), ("why", "x"), ("doctor", "a/b"), ("takeover", "--check")]
+CLUSTER = [("preflight",), ("status",), ("status", "-A"), ("why", "x"), ("doctor", "a/b"), ("takeover", "--check")]
 KUBECONFIGS = ("missing", "folder", *FILES)
 
 TABLE: list[tuple[int, str]] = [
