@@ -80,7 +80,7 @@ class Pods:
         async for event in self._api.watch(PODS, resource_version=version):
             if event.type is EventType.ADDED and event.object is not None:
                 pod = event.object
-                group = f"{objects.namespace(pod)} {objects.labels_of(pod).get('mind-cluster/group-name') or _job(pod)}"
+                group = f"{objects.namespace(pod)} {_group(pod)}"
                 self._groups[objects.namespace(pod), objects.name(pod)] = group
                 self.made[group] += objects.namespace(pod) != NAMESPACE
 
@@ -95,7 +95,8 @@ class Pods:
         return dict(self.made - before[0]), dict(deleted - before[1])
 
 
-def _job(pod: Object) -> str:
+def _group(pod: Object) -> str:
+    """`mindie-server-p` of mindie-server-p1-master-0."""
     return re.sub(r"\d*-(master|worker)-\d+$", "", objects.name(pod))
 
 
@@ -215,5 +216,5 @@ async def test_a_fault_under_two_releases_comes_out_as_under_each_alone(
     ]
     for each, alone in zip(mixed, (old[0], new[1], old[2]), strict=True):
         assert each == alone
-    assert mixed[1].deleted == {"mindie group0": 1}
+    assert mixed[1].deleted == {"mindie mindie-server-p": 1}
     assert mixed[2].deleted == {}
