@@ -24,6 +24,7 @@ from scaler.serve import certificates
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.state.own_config_maps import Name, config_map
+from tests.campaign.skew import earlier
 from tests.formats import ELECTED, FOLDER, HOME, NEXT, RULE, furnished, record, recorded
 from tests.jobs import NAMESPACE
 from tests.rig import START, rig
@@ -31,6 +32,7 @@ from tests.rig import START, rig
 RELEASES = sorted(path.stem for path in FOLDER.glob("*.json"))
 LAST_VALID = "mindie.rule-scaler-last-valid"
 LATER = START + 300.0
+PLAYED = (("ConfigMap", LAST_VALID), ("ElasticService", "rule-mindie"))
 DIGEST = hashlib.sha256(RULE.encode()).hexdigest()
 
 
@@ -126,6 +128,20 @@ def test_a_world_that_a_release_recorded_is_explained(
     file.write_text(json.dumps(recorded(release)["world"]))
     assert main(["explain", "--world", str(file)]) == 0
     assert "p1" in capsys.readouterr().out
+
+
+def test_the_campaign_writes_what_the_release_before_wrote() -> None:
+    said, wanted = (
+        {(kind, name): the(recorded(release)["objects"], kind, name) for kind, name in PLAYED}
+        for release in (NEXT, "v0.1.0")
+    )
+    for (kind, name), obj in said.items():
+        resource = CONFIG_MAPS if kind == "ConfigMap" else ELASTIC_SERVICES
+        found, was = earlier(resource, obj), wanted[kind, name]
+        assert (
+            unpacked(found).items()
+            >= {key: unpacked(was)[key] for key in ("data", "binaryData", "status") if key in was}.items()
+        )
 
 
 # Of a later release

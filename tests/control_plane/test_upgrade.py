@@ -42,6 +42,8 @@ _KINDS = (
     "ascendjobs,pods,podgroups.scheduling.volcano.sh,services,configmaps,elasticservices,leases.coordination.k8s.io"
 )
 _NOT_COMPARED = {"kubectl.kubernetes.io/last-applied-configuration"}
+_LEFT = {"format"}
+"""Keys of our ConfigMaps that stay after a rollback and mean nothing to what was rolled back to."""
 _BY_KUBERNETES = {"kube-root-ca.crt", "extension-apiserver-authentication", "kubernetes"}
 
 
@@ -200,7 +202,7 @@ def _what_is_written(obj: Object) -> tuple[str, dict[str, Any]]:
     if kind == "ElasticService":
         notes |= {"spec": obj["spec"], "status": sorted(obj["status"]), "reason": obj["status"]["reason"]}
     if kind == "ConfigMap":
-        notes["keys"] = sorted(obj.get("data") or {})
+        notes["keys"] = sorted((obj.get("data") or {}).keys() - _LEFT)
     name = f"{kind} {meta['namespace']}/{meta['name']}"
     return _UID.sub("UID", name), json.loads(_UID.sub("UID", json.dumps(notes | {"labels": meta.get("labels", {})})))
 

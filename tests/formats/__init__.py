@@ -54,7 +54,7 @@ def record() -> dict[str, Any]:
 async def _story() -> dict[str, Any]:
     clock, worlds = Clock(START), [World(0.0, ())]
     on = Rig(SimCluster(clock))
-    on.observe = lambda world, _decision: worlds.append(world)  # type: ignore[method-assign]
+    on.observe = lambda world, decision: worlds.append(world)  # type: ignore[method-assign]  # noqa: ARG005
     on.apply(rule_config_map(RULE, trade="off"), job("p0"), job("p1"), job("d0", pods=2))
     async with controller(on, clock, **ELECTED):
         await on.settle(20)  # a Lease that nobody gave back is waited for
