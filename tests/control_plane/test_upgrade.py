@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from scaler.kube.api import ELASTIC_SERVICES, PODS, EventType, Object
+from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions
@@ -161,11 +162,13 @@ async def _told(plane: ControlPlane, folder: Path, *releases: Release) -> list[C
         chapters = [_chapter(plane, pods)]
         for lost, before, after in (("d0", releases[0], releases[1]), ("p0", releases[1], releases[2])):
             node = await stage.node_of(f"mindie-server-{lost}")
+            here = await _pod_of(stage, lost)
             await stage.node(node, NodeFate.NOT_READY)
             await until(lambda: _reasons(stage), "the scaler has seen the fault", fits=lambda said: len(set(said)) == 2)
             if before != after:
                 await replicas.roll(after)
             await stage.runs(group0=1, group1=1)
+            await until(lambda: _pod_of(stage, lost), "its pod has gone", fits=lambda uid, gone=here: uid != gone)
             await stage.node(node, NodeFate.READY)
             await _whole(stage, SERVICE, OTHER)
             chapters.append(_chapter(plane, pods))
@@ -180,6 +183,14 @@ async def _whole(stage: Stage, *services: str) -> None:
     for service in services:
         await stage.runs(service, group0=2, group1=1)
     await until(lambda: _reasons(stage), "both are complete", fits=lambda said: said == ["Complete"] * len(services))
+
+
+async def _pod_of(stage: Stage, job: str) -> str:
+    """Its uid; "" while there is none."""
+    try:
+        return objects.uid(await stage.api.get(PODS, "mindie", f"mindie-server-{job}-master-0"))
+    except NotFoundError:
+        return ""
 
 
 async def _reasons(stage: Stage) -> list[str]:
