@@ -11,7 +11,9 @@ import asyncio
 import json
 import re
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from signal import SIGTERM
 from tempfile import mkdtemp
@@ -161,21 +163,25 @@ async def _told(plane: ControlPlane, folder: Path, *releases: Release) -> list[C
         await _whole(stage, SERVICE, OTHER)
         chapters = [_chapter(plane, pods)]
         for lost, before, after in (("d0", releases[0], releases[1]), ("p0", releases[1], releases[2])):
-            node = await stage.node_of(f"mindie-server-{lost}")
-            here = await _pod_of(stage, lost)
-            await stage.node(node, NodeFate.NOT_READY)
-            await until(lambda: _reasons(stage), "the scaler has seen the fault", fits=lambda said: len(set(said)) == 2)
-            if before != after:
-                await replicas.roll(after)
-            await stage.runs(group0=1, group1=1)
-            await until(lambda: _pod_of(stage, lost), "its pod has gone", fits=lambda uid, gone=here: uid != gone)
-            await stage.node(node, NodeFate.READY)
-            await _whole(stage, SERVICE, OTHER)
+            await _loses_a_node(stage, lost, partial(replicas.roll, after) if before != after else None)
             chapters.append(_chapter(plane, pods))
         assert not watching.done()
         watching.cancel()
         assert [error for each in replicas.all for error in each.errors()] == []
     return chapters
+
+
+async def _loses_a_node(stage: Stage, job: str, meanwhile: Callable[[], Awaitable[None]] | None) -> None:
+    """Until the instance is lost for good; then the node returns, and the service climbs back."""
+    node, lost = await stage.node_of(f"mindie-server-{job}"), await _pod_of(stage, job)
+    await stage.node(node, NodeFate.NOT_READY)
+    await until(lambda: _reasons(stage), "the scaler has seen the fault", fits=lambda said: len(set(said)) == 2)
+    if meanwhile is not None:
+        await meanwhile()
+    await stage.runs(group0=1, group1=1)
+    await until(lambda: _pod_of(stage, job), "its pod has gone", fits=lambda uid: uid != lost)
+    await stage.node(node, NodeFate.READY)
+    await _whole(stage, SERVICE, OTHER)
 
 
 async def _whole(stage: Stage, *services: str) -> None:
