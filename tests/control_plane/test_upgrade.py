@@ -10,9 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from signal import SIGTERM
@@ -21,16 +25,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from scaler.kube.api import ELASTIC_SERVICES, PODS, EventType, Object
+from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, LEASES, PODS, EventType, Object
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.nodes import NodeFate
+from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.manifests import copied
-from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.plane import ControlPlane, PlaneOptions, kubectl_path
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.releases import ONE_BACK, ROOT, tree
-from tests.control_plane.scaler_process import LEASE, NAMESPACE, USER, ScalerProcess, install, leads
+from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, USER, ScalerProcess, install, leads
 from tests.control_plane.stage import SERVICE, Stage, staged, until
 from tests.control_plane.witness import witnessed
 from tests.parts import short_and_long
@@ -237,3 +241,51 @@ async def test_a_fault_under_two_releases_comes_out_as_under_each_alone(
         assert each == alone
     assert mixed[1].deleted == {"mindie mindie-server-p": 1}
     assert mixed[2].deleted == {}
+
+
+def _folder(at: Path, root: Path, tag: str) -> None:
+    """What a user has there: the manifests of a release, and a folder with the image."""
+    shutil.copytree(root / "manifests", at / "manifests")
+    (at / "deploy").mkdir()
+    kustomization = {"resources": ["../manifests/cluster-wide"], "images": [{"name": ACCOUNT, "newTag": tag}]}
+    (at / "deploy" / "kustomization.yaml").write_text(json.dumps(kustomization))
+
+
+def _commands(page: Path) -> list[list[str]]:
+    text = page.read_text("utf-8")
+    found = [
+        line
+        for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        for line in block.splitlines()
+    ]
+    found += [f"$ {words}" for words in re.findall(r"^\| \w+ `[^`]+` \| `(kubectl [^`]+)` \|", text, re.MULTILINE)]
+    return [shlex.split(line.removeprefix("$ "), comments=True) for line in found]
+
+
+async def test_every_command_of_the_page_runs_and_ends_at_the_release_before(
+    fresh_plane: FreshPlane, tmp_path: Path
+) -> None:
+    _folder(tmp_path, ROOT, "next")
+    _folder(tmp_path / ONE_BACK, tree(ONE_BACK), ONE_BACK)
+    plane = fresh_plane(replace(OPTIONS, scheduler=True))
+
+    def run(*words: str) -> None:
+        command = [kubectl_path(), "--kubeconfig", str(plane.admin), *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode <= (words[0] == "diff"), (words, done.stderr)
+
+    async with staged(plane) as stage:
+        await stage.add_node(NodeSpec("cpu-0", npu=0))
+        run("apply", "-k", f"{ONE_BACK}/deploy")
+        run("rollout", "status", "-n", NAMESPACE, "deployment/mind-cluster-scaler")
+        await stage.api.create(
+            LEASES, NAMESPACE, {"metadata": {"name": ACCOUNT}}
+        )  # nobody runs: kwok plays the kubelet
+        commands = _commands(ROOT / "docs" / "howto" / "upgrade.md")
+        assert len(commands) > 10
+        for program, *words in commands:
+            assert program == "kubectl"
+            await asyncio.to_thread(run, *words)
+        (deployed,) = (await stage.api.list(DEPLOYMENTS, NAMESPACE)).items
+        (container,) = deployed["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == f"{ACCOUNT}:{ONE_BACK}"
