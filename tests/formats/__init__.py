@@ -2,8 +2,9 @@
 
     python -m tests.formats next    # of this tree, after a format has changed; at a release `next` gets its name
 
-The story is the same for all: a service starts, a prefill instance is lost and starts again, the leader lets go. Its
-objects are all that another release finds; the last world is what it serves under /snapshots/world.
+The story is the same for all: a service starts, a prefill instance is lost and starts again; of one whose pods others
+make a spare is held; the leader lets go. The objects are all that another release finds; the last world is what it
+serves under /snapshots/world.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from scaler.kube.api import (
     SERVICES,
     Object,
 )
+from scaler.names import DELETION_COST, HELD_COST, POD_GROUP
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.jobs import job, node, rule_config_map, rule_document
+from tests.held import held
+from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
 from tests.rig import NODE, START, Rig, controller
 
 FOLDER = Path(__file__).parent
@@ -36,6 +39,7 @@ NEXT = "next"
 """Of this tree."""
 HOME = "scaler-home"
 RULE = rule_document(*({"group0": prefill, "group1": 1} for prefill in (2, 1)), pods={"group0": 1, "group1": 2})
+ROOMY = node("roomy", roomy=True)
 KEPT = (CONFIG_MAPS, ELASTIC_SERVICES, LEASES, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES)
 ELECTED: dict[str, Any] = {"leader_election": True, "lease_namespace": HOME, "identity": "recorder"}
 
@@ -55,7 +59,8 @@ async def _story() -> dict[str, Any]:
     clock, worlds = Clock(START), [World(0.0, ())]
     on = Rig(SimCluster(clock))
     on.observe = lambda world, decision: worlds.append(world)  # type: ignore[method-assign]  # noqa: ARG005
-    on.apply(rule_config_map(RULE, trade="off"), job("p0"), job("p1"), job("d0", pods=2))
+    on.apply(ROOMY, rule_config_map(RULE, trade="off"), job("p0"), job("p1"), job("d0", pods=2))
+    on.apply(rule_config_map(name="gates"), *(_gated(name) for name in ("q0", "q1", "q2", "e0")))
     async with controller(on, clock, **ELECTED):
         await on.settle(20)  # a Lease that nobody gave back is waited for
         await on.start("p0", "d0")
@@ -63,14 +68,30 @@ async def _story() -> dict[str, Any]:
         await on.kill("p1")
         await on.settle(5)
         await on.start("p1")
+        for gated in ("q0", "e0", "q1"):
+            await _start(on, gated)
         await on.settle(40)
     objects = [obj for resource in KEPT for obj in on.cluster.peek(resource)]
     return {"objects": objects, "world": json.loads(msgspec.json.encode(worlds[-1]))}
 
 
+def _gated(name: str) -> Object:
+    """A pod of a ReplicaSet, as admission and Volcano leave it."""
+    owner, group = ("engine-5d8", "group0") if name.startswith("q") else ("decoder-77f", "group1")
+    notes = {DELETION_COST: HELD_COST, POD_GROUP: f"podgroup-uid-{owner}"}
+    return held(name, group, owner=owner, rule="gates", annotations=notes, scheduler="volcano")
+
+
+async def _start(on: Rig, name: str) -> None:
+    (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == name]
+    await on.bind(pod, "roomy")
+    await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    await on.settle(5)
+
+
 def furnished(cluster: SimCluster, objects: list[Object]) -> None:
     """Put them into it as they were, with their uids."""
-    cluster.apply([node(NODE)])
+    cluster.apply([node(NODE), ROOMY])
     for obj in objects:
         resource = next(kind for kind in KEPT if kind.kind == obj["kind"])
         meta = obj["metadata"]
