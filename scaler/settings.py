@@ -27,6 +27,8 @@ from scaler.decide.world import Policy, Preempt
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 _MAX_FILE = 1 << 20
+REMOVED = {"status_beside_rule": "An ElasticService says what was decided; take the setting out."}
+"""Settings that an earlier release had -> what to do instead. Whoever still sets one hears of it at the start."""
 
 
 class Mode(StrEnum):
@@ -280,6 +282,8 @@ def _from_environment(environ: Mapping[str, str], problems: list[Problem]) -> di
     # Only a near miss is a mistake: Kubernetes itself sets SCALER_* variables for a Service named scaler.
     strange = (each for each in sorted(environ) if each.startswith(PREFIX) and each not in {*names, CONFIG_VARIABLE})
     for variable in strange:
+        if (removed := variable.removeprefix(PREFIX).lower()) in REMOVED:
+            problems.append(Problem(f"variable {variable}", "no such setting any more", REMOVED[removed]))
         close = difflib.get_close_matches(variable, names, n=1, cutoff=0.9)
         problems += [Problem(f"variable {variable}", "no such setting", f"Did you mean {name}?") for name in close]
     return {name: _Given(environ[key], f"variable {key}") for key, name in names.items() if key in environ}
@@ -308,6 +312,7 @@ def _from_file(path: str, problems: list[Problem]) -> dict[str, _Given]:
         else:
             close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
             hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
+            hint = REMOVED.get(str(key), hint)
             problems.append(Problem(where, f"no such setting: {_shown(key)}", hint))
     return given
 

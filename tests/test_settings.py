@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.world import Policy, Preempt
-from scaler.settings import Mode, Problem, Settings, SettingsError, add_arguments, load
+from scaler.settings import REMOVED, Mode, Problem, Settings, SettingsError, add_arguments, load
 from scaler.tools.settings_page import reference
 
 ROOT = Path(__file__).parent.parent
@@ -100,6 +100,16 @@ def test_a_duration_is_a_finite_number_in_its_range(value: str) -> None:
 def test_a_near_miss_of_a_variable_is_a_problem_but_service_links_are_not() -> None:
     (found,) = problems(SCALER_LEASE_DURATON="8", SCALER_SERVICE_HOST="10.0.0.1", SCALER_PORT="tcp://10.0.0.1:80")
     assert found.hint == "Did you mean SCALER_LEASE_DURATION?"
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_setting_of_an_earlier_release_is_refused_with_what_to_do_instead(name: str, tmp_path: Path) -> None:
+    for found in (
+        *problems(**{f"SCALER_{name.upper()}": "true"}),
+        *problems("--config", file(tmp_path, f"{name}: true\n")),
+    ):
+        assert found.what.startswith("no such setting")
+        assert found.hint == REMOVED[name]
 
 
 def test_a_service_link_that_hits_a_setting_is_explained() -> None:

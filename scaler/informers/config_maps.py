@@ -21,6 +21,7 @@ from scaler.names import (
     KEPT_FOR_ANNOTATION,
     KEPT_FOR_LABEL,
     KEPT_FOR_NAMESPACE,
+    KEPT_FORMAT,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     PREFIX,
@@ -161,9 +162,9 @@ def _own(cm: ConfigMapObject, home: str) -> Object | None:
         name: meta.annotations[name] for name in (KEPT_FOR_ANNOTATION, KEPT_FOR_NAMESPACE) if name in meta.annotations
     }
     metadata = {"namespace": home, "labels": labels, "annotations": names}
-    values = (*cm.data.values(), *cm.binary_data.values())
+    form, values = cm.data.get(KEPT_FORMAT), (*cm.data.values(), *cm.binary_data.values())
     if f"{RULE_KEY}.gz" not in cm.binary_data or sum(map(len, values)) > MOST_LAST_VALID:
-        return {"metadata": metadata}
+        return {"metadata": metadata, "data": {KEPT_FORMAT: form[:LONGEST_ANNOTATION]} if form else {}}
     return {"metadata": metadata, "data": cm.data, "binaryData": cm.binary_data}
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import msgspec
 
 from scaler.kube.api import Object
-from scaler.names import PREFIX
+from scaler.names import KEPT_FORMAT, PREFIX
 from scaler.rules.limits import MAX_BYTES
 from scaler.state.own_config_maps import Name, config_map, is_ours, rule_of
 
@@ -26,6 +26,8 @@ ANNOTATIONS = "annotations.json"
 SHA256 = "sha256"
 RULE_UID = "rule-uid"
 INHERITED = "annotations-inherited"
+KNOWN_FORMAT = "1"
+"""Of what is kept; v0.1.0 did not write it down. Raised when the release before would misread what is written."""
 
 
 class LastValid(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +39,8 @@ class LastValid(msgspec.Struct, frozen=True, gc=False):
     """uid of the ConfigMap that the annotations belong to: one created later without any inherits them."""
     inherited: bool = False
     """Whether that ConfigMap has none of its own and took these from the one it replaced."""
+    format: str = KNOWN_FORMAT
+    """Another one is that of a later release, of which nothing else is read."""
 
     @property
     def sha256(self) -> str:
@@ -54,6 +58,7 @@ def encode(place: Name, rule: Name, last_valid: LastValid) -> Object:
             SHA256: last_valid.sha256,
             RULE_UID: last_valid.rule_uid,
             INHERITED: json.dumps(last_valid.inherited),
+            KEPT_FORMAT: KNOWN_FORMAT,
         },
         "binaryData": {DOCUMENT: base64.b64encode(gzip.compress(raw, mtime=0)).decode("ascii")},
     }
@@ -64,6 +69,9 @@ def decode(existing: Object, rule: Name) -> LastValid | None:
     """The value that `encode` stored for `rule`; None for anything that is not exactly that. Never raises."""
     if not is_ours(existing) or rule_of(existing) != rule:
         return None
+    form = (existing.get("data") or {}).get(KEPT_FORMAT, KNOWN_FORMAT)
+    if form != KNOWN_FORMAT:
+        return LastValid("", format=form)
     try:
         packed = base64.b64decode(existing["binaryData"][DOCUMENT], validate=True)
         document = _inflate(packed).decode("utf-8", "surrogatepass")

@@ -15,6 +15,8 @@ from scaler.kube.api import Object
 from scaler.names import KEPT_FOR_ANNOTATION, KEPT_FOR_LABEL, KEPT_FOR_NAMESPACE, MANAGED_BY, MANAGED_BY_LABEL
 
 LAST_VALID_SUFFIX = "-scaler-last-valid"
+_SUFFIXES = (LAST_VALID_SUFFIX, "-scaler-status")
+"""Of all that was ever kept. What ends otherwise is a later release's, and stays."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 MAX_NAME = 253
 _MAX_LABEL = 63
@@ -39,7 +41,7 @@ class Home(NamedTuple):
 
     def is_left_over(self, place: Name, rule: Name) -> bool:
         """Whether what stands at `place` about `rule` is ours and of no use any more."""
-        return bool(rule.name) and place != self.last_valid(rule)
+        return bool(rule.name) and place.name.endswith(_SUFFIXES) and place != self.last_valid(rule)
 
 
 def config_map(place: Name, rule: Name, content: Mapping[str, object]) -> Object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+import structlog
 
 from scaler.decide.world import RuleProblem, Warning
 from scaler.informers.config_maps import ConfigMapRecord
@@ -16,7 +17,9 @@ from scaler.names import RULE_KEY
 from scaler.rules.document import RuleReading, read_rule, unread
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
-from scaler.state.last_valid import LastValid
+from scaler.state.last_valid import KNOWN_FORMAT, LastValid
+
+_log = structlog.get_logger("rules")
 
 
 class RuleInForce(msgspec.Struct, frozen=True, gc=False):
@@ -57,8 +60,12 @@ class RulesInForce:
         return current
 
     def _left(self, namespace: str, name: str) -> LastValid | None:
-        """What an earlier process left, unless it is beyond what is valid now."""
+        """What an earlier process left, unless it is beyond what is valid now, or a later release's."""
         stored = self._stored(namespace, name)
+        if stored is not None and stored.format != KNOWN_FORMAT:
+            so = "it is left as it is until a valid rule is seen, and none is in force before"
+            words = {"namespace": namespace, "rule": name, "format": stored.format}
+            _log.warning("the last valid rule is of a later release", **words, known=KNOWN_FORMAT, so=so)
         return stored if stored is not None and _reread(stored).rule is not None else None
 
     def was_seen(self, namespace: str, name: str) -> bool:

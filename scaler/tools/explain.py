@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     failed = False
     for place, document in _documents(content):
         try:
+            _check_format(document)
             world = _usable(decoder.decode(document))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             sys.stderr.write(f"scaler explain: {shown}{place}: not a recorded world: {error}\n")
@@ -81,10 +82,21 @@ def _documents(content: bytes) -> Iterator[tuple[str, bytes]]:
         yield "", content
 
 
+class _Recorded(msgspec.Struct):
+    """Of a world of any release."""
+
+    format: int = FORMAT
+
+
+def _check_format(document: bytes | str) -> None:
+    """Raises ValueError, before anything else of a world that may be another release's is read."""
+    found = msgspec.json.decode(document, type=_Recorded).format
+    if found != FORMAT:
+        raise ValueError(f"format {found}; this version reads format {FORMAT}")
+
+
 def _usable(world: World) -> World:
     """Raises ValueError for what decodes but was never recorded by a controller."""
-    if world.format != FORMAT:
-        raise ValueError(f"format {world.format}; this version reads format {FORMAT}")
     if any(service.rule is not None and not service.rule.ratios for service in world.services):
         raise ValueError("a rule in it has no ratios; a controller never takes such a rule")
     keys = [service.key for service in world.services]

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 
 from scaler.sim.actors.nodes import NodeSpec
-from tests.campaign import attacks
+from tests.campaign import attacks, skew
 from tests.campaign.gated_schedule import ROLLOUT, GatedSchedule, GatedService
 from tests.campaign.schedule import Event, Schedule, Weather
 from tests.campaign.things import CPU_NODE, Ratio, Service, World
@@ -74,7 +74,7 @@ def rollout(seed: int) -> GatedSchedule:
 
 FAMILIES: dict[str, Callable[[int], Schedule]] = {
     "race": race, "half-bound": half_bound, "gated-race": gated_race, "gated-half-bound": gated_half_bound,
-    "rollout": rollout, "gated rollout": lambda _seed: ROLLOUT, **attacks.FAMILIES,
+    "rollout": rollout, "gated rollout": lambda _seed: ROLLOUT, "upgrade": skew.upgrade, **attacks.FAMILIES,
 }  # fmt: skip
 
 

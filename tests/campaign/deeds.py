@@ -72,7 +72,7 @@ class Deeds:
     async def _do(self, event: Event) -> None:
         if event.what in FATES:
             await self.fate(event.subject, FATES[event.what])
-        elif event.what in ("crash", "stop", "freeze"):
+        elif event.what in ("crash", "stop", "freeze", "roll"):
             getattr(self._replicas[int(event.subject)], event.what)(event.amount)
         elif event.what.startswith("hostile "):
             await self._hostile(event)

@@ -20,6 +20,8 @@ from tests.campaign.client import Life, settled
 from tests.campaign.view import wrong
 from tests.campaign.witness import Witness
 
+EARLIER = "-earlier"
+"""How the name of a life ends that is of the release before."""
 RESTART = 3.0
 """Seconds until Kubernetes starts a process again that ended by itself."""
 
@@ -41,6 +43,8 @@ class Replica:
         self._election = election
         self._seed = seed
         self._mode = mode
+        self.earlier = False
+        """Whether its next life is of the release before."""
         self._number = 0
         self._task: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -52,7 +56,7 @@ class Replica:
         if self._closed or self._task is not None:
             return
         self._number += 1
-        name = f"scaler-{self._slot}.{self._number}"
+        name = f"scaler-{self._slot}.{self._number}{EARLIER if self.earlier else ''}"
         life = self.life = self._born(name)
         self._lives.append(life)
         settings = Settings.model_validate(
@@ -81,6 +85,11 @@ class Replica:
         if self._task is not None and self.life is not None:
             self._witness.note(f"{self.life.name} is stopped")
             self._leave(pause if self._election else pause + 10.0)
+
+    def roll(self, pause: float) -> None:
+        """It is stopped, and its next life is of the other release."""
+        self.earlier = not self.earlier
+        self.stop(pause)
 
     def freeze(self, seconds: float) -> None:
         """Nothing leaves the process or reaches it for a while; its clock runs on."""

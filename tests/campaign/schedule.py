@@ -80,6 +80,8 @@ class Schedule(msgspec.Struct, frozen=True):
     """Whether the scheduler binds gangs whole; otherwise each pod for itself."""
     attacked: bool = False
     """Whether it is about one attack, and nothing else hinders the scaler."""
+    earlier: bool = False
+    """Whether the replicas are of the release before at the beginning (tests.campaign.skew)."""
 
     def outages(self) -> list[Weather]:
         """Of the API server, one for each restore of etcd."""

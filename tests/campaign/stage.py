@@ -29,9 +29,10 @@ from tests.campaign import things
 from tests.campaign.client import LATENCY, Life
 from tests.campaign.deeds import Deeds
 from tests.campaign.judge import Judge
-from tests.campaign.lives import Replica
+from tests.campaign.lives import EARLIER, Replica
 from tests.campaign.onlooker import HEALTHY, Onlooker
 from tests.campaign.schedule import Schedule
+from tests.campaign.skew import EarlierLife
 from tests.campaign.surgeon import Surgeon
 from tests.campaign.witness import Witness
 from tests.faults import Faults
@@ -132,6 +133,8 @@ class Stage:
             Replica(slot, self._born, self.clock, self.witness, election=elect, seed=made.seed, mode=self.mode)
             for slot in range(made.replicas)
         ]
+        for replica in self.replicas:
+            replica.earlier = made.earlier
         if self._surgeon is not None:
             self._surgeon.crash = self.replicas[0].crash
         self._furnish()
@@ -163,7 +166,7 @@ class Stage:
         weather = Faults(self.clock, *rules, seed=made.seed + len(self.weather))
         self.weather.append(weather)
         raging = self.clock.now() < START + made.storm
-        return Life(
+        return (EarlierLife if name.endswith(EARLIER) else Life)(
             self.cluster, name, self.witness, weather=self._surgeon or weather, seed=made.seed,
             linger=made.linger if raging else 0.0, stale=made.stale_lists if raging else 0.0,
         )  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from scaler.kube.api import LEASES
 from scaler.kube.errors import NotFoundError
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import Program, answers_ok, free_ports
+from tests.control_plane.releases import ROOT, environment
 from tests.control_plane.stage import Stage
 
 NAMESPACE = "mind-cluster-scaler-system"
@@ -26,30 +26,32 @@ ACCOUNT = "mind-cluster-scaler"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 LEASE = ("--lease-namespace", NAMESPACE)
 ALONE = ("--no-leader-election",)
-_ROOT = Path(__file__).parents[2]
 
 
-def install(plane: ControlPlane, variant: str = "cluster-wide") -> Path:
-    """Apply a variant of the manifests as a user would; the kubeconfig of the scaler's service account.
+def install(
+    plane: ControlPlane, variant: str = "cluster-wide", *, root: Path = ROOT, flags: Sequence[str] = ()
+) -> Path:
+    """Apply a variant of the manifests as a user would; the kubeconfig of the scaler's service account. `root`: the
+    tree of another release; `flags`: of kubectl.
 
     The Deployment is accepted and scaled to nothing: the tests run the replicas themselves.
     """
-    plane.kubectl("apply", "-k", str(_ROOT / "manifests" / variant))
+    plane.kubectl("apply", *flags, "-k", str(root / "manifests" / variant))
     plane.kubectl("scale", "deployment", ACCOUNT, "--replicas=0", "--namespace", NAMESPACE)
     return plane.grant(NAMESPACE, ACCOUNT)
 
 
 class ScalerProcess(Program):
-    """One replica. `flags` are those of `scaler run`, `module` the one that has it."""
+    """One replica. `flags` are those of `scaler run`, `module` the one that has it, `root` the tree it is from."""
 
     def __init__(
-        self, name: str, folder: Path, kubeconfig: Path, flags: Sequence[str] = LEASE, *, module: str = "scaler"
-    ) -> None:
+        self, name: str, folder: Path, kubeconfig: Path, flags: Sequence[str] = LEASE, *, module: str = "scaler",
+        root: Path = ROOT,
+    ) -> None:  # fmt: skip
         (self.port,) = free_ports(1)
         command = [sys.executable, "-m", module, "run", "--kubeconfig", str(kubeconfig), "--mode", "create"]
         command += ["--http-host", "127.0.0.1", "--http-port", str(self.port), "--identity", name, *flags]
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("SCALER_", "KUBERNETES_"))}
-        super().__init__(name, command, folder, environment={**kept, "PYTHONPATH": str(_ROOT)})
+        super().__init__(name, command, folder, environment=environment(root))
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"

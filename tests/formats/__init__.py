@@ -1,0 +1,98 @@
+"""What the scaler keeps in the cluster, as each release wrote it: one literal text for each.
+
+    python -m tests.formats next    # of this tree, after a format has changed; at a release `next` gets its name
+
+The story is the same for all: a service starts, a prefill instance is lost and starts again; of one whose pods others
+make a spare is held; the leader lets go. The objects are all that another release finds; the last world is what it
+serves under /snapshots/world.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scaler.clock import Clock
+from scaler.decide.world import World
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    ELASTIC_SERVICES,
+    LEASES,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    Object,
+)
+from scaler.names import DELETION_COST, HELD_COST, POD_GROUP
+from scaler.sim.cluster import SimCluster
+from scaler.sim.loop import run
+from tests.held import held
+from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
+from tests.rig import NODE, START, Rig, controller
+
+FOLDER = Path(__file__).parent
+NEXT = "next"
+"""Of this tree."""
+HOME = "scaler-home"
+RULE = rule_document(*({"group0": prefill, "group1": 1} for prefill in (2, 1)), pods={"group0": 1, "group1": 2})
+ROOMY = node("roomy", roomy=True)
+KEPT = (CONFIG_MAPS, ELASTIC_SERVICES, LEASES, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES)
+ELECTED: dict[str, Any] = {"leader_election": True, "lease_namespace": HOME, "identity": "recorder"}
+
+
+def recorded(release: str) -> dict[str, Any]:
+    """`objects` of the cluster, as that release left them, and its last `world`."""
+    found: dict[str, Any] = json.loads((FOLDER / f"{release}.json").read_text("utf-8"))
+    return found
+
+
+def record() -> dict[str, Any]:
+    """The same of this tree."""
+    return run(_story())
+
+
+async def _story() -> dict[str, Any]:
+    clock, worlds = Clock(START), [World(0.0, ())]
+    on = Rig(SimCluster(clock))
+    on.observe = lambda world, decision: worlds.append(world)  # type: ignore[method-assign]  # noqa: ARG005
+    on.apply(ROOMY, rule_config_map(RULE, trade="off"), job("p0"), job("p1"), job("d0", pods=2))
+    on.apply(rule_config_map(name="gates"), *(_gated(name) for name in ("q0", "q1", "q2", "e0")))
+    async with controller(on, clock, **ELECTED):
+        await on.settle(20)  # a Lease that nobody gave back is waited for
+        await on.start("p0", "d0")
+        await on.start("p1")
+        await on.kill("p1")
+        await on.settle(5)
+        await on.start("p1")
+        for gated in ("q0", "e0", "q1"):
+            await _start(on, gated)
+        await on.settle(40)
+    objects = [obj for resource in KEPT for obj in on.cluster.peek(resource)]
+    return {"objects": objects, "world": json.loads(msgspec.json.encode(worlds[-1]))}
+
+
+def _gated(name: str) -> Object:
+    """A pod of a ReplicaSet, as admission and Volcano leave it."""
+    owner, group = ("engine-5d8", "group0") if name.startswith("q") else ("decoder-77f", "group1")
+    notes = {DELETION_COST: HELD_COST, POD_GROUP: f"podgroup-uid-{owner}"}
+    return held(name, group, owner=owner, rule="gates", annotations=notes, scheduler="volcano")
+
+
+async def _start(on: Rig, name: str) -> None:
+    (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == name]
+    await on.bind(pod, "roomy")
+    await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    await on.settle(5)
+
+
+def furnished(cluster: SimCluster, objects: list[Object]) -> None:
+    """Put them into it as they were, with their uids."""
+    cluster.apply([node(NODE), ROOMY])
+    for obj in objects:
+        resource = next(kind for kind in KEPT if kind.kind == obj["kind"])
+        meta = obj["metadata"]
+        cluster.server.store.put(resource, (meta["namespace"], meta["name"]), obj, 0.0)
