@@ -1,0 +1,1 @@
+"""`scaler deploy`: a service from a short file."""

@@ -1,0 +1,85 @@
+"""What of a service is in the cluster: all that was made for it, whatever its file says now. Reads only."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from scaler.kube.api import KubeApi, Object, Resource
+from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
+from scaler.tools.deploying.kinds import KINDS
+from scaler.tools.deploying.objects import is_made_for, selector_of
+from scaler.tools.deploying.refusals import is_unknown_kind
+
+MOST = 500
+"""Objects on one page."""
+
+
+class Found(NamedTuple):
+    """One object that is there."""
+
+    resource: Resource
+    object: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"]["name"])
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind} {self.name}"
+
+
+class Inventory(NamedTuple):
+    """All that was made for a service, in the order of KINDS; `missing` kinds are not installed, `forbidden` ones may not
+    be read."""
+
+    found: tuple[Found, ...]
+    missing: tuple[Resource, ...] = ()
+    forbidden: tuple[Resource, ...] = ()
+
+    def notes(self) -> list[str]:
+        """What may be there and is not seen."""
+        names = ", ".join(resource.full_name for resource in self.forbidden)
+        return [f"you may not list {names}: what of these was made for the service is not known"] if names else []
+
+
+async def inventory(api: KubeApi, service: str, namespace: str) -> Inventory:
+    """Raises KubeError where the cluster does not answer, ForbiddenError where nothing may be read."""
+    answers = await asyncio.gather(
+        *(_of_kind(api, resource, service, namespace) for resource in KINDS), return_exceptions=True
+    )
+    found, missing, forbidden, refusal = [], [], [], None
+    for resource, answer in zip(KINDS, answers, strict=True):
+        if isinstance(answer, ForbiddenError):
+            forbidden.append(resource)
+            refusal = answer
+        elif isinstance(answer, KubeError) and is_unknown_kind(answer):
+            missing.append(resource)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found += answer
+    if refusal is not None and len(forbidden) + len(missing) == len(KINDS):
+        raise refusal
+    return Inventory(tuple(found), tuple(missing), tuple(forbidden))
+
+
+async def _of_kind(api: KubeApi, resource: Resource, service: str, namespace: str) -> list[Found]:
+    found: list[Found] = []
+    token = ""
+    while True:
+        page = await api.list(
+            resource, namespace, label_selector=selector_of(service), limit=MOST, continue_token=token
+        )
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        found += [Found(resource, {**kind, **item}) for item in page.items if is_made_for(item, service)]
+        if not (token := page.continue_token):
+            return found
+
+
+async def look(api: KubeApi, resource: Resource, namespace: str | None, name: str) -> Object | None:
+    """The object as it is; None when there is none, or no such kind. Raises KubeError."""
+    try:
+        return await api.get(resource, namespace, name)
+    except NotFoundError:
+        return None
