@@ -69,7 +69,9 @@ class Standing(msgspec.Struct, frozen=True):
             if not ladder.available:
                 yield f"not even the smallest ratio runs: {ladder.why or 'the scaler has not said why yet'}"
         for part in self.parts:
-            if not part.is_complete and not (part.elastic and self.ladders and all(one.available for one in self.ladders)):
+            if not part.is_complete and not (
+                part.elastic and self.ladders and all(one.available for one in self.ladders)
+            ):
                 yield f"{part.kind} {part.name}: {part.ready} of {part.wanted} pods ready" + (
                     f"; {part.why}" if part.why else ""
                 )
