@@ -45,7 +45,8 @@ _DELETE = """delete all that `scaler deploy apply` made for a service, and nothi
 
 The namespace stays, because what others have put there is not ours to delete.
 
-Exit code: 0 all of it is gone (--no-wait: is being deleted), 1 something is left, or there is no such service, 2 usage."""
+Exit code: 0 all of it is gone (--no-wait: is being deleted), 1 something is left, or there is no such service,
+2 usage."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,9 +81,8 @@ def _which(parser: argparse.ArgumentParser) -> None:
 
 def _waiting(parser: argparse.ArgumentParser, default: str, what: str) -> None:
     parser.add_argument("--no-wait", action="store_true", help=f"do not wait until it is {what}")
-    parser.add_argument(
-        "--timeout", type=seconds, default=default, metavar="TIME", help=f"wait so long, as in 90s, 10m, 1h; default: {default}"
-    )  # fmt: skip
+    words = f"wait so long, as in 90s, 10m, 1h; default: {default}"
+    parser.add_argument("--timeout", type=seconds, default=default, metavar="TIME", help=words)
 
 
 def _cluster(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +134,7 @@ async def _on_cluster(
 ) -> int:
     from scaler.kube.errors import KubeError  # noqa: PLC0415
     from scaler.tools.cluster.access import complaint, opened  # noqa: PLC0415
-    from scaler.tools.deploying.refusals import DeployError  # noqa: PLC0415
+    from scaler.tools.deployed.refusals import DeployError  # noqa: PLC0415
 
     try:
         async with opened(args) as access:
@@ -148,8 +148,8 @@ async def _on_cluster(
 
 
 async def _apply(access: Access, args: argparse.Namespace, service: Service) -> int:
-    from scaler.tools.deploying import rollout, shown  # noqa: PLC0415
-    from scaler.tools.deploying.progress import until_available  # noqa: PLC0415
+    from scaler.tools.deployed import rollout, shown  # noqa: PLC0415
+    from scaler.tools.deployed.progress import until_available  # noqa: PLC0415
 
     how = rollout.How(force=args.force_conflicts, dry_run=args.dry_run)
     made = await rollout.prepared(access.api, service, how, _tell)
@@ -178,8 +178,8 @@ async def _apply(access: Access, args: argparse.Namespace, service: Service) -> 
 
 
 async def _status(access: Access, args: argparse.Namespace) -> int:
-    from scaler.tools.deploying import shown  # noqa: PLC0415
-    from scaler.tools.deploying.standing import standing  # noqa: PLC0415
+    from scaler.tools.deployed import shown  # noqa: PLC0415
+    from scaler.tools.deployed.standing import standing  # noqa: PLC0415
 
     found, _ = await standing(access, args.name, args.namespace)
     if not found.parts:
@@ -198,8 +198,8 @@ def _nothing(args: argparse.Namespace, notes: tuple[str, ...]) -> int:
 
 
 async def _delete(access: Access, args: argparse.Namespace) -> int:
-    from scaler.tools.deploying.finding import inventory  # noqa: PLC0415
-    from scaler.tools.deploying.removal import remove, until_gone, why_left  # noqa: PLC0415
+    from scaler.tools.deployed.finding import inventory  # noqa: PLC0415
+    from scaler.tools.deployed.removal import remove, until_gone, why_left  # noqa: PLC0415
 
     known = await inventory(access.api, args.name, args.namespace)
     if not known.found:

@@ -10,7 +10,7 @@ from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, Object, Resource
 from scaler.names import GATE
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.console import clean
-from scaler.tools.deploying.kinds import INFERENCE_SERVICES, STORM_SERVICES
+from scaler.tools.deployed.kinds import INFERENCE_SERVICES, STORM_SERVICES
 
 LONGEST_WHY = 300
 _LABELS = {INFERENCE_SERVICES: "ome.io/inferenceservice", STORM_SERVICES: "storm-service-name"}

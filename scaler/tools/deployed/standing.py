@@ -20,10 +20,13 @@ from scaler.tools.cluster.leader import leaders
 from scaler.tools.cluster.notes import absent_scaler
 from scaler.tools.cluster.records import condition
 from scaler.tools.console import clean
-from scaler.tools.deploying.finding import Found, Inventory, inventory
-from scaler.tools.deploying.kinds import INFERENCE_SERVICES, STORM_SERVICES
-from scaler.tools.deploying.pods import MAKERS, is_held, is_ready, pods_of, why_waiting
+from scaler.tools.deployed.finding import Found, Inventory, inventory
+from scaler.tools.deployed.kinds import INFERENCE_SERVICES, STORM_SERVICES
+from scaler.tools.deployed.pods import MAKERS, is_held, is_ready, pods_of, why_waiting
 
+_NO_SCALER = """\
+the scaler is not installed here, or you have no right to list elasticservices: where it is not, nobody follows the
+ratios, and pods with its gate stay held""".replace("\n", " ")
 _COMPONENTS = ("engine", "decoder", "router")
 
 
@@ -112,10 +115,7 @@ async def _of_the_scaler(access: Access, namespace: str, services: list[Object] 
     """Whether anybody follows the rule of this service."""
     now = access.clock.server()
     if services is None:
-        return [
-            "ElasticServices cannot be read here: either the scaler is not installed, and then nobody follows the ratios "
-            "and pods that it is to let go stay held, or you have no right to list elasticservices"
-        ]  # fmt: skip
+        return [_NO_SCALER]
     return list(absent_scaler(await leaders(access.api), [namespace], now))
 
 

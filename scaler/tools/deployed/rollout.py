@@ -13,9 +13,9 @@ from typing import NamedTuple
 from scaler.kube.api import NAMESPACES, Apply, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ForbiddenError, KubeError
 from scaler.names import MANAGED_BY_LABEL
-from scaler.tools.deploying.finding import Found, Inventory, inventory, look
-from scaler.tools.deploying.kinds import UnknownKindError, resource_of
-from scaler.tools.deploying.objects import (
+from scaler.tools.deployed.finding import Found, Inventory, inventory, look
+from scaler.tools.deployed.kinds import UnknownKindError, resource_of
+from scaler.tools.deployed.objects import (
     MANAGER,
     as_before,
     differs,
@@ -23,8 +23,8 @@ from scaler.tools.deploying.objects import (
     labelled,
     maker_of,
 )
-from scaler.tools.deploying.refusals import DeployError, in_words, missing_kind
-from scaler.tools.deploying.removal import PATIENCE, remove, until_gone, why_left
+from scaler.tools.deployed.refusals import DeployError, in_words, missing_kind
+from scaler.tools.deployed.removal import PATIENCE, remove, until_gone, why_left
 from scaler.tools.deploying.service import Service
 
 Tell = Callable[[str], None]
@@ -51,7 +51,8 @@ class Change(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """All changes in the order in which they are made; `pruned` was made for the service and is not in the file any more."""
+    """All changes in the order in which they are made; `pruned` was made for the service and is in the file
+    no more."""
 
     changes: tuple[Change, ...]
     pruned: tuple[Found, ...]
@@ -136,7 +137,8 @@ def _foreign(change: Change, service: Service) -> list[str]:
 
 async def _checked(api: KubeApi, changes: Sequence[Change], namespace: str, how: How) -> list[Change]:
     """With what each object would become."""
-    checked, problems = [], []
+    checked: list[Change] = []
+    problems: list[str] = []
     for change in changes:
         try:
             after = await _apply(api, change, namespace, Apply(MANAGER, how.force, dry_run=True))

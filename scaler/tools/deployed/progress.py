@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from scaler.kube.errors import KubeError, StatusError
 from scaler.tools.cluster.access import Access
-from scaler.tools.deploying.standing import Standing, standing
+from scaler.tools.deployed.standing import Standing, standing
 
 EVERY = 2.0
 """Seconds between two looks."""

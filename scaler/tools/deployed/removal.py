@@ -9,8 +9,8 @@ from scaler.kube.api import PODS, KubeApi, Object
 from scaler.kube.errors import ConflictError, ForbiddenError, KubeError, NotFoundError
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.console import clean
-from scaler.tools.deploying.finding import Found, look
-from scaler.tools.deploying.pods import pods_of
+from scaler.tools.deployed.finding import Found, look
+from scaler.tools.deployed.pods import pods_of
 
 PATIENCE = 60.0
 """Seconds until what an apply has made must be gone again."""

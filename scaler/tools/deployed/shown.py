@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scaler.tools.deploying.objects import diff, document
-from scaler.tools.deploying.rollout import Change, Rollout
-from scaler.tools.deploying.standing import Ladder, Standing
+from scaler.tools.deployed.objects import diff, document
+from scaler.tools.deployed.rollout import Change, Rollout
+from scaler.tools.deployed.standing import Ladder, Part, Standing
 
 
 def planned(rollout: Rollout, *, namespace: str = "") -> Iterator[str]:
     """What a dry run shows. `namespace`: the one that would be created, too."""
     if namespace:
         yield f"Namespace {namespace}: would be created"
-        yield "The API server cannot check objects of a namespace that is not there: a name or a field may still be refused."
+        yield "The API server checks no objects in a namespace that is not there: one may still be refused."
     for change in rollout.changes:
         yield f"{change}: {'would be created' if change.before is None else changed(change)}"
         yield from difference(change)
@@ -39,10 +39,7 @@ def told(found: Standing) -> Iterator[str]:
     yield f"{found.name} in namespace {found.namespace}: {'available' if found.available else 'NOT available'}"
     for ladder in found.ladders:
         yield from _of_ladder(ladder)
-    rows = [("KIND", "NAME", "READY", "STATE")]
-    for part in found.parts:
-        rows.append((part.kind, part.name, "-" if part.wanted is None else f"{part.ready}/{part.wanted}", part.state))
-    yield from _table(rows)
+    yield from _table([("KIND", "NAME", "READY", "STATE"), *map(_row, found.parts)])
     yield from (f"{part.kind} {part.name}: {part.why}" for part in found.parts if part.why)
     yield from found.notes
 
@@ -52,6 +49,10 @@ def _of_ladder(ladder: Ladder) -> Iterator[str]:
     yield f"ratios, ElasticService {ladder.name}: {', then '.join(steps) or 'not known yet'}"
     if ladder.why:
         yield f"  {ladder.why}"
+
+
+def _row(part: Part) -> tuple[str, ...]:
+    return part.kind, part.name, "-" if part.wanted is None else f"{part.ready}/{part.wanted}", part.state
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from scaler.kube.api import KubeApi, Object, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
-from scaler.tools.deploying.kinds import KINDS
-from scaler.tools.deploying.objects import is_made_for, selector_of
-from scaler.tools.deploying.refusals import is_unknown_kind
+from scaler.tools.deployed.kinds import KINDS
+from scaler.tools.deployed.objects import is_made_for, selector_of
+from scaler.tools.deployed.refusals import is_unknown_kind
 
 MOST = 500
 """Objects on one page."""
@@ -30,8 +30,8 @@ class Found(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """All that was made for a service, in the order of KINDS; `missing` kinds are not installed, `forbidden` ones may not
-    be read."""
+    """All that was made for a service, in the order of KINDS; `missing` kinds are not installed, `forbidden` ones may
+    not be read."""
 
     found: tuple[Found, ...]
     missing: tuple[Resource, ...] = ()

@@ -16,7 +16,7 @@ from scaler.kube.errors import (
     UnknownOutcomeError,
 )
 from scaler.tools.console import clean
-from scaler.tools.deploying.kinds import INSTALL
+from scaler.tools.deployed.kinds import INSTALL
 
 _OWNERS = re.compile(r'"((?:[^"\\]|\\.)*)"(?: with subresource "[^"]*")? using \S+?:((?:\s*(?:- )?\.\S+)+)')
 
