@@ -171,7 +171,7 @@ async def _apply(access: Access, args: argparse.Namespace, service: Service) -> 
         return EXIT_WELL
     more = f"scaler deploy status -n {service.name} -ns {service.namespace}"
     _complain(
-        f"{service.name} is not available after {args.timeout:.0f} s; nothing is undone, it may still come: {more}",
+        f"{service.name} is not available after {args.timeout:.0f} s. It stays and may become available later: {more}",
         *found.waits(),
     )
     return EXIT_NOT_WELL

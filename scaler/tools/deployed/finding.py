@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import NamedTuple
 
-from scaler.kube.api import KubeApi, Object, Resource
-from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
+from scaler.kube.api import KubeApi, Object, Page, Resource
+from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, TooManyRequestsError
 from scaler.tools.deployed.kinds import KINDS
 from scaler.tools.deployed.objects import is_made_for, selector_of
 from scaler.tools.deployed.refusals import is_unknown_kind
 
 MOST = 500
 """Objects on one page."""
+TRIES, PAUSE = 10, 1.0
+"""How often a busy API server is asked, and seconds between."""
 
 
 class Found(NamedTuple):
@@ -68,13 +71,20 @@ async def _of_kind(api: KubeApi, resource: Resource, service: str, namespace: st
     found: list[Found] = []
     token = ""
     while True:
-        page = await api.list(
-            resource, namespace, label_selector=selector_of(service), limit=MOST, continue_token=token
-        )
+        page = await _page(api, resource, namespace, selector_of(service), token)
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         found += [Found(resource, {**kind, **item}) for item in page.items if is_made_for(item, service)]
         if not (token := page.continue_token):
             return found
+
+
+async def _page(api: KubeApi, resource: Resource, namespace: str, selector: str, token: str) -> Page[Object]:
+    """An API server that has only just learned of a kind says for a moment that it is busy."""
+    for _ in range(TRIES - 1):
+        with suppress(TooManyRequestsError):
+            return await api.list(resource, namespace, label_selector=selector, limit=MOST, continue_token=token)
+        await asyncio.sleep(PAUSE)
+    return await api.list(resource, namespace, label_selector=selector, limit=MOST, continue_token=token)
 
 
 async def look(api: KubeApi, resource: Resource, namespace: str | None, name: str) -> Object | None:

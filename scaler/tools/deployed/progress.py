@@ -19,18 +19,23 @@ async def until_available(
     """How it stands when it is available, or after so many seconds. An API server that does not answer is asked again
     until then; KubeError where it refuses, or never answered."""
     loop = asyncio.get_running_loop()
-    deadline, said, last = loop.time() + seconds, "", None
+    deadline = loop.time() + seconds
+    said: list[str] | None = None
+    last: Standing | None = None
     while True:
         try:
             last, _ = await standing(access, name, namespace)
-            now = "; ".join(last.waits())
-            lines = [*([] if said else last.notes), f"waits: {now}"]
+            now = list(last.waits())
+            lines = [
+                *(last.notes if said is None else ()),
+                *(f"waits: {one}" for one in now if one not in (said or ())),
+            ]
         except StatusError:
             raise
         except KubeError as error:
             if loop.time() >= deadline and last is None:
                 raise
-            now, lines = str(error), [f"waits: no answer of the API server: {error}"]
+            now, lines = [str(error)], [f"waits: no answer of the API server: {error}"]
         if last is not None and last.available:
             return last
         if now != said:

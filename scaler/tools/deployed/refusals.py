@@ -31,7 +31,7 @@ class DeployError(Exception):
 
 def is_unknown_kind(error: KubeError) -> bool:
     """Whether it is the kind that is missing, not one object of it."""
-    return isinstance(error, NotFoundError) and "could not find the requested resource" in error.message
+    return isinstance(error, NotFoundError) and '" not found' not in error.message
 
 
 def missing_kind(resource: Resource) -> str:
