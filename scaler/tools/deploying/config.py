@@ -165,6 +165,16 @@ Number = Annotated[int, BeforeValidator(_number)]
 """A whole number; digits in quotes are one as well."""
 
 
+_RATIO = {
+    "anyOf": [
+        {"type": "string", "pattern": "^[0-9]+[pP][0-9]+[dD]$"},
+        {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+        {"type": "integer", "minimum": 0},
+    ]
+}
+Ratio = Annotated[Any, WithJsonSchema(_RATIO)]
+
+
 class Model(BaseModel):
     """A section. A key without a value is as good as none."""
 
@@ -312,9 +322,11 @@ class Servers(Model):
 
     replicas: Number = Field(1, ge=1, le=1_024, description="Instances: one AscendJob each.")
     pod_num: Number = Field(1, ge=1, le=MAX_PODS, description="Pods of an instance.")
-    npu_num: Number | None = Field(
-        None, ge=0, le=MAX_NPUS, description="NPUs of a pod. Default: what a node of this hardware has."
-    )
+    npu_num: Number | None = Field(None, ge=1, le=MAX_NPUS, description="NPUs of a pod. Default: all of a node.")
+    labels: Labels = Field({}, description="Of the AscendJobs.")
+    annotations: Annotations = Field({}, description="Of the AscendJobs.")
+    node_selector: Labels = Field({}, description="Labels that a node must have besides the usual ones.")
+    env_vars: Variables = Field({}, description="Environment variables.")
 
 
 class MotorService(Model):
@@ -322,7 +334,9 @@ class MotorService(Model):
 
     image: Image = Field(description="Of every pod.")
     hardware: Literal["800I_A2", "800I_A3"] = Field("800I_A2", description="What the nodes are.")
-    weights: HostPath = Field(description="The folder of the weights on the nodes.")
+    model_path: HostPath = Field(description="The folder of the weights on the nodes.")
+    log_path: HostPath = Field("/root/log/ascend_log", description="The folder for logs on the nodes.")
+    node_port: Number = Field(31_015, ge=1, le=65_535, description="Where every node takes requests.")
     prefill: Servers
     decode: Servers
 
@@ -339,7 +353,7 @@ class File(Model):
     storm_service: StormService | None = Field(None, description="platform: aibrix")
     motor_service: MotorService | None = Field(None, description="platform: mindie-motor")
     mf_store: MfStore | None = Field(None, description="For OME with a decoder.")
-    ratios: list[Any] | None = Field(None, min_length=1, description="What may run, largest first: makes it elastic.")
+    ratios: list[Ratio] | None = Field(None, min_length=1, description="What may run, largest first: makes it elastic.")
 
 
 def json_schema() -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from scaler.kube.api import Object
-from scaler.tools.deploying.config import Component, File, InferenceService, MfStore, Probe, Router
-from scaler.tools.deploying.elastic import Elastic
-from scaler.tools.deploying.parts import given, npus, part, replaced
+from scaler.rules.finding import Path
+from scaler.tools.deploying.config import Component, File, MfStore, Probe, Router
+from scaler.tools.deploying.elastic import MIN_AVAILABLE, Elastic, Group
+from scaler.tools.deploying.parts import given, node_faults, npus, part, replaced
 from scaler.tools.deploying.source import Fault
 
 _START = (
@@ -20,30 +21,58 @@ _PROBES = {
     "readiness": ("/ready", 5, 5, 3),
     "startup": ("/startup", 10, 5, 10),
 }
+_ROLLOUT = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
+"""With OME's own, maxUnavailable 0, no rollout ends while an instance is held."""
+
+
+def groups(file: File) -> list[Group]:
+    """What the rule counts."""
+    service = part(file.inference_service)
+    named = (
+        [("prefill", service.engine), ("decode", service.decoder)] if service.decoder else [("engine", service.engine)]
+    )
+    return [Group(name, name, one.max_replicas or one.min_replicas, one.pod_num) for name, one in named if one]
 
 
 def faults(file: File, elastic: Elastic | None) -> list[Fault]:
     """What cannot be."""
-    service = _service(file)
-    found = []
+    service = part(file.inference_service)
+    found: list[Fault] = []
     for name, one in (("engine", service.engine), ("decoder", service.decoder), ("router", service.router)):
+        at = ("inference_service", name)
         if one is not None and one.max_replicas is not None and one.max_replicas < one.min_replicas:
-            path = ("inference_service", name, "max_replicas")
-            found.append(Fault(path, f"{one.max_replicas} is less than min_replicas, {one.min_replicas}"))
+            words = f"{one.max_replicas} is less than min_replicas, {one.min_replicas}"
+            found.append(Fault((*at, "max_replicas"), words))
+        if isinstance(one, Component):
+            found += _component_faults(at, one, elastic)
     if service.decoder is not None and file.mf_store is None:
         found.append(Fault((), "mf_store is missing", "prefill and decode need it: add mf_store: with its image"))
     return found
 
 
+def _component_faults(at: Path, one: Component, elastic: Elastic | None) -> list[Fault]:
+    found = node_faults((*at, "npu_num"), one.npu_num, one.node_selector)
+    ranks, there = one.tp_size * one.pp_size, one.npu_num * one.pod_num
+    if ranks > there > 0:
+        words = f"{ranks} ranks (tp_size x pp_size), and an instance of {one.pod_num} x {one.npu_num} NPUs has {there}"
+        found.append(Fault((*at, "tp_size"), words))
+    wanted = one.annotations.get(MIN_AVAILABLE, "1")
+    if elastic is not None and wanted != "1":
+        words = f"{wanted} pods would wait for each other, and with ratios each instance starts by itself"
+        found.append(Fault((*at, "annotations", MIN_AVAILABLE), words, "leave it out"))
+    return found
+
+
 def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
     """In the order in which they are applied."""
-    service = _service(file)
+    service = part(file.inference_service)
+    labels = [elastic.labels(group.role) if elastic else {} for group in groups(file)]
     spec: Object = {"model": {"name": service.model_name}}
     if service.runtime_name is not None:
         spec["runtime"] = {"name": service.runtime_name}
-    spec["engine"] = _component(file, service.engine)
+    spec["engine"] = _component(file, service.engine, labels[0], elastic)
     if service.decoder is not None:
-        spec["decoder"] = _component(file, service.decoder)
+        spec["decoder"] = _component(file, service.decoder, labels[1], elastic)
     if service.router is not None:
         spec["router"] = _router(service.router)
     made = {
@@ -57,21 +86,25 @@ def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
     return made, _store(file, file.mf_store), _store_service(file, file.mf_store)
 
 
-def _service(file: File) -> InferenceService:
-    return part(file.inference_service)
-
-
-def _component(file: File, part: Component) -> Object:
-    pod = {"schedulerName": "volcano", **given(nodeSelector=part.node_selector), "runner": _runner(file, part)}
-    common: Object = {
-        "minReplicas": part.min_replicas,
-        "maxReplicas": part.max_replicas or part.min_replicas,
-        "labels": {"fault-scheduling": "force", "pod-rescheduling": "on", **part.labels},
-        "annotations": {"huawei.com/schedule_minAvailable": str(part.min_replicas), **part.annotations},
+def _component(file: File, one: Component, labels: dict[str, str], elastic: Elastic | None) -> Object:
+    """With labels of its group: elastic, each instance by itself."""
+    pod = {
+        "schedulerName": "volcano",
+        **({"schedulingGates": elastic.gates} if elastic else {}),
+        **given(nodeSelector=one.node_selector),
+        "runner": _runner(file, one),
     }
-    if part.pod_num == 1:
-        return {**common, **pod}
-    return {**common, "leader": pod, "worker": {**pod, "size": part.pod_num - 1}}
+    alone = one.pod_num == 1
+    together = {} if elastic and not alone else {MIN_AVAILABLE: "1" if elastic else str(one.min_replicas)}
+    common: Object = {
+        "minReplicas": one.min_replicas,
+        "maxReplicas": one.max_replicas or one.min_replicas,
+        "labels": {"fault-scheduling": "force", "pod-rescheduling": "on", **one.labels, **labels},
+        **given(annotations={**together, **one.annotations}),
+    }
+    if alone:
+        return {**common, **({"deploymentStrategy": _ROLLOUT} if elastic else {}), **pod}
+    return {**common, "leader": pod, "worker": {**pod, "size": one.pod_num - 1}}
 
 
 def _runner(file: File, part: Component) -> Object:

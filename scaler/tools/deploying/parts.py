@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 from scaler.kube.api import Object
+from scaler.rules.finding import Path
+from scaler.tools.deploying.source import Fault
 
 NPU_RESOURCE = "huawei.com/Ascend910"
 T = TypeVar("T")
@@ -27,6 +30,18 @@ def replaced(own: dict[str, str], users: dict[str, str]) -> list[Object]:
     return [{"name": name, "value": value} for name, value in {**own, **users}.items()]
 
 
-def npus(count: int) -> Object:
+def npus(count: int | str) -> Object:
     """Requests and limits of a container with so many NPUs."""
     return {"requests": {NPU_RESOURCE: count}, "limits": {NPU_RESOURCE: count}}
+
+
+_NODE = re.compile(r"(?:module|card)-(?:910b|a3)-([0-9]+)(?:-super-pod)?")
+
+
+def node_faults(path: Path, npus_of_pod: int, node_selector: dict[str, str]) -> list[Fault]:
+    """A pod that wants more NPUs than a node has of the kind that it asks for."""
+    kind = node_selector.get("accelerator-type", "")
+    found = _NODE.fullmatch(kind)
+    if found is None or npus_of_pod <= int(found[1]):
+        return []
+    return [Fault(path, f"a node of {kind} has {found[1]} NPUs, and a pod asks for {npus_of_pod}")]

@@ -11,12 +11,13 @@ from scaler.kube.api import Object
 from scaler.rules.finding import Path
 from scaler.tools.deploying import aibrix, motor, ome
 from scaler.tools.deploying.config import PLATFORMS, SECTIONS, File
-from scaler.tools.deploying.elastic import Elastic, elastic_of
+from scaler.tools.deploying.elastic import elastic_of
 from scaler.tools.deploying.source import ConfigError, Fault, Source, read_source
 
 __all__ = ["ConfigError", "Service", "read_service"]
 
-_MAKERS = {"ome": ome.objects, "aibrix": aibrix.objects, "mindie-motor": motor.objects}
+_MAKERS: dict[str, Any] = {"ome": ome, "aibrix": aibrix, "mindie-motor": motor}
+"""Modules with `groups`, `faults` and `objects`."""
 
 
 class Service(NamedTuple):
@@ -40,9 +41,11 @@ def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
     file = source.validated(File, without={*SECTIONS.values()} - {SECTIONS[platform]})
     if getattr(file, SECTIONS[platform]) is None:
         source.refuse(Fault((), f"{SECTIONS[platform]} is missing", f"{platform} needs this section"))
-    elastic = elastic_of(file, platform, source)
-    source.refuse(*_beyond_fields(file, platform, elastic))
-    objects = _MAKERS[platform](file, elastic)
+    maker = _MAKERS[platform]
+    own = motor.RULE if platform == "mindie-motor" else f"{file.app_name}-rule"
+    elastic, faults = elastic_of(file, maker.groups(file), own)
+    source.refuse(*faults, *maker.faults(file, elastic))
+    objects = (*([elastic.config_map] if elastic else []), *maker.objects(file, elastic))
     source.refuse(*_refused_names(objects))
     return Service(file.app_name, file.app_namespace, platform, objects)
 
@@ -62,15 +65,6 @@ def _platform(source: Source, framework: str | None) -> str:
     if not (framework or written) and len(present) > 1:
         source.refuse(Fault((), f"this describes a service for {' and for '.join(present)}", "add platform: ..."))
     return framework or written or present[0]
-
-
-def _beyond_fields(file: File, platform: str, elastic: Elastic | None) -> list[Fault]:
-    """What several fields say together and cannot mean."""
-    found: list[Fault] = _CHECKS[platform](file, elastic)
-    return found
-
-
-_CHECKS: dict[str, Any] = {"ome": ome.faults, "aibrix": aibrix.faults, "mindie-motor": motor.faults}
 
 
 def _refused_names(objects: tuple[Object, ...]) -> list[Fault]:
