@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scaler.kube.api import KubeApi, Object, Page, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, TooManyRequestsError
-from scaler.tools.deployed.kinds import KINDS
+from scaler.tools.deployed.kinds import KINDS, place_of
 from scaler.tools.deployed.objects import is_made_for, selector_of
 from scaler.tools.deployed.refusals import is_unknown_kind
 
@@ -71,14 +71,14 @@ async def _of_kind(api: KubeApi, resource: Resource, service: str, namespace: st
     found: list[Found] = []
     token = ""
     while True:
-        page = await _page(api, resource, namespace, selector_of(service), token)
+        page = await _page(api, resource, place_of(resource, namespace), selector_of(service, namespace), token)
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-        found += [Found(resource, {**kind, **item}) for item in page.items if is_made_for(item, service)]
+        found += [Found(resource, {**kind, **item}) for item in page.items if is_made_for(item, service, namespace)]
         if not (token := page.continue_token):
             return found
 
 
-async def _page(api: KubeApi, resource: Resource, namespace: str, selector: str, token: str) -> Page[Object]:
+async def _page(api: KubeApi, resource: Resource, namespace: str | None, selector: str, token: str) -> Page[Object]:
     """An API server that has only just learned of a kind says for a moment that it is busy."""
     for _ in range(TRIES - 1):
         with suppress(TooManyRequestsError):

@@ -6,6 +6,7 @@ from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
     DEPLOYMENTS,
+    PRIORITY_CLASSES,
     SERVICES,
     Object,
     Resource,
@@ -14,14 +15,19 @@ from scaler.kube.api import (
 INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
 STORM_SERVICES = Resource("orchestration.aibrix.ai", "v1alpha1", "stormservices", "StormService")
 
-KINDS = (INFERENCE_SERVICES, STORM_SERVICES, ASCEND_JOBS, DEPLOYMENTS, SERVICES, CONFIG_MAPS)
-"""In the order in which they are deleted: what makes pods first, the rule last."""
+KINDS = (INFERENCE_SERVICES, STORM_SERVICES, ASCEND_JOBS, DEPLOYMENTS, SERVICES, CONFIG_MAPS, PRIORITY_CLASSES)
+"""In the order in which they are deleted: what makes pods first."""
 
 INSTALL = {
     INFERENCE_SERVICES: "OME",
     STORM_SERVICES: "AIBrix",
     ASCEND_JOBS: "Ascend Operator of MindCluster: its CustomResourceDefinition is enough",
 }
+
+
+def place_of(resource: Resource, namespace: str) -> str | None:
+    """The namespace where objects of this kind are, None where they have none."""
+    return namespace if resource.namespaced else None
 
 
 class UnknownKindError(Exception):

@@ -18,6 +18,8 @@ MANAGER = "scaler-deploy"
 """Field manager, and the value of the label that says what made an object."""
 SERVICE_LABEL = "deploy.mind-cluster.io/service"
 """Label of all that was made for a service: its name."""
+NAMESPACE_LABEL = "deploy.mind-cluster.io/namespace"
+"""Label beside it: its namespace, which a copy elsewhere and what has no namespace would not tell."""
 
 _KEPT_BY_THE_SERVER = (
     "managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink", "deletionTimestamp",
@@ -25,27 +27,26 @@ _KEPT_BY_THE_SERVER = (
 )  # fmt: skip
 
 
-def labels_of(service: str) -> dict[str, str]:
+def labels_of(service: str, namespace: str) -> dict[str, str]:
     """Of all that is made for a service."""
-    return {MANAGED_BY_LABEL: MANAGER, SERVICE_LABEL: service}
+    return {MANAGED_BY_LABEL: MANAGER, SERVICE_LABEL: service, NAMESPACE_LABEL: namespace}
 
 
-def selector_of(service: str) -> str:
-    return ",".join(f"{name}={value}" for name, value in labels_of(service).items())
+def selector_of(service: str, namespace: str) -> str:
+    return ",".join(f"{name}={value}" for name, value in labels_of(service, namespace).items())
 
 
 def labelled(obj: Object, service: str, namespace: str) -> Object:
     """The object as it is sent. Pod templates keep their labels: a label there would be a change of the pods."""
-    metadata = obj.get("metadata") or {}
-    labels = {**(metadata.get("labels") or {}), **labels_of(service)}
-    return {**obj, "metadata": {**metadata, "namespace": namespace, "labels": labels}}
+    labels = {**at(obj, "metadata", "labels"), **labels_of(service, namespace)}
+    return {**obj, "metadata": {**at(obj, "metadata"), "labels": labels}}
 
 
-def is_made_for(obj: Object, service: str) -> bool:
+def is_made_for(obj: Object, service: str, namespace: str) -> bool:
     """Whether this object was made here for this service. What a platform made of it may carry the same labels, and has
     an owner."""
-    labels = at(at(obj, "metadata"), "labels")
-    made = all(labels.get(name) == value for name, value in labels_of(service).items())
+    labels = at(obj, "metadata", "labels")
+    made = all(labels.get(name) == value for name, value in labels_of(service, namespace).items())
     return made and not as_list(at(obj, "metadata").get("ownerReferences"))
 
 
@@ -54,7 +55,8 @@ def maker_of(obj: Object) -> str:
     metadata = at(obj, "metadata")
     labels = at(metadata, "labels")
     if labels.get(MANAGED_BY_LABEL) == MANAGER and labels.get(SERVICE_LABEL):
-        return f"made by `scaler deploy` for service {clean(labels[SERVICE_LABEL])}"
+        where = f"{clean(labels.get(NAMESPACE_LABEL))}/{clean(labels[SERVICE_LABEL])}"
+        return f"made by `scaler deploy` for service {where}"
     for owner in as_list(metadata.get("ownerReferences")):
         return f"owned by {clean(at(owner).get('kind'))} {clean(at(owner).get('name'))}"
     if labels.get(MANAGED_BY_LABEL):

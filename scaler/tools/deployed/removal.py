@@ -10,6 +10,7 @@ from scaler.kube.errors import ConflictError, ForbiddenError, KubeError, NotFoun
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.console import clean
 from scaler.tools.deployed.finding import Found, look
+from scaler.tools.deployed.kinds import place_of
 from scaler.tools.deployed.pods import pods_of
 
 PATIENCE = 60.0
@@ -18,13 +19,13 @@ EVERY = 1.0
 """Seconds between two looks."""
 
 
-async def remove(api: KubeApi, found: Iterable[Found], namespace: str | None) -> dict[str, str]:
+async def remove(api: KubeApi, found: Iterable[Found], namespace: str) -> dict[str, str]:
     """Delete these, each only if it still is the one that was seen. Gives what could not be, with why."""
     left = {}
     for one in found:
         try:
             await api.delete(
-                one.resource, namespace, one.name, uid=str(one.object["metadata"]["uid"]),
+                one.resource, place_of(one.resource, namespace), one.name, uid=str(one.object["metadata"]["uid"]),
                 propagation_policy="Background",
             )  # fmt: skip
         except (NotFoundError, ConflictError):  # gone, or another one by now
@@ -34,7 +35,7 @@ async def remove(api: KubeApi, found: Iterable[Found], namespace: str | None) ->
     return left
 
 
-async def until_gone(api: KubeApi, found: Sequence[Found], namespace: str | None, seconds: float) -> list[Found]:
+async def until_gone(api: KubeApi, found: Sequence[Found], namespace: str, seconds: float) -> list[Found]:
     """Those that are still there after so many seconds, as they are then; with the pods that they had. Raises
     KubeError."""
     loop = asyncio.get_running_loop()
@@ -47,15 +48,13 @@ async def until_gone(api: KubeApi, found: Sequence[Found], namespace: str | None
         await asyncio.sleep(EVERY)
 
 
-async def _again(api: KubeApi, one: Found, namespace: str | None) -> Found | None:
-    now = await look(api, one.resource, namespace, one.name)
+async def _again(api: KubeApi, one: Found, namespace: str) -> Found | None:
+    now = await look(api, one.resource, place_of(one.resource, namespace), one.name)
     same = now is not None and now["metadata"]["uid"] == one.object["metadata"]["uid"]
     return one._replace(object=now) if now is not None and same else None
 
 
-async def _pods(api: KubeApi, found: Sequence[Found], namespace: str | None) -> list[Found]:
-    if namespace is None:
-        return []
+async def _pods(api: KubeApi, found: Sequence[Found], namespace: str) -> list[Found]:
     try:
         pods: list[Object] = (await api.list(PODS, namespace)).items
     except ForbiddenError:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from scaler.kube.api import NAMESPACES, Apply, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ForbiddenError, KubeError
-from scaler.names import MANAGED_BY_LABEL
+from scaler.names import MANAGED_BY_LABEL, RANK_TABLE_PREFIX
 from scaler.tools.deployed.finding import Found, Inventory, inventory, look
-from scaler.tools.deployed.kinds import UnknownKindError, resource_of
+from scaler.tools.deployed.kinds import UnknownKindError, place_of, resource_of
 from scaler.tools.deployed.objects import (
     MANAGER,
     as_before,
@@ -112,12 +112,16 @@ async def _looked_at(api: KubeApi, service: Service, obj: Object, known: Invento
     except UnknownKindError as error:
         raise DeployError(str(error)) from None
     body = labelled(obj, service.name, service.namespace)
+    name, place = body["metadata"]["name"], place_of(resource, service.namespace)
     if resource in known.missing:
         return Change(resource, body, None)
     try:
-        return Change(resource, body, await look(api, resource, service.namespace, body["metadata"]["name"]))
+        before = await look(api, resource, place, name)
     except ForbiddenError as error:
-        raise DeployError(*in_words(error, resource, body["metadata"]["name"])) from None
+        raise DeployError(*in_words(error, resource, name)) from None
+    if before is not None and name.startswith(RANK_TABLE_PREFIX):
+        body["data"] = before.get("data") or {}  # whoever fills rank tables owns what is in them
+    return Change(resource, body, before)
 
 
 def _lacking(changes: Sequence[Change], known: Inventory) -> list[str]:
@@ -127,8 +131,9 @@ def _lacking(changes: Sequence[Change], known: Inventory) -> list[str]:
 def _foreign(change: Change, service: Service) -> list[str]:
     if change.before is None:
         return []
-    if not is_made_for(change.before, service.name):
-        words = f"{change} in namespace {service.namespace} is there already and is not this service's"
+    if not is_made_for(change.before, service.name, service.namespace):
+        where = f" in namespace {service.namespace}" if change.resource.namespaced else ""
+        words = f"{change}{where} is there already and is not this service's"
         return [f"{words}: {maker_of(change.before)}. Choose another app_name, or delete it first."]
     if change.before["metadata"].get("deletionTimestamp"):
         return [f"{change} is being deleted: wait until it is gone, or see `scaler deploy status -n {service.name}`"]
@@ -151,8 +156,9 @@ async def _checked(api: KubeApi, changes: Sequence[Change], namespace: str, how:
 
 
 async def _apply(api: KubeApi, change: Change, namespace: str, how: Apply) -> Object:
+    place = place_of(change.resource, namespace)
     return await api.patch(
-        change.resource, namespace, change.name, change.body, patch_type=PatchType.APPLY, apply=how
+        change.resource, place, change.name, change.body, patch_type=PatchType.APPLY, apply=how
     )  # fmt: skip
 
 
@@ -177,8 +183,8 @@ async def _unmade(api: KubeApi, namespace: Object | None, tell: Tell) -> None:
     """The namespace that this apply has made goes, too: there was nothing in it but what was undone before."""
     if namespace:
         found = Found(NAMESPACES, namespace)
-        left = await remove(api, [found], None)
-        left |= {str(one): why_left(one) for one in await until_gone(api, [found], None, PATIENCE)}
+        left = await remove(api, [found], found.name)
+        left |= {str(one): why_left(one) for one in await until_gone(api, [found], found.name, PATIENCE)}
         tell(f"{found}: {left.get(str(found)) or 'deleted again'}")
 
 
@@ -222,7 +228,7 @@ async def _undone(
     problems, created = [], []
     for change in reversed(tried):
         try:
-            now = await look(api, change.resource, namespace, change.name)
+            now = await look(api, change.resource, place_of(change.resource, namespace), change.name)
             if now is None:
                 continue
             if change.before is None:
