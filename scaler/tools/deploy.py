@@ -7,7 +7,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,7 +183,7 @@ async def _status(access: Access, args: argparse.Namespace) -> int:
 
     found, _ = await standing(access, args.name, args.namespace)
     if not found.parts:
-        return _nothing(args, found.notes)
+        return await _nothing(access, args, found.notes)
     if args.format == "text":
         sys.stdout.write("".join(f"{line}\n" for line in shown.told(found)))
     else:
@@ -191,19 +191,22 @@ async def _status(access: Access, args: argparse.Namespace) -> int:
     return EXIT_WELL if found.available else EXIT_NOT_WELL
 
 
-def _nothing(args: argparse.Namespace, notes: tuple[str, ...]) -> int:
+async def _nothing(access: Access, args: argparse.Namespace, notes: Iterable[str]) -> int:
+    from scaler.tools.deployed.finding import elsewhere  # noqa: PLC0415
+
     words = f"there is nothing in namespace {args.namespace} that `scaler deploy apply` made for {args.name}"
-    _complain(f"{words} (-ns names the namespace)", *notes)
+    others = await elsewhere(access.api, args.name)
+    _complain(f"{words}; there is in {', '.join(others)} (-ns)" if others else words, *notes)
     return EXIT_NOT_WELL
 
 
 async def _delete(access: Access, args: argparse.Namespace) -> int:
     from scaler.tools.deployed.finding import inventory  # noqa: PLC0415
-    from scaler.tools.deployed.removal import remove, until_gone, why_left  # noqa: PLC0415
+    from scaler.tools.deployed.removal import kept_namespace, remove, until_gone, why_left  # noqa: PLC0415
 
     known = await inventory(access.api, args.name, args.namespace)
     if not known.found:
-        return _nothing(args, tuple(known.notes()))
+        return await _nothing(access, args, known.notes())
     refused = await remove(access.api, known.found, args.namespace)
     sent = [one for one in known.found if str(one) not in refused]
     left = [] if args.no_wait else await until_gone(access.api, sent, args.namespace, args.timeout)
@@ -211,7 +214,8 @@ async def _delete(access: Access, args: argparse.Namespace) -> int:
     for one in sent:
         if str(one) not in there:
             _tell(f"{one}: {'is being deleted' if args.no_wait else 'deleted'}")
-    for note in known.notes():
+    notes = [*known.notes(), *await kept_namespace(access.api, args.namespace)]
+    for note in notes:
         _tell(note)
     _complain(*(f"{one} is left: {why}" for one, why in refused.items()))
     _complain(*(f"{one} is left after {args.timeout:.0f} s: {why_left(one)}" for one in left))

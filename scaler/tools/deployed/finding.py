@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from scaler.kube.api import KubeApi, Object, Page, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, TooManyRequestsError
+from scaler.names import MANAGED_BY_LABEL
 from scaler.tools.deployed.kinds import KINDS, place_of
-from scaler.tools.deployed.objects import is_made_for, selector_of
+from scaler.tools.deployed.objects import MANAGER, NAMESPACE_LABEL, SERVICE_LABEL, is_made_for, selector_of
 from scaler.tools.deployed.refusals import is_unknown_kind
 
 MOST = 500
@@ -76,6 +77,17 @@ async def _of_kind(api: KubeApi, resource: Resource, service: str, namespace: st
         found += [Found(resource, {**kind, **item}) for item in page.items if is_made_for(item, service, namespace)]
         if not (token := page.continue_token):
             return found
+
+
+async def elsewhere(api: KubeApi, service: str) -> list[str]:
+    """Namespaces where something of a service of this name is, as far as that may be read."""
+    found = set()
+    for resource in KINDS:
+        with suppress(KubeError):
+            selector = f"{MANAGED_BY_LABEL}={MANAGER},{SERVICE_LABEL}={service}"
+            page = await api.list(resource, label_selector=selector, limit=MOST)
+            found |= {str(item["metadata"]["labels"].get(NAMESPACE_LABEL)) for item in page.items}
+    return sorted(found)
 
 
 async def _page(api: KubeApi, resource: Resource, namespace: str | None, selector: str, token: str) -> Page[Object]:

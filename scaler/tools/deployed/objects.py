@@ -90,8 +90,19 @@ def _lines(obj: Object) -> list[str]:
 def document(obj: Object) -> str:
     """As YAML, with shared parts written out."""
     plain = json.loads(json.dumps(obj))
-    made: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+    made: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return made
+
+
+class _Dumper(yaml.SafeDumper):
+    """Text of several lines stands on several lines."""
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def as_before(before: Object, now: Object) -> Object | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
-from scaler.kube.api import PODS, KubeApi, Object
+from scaler.kube.api import NAMESPACES, PODS, KubeApi, Object
 from scaler.kube.errors import ConflictError, ForbiddenError, KubeError, NotFoundError
+from scaler.names import MANAGED_BY_LABEL
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.console import clean
 from scaler.tools.deployed.finding import Found, look
 from scaler.tools.deployed.kinds import place_of
+from scaler.tools.deployed.objects import MANAGER
 from scaler.tools.deployed.pods import pods_of
 
 PATIENCE = 60.0
@@ -61,6 +64,15 @@ async def _pods(api: KubeApi, found: Sequence[Found], namespace: str) -> list[Fo
         return []
     made = pods_of(((one.resource, one.object) for one in found), pods)
     return [Found(PODS, pod) for some in made.values() for pod in some]
+
+
+async def kept_namespace(api: KubeApi, name: str) -> list[str]:
+    """That a namespace which an apply has made stays: nobody can know all that others have put there since."""
+    with suppress(KubeError):
+        found = await api.get(NAMESPACES, None, name)
+        if at(found, "metadata", "labels").get(MANAGED_BY_LABEL) == MANAGER:
+            return [f"Namespace {name} stays; if nobody else uses it: kubectl delete namespace {name}"]
+    return []
 
 
 def why_left(one: Found) -> str:
