@@ -132,13 +132,23 @@ def _read(path: str) -> Service | None:
 async def _on_cluster(
     args: argparse.Namespace, act: Callable[[Access, argparse.Namespace], Coroutine[Any, Any, int]]
 ) -> int:
+    from scaler.tools.cluster.access import opened  # noqa: PLC0415
+
+    async def acted() -> int:
+        async with opened(args) as access:
+            return await act(access, args)
+
+    return await told(acted())
+
+
+async def told(doing: Coroutine[Any, Any, int]) -> int:
+    """Its exit code; what the cluster or this command refuses is said."""
     from scaler.kube.errors import KubeError  # noqa: PLC0415
-    from scaler.tools.cluster.access import complaint, opened  # noqa: PLC0415
+    from scaler.tools.cluster.access import complaint  # noqa: PLC0415
     from scaler.tools.deployed.refusals import DeployError  # noqa: PLC0415
 
     try:
-        async with opened(args) as access:
-            return await act(access, args)
+        return await doing
     except* DeployError as group:
         for error in group.exceptions:
             _complain(*getattr(error, "lines", (str(error),)))
