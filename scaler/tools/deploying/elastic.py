@@ -72,9 +72,15 @@ def elastic_of(file: File, groups: Sequence[Group], rule: str) -> tuple[Elastic 
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": rule, "namespace": file.app_namespace},
-        "data": {RULE_KEY: json.dumps(document, indent=2) + "\n"},
+        "data": {RULE_KEY: _text(document)},
     }
     return Elastic(rule, file.app_name, {group.role: group.name for group in groups}, config_map), faults
+
+
+def _text(document: Object) -> str:
+    """A ratio on each line, for those who read it in the cluster."""
+    ratios = ",\n".join(f"    {json.dumps(one)}" for one in document[LIST])
+    return f'{{\n  "version": {json.dumps(document["version"])},\n  "{LIST}": [\n{ratios}\n  ]\n}}\n'
 
 
 def _entry(counts: dict[str, int], groups: Sequence[Group]) -> Object:

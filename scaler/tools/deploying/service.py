@@ -57,7 +57,7 @@ def _platform(source: Source, framework: str | None) -> str:
         if name is not None and name not in PLATFORMS:
             source.refuse(Fault(path, f"platform {name!r} is not known", f"write one of {', '.join(PLATFORMS)}"))
     if framework and written and framework != written:
-        source.refuse(Fault(("platform",), f"the file is for {written}, and {framework} was asked for", ""))
+        source.refuse(Fault(("platform",), f"{written} is not {framework}, which SERVING_FRAMEWORK says", "unset it"))
     present = [platform for platform, section in SECTIONS.items() if section in source.keys]
     if not (framework or written or present):
         hint = "add one of " + ", ".join(SECTIONS.values())
