@@ -34,7 +34,8 @@ from scaler.tools import deploy
 from scaler.tools.cluster.access import Access
 from scaler.tools.deployed import objects
 from scaler.tools.deployed.kinds import INFERENCE_SERVICES
-from scaler.tools.deploying.service import Service
+from scaler.tools.deployed.standing import standing
+from scaler.tools.deploying.service import Service, read_service
 from tests.commands.test_cluster import Forbidden, lease
 from tests.jobs import manifest
 from tests.rig import START
@@ -641,3 +642,65 @@ def test_what_is_put_back_is_what_was_owned_then_and_what_was_taken_since() -> N
 
 def test_what_nobody_kept_cannot_be_put_back() -> None:
     assert objects.as_before({"metadata": {"name": "d"}}, BEFORE) is None
+
+
+# what short files become is known here
+
+OME_FILE = """
+app_name: chat
+app_namespace: llm
+ratios: [2P1D, 1P1D]
+inference_service:
+  model_name: llama
+  runtime_name: llama-rt
+  engine: {min_replicas: 2, max_replicas: 2, pod_num: 1, image: "sglang:1", npu_num: 8}
+  decoder: {min_replicas: 1, max_replicas: 1, pod_num: 2, image: "sglang:1", npu_num: 8}
+mf_store: {image: "sglang:1", replicas: 1, container_port: 9000}
+"""
+AIBRIX_FILE = """
+app_name: chat
+app_namespace: llm
+ratios: [2P1D, 1P1D]
+storm_service:
+  model_name: qwen
+  model_path: /mnt/qwen
+  distributed_dp: "true"
+  prefill: {replicas: 2, podGroupSize: 1, dp_size: 2, tp_size: 8, npu_num: 8, image: "vllm:1"}
+  decode: {replicas: 1, podGroupSize: 2, dp_size: 8, tp_size: 1, npu_num: 8, image: "vllm:1"}
+  routing: {replicas: 1, image: "vllm:1"}
+"""
+MOTOR_FILE = """
+platform: mindie-motor
+app_name: chat
+app_namespace: llm
+ratios: [2P1D, 1P1D]
+motor_service:
+  image: mindie:1
+  model_path: /data/qwen
+  hardware: 800I_A2
+  prefill: {replicas: 2, pod_num: 1}
+  decode: {replicas: 1, pod_num: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "pods"), [(OME_FILE, 5), (AIBRIX_FILE, 5), (MOTOR_FILE, 6)], ids=["ome", "aibrix", "mindie"]
+)
+def test_a_short_file_of_every_platform_is_applied_counted_pruned_and_deleted(
+    file: str, pods: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story(town: Town) -> None:
+        made = read_service(file)
+        assert await town.apply(made) == 0
+        before = town.cluster.server.store.version
+        assert await town.apply(made) == 0
+        assert town.cluster.server.store.version == before
+        found, _ = await standing(Access(town.cluster, town.cluster.server.clock, ()), "chat", SPACE)
+        assert sum(part.wanted or 0 for part in found.parts) == pods
+        assert len(found.parts) == len(made.objects)
+        assert any(part.elastic for part in found.parts)
+        assert await town.delete() == 0
+        assert town.there() == []
+
+    play(story)
+    assert "unchanged" in capsys.readouterr().out
