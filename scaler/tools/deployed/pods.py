@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, Object, Resource
-from scaler.names import GATE
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.console import clean
 from scaler.tools.deployed.kinds import INFERENCE_SERVICES, STORM_SERVICES
@@ -56,11 +55,6 @@ def is_ready(pod: Object) -> bool:
     ) and not at(pod, "metadata").get("deletionTimestamp")
 
 
-def is_held(pod: Object) -> bool:
-    """By a gate that the scaler takes off."""
-    return any(at(gate).get("name") == GATE for gate in as_list(at(pod, "spec").get("schedulingGates")))
-
-
 def why_waiting(pods: Iterable[Object]) -> str:
     """Why those that are not ready are not: each reason with how many say so, what is worst first; "" for none."""
     reasons = Counter(_why(pod) for pod in pods if not is_ready(pod))
@@ -81,7 +75,8 @@ def _why(pod: Object) -> str:
             if as_text(waiting.get("reason")) not in ("", "PodInitializing", "ContainerCreating"):
                 return _said(waiting)
     for condition in map(at, as_list(status.get("conditions"))):
-        if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
+        said = condition.get("type"), condition.get("status"), condition.get("reason") == "SchedulingGated"
+        if said == ("PodScheduled", "False", False):  # of a gate that is off by now nobody may have said so yet
             return _said(condition)
     if status.get("reason"):
         return _said(status)

@@ -22,7 +22,7 @@ from scaler.tools.cluster.records import condition
 from scaler.tools.console import clean
 from scaler.tools.deployed.finding import Found, Inventory, inventory
 from scaler.tools.deployed.kinds import INFERENCE_SERVICES, STORM_SERVICES
-from scaler.tools.deployed.pods import MAKERS, is_held, is_ready, pods_of, why_waiting
+from scaler.tools.deployed.pods import MAKERS, is_ready, pods_of, why_waiting
 
 _NO_SCALER = """\
 the scaler is not installed here, or you have no right to list elasticservices: where it is not, nobody follows the
@@ -88,7 +88,8 @@ async def standing(access: Access, name: str, namespace: str) -> tuple[Standing,
     )
     rules = {one.name for one in known.found if one.resource == CONFIG_MAPS and RULE_KEY in at(one.object, "data")}
     ladders = tuple(_ladder(one) for one in services or () if at(one, "spec").get("rule") in rules)
-    parts = tuple(_parts(known.found, pods))
+    serves = bool(ladders) and all(one.available for one in ladders)
+    parts = tuple(_parts(known.found, pods, serves=serves))
     notes = known.notes()
     if pods is None:
         notes.append("you may not read pods: whether they are ready, and why not, is not known")
@@ -119,7 +120,8 @@ async def _of_the_scaler(access: Access, namespace: str, services: list[Object] 
     return list(absent_scaler(await leaders(access.api), [namespace], now))
 
 
-def _parts(found: Sequence[Found], pods: list[Object] | None) -> Iterator[Part]:
+def _parts(found: Sequence[Found], pods: list[Object] | None, *, serves: bool) -> Iterator[Part]:
+    """`serves`: a ratio runs, so that what names a rule need not be whole."""
     made = pods_of(((one.resource, one.object) for one in found), pods or [])
     for one in found:
         deleted = bool(one.object["metadata"].get("deletionTimestamp"))
@@ -128,12 +130,10 @@ def _parts(found: Sequence[Found], pods: list[Object] | None) -> Iterator[Part]:
             continue
         own, wanted = made[one.resource, one.name], wanted_of(one)
         ready = sum(map(is_ready, own)) if pods is not None else _ready_of(one)
-        state = "being deleted" if deleted else "available" if ready >= wanted else "waits"
-        held = sum(map(is_held, own))
         why = why_waiting(own) or (_no_pods(one) if not own and wanted and pods is not None else "")
         elastic = RULE_LABEL in json.dumps(one.object)
-        if elastic and held and held + ready >= wanted and ready:
-            state = "runs in part"
+        short = "waits" if not (elastic and serves) else "runs in part" if ready else "held"
+        state = "being deleted" if deleted else "available" if ready >= wanted else short
         yield Part(one.resource.kind, clean(one.name), ready, wanted, elastic, state, why)
 
 
