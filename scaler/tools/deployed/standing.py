@@ -57,13 +57,14 @@ class Ladder(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Of a whole service. `notes`: what whoever reads the rest has to know first."""
+    """Of a whole service. `serves`: one of its ratios runs; `notes`: what whoever reads the rest has to know first."""
 
     name: str
     namespace: str
     available: bool
     parts: tuple[Part, ...]
     ladders: tuple[Ladder, ...] = ()
+    serves: bool = False
     notes: tuple[str, ...] = ()
 
     def waits(self) -> Iterator[str]:
@@ -72,12 +73,9 @@ class Standing(msgspec.Struct, frozen=True):
             if not ladder.available:
                 yield f"not even the smallest ratio runs: {ladder.why or 'the scaler has not said why yet'}"
         for part in self.parts:
-            if not part.is_complete and not (
-                part.elastic and self.ladders and all(one.available for one in self.ladders)
-            ):
-                yield f"{part.kind} {part.name}: {part.ready} of {part.wanted} pods ready" + (
-                    f"; {part.why}" if part.why else ""
-                )
+            if not (part.is_complete or (part.elastic and self.serves)):
+                words = f"{part.kind} {part.name}: {part.ready} of {part.wanted} pods ready"
+                yield f"{words}; {part.why}" if part.why else words
 
 
 async def standing(access: Access, name: str, namespace: str) -> tuple[Standing, Inventory]:
@@ -88,14 +86,14 @@ async def standing(access: Access, name: str, namespace: str) -> tuple[Standing,
     )
     rules = {one.name for one in known.found if one.resource == CONFIG_MAPS and RULE_KEY in at(one.object, "data")}
     ladders = tuple(_ladder(one) for one in services or () if at(one, "spec").get("rule") in rules)
-    serves = bool(ladders) and all(one.available for one in ladders)
+    serves = bool(ladders) and all(one.available for one in ladders) and _runs(known.found, pods)
     parts = tuple(_parts(known.found, pods, serves=serves))
     notes = known.notes()
     if pods is None:
         notes.append("you may not read pods: whether they are ready, and why not, is not known")
     if rules:
         notes += await _of_the_scaler(access, namespace, services)
-    made = Standing(name, namespace, False, parts, ladders, tuple(notes))
+    made = Standing(name, namespace, False, parts, ladders, serves, tuple(notes))
     return msgspec.structs.replace(made, available=bool(parts) and not any(made.waits())), known
 
 
@@ -120,6 +118,17 @@ async def _of_the_scaler(access: Access, namespace: str, services: list[Object] 
     return list(absent_scaler(await leaders(access.api), [namespace], now))
 
 
+def _runs(found: Sequence[Found], pods: list[Object] | None) -> bool:
+    """Whether any instance may run: right after a service was deleted and made anew, its ElasticService is still the
+    old one's."""
+    made = pods_of(((one.resource, one.object) for one in found if _is_elastic(one.object)), pods or [])
+    return pods is None or any(is_ready(pod) for own in made.values() for pod in own)
+
+
+def _is_elastic(obj: Object) -> bool:
+    return RULE_LABEL in json.dumps(obj)
+
+
 def _parts(found: Sequence[Found], pods: list[Object] | None, *, serves: bool) -> Iterator[Part]:
     """`serves`: a ratio runs, so that what names a rule need not be whole."""
     made = pods_of(((one.resource, one.object) for one in found), pods or [])
@@ -131,7 +140,7 @@ def _parts(found: Sequence[Found], pods: list[Object] | None, *, serves: bool) -
         own, wanted = made[one.resource, one.name], wanted_of(one)
         ready = sum(map(is_ready, own)) if pods is not None else _ready_of(one)
         why = why_waiting(own) or (_no_pods(one) if not own and wanted and pods is not None else "")
-        elastic = RULE_LABEL in json.dumps(one.object)
+        elastic = _is_elastic(one.object)
         short = "waits" if not (elastic and serves) else "runs in part" if ready else "held"
         state = "being deleted" if deleted else "available" if ready >= wanted else short
         yield Part(one.resource.kind, clean(one.name), ready, wanted, elastic, state, why)
