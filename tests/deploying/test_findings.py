@@ -46,12 +46,12 @@ BAD: dict[str, tuple[str, str]] = {
     "a list": ("- a\n", "1:1: keys and values are needed here"),
     "a text": ("hello\n", "1:1: keys and values are needed here"),
     "two documents": (f"{OME}---\n{OME}", "7:1: a second document begins here"),
-    "a tab": ("app_name: a\n\tb: c\n", "2:1: not YAML: found character that cannot start any token"),
+    "a tab": ("app_name: a\n\tb: c\n", "2:1: not YAML: found a tab character"),
     "an open quote": ('app_name: "a\n', "not YAML"),
     "a full-width colon": ("app_name： a\nb: c\n", "full-width punctuation"),
     "a name twice": (f"app_name: b\n{OME}", "2:1: app_name: the same name a second time; delete one of them"),
     "deep nesting": ("a: " + "[" * 5000, "1:103: nested more than 100 deep"),
-    "an anchor in itself": (f"{OME}x: &x [*x]\n", "6:8: x.0: it contains itself"),
+    "an anchor in itself": (f"{OME}x: &x [*x]\n", "6:4: x.0: it contains itself"),
     "a list as a name": (f"{OME}? [a]\n: b\n", "6:3: a name is needed here"),
     "a merge of a text": (f"{OME}    <<: text\n", "inference_service.engine.<<: only a mapping can be merged"),
     "an unknown key": (f"{OME}    replica: 2\n", "6:5: inference_service.engine.replica: is not known here"),
@@ -214,12 +214,12 @@ def test_merges_that_grow_end_soon() -> None:
 
 def test_anchors_that_double_end_soon() -> None:
     laughs = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}, *a{n}]\n" for n in range(60))
-    assert "a59: is not known here" in said(f"{laughs}{OME}")
+    assert "1:1: a0: is not known here" in said(f"{laughs}{OME}")
 
 
 def test_merges_hidden_in_names_end_soon() -> None:
-    chain = "? &a0 {x: y}\n: 1\n" + "".join(f"? &a{n} {{<<: *a{n - 1}}}\n: 1\n" for n in range(1, 3000))
-    assert "a name is needed here" in said(f"z: 1\n{chain}w: *a2999\n")
+    chain = "? &a0 {x: y}\n: 1\n" + "".join(f"? &a{n} {{<<: *a{n - 1}}}\n: 1\n" for n in range(1, 900))
+    assert "too much is nested or merged here" in said(f"z: 1\n{chain}w: *a899\n")
 
 
 def test_anchors_and_merges_of_yaml_are_understood() -> None:

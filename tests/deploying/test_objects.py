@@ -28,7 +28,7 @@ WANTED: dict[str, tuple[str, dict[str, Any], str, Any]] = {
     "one replica by default": ("ome", {"min_replicas": None, "max_replicas": None}, "engine.minReplicas", 1),
     "as many at most as at least": ("ome", {"min_replicas": 3, "max_replicas": None}, "engine.maxReplicas", 3),
     "one pod by default": ("ome", {"pod_num": None}, "engine.schedulerName", "volcano"),
-    "no empty image": ("ome", {"image": None}, "engine.runner", {"name": "ome-container"}),
+    "no empty image": ("ome", {"image": None}, "engine.runner.image", None),
     "a variable of the same name": ("ome", {"env_vars": {"TP_SIZE": "4"}}, "engine.runner.env.1.value", "4"),
     "texts as they stand": ("ome", {"env_vars": {"A": 'a"b\\n\nc'}}, "engine.runner.env.4.value", 'a"b\\n\nc'),
     "variables of the router": ("router", {"env_vars": {"A": "1"}}, "router.runner.env.0.value", "1"),
@@ -93,7 +93,7 @@ def ome(**changes: Any) -> dict[str, Any]:
 
 def at(value: Any, path: str) -> Any:
     for step in path.split("."):
-        value = value[int(step)] if isinstance(value, list) else value[step]
+        value = value[int(step)] if isinstance(value, list) else value.get(step)
     return value
 
 

@@ -142,7 +142,7 @@ def _too_many(counts: dict[str, int], number: int, groups: Sequence[Group]) -> l
     return [
         Fault(
             ("ratios", number, group.role),
-            f"{counts[group.role]} instances, and the service has only {group.instances}",
+            f"{counts[group.role]} instances, and the service has {group.instances}",
         )
         for group in groups
         if counts[group.role] > group.instances
