@@ -358,5 +358,18 @@ class File(Model):
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of short files, for editors: `scaler schema service`."""
-    schema = File.model_json_schema()
+    schema = _with_digits(File.model_json_schema())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "scaler service"}
+
+
+def _with_digits(schema: Any) -> Any:
+    """Where a whole number belongs, digits in quotes are right as well."""
+    if isinstance(schema, list):
+        return [_with_digits(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") != "integer":
+        return {key: _with_digits(one) for key, one in schema.items()}
+    number = {key: schema[key] for key in ("type", "minimum", "maximum") if key in schema}
+    rest = {key: one for key, one in schema.items() if key not in number}
+    return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]+$"}], **rest}

@@ -140,7 +140,10 @@ def _placed(fault: finding.Fault, groups: Sequence[Group]) -> Fault:
 
 def _too_many(counts: dict[str, int], number: int, groups: Sequence[Group]) -> list[Fault]:
     return [
-        Fault(("ratios", number, group.role), f"{counts[group.role]} {group.role}, and there are {group.instances}")
+        Fault(
+            ("ratios", number, group.role),
+            f"{counts[group.role]} instances, and the service has {group.instances}",
+        )
         for group in groups
         if counts[group.role] > group.instances
     ]

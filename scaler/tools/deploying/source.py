@@ -259,7 +259,7 @@ def _meaning(text: str) -> Any:
 
 _WORDS = {
     "model_type": "keys and values are needed here", "dict_type": "names and texts are needed here",
-    "list_type": "a list is needed here", "model_attributes_type": "keys and values are needed here",
+    "list_type": "a list is needed here", "string_type": "a text is needed here",
 }  # fmt: skip
 
 
@@ -270,6 +270,10 @@ def _fault(details: ErrorDetails, model: type[BaseModel]) -> Fault:
         return Fault(path, "is not known here", _nearest(str(path[-1]), path[:-1], model))
     if kind == "missing":
         return Fault(path, "is missing", f"add {path[-1]}: ...")
+    if kind == "too_short":
+        return Fault(path, "is empty", "write at least one, or leave it out")
+    if kind == "literal_error":
+        return Fault(path, f"{shown(_plain(details['input']))} is not known here", f"write {context['expected']}")
     if kind in _WORDS:
         return Fault(path, f"{_WORDS[kind]}, found {shown(_plain(details['input']))}")
     for name, words in (("ge", "less than"), ("le", "more than")):
