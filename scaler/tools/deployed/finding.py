@@ -56,7 +56,7 @@ async def inventory(api: KubeApi, service: str, namespace: str) -> Inventory:
     for resource, answer in zip(KINDS, answers, strict=True):
         if isinstance(answer, ForbiddenError):
             forbidden.append(resource)
-            refusal = answer
+            refusal = refusal or answer
         elif isinstance(answer, KubeError) and is_unknown_kind(answer):
             missing.append(resource)
         elif isinstance(answer, BaseException):

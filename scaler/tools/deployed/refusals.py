@@ -55,6 +55,6 @@ def in_words(error: KubeError, resource: Resource, name: str) -> Iterator[str]:
     elif isinstance(error, UnauthorizedError):
         yield f"the cluster does not know who you are: {words}"
     elif isinstance(error, UnknownOutcomeError):
-        yield f"{about}: no answer that can be used: {words}"
+        yield f"{about}: whether it was done is not known: {words}"
     else:
         yield f"{about}: refused: {words}"
