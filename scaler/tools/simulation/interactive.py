@@ -34,7 +34,7 @@ SHORT_FILE = "service.yaml"
 """The short file of a folder that `scaler new` made; `kubectl apply` cannot take it."""
 
 
-def _hints(path: Path, example: Path, objects: Sequence[Object]) -> str:
+def hints(path: Path, example: Path, objects: Sequence[Object]) -> str:
     """What to try, with names that are there."""
     ready = """'{"status":{"conditions":[{"type":"Ready","status":"%s"}]}}'"""
     patch = "kubectl patch node npu-0 --subresource=status --type=merge -p"
@@ -92,7 +92,7 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
         objects = [obj for manifests in scenario.manifests for obj in read_manifests(manifests)]
         namespaces = [obj["metadata"]["namespace"] for obj in objects if obj["metadata"].get("namespace")]
         path.write_text(kubeconfig(url, next(iter(namespaces), "default")), encoding="utf-8")  # noqa: ASYNC240 - once, before anything runs
-        out.write(_hints(path, _shown(scenario.manifests[0]), objects))
+        out.write(hints(path, _shown(scenario.manifests[0]), objects))
         out.flush()
         await world.live()
 

@@ -19,11 +19,11 @@ from scaler.sim.stories.scenario import Copies, Scenario
 from scaler.tools.deploying.service import ConfigError, read_service
 
 
-def _short_file(text: str) -> Sequence[Object]:
+def _short_file(path: Path, text: str) -> Sequence[Object]:
     try:
         return read_service(text).objects
     except ConfigError as error:
-        raise ManifestError("\n".join(f"{finding}" for finding in error.findings)) from None
+        raise ManifestError("\n".join(f"{path}:{finding}" for finding in error.findings)) from None
 
 
 SHORT_FILES[:] = [_short_file]
