@@ -88,15 +88,10 @@ class PatchType(StrEnum):
     """Server-side apply, as `Apply` says."""
 
 
-FIELD_MANAGER = "mind-cluster-scaler"
-"""Who owns the fields that the scaler applies."""
-
-
 class Apply(NamedTuple):
-    """How PatchType.APPLY is meant: who owns the fields, whether those of others are taken (else ConflictError), and
-    whether the answer is only what would be."""
+    """Who owns the fields, whether others lose theirs (else ConflictError), whether it is only said what would be."""
 
-    manager: str = FIELD_MANAGER
+    manager: str = "mind-cluster-scaler"
     force: bool = True
     dry_run: bool = False
 

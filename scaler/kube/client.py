@@ -214,7 +214,7 @@ class HttpKubeApi:
     ) -> Object:  # fmt: skip
         path = path_of(resource, namespace, name, subresource)
         if patch_type is PatchType.APPLY:
-            force, dry_run = "true" if apply.force else "false", "All" if apply.dry_run else ""
+            force, dry_run = str(apply.force).lower(), "All" if apply.dry_run else ""
             path += query_of({"fieldManager": apply.manager, "force": force, "dryRun": dry_run})
         return decode_object(await self._call("patch", resource, path, patch, content_type=patch_type.value))
 
