@@ -111,8 +111,8 @@ async def which_service_it_is_about_must_be_said(cluster: Cluster) -> None:
     await refused(InvalidError, cluster.create(ELASTIC_SERVICES, nothing), "jobID")
 
 
-async def _tuned(cluster: Cluster, how: Apply, **values: str) -> Object:
-    body = cluster.config_map("a", **values)
+async def _tuned(cluster: Cluster, how: Apply, key: str) -> Object:
+    body = cluster.config_map("a", key=key)
     return await cluster.kube.patch(
         CONFIG_MAPS, cluster.namespace, "a", body, patch_type=PatchType.APPLY, apply=how
     )  # fmt: skip
