@@ -145,6 +145,13 @@ def test_the_schema_in_the_repository_is_fresh() -> None:
     assert (ROOT / "schemas" / "service.schema.json").read_text() == fresh, "run: scaler schema service > schemas/..."
 
 
+def test_every_key_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "service-file.md").read_text("utf-8")
+    parts = [json_schema(), *json_schema()["$defs"].values()]
+    keys = {key for part in parts for key in part["properties"]}
+    assert sorted(key for key in keys if f"`{key}`" not in page) == []
+
+
 def test_the_schema_accepts_right_files() -> None:
     validator = Draft202012Validator(json_schema())
     errors = [

@@ -30,8 +30,8 @@ _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _AS_IT_IS: Mapping[str, str] = MappingProxyType({})
 SHORT_FILES: list[Callable[[Path, str], Sequence[Object]]] = []
-"""What makes objects of a file and its text with `app_name`, a short file of `scaler deploy`; raises ManifestError. There is none
-where scaler.tools.simulation is not loaded."""
+"""What makes objects of a file and its text with `app_name`, a short file of `scaler deploy`; raises ManifestError.
+There is none where scaler.tools.simulation is not loaded."""
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
 
