@@ -117,9 +117,9 @@ def test_a_command_that_cannot_be_loaded_says_what_is_missing(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "a command is needed: lint,"),
+        ([], "a command is needed: new,"),
         (["lnt"], "there is no command 'lnt', did you mean 'lint'?"),
-        (["frobnicate"], "there is no command 'frobnicate'; commands are: lint,"),
+        (["frobnicate"], "there is no command 'frobnicate'; commands are: new,"),
         (["--colour"], "unknown option --colour"),
         (["lint", "--count", "many"], "argument --count: invalid int value: 'many'"),
         (["lint", "--cou", "1"], "unrecognized arguments: --cou 1"),

@@ -99,8 +99,16 @@ def flags() -> set[str]:
         parser = argparse.ArgumentParser()
         module = "scaler.run" if name == PRODUCTION else f"scaler.tools.{name}"
         importlib.import_module(module).add_arguments(parser)
-        found |= {flag for action in parser._actions for flag in action.option_strings}
+        found |= {flag for one in parsers(parser) for action in one._actions for flag in action.option_strings}
     return found
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Of a command and of the commands within it."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
 
 
 def test_every_flag_that_a_page_names_is_one_of_a_command() -> None:

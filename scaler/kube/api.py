@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -85,11 +85,18 @@ class PatchType(StrEnum):
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
     APPLY = "application/apply-patch+yaml"
-    """Server-side apply as FIELD_MANAGER, whoever else owns what it says."""
+    """Server-side apply, as `Apply` says."""
 
 
-FIELD_MANAGER = "mind-cluster-scaler"
-"""Who owns the fields that are applied."""
+class Apply(NamedTuple):
+    """Who owns the fields, whether others lose theirs (else ConflictError), whether it is only said what would be."""
+
+    manager: str = "mind-cluster-scaler"
+    force: bool = True
+    dry_run: bool = False
+
+
+OWN = Apply()
 
 
 class EventType(StrEnum):
@@ -174,7 +181,7 @@ class KubeApi(Protocol):
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
-        subresource: str = "",
+        subresource: str = "", apply: Apply = OWN,
     ) -> Object:  # fmt: skip
         """PATCH. A `metadata.uid` or `metadata.resourceVersion` in a merge or strategic patch, or a JSON patch `test`,
         is a precondition. APPLY makes what is not there, and what was applied before and is not applied any more goes

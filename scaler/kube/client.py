@@ -24,7 +24,7 @@ import yarl
 
 from scaler import __version__
 from scaler.kube import in_cluster
-from scaler.kube.api import FIELD_MANAGER, Object, Page, PatchType, Resource, WatchEvent
+from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
 from scaler.kube.wire import (
     LONGEST_LINE,
@@ -210,11 +210,12 @@ class HttpKubeApi:
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
-        subresource: str = "",
+        subresource: str = "", apply: Apply = OWN,
     ) -> Object:  # fmt: skip
         path = path_of(resource, namespace, name, subresource)
         if patch_type is PatchType.APPLY:
-            path += query_of({"fieldManager": FIELD_MANAGER, "force": "true"})
+            force, dry_run = str(apply.force).lower(), "All" if apply.dry_run else ""
+            path += query_of({"fieldManager": apply.manager, "force": force, "dryRun": dry_run})
         return decode_object(await self._call("patch", resource, path, patch, content_type=patch_type.value))
 
     async def delete(

@@ -66,6 +66,9 @@ def _candidates(words: list[str], commands: list[tuple[str, str]], load: Load) -
     if before[0] not in dict(commands):
         return Candidates([])
     parser, given = load(before[0]), [one for one in before[1:] if one != "="]
+    for action in parser._actions:  # a command with commands of its own
+        if isinstance(action, argparse._SubParsersAction) and given and given[0] in action.choices:
+            parser, given = action.choices[given[0]], given[1:]
     candidates = _of_command(parser._actions, given, word)
     return Candidates(_fitting(_of_cluster(parser, given, candidates.asked), word)) if candidates.asked else candidates
 

@@ -19,11 +19,13 @@ HELP = """See the scaler at work without a cluster: start, faults, degradation, 
 The real controller runs on a simulated cluster in virtual time, paced for people; --fast does without the pauses.
 --interactive keeps a cluster up in real time and prints how to reach it with kubectl; Ctrl-C ends it.
 --ui tells the story on the page of `scaler ui`, in a browser, and goes on until Ctrl-C.
+-f plays a scenario of one's own, such as `scaler new` writes, instead of the story.
 
 Exit code: 0 the service ended where it should, 1 it did not, 2 usage."""
 
 EXIT_UNEXPECTED = 1
 EXIT_USAGE = 2
+MOST_NODES = 1_000
 SPEED = 12.0
 """Seconds of the story in one, in a browser."""
 
@@ -31,6 +33,10 @@ SPEED = 12.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fast", action="store_true", help="no pauses; also without a terminal")
     parser.add_argument("--interactive", action="store_true", help="keep the cluster up and serve kubectl")
+    parser.add_argument(
+        "-f", "--folder", metavar="DIR", type=Path, help="play DIR/scenario.yaml (scaler new writes it)"
+    )
+    parser.add_argument("--nodes", metavar="N", type=nodes, help="so many nodes with NPUs instead of the scenario's")
     parser.add_argument("--ui", action="store_true", help="serve a page that shows it live")
     parser.add_argument(
         "--port", type=port, default=0, metavar="N", help="of the API or the page (default: a free one)"
@@ -45,13 +51,22 @@ def port(text: str) -> int:
     return int(text)
 
 
+def nodes(text: str) -> int:
+    """A number of nodes; argparse says what is wrong."""
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= MOST_NODES):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MOST_NODES:,}")
+    return int(text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Tell the story, or keep a cluster up."""
     # Loaded only when asked for: `scaler --help` reads this module too.
-    from scaler.tools.simulation.scenario_file import ScenarioError, load_scenario  # noqa: PLC0415
+    from scaler.tools.simulation.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415
 
     try:
-        scenario = load_scenario(examples() / "demo.yaml")
+        scenario = load_scenario(args.folder / "scenario.yaml" if args.folder else examples() / "demo.yaml")
+        scenario = scenario if args.nodes is None else _on(args.nodes, scenario)
+        check_inputs(scenario)
     except ScenarioError as error:
         sys.stderr.write(f"scaler demo: {error}\n")
         return EXIT_USAGE
@@ -64,6 +79,18 @@ def run(args: argparse.Namespace) -> int:
     live = sys.stdout.isatty()
     good = tell(scenario, seed=args.seed, out=sys.stdout, live=live, paced=live and not args.fast)
     return 0 if good else EXIT_UNEXPECTED
+
+
+def _on(count: int, scenario: Scenario) -> Scenario:
+    """On so many nodes with NPUs: those of the first group that has any."""
+    groups = list(scenario.nodes)
+    place = next((place for place, group in enumerate(groups) if group.npu), None)
+    if place is None:
+        return scenario
+    name = groups[place].name
+    pattern = name if "{}" in name else f"{name}-{{}}" if count > 1 else name
+    groups[place] = groups[place].model_copy(update={"count": count, "name": pattern})
+    return scenario.model_copy(update={"nodes": groups})
 
 
 def _keep_up(scenario: Scenario, args: argparse.Namespace) -> int:

@@ -14,11 +14,18 @@ HELP = """Print the JSON Schema (draft 2020-12) of a document, for editors and o
 Exit code: 0 printed, 2 usage."""
 
 
-SOURCES = {"rule": "scaler.tools.linting.schema", "scenario": "scaler.sim.stories.scenario"}
+SOURCES = {
+    "rule": "scaler.tools.linting.schema",
+    "scenario": "scaler.sim.stories.scenario",
+    "service": "scaler.tools.deploying.config",
+}
 """Document -> the module whose `json_schema()` describes it."""
 
 
-DOCUMENTS = "rule: the JSON under the ConfigMap key elastic_scaling.json; scenario: a file for scaler simulate"
+DOCUMENTS = (
+    "rule: the JSON under the ConfigMap key elastic_scaling.json; scenario: a file for scaler simulate; "
+    "service: a short file for scaler deploy"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

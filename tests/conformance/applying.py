@@ -1,9 +1,9 @@
-"""Server-side apply as the scaler uses it: the status of an ElasticService."""
+"""Server-side apply as the scaler uses it, for the status of an ElasticService, and as `scaler deploy` does."""
 
 from __future__ import annotations
 
-from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, Object, PatchType
-from scaler.kube.errors import BadRequestError, InvalidError, NotFoundError
+from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, Apply, Object, PatchType
+from scaler.kube.errors import BadRequestError, ConflictError, InvalidError, NotFoundError
 from tests.conformance.harness import Cluster, case, refused
 from tests.jobs import manifest
 
@@ -109,3 +109,34 @@ async def apply_makes_what_is_not_there(cluster: Cluster) -> None:
 async def which_service_it_is_about_must_be_said(cluster: Cluster) -> None:
     nothing = manifest(ELASTIC_SERVICES, "e", spec={"rule": "rule"})
     await refused(InvalidError, cluster.create(ELASTIC_SERVICES, nothing), "jobID")
+
+
+async def _tuned(cluster: Cluster, how: Apply, key: str) -> Object:
+    body = cluster.config_map("a", key=key)
+    return await cluster.kube.patch(
+        CONFIG_MAPS, cluster.namespace, "a", body, patch_type=PatchType.APPLY, apply=how
+    )  # fmt: skip
+
+
+@case
+async def a_dry_run_says_what_would_be_and_changes_nothing(cluster: Cluster) -> None:
+    dry, wet = Apply("one", force=False, dry_run=True), Apply("one", force=False)
+    assert (await _tuned(cluster, dry, key="1"))["data"] == {"key": "1"}
+    await refused(NotFoundError, cluster.kube.get(CONFIG_MAPS, cluster.namespace, "a"))
+    before = await _tuned(cluster, wet, key="1")
+    assert (await _tuned(cluster, dry, key="2"))["data"] == {"key": "2"}
+    assert await cluster.kube.get(CONFIG_MAPS, cluster.namespace, "a") == before
+
+
+@case
+async def what_another_manager_applied_is_a_conflict_unless_forced_or_the_same(cluster: Cluster) -> None:
+    await _tuned(cluster, Apply("one", force=False), key="1")
+    assert (await _tuned(cluster, Apply("two", force=False), key="1"))["data"] == {"key": "1"}
+    await refused(ConflictError, _tuned(cluster, Apply("three", force=False), key="3"), r'"one"[^$]*\.data\.key')
+    assert (await _tuned(cluster, Apply("three", force=True), key="3"))["data"] == {"key": "3"}
+
+
+@case
+async def applying_the_same_again_changes_nothing(cluster: Cluster) -> None:
+    before = await _tuned(cluster, Apply("one", force=False), key="1")
+    assert await _tuned(cluster, Apply("one", force=False), key="1") == before

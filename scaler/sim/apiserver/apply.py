@@ -1,14 +1,67 @@
 """Server-side apply by the schema of a custom resource. Pure.
 
-Every manager owns what it applied last, and nobody else's claims are looked at: there are no conflicts here, and what
-somebody writes by other means belongs to nobody.
+Every manager owns what it applied last; what somebody writes by other means belongs to nobody. Lists are owned whole.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from scaler.kube.api import Object
+
 Schema = dict[str, Any]
+Path = tuple[str, ...]
+
+
+class Claims:
+    """Who applied what last."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[str, str], Object]] = {}
+
+    def of(self, obj: Object) -> dict[tuple[str, str], Object]:
+        """By subresource and manager."""
+        return self._known.setdefault(obj["metadata"]["uid"], {})
+
+    def forget(self, obj: Object) -> None:
+        self._known.pop(obj["metadata"]["uid"], None)
+
+    def claimed(self, obj: Object, subresource: str, manager: str, body: Object) -> Object:
+        """The object with this claim noted, in `managedFields` too where it is no subresource."""
+        self.of(obj)[subresource, manager] = body
+        if not subresource:
+            entries = [_entry(who, known) for (part, who), known in sorted(self.of(obj).items()) if not part]
+            obj["metadata"]["managedFields"] = entries
+        return obj
+
+    def conflicts(self, obj: Object, subresource: str, manager: str, body: Object) -> list[tuple[str, Path]]:
+        """Manager and path of all that `body` would change and others applied."""
+        known = self.of(obj).items()
+        return _conflicts(obj, body, {who: one for (part, who), one in known if part == subresource and who != manager})
+
+
+def _entry(manager: str, body: Object) -> Object:
+    wanted = {name: value for name, value in body.items() if name not in ("apiVersion", "kind", "metadata")}
+    metadata = {name: value for name, value in body.get("metadata", {}).items() if name in ("labels", "annotations")}
+    fields = _fields(wanted | ({"metadata": metadata} if metadata else {}))
+    return {
+        "manager": manager, "operation": "Apply", "apiVersion": body["apiVersion"], "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }  # fmt: skip
+
+
+def _fields(value: Any) -> Object:
+    return {f"f:{name}": _fields(inner) for name, inner in value.items()} if isinstance(value, dict) else {}
+
+
+def _conflicts(live: Any, wanted: Any, others: dict[str, Any], path: Path = ()) -> list[tuple[str, Path]]:
+    if isinstance(live, dict) and isinstance(wanted, dict):
+        found = []
+        for name, value in wanted.items():
+            inner = {who: body[name] for who, body in others.items() if isinstance(body, dict) and name in body}
+            found += _conflicts(live.get(name), value, inner, (*path, name)) if inner else []
+        return found
+    return [] if live == wanted else [(who, path) for who in others]
 
 
 def applied(live: Any, before: Any, wanted: Any, schema: Schema) -> Any:

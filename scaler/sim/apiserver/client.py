@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scaler.kube.api import FIELD_MANAGER, Object, Page, PatchType, Refused, Resource, WatchEvent
+from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError
 from scaler.kube.wire import refused_of
 from scaler.sim.apiserver import scale
@@ -117,11 +117,11 @@ class SimClient:
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
-        subresource: str = "", manager: str = FIELD_MANAGER,
+        subresource: str = "", apply: Apply = OWN,
     ) -> Object:  # fmt: skip
-        """See KubeApi.patch; `manager` is who applies."""
+        """See KubeApi.patch."""
         request = Request(self.name, "patch", resource, namespace or "", name, subresource, patch)
-        effect = partial(self.server.patch, resource, namespace, name, patch, patch_type, subresource, manager)
+        effect = partial(self.server.patch, resource, namespace, name, patch, patch_type, subresource, apply)
         if subresource == scale.SCALE:
             effect = partial(scale.patch, self.server, resource, namespace, name, patch, patch_type)
         return (await self._write(request, effect)).copy()

@@ -1,7 +1,7 @@
 """The simulated cluster over HTTP, well enough for a real kubectl and for the real client of scaler.kube.
 
-Server-side apply knows no conflicts, and of kinds that are built in what a later apply leaves out stays. There are no
-dry runs, no access control and no TLS; it listens where it is told to, on loopback by default.
+Of built-in kinds, what a later server-side apply leaves out stays. Only server-side apply knows dry runs. There is no
+access control and no TLS; it listens where it is told to, on loopback by default.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from scaler.kube.api import EventType, KubeApi, Object, PatchType, Resource, WatchEvent
+from scaler.kube.api import Apply, EventType, KubeApi, Object, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, StatusError
 from scaler.sim.apiserver import discovery, protobuf, refusals, tables
 from scaler.sim.apiserver.kinds import BINDINGS, Kind
@@ -94,7 +94,7 @@ class _Facade:
         found = discovery.document(path, self._cluster.server.catalog)
         if found is not None:
             return _json(found)
-        if request.query.get("dryRun"):
+        if request.query.get("dryRun") and request.content_type != PatchType.APPLY:
             raise refusals.bad_request("dry runs are not simulated")
         if request.method == "POST" and path.endswith("/bindings"):
             return await self._bind(path.split("/")[3], "", await _body(request))
@@ -227,8 +227,9 @@ class _Facade:
             patch_type = PatchType(request.content_type)
         except ValueError:
             raise refusals.unsupported_media_type([*PatchType]) from None
-        subresource, manager = target.subresource, request.query.get("fieldManager", "")
-        given: dict[str, Any] = {"patch_type": patch_type, "subresource": subresource, "manager": manager}
+        query = request.query
+        how = Apply(query.get("fieldManager", ""), query.get("force") == "true", bool(query.get("dryRun")))
+        given: dict[str, Any] = {"patch_type": patch_type, "subresource": target.subresource, "apply": how}
         return _json(await self._client.patch(*target.place, body, **given))
 
     async def _delete(self, request: web.Request, target: _Target) -> web.StreamResponse:

@@ -76,3 +76,10 @@ def too_new(wanted: int, current: int) -> KubeError:
 
 def internal(why: str) -> KubeError:
     return status_error(500, "InternalError", why)
+
+
+def apply_conflict(found: Sequence[tuple[str, tuple[str, ...]]], resource: Resource) -> KubeError:
+    """`found`: manager and path of each field that somebody else owns."""
+    one = [f'"{who}" using {resource.api_version}: .{".".join(path)}' for who, path in found]
+    why = f"conflict with {one[0]}" if len(one) == 1 else "conflicts: " + ", ".join(one)
+    return status_error(409, "Conflict", f"Apply failed with {len(one)} conflict{'s' * (len(one) > 1)}: {why}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
@@ -15,11 +14,11 @@ from uuid import UUID
 import msgspec
 
 from scaler.clock import Clock, rfc3339
-from scaler.kube.api import FIELD_MANAGER, NAMESPACES, PODS, Object, PatchType, Resource
+from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, PatchType, Resource
 from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import deletion, pods, reading, refusals, schema, shapes, strategies, validation
 from scaler.sim.apiserver.admission import Hook, Review, admit
-from scaler.sim.apiserver.apply import applied
+from scaler.sim.apiserver.apply import Claims, applied
 from scaler.sim.apiserver.deletion import DeleteOptions, Outcome
 from scaler.sim.apiserver.kinds import BINDINGS, POD_BINDINGS, Catalog, Kind
 from scaler.sim.apiserver.patches import json_patch, merge_patch
@@ -29,7 +28,7 @@ from scaler.sim.apiserver.strategic import strategic_merge
 
 # The server's own fields of metadata: what a client sends is ignored.
 _SYSTEM_FIELDS = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-                  "generation", "generateName")  # fmt: skip
+                  "generation", "generateName", "managedFields")  # fmt: skip
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
@@ -51,9 +50,10 @@ class ApiServer:
         self.catalog = Catalog()
         self._random = random.Random(f"objects-{seed}")  # noqa: S311 - for uids, not for secrets
         self._cluster_ips = 0
-        self._applied: defaultdict[str, dict[tuple[str, str], Object]] = defaultdict(dict)
-        """By uid, then by subresource and manager: what was applied last."""
+        self._claims = Claims()
         self._strict_namespaces = strict_namespaces
+        self._dry_run = False
+        """Whether nothing of this request is to be stored."""
         self._admission = tuple(admission)
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Record:
@@ -102,11 +102,15 @@ class ApiServer:
 
     def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, patch_type: PatchType,
-        subresource: str = "", manager: str = FIELD_MANAGER,
+        subresource: str = "", apply: Apply = OWN,
     ) -> Record:  # fmt: skip
         kind, key = self._locate(resource, namespace, name)
         if patch_type is PatchType.APPLY:
-            return self._apply(kind, key, _private(patch), subresource, manager)
+            self._dry_run = apply.dry_run
+            try:
+                return self._apply(kind, key, _private(patch), subresource, apply)
+            finally:
+                self._dry_run = False
         record = self._record(kind, key)
         patched = _patched(kind, record.copy(), _private(patch), patch_type)
         try:
@@ -117,10 +121,11 @@ class ApiServer:
             _check_same(kind, record.object, obj)
         return self._update(kind, key, record, obj, subresource)
 
-    def _apply(self, kind: Kind, key: Key, body: Any, subresource: str, manager: str) -> Record:
-        """Server-side apply, forced. What is built in is merged strategically, and what is applied no more stays."""
+    def _apply(self, kind: Kind, key: Key, body: Any, subresource: str, apply: Apply) -> Record:
+        """Server-side apply. What is built in is merged strategically, and what is applied no more stays."""
         if not isinstance(body, dict) or not (body.get("apiVersion") and body.get("kind")):
             raise refusals.bad_request("what is applied must be an object with apiVersion and kind")
+        manager = apply.manager
         if not manager:
             raise refusals.unprocessable("fieldManager: Required value: is required for apply patch")
         record = self.store.table(kind.resource).records.get(key)
@@ -129,15 +134,19 @@ class ApiServer:
                 raise refusals.not_found(kind.resource, key[1])
             named = {**(body.get("metadata") or {}), "name": key[1]}
             record = self.create(kind.resource, key[0] or None, {**body, "metadata": named})
+        elif not apply.force and (found := self._claims.conflicts(record.object, subresource, manager, body)):
+            raise refusals.apply_conflict(found, kind.resource)
         elif kind.custom:
-            before = self._applied[record.object["metadata"]["uid"]].get((subresource, manager), {})
+            before = self._claims.of(record.object).get((subresource, manager), {})
             obj = self._accept(kind, applied(record.copy(), before, body, kind.schema or {}))
             record = self._update(kind, key, record, obj, subresource)
         else:
             obj = self._accept(kind, strategic_merge(record.copy(), body))
             record = self._update(kind, key, record, obj, subresource)
-        self._applied[record.object["metadata"]["uid"]][subresource, manager] = body
-        return record
+        if self._dry_run:
+            return record
+        said = self._claims.claimed(record.copy(), subresource, manager, body)
+        return record if said == record.object else self._put(kind, key, said)
 
     def delete(self, resource: Resource, namespace: str | None, name: str, options: DeleteOptions) -> Record:
         """Returns the object as it is after the call, or its last words."""
@@ -167,6 +176,8 @@ class ApiServer:
         return record
 
     def _put(self, kind: Kind, key: Key, obj: Object) -> Record:
+        if self._dry_run:
+            return Record(obj, self.store.version)
         if kind.resource.kind == "CustomResourceDefinition":
             self.catalog.define(obj)
         return self.store.put(kind.resource, key, obj, self.clock.now())
@@ -174,7 +185,7 @@ class ApiServer:
     def _remove(self, kind: Kind, key: Key) -> Record:
         """The end of an object, and of what cannot be without it."""
         record = self.store.delete(kind.resource, key, self.clock.now())
-        self._applied.pop(record.object["metadata"]["uid"], None)
+        self._claims.forget(record.object)
         if kind.resource.kind == "CustomResourceDefinition":
             self._empty(self.catalog.of_definition(key[1]), "")
             self.catalog.undefine(key[1])
@@ -188,7 +199,7 @@ class ApiServer:
         for key in tuple(self.store.table(kind.resource).keys):
             if namespace in ("", key[0]):
                 record = self.store.delete(kind.resource, key, self.clock.now())
-                self._applied.pop(record.object["metadata"]["uid"], None)
+                self._claims.forget(record.object)
 
     # What goes in.
 
@@ -287,7 +298,7 @@ class ApiServer:
         if kind.generation and _wants(kind, result) != _wants(kind, old):
             result["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         record = self._put(kind, key, result)
-        return self._remove(kind, key) if deletion.is_over(result) else record
+        return self._remove(kind, key) if deletion.is_over(result) and not self._dry_run else record
 
     def _bind(self, namespace: str | None, body: Object) -> Record:
         binding = _private(body)

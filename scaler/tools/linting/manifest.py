@@ -145,20 +145,27 @@ class Object(msgspec.Struct, frozen=True):
 
 def objects(text: str, file: str, *, alone: bool) -> tuple[list[Object], list[Finding]]:
     """All objects of a YAML text, List items one by one; what could not be read is a finding. Never raises."""
+    found, findings = values(text, file)
+    lines = Lines(text)
+    roots = [one for root in found for one in _unpacked(root)]
+    only = alone and len(roots) == 1 and not findings
+    return [Object(file, lines, root, only) for root in roots], findings
+
+
+def values(text: str, file: str) -> tuple[list[Value], list[Finding]]:
+    """The documents of a YAML text up to the first mistake, and that. Never raises."""
     lines = Lines(text)
     roots: list[Value] = []
     findings: list[Finding] = []
     try:
-        for root in _documents(text):
-            roots += _unpacked(root)
+        roots.extend(_documents(text))
     except _TooDeepError as deep:
         findings.append(_finding(file, lines, deep.offset, f"nested more than {MAX_DEPTH} deep", ""))
     except yaml.YAMLError as broken:
         findings.append(_syntax_finding(file, lines, broken))
     except ValueError as broken:  # lone surrogates, which no file can hold
         findings.append(_finding(file, lines, 0, f"not a text: {broken}", "save it as UTF-8"))
-    only = alone and len(roots) == 1 and not findings
-    return [Object(file, lines, root, only) for root in roots], findings
+    return roots, findings
 
 
 def _unpacked(root: Value) -> list[Value]:

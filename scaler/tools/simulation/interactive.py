@@ -9,12 +9,16 @@ import asyncio
 import signal
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
 from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, Object
+from scaler.names import GROUP_LABEL, RULE_KEY
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.manifests import read_manifests
 from scaler.sim.stories.play import ADMISSION, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario, Timing
 from scaler.sim.stories.timeline import Timeline
@@ -26,22 +30,29 @@ _QUICK = {
 }  # fmt: skip
 """Nobody wants to watch weights being loaded. Seconds."""
 
+SHORT_FILE = "service.yaml"
+"""The short file of a folder that `scaler new` made; `kubectl apply` cannot take it."""
 
-def _hints(path: Path, example: Path) -> str:
+
+def hints(path: Path, example: Path, objects: Sequence[Object]) -> str:
+    """What to try, with names that are there."""
     ready = """'{"status":{"conditions":[{"type":"Ready","status":"%s"}]}}'"""
     patch = "kubectl patch node npu-0 --subresource=status --type=merge -p"
+    rule = next((obj["metadata"]["name"] for obj in objects if RULE_KEY in obj.get("data", {})), "scaling-rule")
+    jobs = [obj["metadata"] for obj in objects if obj["kind"] == ASCEND_JOBS.kind]
+    job = next((one["name"] for one in reversed(jobs) if one.get("labels", {}).get(GROUP_LABEL) == "group0"), "")
+    apply = "" if example.name == SHORT_FILE else f"\n  kubectl apply -f {example}"
     return f"""
 The cluster is up; in another terminal:
 
   export KUBECONFIG={path}
-  kubectl get acjob,pods -o wide
-  kubectl edit configmap scaling-rule        # a smaller ratio, a larger one, a typo
+  kubectl get {"acjob," if job else ""}pods -o wide
+  kubectl edit configmap {rule}        # a smaller ratio, a larger one, a typo
   kubectl get esvc -o wide
   kubectl describe esvc
   {patch} {ready % "False"}
   {patch} {ready % "True"}
-  kubectl delete acjob mindie-server-p1
-  kubectl apply -f {example}
+  kubectl delete {f"acjob {job}" if job else "pod NAME"}{apply}
 
 Ctrl-C ends it.
 
@@ -78,8 +89,10 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
         seed=seed,
     )
     async with serve(cluster, port=port) as url:
-        path.write_text(kubeconfig(url, "mindie"), encoding="utf-8")  # noqa: ASYNC240 - once, before anything runs
-        out.write(_hints(path, _shown(scenario.manifests[0])))
+        objects = [obj for manifests in scenario.manifests for obj in read_manifests(manifests)]
+        namespaces = [obj["metadata"]["namespace"] for obj in objects if obj["metadata"].get("namespace")]
+        path.write_text(kubeconfig(url, next(iter(namespaces), "default")), encoding="utf-8")  # noqa: ASYNC240 - once, before anything runs
+        out.write(hints(path, _shown(scenario.manifests[0]), objects))
         out.flush()
         await world.live()
 

@@ -12,9 +12,21 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from scaler.kube.api import Object
 from scaler.sim.stories.happenings import EventError, node_specs
-from scaler.sim.stories.manifests import ManifestError, files_of, read_manifests
+from scaler.sim.stories.manifests import SHORT_FILES, ManifestError, files_of, read_manifests
 from scaler.sim.stories.scenario import Copies, Scenario
+from scaler.tools.deploying.service import ConfigError, read_service
+
+
+def _short_file(path: Path, text: str) -> Sequence[Object]:
+    try:
+        return read_service(text).objects
+    except ConfigError as error:
+        raise ManifestError("\n".join(f"{path}:{finding}" for finding in error.findings)) from None
+
+
+SHORT_FILES[:] = [_short_file]
 
 
 class ScenarioError(Exception):

@@ -1,0 +1,107 @@
+"""What of a service is in the cluster: all that was made for it, whatever its file says now. Reads only."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import NamedTuple
+
+from scaler.kube.api import KubeApi, Object, Page, Resource
+from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, TooManyRequestsError
+from scaler.names import MANAGED_BY_LABEL
+from scaler.tools.deployed.kinds import KINDS, place_of
+from scaler.tools.deployed.objects import MANAGER, NAMESPACE_LABEL, SERVICE_LABEL, is_made_for, selector_of
+from scaler.tools.deployed.refusals import is_unknown_kind
+
+MOST = 500
+"""Objects on one page."""
+TRIES, PAUSE = 10, 1.0
+"""How often a busy API server is asked, and seconds between."""
+
+
+class Found(NamedTuple):
+    """One object that is there."""
+
+    resource: Resource
+    object: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"]["name"])
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind} {self.name}"
+
+
+class Inventory(NamedTuple):
+    """All that was made for a service, in the order of KINDS; `missing` kinds are not installed, `forbidden` ones may
+    not be read."""
+
+    found: tuple[Found, ...]
+    missing: tuple[Resource, ...] = ()
+    forbidden: tuple[Resource, ...] = ()
+
+    def notes(self) -> list[str]:
+        """What may be there and is not seen."""
+        names = ", ".join(resource.full_name for resource in self.forbidden)
+        return [f"you may not list {names}: what of these was made for the service is not known"] if names else []
+
+
+async def inventory(api: KubeApi, service: str, namespace: str) -> Inventory:
+    """Raises KubeError where the cluster does not answer, ForbiddenError where nothing may be read."""
+    answers = await asyncio.gather(
+        *(_of_kind(api, resource, service, namespace) for resource in KINDS), return_exceptions=True
+    )
+    found, missing, forbidden, refusal = [], [], [], None
+    for resource, answer in zip(KINDS, answers, strict=True):
+        if isinstance(answer, ForbiddenError):
+            forbidden.append(resource)
+            refusal = refusal or answer
+        elif isinstance(answer, KubeError) and is_unknown_kind(answer):
+            missing.append(resource)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found += answer
+    if refusal is not None and len(forbidden) + len(missing) == len(KINDS):
+        raise refusal
+    return Inventory(tuple(found), tuple(missing), tuple(forbidden))
+
+
+async def _of_kind(api: KubeApi, resource: Resource, service: str, namespace: str) -> list[Found]:
+    found: list[Found] = []
+    token = ""
+    while True:
+        page = await _page(api, resource, place_of(resource, namespace), selector_of(service, namespace), token)
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        found += [Found(resource, {**kind, **item}) for item in page.items if is_made_for(item, service, namespace)]
+        if not (token := page.continue_token):
+            return found
+
+
+async def elsewhere(api: KubeApi, service: str) -> list[str]:
+    """Namespaces where something of a service of this name is, as far as that may be read."""
+    found = set()
+    for resource in KINDS:
+        with suppress(KubeError):
+            selector = f"{MANAGED_BY_LABEL}={MANAGER},{SERVICE_LABEL}={service}"
+            page = await api.list(resource, label_selector=selector, limit=MOST)
+            found |= {str(item["metadata"]["labels"].get(NAMESPACE_LABEL)) for item in page.items}
+    return sorted(found)
+
+
+async def _page(api: KubeApi, resource: Resource, namespace: str | None, selector: str, token: str) -> Page[Object]:
+    """An API server that has only just learned of a kind says for a moment that it is busy."""
+    for _ in range(TRIES - 1):
+        with suppress(TooManyRequestsError):
+            return await api.list(resource, namespace, label_selector=selector, limit=MOST, continue_token=token)
+        await asyncio.sleep(PAUSE)
+    return await api.list(resource, namespace, label_selector=selector, limit=MOST, continue_token=token)
+
+
+async def look(api: KubeApi, resource: Resource, namespace: str | None, name: str) -> Object | None:
+    """The object as it is; None when there is none, or no such kind. Raises KubeError."""
+    try:
+        return await api.get(resource, namespace, name)
+    except NotFoundError:
+        return None

@@ -1,0 +1,42 @@
+"""The kinds that a service is made of, in the order in which they go, and what whoever lacks one has to install."""
+
+from __future__ import annotations
+
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    Object,
+    Resource,
+)
+
+INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService")
+STORM_SERVICES = Resource("orchestration.aibrix.ai", "v1alpha1", "stormservices", "StormService")
+
+KINDS = (INFERENCE_SERVICES, STORM_SERVICES, ASCEND_JOBS, DEPLOYMENTS, SERVICES, CONFIG_MAPS, PRIORITY_CLASSES)
+"""In the order in which they are deleted: what makes pods first."""
+
+INSTALL = {
+    INFERENCE_SERVICES: "OME",
+    STORM_SERVICES: "AIBrix",
+    ASCEND_JOBS: "Ascend Operator of MindCluster: its CustomResourceDefinition is enough",
+}
+
+
+def place_of(resource: Resource, namespace: str) -> str | None:
+    """The namespace where objects of this kind are, None where they have none."""
+    return namespace if resource.namespaced else None
+
+
+class UnknownKindError(Exception):
+    """A file became an object that no command here can find again."""
+
+
+def resource_of(obj: Object) -> Resource:
+    """Raises UnknownKindError."""
+    for resource in KINDS:
+        if (resource.api_version, resource.kind) == (obj.get("apiVersion"), obj.get("kind")):
+            return resource
+    raise UnknownKindError(f"{obj.get('apiVersion')} {obj.get('kind')} is no kind that a service is made of")

@@ -1,0 +1,89 @@
+"""What was made is deleted: what makes pods first, the rule last; waited for, and what is left is said with why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from scaler.kube.api import NAMESPACES, PODS, KubeApi, Object
+from scaler.kube.errors import ConflictError, ForbiddenError, KubeError, NotFoundError
+from scaler.names import MANAGED_BY_LABEL
+from scaler.rules.values import as_list, as_text, at
+from scaler.tools.console import clean
+from scaler.tools.deployed.finding import Found, look
+from scaler.tools.deployed.kinds import place_of
+from scaler.tools.deployed.objects import MANAGER
+from scaler.tools.deployed.pods import pods_of
+
+PATIENCE = 60.0
+"""Seconds until what an apply has made must be gone again."""
+EVERY = 1.0
+"""Seconds between two looks."""
+
+
+async def remove(api: KubeApi, found: Iterable[Found], namespace: str) -> dict[str, str]:
+    """Delete these, each only if it still is the one that was seen. Gives what could not be, with why."""
+    left = {}
+    for one in found:
+        try:
+            await api.delete(
+                one.resource, place_of(one.resource, namespace), one.name, uid=str(one.object["metadata"]["uid"]),
+                propagation_policy="Background",
+            )  # fmt: skip
+        except (NotFoundError, ConflictError):  # gone, or another one by now
+            continue
+        except KubeError as error:
+            left[str(one)] = clean(error)
+    return left
+
+
+async def until_gone(api: KubeApi, found: Sequence[Found], namespace: str, seconds: float) -> list[Found]:
+    """Those that are still there after so many seconds, as they are then; with the pods that they had. Raises
+    KubeError."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        left = [one for one in [await _again(api, one, namespace) for one in found] if one is not None]
+        left += await _pods(api, found, namespace)
+        if not left or loop.time() >= deadline:
+            return left
+        await asyncio.sleep(EVERY)
+
+
+async def _again(api: KubeApi, one: Found, namespace: str) -> Found | None:
+    now = await look(api, one.resource, place_of(one.resource, namespace), one.name)
+    same = now is not None and now["metadata"]["uid"] == one.object["metadata"]["uid"]
+    return one._replace(object=now) if now is not None and same else None
+
+
+async def _pods(api: KubeApi, found: Sequence[Found], namespace: str) -> list[Found]:
+    try:
+        pods: list[Object] = (await api.list(PODS, namespace)).items
+    except ForbiddenError:
+        return []
+    made = pods_of(((one.resource, one.object) for one in found), pods)
+    return [Found(PODS, pod) for some in made.values() for pod in some]
+
+
+async def kept_namespace(api: KubeApi, name: str) -> list[str]:
+    """That a namespace which an apply has made stays: nobody can know all that others have put there since."""
+    with suppress(KubeError):
+        found = await api.get(NAMESPACES, None, name)
+        if at(found, "metadata", "labels").get(MANAGED_BY_LABEL) == MANAGER:
+            return [f"Namespace {name} stays; if nobody else uses it: kubectl delete namespace {name}"]
+    return []
+
+
+def why_left(one: Found) -> str:
+    """Why it is still there, as far as it says so."""
+    metadata, spec = at(one.object, "metadata"), at(one.object, "spec")
+    since = as_text(metadata.get("deletionTimestamp"))
+    if not since:
+        return "its owner has not deleted it yet" if one.resource == PODS else "it is not being deleted"
+    finalizers = as_list(metadata.get("finalizers"))
+    if finalizers:
+        return f"being deleted since {clean(since)}; waits for {', '.join(map(clean, finalizers))}"
+    if node := as_text(spec.get("nodeName")):
+        return f"being deleted since {clean(since)}; its node {clean(node)} has not said that it ended"
+    return f"being deleted since {clean(since)}"

@@ -1,0 +1,258 @@
+"""A service is applied: looked at and checked whole before the first write, written in order, undone when that fails.
+
+Everything is server-side apply under a field manager of its own. The dry run says of each object what it would become;
+what would stay as it is is not written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from scaler.kube.api import NAMESPACES, Apply, KubeApi, Object, PatchType, Resource
+from scaler.kube.errors import AlreadyExistsError, ForbiddenError, KubeError
+from scaler.names import MANAGED_BY_LABEL, RANK_TABLE_PREFIX
+from scaler.tools.deployed.finding import Found, Inventory, inventory, look
+from scaler.tools.deployed.kinds import UnknownKindError, place_of, resource_of
+from scaler.tools.deployed.objects import (
+    MANAGER,
+    as_before,
+    differs,
+    is_made_for,
+    labelled,
+    maker_of,
+)
+from scaler.tools.deployed.refusals import DeployError, in_words, missing_kind
+from scaler.tools.deployed.removal import PATIENCE, remove, until_gone, why_left
+from scaler.tools.deploying.service import Service
+
+Tell = Callable[[str], None]
+
+
+class Change(NamedTuple):
+    """One object: what is sent, what is there (None for nothing), and what that would become."""
+
+    resource: Resource
+    body: Object
+    before: Object | None
+    after: Object | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def is_needed(self) -> bool:
+        return self.before is None or self.after is None or differs(self.before, self.after)
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind} {self.name}"
+
+
+class Rollout(NamedTuple):
+    """All changes in the order in which they are made; `pruned` was made for the service and is in the file
+    no more."""
+
+    changes: tuple[Change, ...]
+    pruned: tuple[Found, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_first(self) -> bool:
+        return all(change.before is None for change in self.changes)
+
+
+class How(NamedTuple):
+    """`force`: fields that others own are taken; `dry_run`: nothing is written."""
+
+    force: bool = False
+    dry_run: bool = False
+
+
+class Prepared(NamedTuple):
+    """What is to be done, checked. `namespace`: the one that had to be made for it ({}: would have to be), None if it
+    was there."""
+
+    rollout: Rollout
+    namespace: Object | None
+
+
+async def prepared(api: KubeApi, service: Service, how: How, tell: Tell) -> Prepared:
+    """Look, and let the API server check every object; of a missing namespace it checks nothing, so that is made first,
+    and taken away again when something is wrong. Raises DeployError with all that is in the way, KubeError where the
+    cluster does not answer."""
+    rollout = await _surveyed(api, service)
+    namespace = await _namespace_made(api, service.namespace, how)
+    if namespace is not None and how.dry_run:
+        return Prepared(rollout, namespace)
+    try:
+        checked = await _checked(api, rollout.changes, service.namespace, how)
+        return Prepared(rollout._replace(changes=tuple(checked)), namespace)
+    except (DeployError, KubeError, asyncio.CancelledError):
+        await _unmade(api, namespace, tell)
+        raise
+
+
+async def _surveyed(api: KubeApi, service: Service) -> Rollout:
+    known = await inventory(api, service.name, service.namespace)
+    changes = [await _looked_at(api, service, obj, known) for obj in service.objects]
+    problems = list(dict.fromkeys(_lacking(changes, known)))
+    problems += [line for change in changes for line in _foreign(change, service)]
+    if problems:
+        raise DeployError(*problems)
+    kept = {(change.resource, change.name) for change in changes}
+    pruned = tuple(found for found in known.found if (found.resource, found.name) not in kept)
+    return Rollout(tuple(changes), pruned, tuple(known.notes()))
+
+
+async def _looked_at(api: KubeApi, service: Service, obj: Object, known: Inventory) -> Change:
+    try:
+        resource = resource_of(obj)
+    except UnknownKindError as error:
+        raise DeployError(str(error)) from None
+    body = labelled(obj, service.name, service.namespace)
+    name, place = body["metadata"]["name"], place_of(resource, service.namespace)
+    if resource in known.missing:
+        return Change(resource, body, None)
+    try:
+        before = await look(api, resource, place, name)
+    except ForbiddenError as error:
+        raise DeployError(*in_words(error, resource, name)) from None
+    if before is not None and name.startswith(RANK_TABLE_PREFIX):
+        body["data"] = before.get("data") or {}  # whoever fills rank tables owns what is in them
+    return Change(resource, body, before)
+
+
+def _lacking(changes: Sequence[Change], known: Inventory) -> list[str]:
+    return [missing_kind(change.resource) for change in changes if change.resource in known.missing]
+
+
+def _foreign(change: Change, service: Service) -> list[str]:
+    if change.before is None:
+        return []
+    if not is_made_for(change.before, service.name, service.namespace):
+        where = f" in namespace {service.namespace}" if change.resource.namespaced else ""
+        words = f"{change}{where} is there already and is not this service's"
+        return [f"{words}: {maker_of(change.before)}. Choose another app_name, or delete it first."]
+    if change.before["metadata"].get("deletionTimestamp"):
+        return [f"{change} is being deleted: wait until it is gone, or see `scaler deploy status -n {service.name}`"]
+    return []
+
+
+async def _checked(api: KubeApi, changes: Sequence[Change], namespace: str, how: How) -> list[Change]:
+    """With what each object would become."""
+    checked: list[Change] = []
+    problems: list[str] = []
+    for change in changes:
+        try:
+            after = await _apply(api, change, namespace, Apply(MANAGER, how.force, dry_run=True))
+            checked.append(change._replace(after=after))
+        except KubeError as error:
+            problems += in_words(error, change.resource, change.name)
+    if problems:
+        raise DeployError(*problems)
+    return checked
+
+
+async def _apply(api: KubeApi, change: Change, namespace: str, how: Apply) -> Object:
+    place = place_of(change.resource, namespace)
+    return await api.patch(
+        change.resource, place, change.name, change.body, patch_type=PatchType.APPLY, apply=how
+    )  # fmt: skip
+
+
+async def _namespace_made(api: KubeApi, name: str, how: How) -> Object | None:
+    try:
+        if await look(api, NAMESPACES, None, name) is not None:
+            return None
+    except ForbiddenError:
+        return None  # whoever may not look at namespaces works in one that is there; if it is not, the check says so
+    if how.dry_run:
+        return {}
+    metadata = {"name": name, "labels": {MANAGED_BY_LABEL: MANAGER}}
+    try:
+        return await api.create(NAMESPACES, None, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    except AlreadyExistsError:
+        return None
+    except ForbiddenError as error:
+        raise DeployError(f"there is no namespace {name}, and {error.message}") from None
+
+
+async def _unmade(api: KubeApi, namespace: Object | None, tell: Tell) -> None:
+    """The namespace that this apply has made goes, too: there was nothing in it but what was undone before."""
+    if namespace:
+        found = Found(NAMESPACES, namespace)
+        left = await remove(api, [found], found.name)
+        left |= {str(one): why_left(one) for one in await until_gone(api, [found], found.name, PATIENCE)}
+        tell(f"{found}: {left.get(str(found)) or 'deleted again'}")
+
+
+async def carry_out(api: KubeApi, made: Prepared, namespace: str, tell: Tell, how: How) -> None:
+    """Write what is to be written. When anything is refused, or the caller is interrupted, all of it is undone and
+    DeployError says why and what is left."""
+    tried: list[Change] = []
+    if made.namespace:
+        tell(f"Namespace {namespace}: created")
+    try:
+        for change in made.rollout.changes:
+            if change.is_needed:
+                tried.append(change)
+                await _apply(api, change, namespace, Apply(MANAGER, how.force))
+                tell(f"{change}: {'created' if change.before is None else 'changed'}")
+            else:
+                tell(f"{change}: unchanged")
+    except KubeError as error:
+        why = list(in_words(error, tried[-1].resource, tried[-1].name))
+        raise DeployError(*why, *await _undone(api, tried, namespace, tell, made.namespace)) from None
+    except asyncio.CancelledError:
+        tell("interrupted")
+        for line in await _undone(api, tried, namespace, tell, made.namespace):
+            tell(line)
+        raise
+    await _pruned(api, made.rollout.pruned, namespace, tell)
+
+
+async def _pruned(api: KubeApi, pruned: Sequence[Found], namespace: str, tell: Tell) -> None:
+    left = await remove(api, pruned, namespace)
+    for found in pruned:
+        tell(f"{found}: {left.get(str(found)) or 'deleted, the file has it no more'}")
+    if left:
+        raise DeployError(*(f"{name}: cannot be deleted: {why}" for name, why in left.items()))
+
+
+async def _undone(
+    api: KubeApi, tried: Sequence[Change], namespace: str, tell: Tell, made: Object | None
+) -> list[str]:  # fmt: skip
+    """Everything as it was before, the last first. Says what is not."""
+    problems, created = [], []
+    for change in reversed(tried):
+        try:
+            now = await look(api, change.resource, place_of(change.resource, namespace), change.name)
+            if now is None:
+                continue
+            if change.before is None:
+                created.append(Found(change.resource, now))
+            elif differs(change.before, now):
+                await _put_back(api, change, now, namespace)
+                tell(f"{change}: put back as it was")
+        except (KubeError, DeployError) as error:
+            problems.append(f"{change} could not be put back: {error}")
+    left = await remove(api, created, namespace)
+    gone = [found for found in created if str(found) not in left]
+    left |= {str(one): why_left(one) for one in await until_gone(api, gone, namespace, PATIENCE)}
+    for found in created:
+        if str(found) not in left:
+            tell(f"{found}: deleted again")
+    problems += [f"{name} could not be deleted again: {why}" for name, why in left.items()]
+    if not problems:
+        await _unmade(api, made, tell)
+    return problems or ["Nothing of this apply is left: all is as it was before."]
+
+
+async def _put_back(api: KubeApi, change: Change, now: Object, namespace: str) -> None:
+    """Raises DeployError where it is not known what was applied before."""
+    body = as_before(change.before or {}, now)
+    if body is None:
+        raise DeployError("its managedFields do not tell what was applied before")
+    await _apply(api, change._replace(body=body), namespace, Apply(MANAGER))

@@ -1,0 +1,47 @@
+"""Small parts that objects of every platform have."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from scaler.kube.api import Object
+from scaler.rules.finding import Path
+from scaler.tools.deploying.source import Fault
+
+NPU_RESOURCE = "huawei.com/Ascend910"
+T = TypeVar("T")
+
+
+def part(section: T | None) -> T:
+    """A section that read_service has seen."""
+    if section is None:
+        raise AssertionError("read_service asks for it")
+    return section
+
+
+def given(**fields: Any) -> Object:
+    """The fields that have something in them."""
+    return {name: value for name, value in fields.items() if value not in (None, {}, [])}
+
+
+def replaced(own: dict[str, str], users: dict[str, str]) -> list[Object]:
+    """Environment variables: ours, those of the same name with the user's value, and behind them the user's."""
+    return [{"name": name, "value": value} for name, value in {**own, **users}.items()]
+
+
+def npus(count: int | str) -> Object:
+    """Requests and limits of a container with so many NPUs."""
+    return {"requests": {NPU_RESOURCE: count}, "limits": {NPU_RESOURCE: count}}
+
+
+_NODE = re.compile(r"(?:module|card)-(?:910b|a3)-([0-9]+)(?:-super-pod)?")
+
+
+def node_faults(path: Path, npus_of_pod: int, node_selector: dict[str, str]) -> list[Fault]:
+    """A pod that wants more NPUs than a node has of the kind that it asks for."""
+    kind = node_selector.get("accelerator-type", "")
+    found = _NODE.fullmatch(kind)
+    if found is None or npus_of_pod <= int(found[1]):
+        return []
+    return [Fault(path, f"a node of {kind} has {found[1]} NPUs, and a pod asks for {npus_of_pod}")]

@@ -1,0 +1,78 @@
+"""A short file that describes a service, and the Kubernetes objects that it means. Text in, objects out.
+
+Must not: talk to a cluster or read files. The same text always means the same objects.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from scaler.kube.api import Object
+from scaler.rules.finding import Path
+from scaler.tools.deploying import aibrix, motor, ome
+from scaler.tools.deploying.config import PLATFORMS, SECTIONS, File
+from scaler.tools.deploying.elastic import elastic_of
+from scaler.tools.deploying.source import ConfigError, Fault, Source, read_source
+
+__all__ = ["ConfigError", "Service", "read_service"]
+
+_MAKERS: dict[str, Any] = {"ome": ome, "aibrix": aibrix, "mindie-motor": motor}
+"""Modules with `groups`, `faults` and `objects`."""
+
+
+class Service(NamedTuple):
+    """A service, ready to be applied."""
+
+    name: str
+    namespace: str
+    platform: str
+    """`ome`, `aibrix` or `mindie-motor`."""
+    objects: tuple[Object, ...]
+    """In the order in which they are to be applied, each with apiVersion, kind, metadata.name and namespace."""
+
+
+def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
+    """The service that a file describes. Raises ConfigError with every mistake and its place.
+
+    `framework`: what MindCluster's deployer takes from the variable SERVING_FRAMEWORK; None to tell by the file.
+    """
+    source = read_source(text)
+    platform = _platform(source, framework)
+    file = source.validated(File, without={*SECTIONS.values()} - {SECTIONS[platform]})
+    if getattr(file, SECTIONS[platform]) is None:
+        source.refuse(Fault((), f"{SECTIONS[platform]} is missing", f"{platform} needs this section"))
+    maker = _MAKERS[platform]
+    own = motor.RULE if platform == "mindie-motor" else f"{file.app_name}-rule"
+    elastic, faults = elastic_of(file, maker.groups(file), own)
+    source.refuse(*faults, *maker.faults(file, elastic))
+    objects = (*([elastic.config_map] if elastic else []), *maker.objects(file, elastic))
+    source.refuse(*_refused_names(objects))
+    return Service(file.app_name, file.app_namespace, platform, objects)
+
+
+def _platform(source: Source, framework: str | None) -> str:
+    """What the caller says, or the file, or which section it has."""
+    written = source.text_at("platform")
+    for path, name in ((("platform",), written), ((), framework)):
+        if name is not None and name not in PLATFORMS:
+            source.refuse(Fault(path, f"platform {name!r} is not known", f"write one of {', '.join(PLATFORMS)}"))
+    if framework and written and framework != written:
+        source.refuse(Fault(("platform",), f"{written} is not {framework}, which SERVING_FRAMEWORK says", "unset it"))
+    present = [platform for platform, section in SECTIONS.items() if section in source.keys]
+    if not (framework or written or present):
+        hint = "add one of " + ", ".join(SECTIONS.values())
+        source.refuse(Fault((), "no section says what to deploy", hint))
+    if not (framework or written) and len(present) > 1:
+        source.refuse(Fault((), f"this describes a service for {' and for '.join(present)}", "add platform: ..."))
+    return framework or written or present[0]
+
+
+def _refused_names(objects: tuple[Object, ...]) -> list[Fault]:
+    """Names that become too long with what is put behind them."""
+    path: Path = ("app_name",)
+    long = [name for obj in objects if len(name := obj["metadata"]["name"]) > _most(obj["kind"])]
+    return [Fault(path, f"it makes the name {name}, of {len(name)} characters", "shorten it") for name in long[:1]]
+
+
+def _most(kind: str) -> int:
+    return 63 if kind == "Service" else 253

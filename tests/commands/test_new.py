@@ -1,0 +1,85 @@
+"""`scaler new`: its files are right, are played to their expectations, and nothing is written over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaler.cli import main
+from scaler.sim.stories.manifests import read_manifests
+from scaler.tools.deploying.service import read_service
+from scaler.tools.new import MOST, ladder
+from scaler.tools.simulation.interactive import hints
+from scaler.tools.simulation.scenario_file import load_scenario
+from tests.deploying.test_objects import EXAMPLES
+
+PLATFORMS = ("ome", "aibrix", "mindie-motor")
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_what_is_written_is_played_to_its_expectations(
+    platform: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "3P1D", "--platform", platform, "-o", str(tmp_path / "a")]) == 0
+    said = capsys.readouterr().out
+    assert f"scaler demo --interactive -f {tmp_path / 'a'} --nodes 8" in said
+    assert main(["simulate", str(tmp_path / "a" / "scenario.yaml")]) == 0
+    assert " ok " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("ratio", ["1P1D", "4P2D", "64P64D", "1P9D"])
+def test_every_ratio_makes_a_right_file_of_about_twenty_lines(platform: str, ratio: str, tmp_path: Path) -> None:
+    assert main(["new", ratio, "--platform", platform, "-o", str(tmp_path)]) == 0
+    text = (tmp_path / "service.yaml").read_text()
+    assert read_service(text).platform == platform
+    assert len(text.splitlines()) <= 24
+    assert load_scenario(tmp_path / "scenario.yaml").manifests == [tmp_path / "service.yaml"]
+
+
+def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "scenario.yaml").write_text("mine")
+    assert main(["new", "1P1D", "--platform", "ome", "-o", str(tmp_path)]) == 1
+    assert "is there already; nothing was written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["scenario.yaml"]
+
+
+def test_a_ladder_falls_to_one_and_one_in_few_steps() -> None:
+    assert ladder(4, 2) == ["4P2D", "3P2D", "2P1D", "1P1D"]
+    assert max(len(ladder(prefill, decode)) for prefill in range(1, MOST + 1) for decode in range(1, MOST + 1)) == 6
+
+
+def test_a_short_file_in_a_scenario_means_its_objects(tmp_path: Path) -> None:
+    config = EXAMPLES / "elastic-aibrix" / "config.yaml"
+    (tmp_path / "scenario.yaml").write_text(f"nodes: [{{}}]\nmanifests: [{config}]\n")
+    load_scenario(tmp_path / "scenario.yaml")
+    assert read_manifests(config) == list(read_service(config.read_bytes()).objects)
+
+
+def test_a_mistake_in_a_short_file_of_a_scenario_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "1P1D", "--platform", "ome", "-o", str(tmp_path)]) == 0
+    service = tmp_path / "service.yaml"
+    service.write_text(service.read_text().replace("min_replicas", "min_replica"))
+    assert main(["simulate", str(tmp_path / "scenario.yaml")]) == 2
+    assert f"{service}:9:5: inference_service.engine.min_replica: is not known here" in capsys.readouterr().err
+
+
+def test_the_demo_plays_a_folder_on_as_many_nodes_as_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played: list[Any] = []
+    monkeypatch.setattr("scaler.tools.simulation.interactive.keep_up", lambda scenario, **_: played.append(scenario))
+    assert main(["new", "4P2D", "--platform", "aibrix", "-o", str(tmp_path)]) == 0
+    assert main(["demo", "--interactive", "-f", str(tmp_path), "--nodes", "12"]) == 0
+    assert main(["demo", "--interactive", "-f", str(tmp_path)]) == 0
+    assert [[group.count for group in scenario.nodes] for scenario in played] == [[12, 2], [6, 2]]
+
+
+def test_hints_name_what_is_there() -> None:
+    objects = read_service((EXAMPLES / "motor" / "config.yaml").read_bytes()).objects
+    said = hints(Path("k"), Path("service.yaml"), objects)
+    assert "kubectl edit configmap scaling-rule" in said
+    assert "kubectl delete acjob mindie-server-p1" in said
+    assert "kubectl apply" not in said

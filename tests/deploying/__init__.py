@@ -1,0 +1,1 @@
+"""Short files for `scaler deploy`: what they mean, and what is refused."""
