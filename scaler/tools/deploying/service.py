@@ -28,7 +28,8 @@ class Service(NamedTuple):
     platform: str
     """`ome`, `aibrix` or `mindie-motor`."""
     objects: tuple[Object, ...]
-    """In the order in which they are to be applied, each with apiVersion, kind, metadata.name and namespace."""
+    """In the order in which they are to be applied, each with apiVersion, kind, metadata.name and, where it has one,
+    its namespace."""
 
 
 def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
