@@ -41,6 +41,7 @@ from scaler.informers.resources import informers, report_informers
 from scaler.informers.sight import Sight
 from scaler.installs import Installs, OverlapError, marks
 from scaler.kube.api import ELASTIC_SERVICES, NODES, SERVICES, KubeApi, Resource
+from scaler.kube.confined import Confined, confined
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
@@ -48,6 +49,8 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
+from scaler.report.shadow import Shadow
+from scaler.report.shadow_record import ShadowRecord
 from scaler.serve.health import HealthState
 from scaler.settings import Mode, Settings
 from scaler.state.cluster import ClusterState
@@ -91,6 +94,8 @@ async def run_controller(  # noqa: PLR0913 - wiring, done once in run.py
     `apart` the Lease is renewed by a thread over the connection that this makes; without, in this loop and over `api`.
     """
     rng = random.Random(seed)  # noqa: S311 - jitter, no secret
+    if settings.mode is Mode.SHADOW:
+        api, apart = Confined(api, settings.lease_namespace), apart and confined(apart, settings.lease_namespace)
     app = App(
         api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, metrics=metrics, apart=apart
     )  # fmt: skip
@@ -141,7 +146,7 @@ class App:
 
     def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTableReconciler]:
         settings, metrics = self.settings, self.metrics
-        writer = Writer(
+        writer = self.writer = Writer(
             self.api,
             deadline=self.election.deadline if self.election else _never,
             rng=self._rng,
@@ -155,7 +160,11 @@ class App:
         if self.election is not None:
             metrics.leader_changes.follow(partial(getattr, self.election, "transitions"))
         statuses = StatusWriter(writer, self.cache, self.clock, metrics, self._no_statuses)
-        reporter = Reporter(writer, statuses, self.clock, metrics, self.home)
+        shadow = Shadow() if settings.mode is Mode.SHADOW else None
+        reporter = Reporter(writer, statuses, self.clock, metrics, self.home, silent=shadow is not None)
+        self.shadow = (
+            ShadowRecord(shadow, writer, self.clock, self.home.namespace, self.sight.words) if shadow else None
+        )
         controller = Controller(
             state=self.state,
             queue=self.queue,
@@ -169,6 +178,7 @@ class App:
             alone=self.why_alone,
             unseen=self.sight.words,
             observer=observer,
+            shadow=shadow,
         )
         tables = RankTableReconciler(
             writer, self.api, self.state.tables, self.clock, elsewhere=lambda: not self.mode.makes_pods
@@ -269,11 +279,18 @@ class App:
 
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
-        await self._be_the_only_one()
+        if self.shadow is None:
+            await self._be_the_only_one()
+        else:
+            await self.shadow.load()
         self.metrics.leader.set(1)
         self.look_at_nodes()
         async with asyncio.TaskGroup() as tasks:
-            beside = [self.reporter.run(), self.rank_tables.run(), self._resync(), self.installs.follow()]
+            beside = [self.reporter.run(), self._resync()]
+            if self.shadow is None:
+                beside += [self.rank_tables.run(), self.installs.follow()]
+            else:
+                beside.append(self.shadow.run())
             if self.admission is not None:
                 beside.append(self.admission.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]
@@ -306,7 +323,8 @@ class App:
         """The safety net: it should never find anything, and counts when it does."""
         await asyncio.sleep(SETTLED)  # by then a webhook of ours has been trusted for the first time
         while True:
-            await self.gate_setup.look()
+            if self.shadow is None:
+                await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
             await self.controller.resync()
 
@@ -418,7 +436,7 @@ def _leadership(app: App, rng: random.Random, apart: Connect | None) -> Election
             identity=settings.identity,
             rng=rng,
             timing=timing,
-            marks=marks(settings.namespaces),
+            marks=marks(settings.namespaces) if settings.mode is not Mode.SHADOW else {},
             heard=app.sight.heard,
         )
 

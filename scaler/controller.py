@@ -31,6 +31,7 @@ from scaler.report.metrics import Metrics
 from scaler.report.reported import Reported
 from scaler.report.reporter import Reporter
 from scaler.report.service_reports import RuleKey, ServiceReport, report_of
+from scaler.report.shadow import Shadow
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
@@ -75,6 +76,7 @@ class Controller:
         alone: Callable[[], str],
         unseen: Callable[[], str],
         observer: Observer | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self._state = state
         self._cache = state.cache
@@ -88,6 +90,8 @@ class Controller:
         self._alone = alone
         self._unseen = unseen
         self._observer = observer
+        self._shadow = shadow
+        """Notes what would be done; where there is one, nothing is done."""
         self._services = WorldBuilder(state, policy, alone=alone)
         self._memory = Memory()
         self._known = Known()
@@ -171,11 +175,11 @@ class Controller:
         decided = asyncio.get_running_loop().time()
         acted_on: set[ServiceKey] = set()
         if decision is not None:
-            self._memory = decision.memory
             if self._observer is not None:
                 self._observer(world, decision)
             # 3. act, then report: people can wait for a millisecond, instances should not
             pairs = self._other_than_before(world, decision)
+            self._memory = self._shadow.saw(world, decision, pairs) if self._shadow is not None else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
             await self._report(world, decision, pairs)
@@ -265,7 +269,8 @@ class Controller:
             self._timer.cancel()
             self._timer = None
         if moment:
-            delay = max(SOONEST, moment - self._clock.now())
+            soonest = SOONEST if self._shadow is None else 1.0  # what is not done may be due for ever
+            delay = max(soonest, moment - self._clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
 
     def on_service(self, change: InstanceChanged | RuleChanged) -> None:
@@ -303,7 +308,7 @@ class Controller:
             await slices.end()  # those that have begun take their first steps
             if service.assumed:
                 continue
-            if plan.actions and self._begins(world, plan):
+            if plan.actions and self._shadow is None and self._begins(world, plan):
                 since = max(self._began, self._queue.dirty_since(plan.key)) if plan.key in self._fresh else started
                 self._queue.hold(plan.key)
                 begun.add(plan.key)

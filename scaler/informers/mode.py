@@ -22,6 +22,7 @@ class ModeInForce(StrEnum):
     MAKES = "makes pods"
     RELEASES = "releases pods"
     STANDS_BACK = "stands back"
+    WATCHES = "only notes what it would do"
 
 
 class CurrentMode:
@@ -45,7 +46,8 @@ class CurrentMode:
         acting = self._decide()
         if acting is not self._acting:
             self._acting = acting
-            self._cache.set_maker(makes_pods=acting is ModeInForce.MAKES)
+            watches = acting is ModeInForce.WATCHES
+            self._cache.set_maker(makes_pods=watches or acting is ModeInForce.MAKES, watches=watches)
             log = _log.warning if acting is ModeInForce.STANDS_BACK else _log.info
             log("mode changed", acting=acting.value, why=self._why(acting))
         return acting
@@ -53,11 +55,15 @@ class CurrentMode:
     def _decide(self) -> ModeInForce:
         if self._mode is Mode.GATES:
             return ModeInForce.RELEASES
+        if self._mode is Mode.SHADOW:
+            return ModeInForce.WATCHES
         if not self._operator:
             return ModeInForce.MAKES
         return ModeInForce.RELEASES if self._mode is Mode.AUTO else ModeInForce.STANDS_BACK
 
     def _why(self, acting: ModeInForce) -> str:
+        if acting is ModeInForce.WATCHES:
+            return "mode shadow: it decides as if it made the pods, and does nothing"
         if acting is ModeInForce.MAKES:
             return "no Ascend Operator with replicas is here"
         if acting is ModeInForce.STANDS_BACK:

@@ -151,6 +151,8 @@ def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Itera
 
 def _ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
     """The names of those that arrived without our gate, as a pod that names no rule itself always does."""
+    if cache.watches:
+        return []
     return [pod.name for pod in pods if pod.uid in cache.pod_instances.ungated or (pod.claim is None and not pod.gated)]
 
 
