@@ -123,7 +123,9 @@ class App:
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
         watched = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
-        unused = {SERVICES} if settings.mode is Mode.GATES else set()  # only who makes pods needs the right to them
+        unused = (
+            {SERVICES} if settings.mode in (Mode.GATES, Mode.SHADOW) else set()
+        )  # only who makes pods needs the right to them
         self.informers = {resource: found for resource, found in watched.items() if resource not in unused}
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.sight = Sight(self.informers, settings.out_of_touch)

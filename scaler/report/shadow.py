@@ -7,7 +7,8 @@ was not done counts as tried. Pure; must not write anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from scaler.decide.world import (
     Complete,
     Decision,
     Evict,
+    Instance,
     InstanceMemory,
     Memory,
     Plan,
@@ -35,8 +37,6 @@ from scaler.decide.world import (
 )
 
 MOST_ENDED, MOST_SERVICES, LONGEST_WORDS = 20, 10_000, 300
-_BOUND = frozenset({State.STARTING, State.RUNNING, State.BROKEN})
-_STARTED = _BOUND | {State.ADMITTED}
 _WAITS = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.WAITING_FOR_ROOM})
 _ROOM = _WAITS | {Reason.MINIMUM_TOO_LARGE, Reason.MINIMUM_INCOMPLETE, Reason.WAITING_FOR_CAPACITY}
 _TURNS = ("turn_since", "made", "failures", "counted", "ended_at", "backoff_until", "pardoned", "victims")
@@ -97,6 +97,12 @@ class Tally(msgspec.Struct):
     """It does not serve, and what it lacks waits for room."""
     held: bool = False
     gone: bool = False
+
+    @property
+    def spoils(self) -> bool:
+        """Whether something of it has nodes, or gets them, that the decision would not have given it."""
+        of = {what: {uid for key in self.open if (uid := key.removeprefix(f"{what} ")) != key} for what in What}
+        return bool(of[What.EVICT] or of[What.STARTED] - of[What.HOLD])
 
     def advance(self, now: float, *, seen: bool = True) -> None:
         """Count the time until now as what was seen last; not at all where nothing was seen."""
@@ -159,7 +165,7 @@ class Shadow:
             self._look(key, service, plan, world.now, decision.memory)
         tallies = list(map(self._tally, self._last))
         self._waits = any(tally.waits for tally in tallies)
-        self._spoilt = any(one.what is not What.START for tally in tallies for one in tally.open.values())
+        self._spoilt = any(tally.spoils for tally in tallies)
         self._begun = True
         return self._untried(world.memory, decision.memory)
 
@@ -197,24 +203,25 @@ class Shadow:
             match action:
                 case Admit() | Complete() if instance.pods - instance.gated < instance.expected:
                     yield differs(What.START, action.uid, f"{target} is wanted, and its room is free")
-                case Revoke() if verdict.state is State.ADMITTED:
+                case Revoke() if _is_started(instance):
                     yield differs(What.HOLD, action.uid, words(verdict, plan))
                 case Evict(beneficiary=beneficiary):
                     why = "fewer are wanted" if beneficiary == NOBODY else f"makes room for {beneficiary}"
                     yield differs(What.EVICT, action.uid, why)
-        for uid, why in self._started(tally, plan):
+        for uid, why in self._started(tally, service, plan):
             yield differs(What.STARTED, uid, why)
 
-    def _started(self, tally: Tally, plan: Plan) -> Iterator[tuple[str, str]]:
+    def _started(self, tally: Tally, service: Service, plan: Plan) -> Iterator[tuple[str, str]]:
         """Uids of what the decision would have held when it was started, and why: it was one too many in its group, or
         it got nodes that were not for it."""
         before = self._last.get(plan.key)
-        was = {verdict.uid: verdict for verdict in before[1].verdicts} if before else {}
+        was = {instance.uid: instance for instance in before[0].instances} if before else {}
+        said = {verdict.uid: verdict for verdict in before[1].verdicts} if before else {}
         asked = {action.uid: action for action in before[1].actions} if before else {}
-        excess = {name: group.running + group.in_flight - group.target for name, group in plan.groups.items()}
-        there = [verdict for verdict in plan.verdicts if verdict.state in _STARTED]
-        for verdict in sorted(there, key=lambda verdict: isinstance(asked.get(verdict.uid), Admit | Complete)):
-            uid, group = verdict.uid, verdict.group or ""
+        excess = _excess(service, plan)
+        there = [instance for instance in service.instances if _is_started(instance)]
+        for instance in sorted(there, key=lambda instance: _wants(asked.get(instance.uid))):
+            uid, group = instance.uid, instance.group or ""
             last, known = was.get(uid), tally.open.get(f"{What.STARTED} {uid}")
             beyond = excess.get(group, 0) > 0
             if known is not None:
@@ -222,12 +229,11 @@ class Shadow:
                     yield uid, known.why
             elif not (before or self._begun):
                 continue  # what runs when the shadow begins is given
-            elif beyond and (last is None or last.state not in _STARTED):
+            elif beyond and not (last and _is_started(last)):
                 excess[group] -= 1
-                of = plan.groups[group]
-                yield uid, f"{of.running + of.in_flight} of {group} were started, {of.target} wanted"
-            elif before and last and verdict.state in _BOUND and _had_no_room(last, asked.get(uid)):
-                yield uid, words(last, before[1])
+                yield uid, f"it is beyond the {plan.groups[group].target} of {group} that were wanted"
+            elif before and last and instance.bound and not last.bound and _had_no_room(last, said, asked.get(uid)):
+                yield uid, words(said[uid], before[1])
 
     def _forget(self, there: set[ServiceKey], now: float) -> None:
         """Services that are no more keep what was noted, as long as there are not too many."""
@@ -252,17 +258,32 @@ class Shadow:
         return msgspec.structs.replace(after, services={**after.services, **untried})
 
 
-def _had_no_room(last: Verdict, asked: Action | None) -> bool:
+def _is_started(instance: Instance) -> bool:
+    """Somebody lets it have pods that may be scheduled."""
+    return instance.pods > instance.gated and not instance.owner_finished
+
+
+def _excess(service: Service, plan: Plan) -> Counter[str]:
+    """How many more than the target are started, by group; nothing where there is no target."""
+    started = Counter(instance.group or "" for instance in service.instances if _is_started(instance))
+    return Counter({name: number - plan.groups[name].target for name, number in started.items() if name in plan.groups})
+
+
+def _wants(asked: Action | None) -> bool:
+    return isinstance(asked, Admit | Complete)
+
+
+def _had_no_room(last: Instance, said: Mapping[str, Verdict], asked: Action | None) -> bool:
     """Whether the decision held it for want of room, or wanted to take it back, before it got nodes."""
-    if last.state is State.HELD:
-        return last.reason in _ROOM and not isinstance(asked, Admit | Complete)
-    return last.state is State.ADMITTED and isinstance(asked, Revoke)
+    if _is_started(last):
+        return isinstance(asked, Revoke)
+    return last.uid in said and said[last.uid].reason in _ROOM and not _wants(asked)
 
 
 def _without_turns(before: ServiceMemory, after: ServiceMemory) -> ServiceMemory:
-    """What was bound, or what is read of its jobs, has changed: that counts."""
+    """They stand where they stood; what was bound, or what is read of its jobs, has changed: they are as new."""
     if (before.bound, before.jobs) != (after.bound, after.jobs):
-        return after
+        before = ServiceMemory()
     instances = {
         uid: _kept(before.instances.get(uid, InstanceMemory()), one, _TURN) for uid, one in after.instances.items()
     }

@@ -102,8 +102,11 @@ def _of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
 def _ours(
     cache: Cache, table: JobTable | None, record: JobRecord, pods: Sequence[PodRecord], faulty: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What matters of a job only where its pods and objects are made here."""
+    """What matters of a job only where its pods and objects are made here; where nothing is done, others look after
+    its life and its objects."""
     job = record.job
+    if cache.watches:
+        return {"faults": job.faults}
     present = _present(pods)
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
     has_service = cache.services.get(job.namespace, job.leader) is not None

@@ -165,7 +165,7 @@ def text(report: dict[str, Any]) -> Iterator[str]:
     yield "AS DECIDED  what ran was what the decision wants"
     yield "SERVED      every group ran at least its minimum"
     yield "COULD HAVE  it did not serve, and the room that it needs was free: the decision would have started it"
-    yield "HELD UP     it did not serve for want of room, and something ran that the decision would hold or evict"
+    yield "HELD UP     it did not serve for want of room, and nodes were where the decision would not have given them"
     for what, words in WORDS.items():
         yield f"{what.upper():<11} {words}"
     for service in services:
@@ -201,7 +201,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def _line(one: dict[str, Any]) -> str:
     until = f"to {one['until']}" if one["until"] else "until now"
     instance, ran, wanted, why = (_clean(one[name]) for name in ("instance", "ran", "wanted", "why"))
-    words = f"{instance} was {WORDS[one['what']]}: {why} (ran {ran}, wanted {wanted})"
+    words = f"{instance}: {WORDS[one['what']]}: {why} (ran {ran}, wanted {wanted})"
     return f"{one['since']} {until} ({_age(one['seconds'])}) {words}"
 
 
