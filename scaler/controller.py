@@ -31,7 +31,6 @@ from scaler.report.metrics import Metrics
 from scaler.report.reported import Reported
 from scaler.report.reporter import Reporter
 from scaler.report.service_reports import RuleKey, ServiceReport, report_of
-from scaler.report.shadow import Shadow
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
@@ -56,6 +55,8 @@ SOONEST = 0.001
 Pairs = list[tuple[Service, Plan]]
 Observer = Callable[[World, Decision], None]
 """Called with everything that was decided, after every pass and before anything of it is acted on."""
+Instead = Callable[[World, Decision, Pairs], Memory]
+"""Called where nothing is acted on, with the plans that are other than before; gives what is remembered."""
 
 
 class Controller:
@@ -76,7 +77,7 @@ class Controller:
         alone: Callable[[], str],
         unseen: Callable[[], str],
         observer: Observer | None = None,
-        shadow: Shadow | None = None,
+        instead: Instead | None = None,
     ) -> None:
         self._state = state
         self._cache = state.cache
@@ -90,8 +91,7 @@ class Controller:
         self._alone = alone
         self._unseen = unseen
         self._observer = observer
-        self._shadow = shadow
-        """Notes what would be done; where there is one, nothing is done."""
+        self._instead = instead
         self._services = WorldBuilder(state, policy, alone=alone)
         self._memory = Memory()
         self._known = Known()
@@ -179,7 +179,7 @@ class Controller:
                 self._observer(world, decision)
             # 3. act, then report: people can wait for a millisecond, instances should not
             pairs = self._other_than_before(world, decision)
-            self._memory = self._shadow.saw(world, decision, pairs) if self._shadow is not None else decision.memory
+            self._memory = self._instead(world, decision, pairs) if self._instead else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
             await self._report(world, decision, pairs)
@@ -269,7 +269,7 @@ class Controller:
             self._timer.cancel()
             self._timer = None
         if moment:
-            soonest = SOONEST if self._shadow is None else 1.0  # what is not done may be due for ever
+            soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST  # what is not done may be due for ever
             delay = max(soonest, moment - self._clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
 
@@ -308,7 +308,7 @@ class Controller:
             await slices.end()  # those that have begun take their first steps
             if service.assumed:
                 continue
-            if plan.actions and self._shadow is None and self._begins(world, plan):
+            if plan.actions and self._acting is not ModeInForce.WATCHES and self._begins(world, plan):
                 since = max(self._began, self._queue.dirty_since(plan.key)) if plan.key in self._fresh else started
                 self._queue.hold(plan.key)
                 begun.add(plan.key)

@@ -1,4 +1,4 @@
-"""`scaler shadow`: what an install in mode shadow has noted. Reads one ConfigMap, prints, changes nothing."""
+"""`scaler shadow`: run the controller in mode shadow, with notes; or report what such an install has noted."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from scaler.tools.cluster.access import add_cluster_arguments, named
 from scaler.tools.output import add_output, written
 
 if TYPE_CHECKING:
-    from scaler.report.shadow import Difference, Tally
-    from scaler.report.shadow_record import Noted
+    from scaler.tools.shadowing.notes import Difference, Tally
+    from scaler.tools.shadowing.record import Noted
 
-HELP = """report where the decisions of an install in mode shadow differ from what runs
+HELP = """decide beside what runs, do nothing, and report where the two differ
 
-Reads what the shadow has noted in its own namespace, and changes nothing. Per service: how long what ran was what the
-decision wants, how long it did not serve although it could have, and what was started that the decision would have
-held; each with times and reasons.
+`scaler shadow run` is the controller in mode shadow: it decides and does nothing, and writes its notes into its own
+namespace. manifests/shadow starts it.
 
-Exit code: 0 shown, 1 there is no report or the cluster cannot be read, 2 usage."""
+`scaler shadow report` reads these notes and changes nothing. Per service: how long what ran was what the decision
+wants, how long it did not serve although it could have, and what was started that the decision would have held; each
+with times and reasons.
+
+Exit code of report: 0 shown, 1 there is no report or the cluster cannot be read, 2 usage; of run as of `scaler run`."""
 
 USUAL = "mind-cluster-scaler-shadow"
 """Namespace of manifests/shadow."""
@@ -46,24 +49,35 @@ LIMITS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", metavar="TEXT", nargs="?", default="", help="only services with this in their name")
-    parser.add_argument(
+    from scaler import settings  # noqa: PLC0415 - `scaler --help` stays fast
+
+    parts = parser.add_subparsers(dest="part", required=True, metavar="report|run")
+    report = parts.add_parser("report", description="report what a shadow has noted", help="what it has noted")
+    report.add_argument("service", metavar="TEXT", nargs="?", default="", help="only services with this in their name")
+    report.add_argument(
         "-n", "--namespace", type=named, default=USUAL, metavar="NAME", help=f"of the install; default: {USUAL}"
     )
-    add_output(parser)
-    add_cluster_arguments(parser)
+    add_output(report)
+    add_cluster_arguments(report)
+    settings.add_arguments(parts.add_parser("run", description="the controller in mode shadow", help="be the shadow"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report."""
-    return asyncio.run(_show(args))
+    """Print the report, or be the shadow until SIGTERM."""
+    if args.part == "report":
+        return asyncio.run(_show(args))
+    from scaler.run import run as run_controller  # noqa: PLC0415
+    from scaler.tools.shadowing.record import Record  # noqa: PLC0415
+
+    args.mode = "shadow"
+    return run_controller(args, Record())
 
 
 async def _show(args: argparse.Namespace) -> int:
     from scaler.kube.api import CONFIG_MAPS, within  # noqa: PLC0415 - `scaler shadow --help` stays fast
     from scaler.kube.errors import KubeError, NotFoundError  # noqa: PLC0415
-    from scaler.report.shadow_record import NAME, decode  # noqa: PLC0415
     from scaler.tools.cluster.access import complaint, opened  # noqa: PLC0415
+    from scaler.tools.shadowing.record import NAME, decode  # noqa: PLC0415
 
     where = f"ConfigMap {NAME} in namespace {args.namespace}"
     try:

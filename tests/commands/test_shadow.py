@@ -16,15 +16,15 @@ import yaml
 from scaler.cli import main
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, Object
-from scaler.report import shadow_record
-from scaler.report.shadow import Difference, Tally, What
-from scaler.report.shadow_record import KEY, NAME, Noted, decode, encode
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START
 from scaler.tools.cluster import access
 from scaler.tools.cluster.access import Access
 from scaler.tools.shadow import USUAL, report_of, text
+from scaler.tools.shadowing import record as shadow_record
+from scaler.tools.shadowing.notes import Difference, Tally, What
+from scaler.tools.shadowing.record import KEY, NAME, Noted, decode, encode
 from tests.jobs import manifest
 
 DAY = 86_400.0
@@ -122,7 +122,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str, kept: Object | None)
 
     monkeypatch.setattr(access, "opened", opened)
     monkeypatch.setattr("scaler.tools.shadow.asyncio.run", loop.run)
-    return main(["shadow", *arguments])
+    return main(["shadow", "report", *arguments])
 
 
 def config_map(namespace: str = USUAL) -> Object:

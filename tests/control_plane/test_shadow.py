@@ -17,11 +17,11 @@ import pytest
 
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, EVENTS, NAMESPACES, Object
 from scaler.kube.errors import NotFoundError
-from scaler.report.shadow_record import NAME
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.actors.operator import NAMESPACE as OPERATORS
 from scaler.tools.shadow import USUAL
+from scaler.tools.shadowing.record import NAME
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import install, leads, scaler
@@ -62,8 +62,8 @@ async def operated(plane: ControlPlane) -> AsyncIterator[Stage]:
 
 
 def reported(plane: ControlPlane) -> dict[str, Any]:
-    """`scaler shadow -o json`, as an administrator types it."""
-    command = [sys.executable, "-m", "scaler", "shadow", "-o", "json", "--kubeconfig", str(plane.admin)]
+    """`scaler shadow report -o json`, as an administrator types it."""
+    command = [sys.executable, "-m", "scaler", "shadow", "report", "-o", "json", "--kubeconfig", str(plane.admin)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(_ROOT)}
     )  # fmt: skip

@@ -10,7 +10,6 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.kube.api import CONFIG_MAPS, KubeApi
-from scaler.report.shadow_record import NAME, decode
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START, silence_logs
@@ -18,6 +17,7 @@ from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import World
 from scaler.tools.shadow import report_of
+from scaler.tools.shadowing.record import NAME, Record, decode
 from tests.simulation.worlds import A2, EXAMPLE, ROOT
 from tests.test_manifests import environment
 from tests.test_rights import GuardedApi, Rbac
@@ -51,7 +51,7 @@ class Beside:
 
     async def _shadow(self, _api: KubeApi, clock: Clock, observe: Observer) -> None:
         api = GuardedApi(self._cluster.client("shadow"), self.rbac)
-        await run_controller(api, self._settings, clock, observer=observe, seed=0)
+        await run_controller(api, self._settings, clock, observer=observe, seed=0, notes=Record())
 
     def service(self, namespace: str) -> dict[str, Any]:
         found: dict[str, Any]

@@ -140,6 +140,8 @@ class Shadow:
         self.alone = ""
         self._last: dict[ServiceKey, tuple[Service, Plan]] = {}
         self._begun = False
+        self._number = 0
+        """Of services in the last world."""
         self._waits = self._spoilt = False
         """Whether some minimum waits for room, and something runs that the decision would not let run."""
 
@@ -156,10 +158,11 @@ class Shadow:
 
     def saw(self, world: World, decision: Decision, pairs: Iterable[tuple[Service, Plan]]) -> Memory:
         """Note this decision, of which `pairs` are other than before; gives what is to be remembered of it."""
-        if len(world.services) != len(self._last):
+        changed = {service.key: (service, plan) for service, plan in pairs if service.key.rule}
+        if len(world.services) != self._number or not changed.keys() <= self._last.keys():
             self._forget({service.key for service in world.services}, world.now)
+        self._number = len(world.services)
         self.alone = world.alone
-        changed = {service.key: (service, plan) for service, plan in pairs}
         unsettled = {key: last for key, last in self._last.items() if (t := self._tally(key)).open or not t.serves}
         for key, (service, plan) in {**unsettled, **changed}.items():
             self._look(key, service, plan, world.now, decision.memory)
@@ -177,7 +180,7 @@ class Shadow:
         tally.advance(now)
         tally.gone = False
         found = {f"{one.what} {uid}": one for uid, one in self._found(tally, service, plan, now)}
-        tally.differ(found if key.rule else {}, now)
+        tally.differ(found, now)
         remembered = memory.services.get(str(key), ServiceMemory())
         starts = any(one.what is What.START for one in tally.open.values())
         tally.serves = plan.serves

@@ -8,23 +8,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import zlib
-from collections.abc import Callable
 
 import msgspec
 import structlog
 
-from scaler.clock import Clock, rfc3339
+from scaler.app import App
+from scaler.clock import rfc3339
+from scaler.controller import Pairs
+from scaler.decide.world import Decision, Memory, World
 from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.kube.writer import Writer
-from scaler.report.shadow import Shadow, Tally
+from scaler.tools.shadowing.notes import Shadow, Tally
 
 NAME, KEY = "mind-cluster-scaler-shadow", "noted.json.z"
 INTERVAL = 30.0
 """Seconds between two writes."""
 MAX_BYTES = 700 * 1024
 MAX_READ = 256 << 20
-_HOW = "what mode shadow noted; read it with: scaler shadow"
+_HOW = "what mode shadow noted; read it with: scaler shadow report"
 _log = structlog.get_logger("shadow")
 
 
@@ -77,26 +78,27 @@ def _differences(tally: Tally) -> int:
     return len(tally.open) + sum(map(len, tally.ended.values()))
 
 
-class ShadowRecord:
-    """Of one process. `unseen` says what is not seen now, "" while everything is: such time is not counted."""
+class Record:
+    """Of one process; its notes are in `shadow`. Time in which something is not seen is not counted."""
 
-    def __init__(self, shadow: Shadow, writer: Writer, clock: Clock, namespace: str, unseen: Callable[[], str]) -> None:
-        self._shadow = shadow
-        self._writer = writer
-        self._clock = clock
-        self._namespace = namespace
-        self._unseen = unseen
+    def __init__(self) -> None:
+        self._shadow = Shadow()
+        self._app: App | None = None
 
-    async def load(self) -> None:
+    def saw(self, world: World, decision: Decision, pairs: Pairs) -> Memory:
+        """Note a decision."""
+        return self._shadow.saw(world, decision, pairs)
+
+    async def load(self, app: App) -> None:
         """What an earlier leader noted. Raises KubeError."""
-        noted = Noted(0.0)
+        self._app, noted = app, Noted(0.0)
         try:
-            noted = decode(await self._writer.get(CONFIG_MAPS, self._namespace, NAME))
+            noted = decode(await app.writer.get(CONFIG_MAPS, app.home.namespace, NAME))
         except NotFoundError:
             pass
         except ValueError as error:
             _log.warning("what was noted before is lost", why=str(error))
-        self._shadow.begin(noted.services, self._clock.now())
+        self._shadow.begin(noted.services, app.clock.now())
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -108,13 +110,16 @@ class ShadowRecord:
                 _log.warning("what was noted is not written", why=str(error))
 
     async def _write(self) -> None:
-        now = self._clock.now()
-        self._shadow.advance(now, seen=not self._unseen())
+        app = self._app
+        if app is None:
+            return
+        now = app.clock.now()
+        self._shadow.advance(now, seen=not app.sight.words())
         body = {
             "apiVersion": CONFIG_MAPS.api_version,
             "kind": CONFIG_MAPS.kind,
-            "metadata": {"name": NAME, "namespace": self._namespace},
+            "metadata": {"name": NAME, "namespace": app.home.namespace},
             "data": {"readme": _HOW, "asOf": rfc3339(now)},
             "binaryData": {KEY: encode(Noted(now, self._shadow.services, self._shadow.alone))},
         }
-        await self._writer.patch(CONFIG_MAPS, self._namespace, NAME, body, patch_type=PatchType.APPLY)
+        await app.writer.patch(CONFIG_MAPS, app.home.namespace, NAME, body, patch_type=PatchType.APPLY)
