@@ -40,13 +40,13 @@ def install(plane: ControlPlane, variant: str = "cluster-wide") -> Path:
 
 
 class ScalerProcess(Program):
-    """One replica. `flags` are those of `scaler run`, `module` the one that has it."""
+    """One replica. `flags` are those of `scaler run`, `module` what has it: "scaler shadow" as well."""
 
     def __init__(
         self, name: str, folder: Path, kubeconfig: Path, flags: Sequence[str] = LEASE, *, module: str = "scaler"
     ) -> None:
         (self.port,) = free_ports(1)
-        command = [sys.executable, "-m", module, "run", "--kubeconfig", str(kubeconfig), "--mode", "create"]
+        command = [sys.executable, "-m", *module.split(), "run", "--kubeconfig", str(kubeconfig), "--mode", "create"]
         command += ["--http-host", "127.0.0.1", "--http-port", str(self.port), "--identity", name, *flags]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("SCALER_", "KUBERNETES_"))}
         super().__init__(name, command, folder, environment={**kept, "PYTHONPATH": str(_ROOT)})

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.plane_options(audit=True)
 
 ACCOUNT = "mind-cluster-scaler-shadow"
 USER = f"system:serviceaccount:{USUAL}:{ACCOUNT}"
-SHADOW = ("--lease-namespace", USUAL, "--mode", "shadow")
+FLAGS, SHADOW = ("--lease-namespace", USUAL), "scaler shadow"
 READING = {"get", "list", "watch"}
 _ROOT = Path(__file__).parents[2]
 
@@ -76,7 +76,7 @@ async def test_it_notes_what_it_would_do_and_the_audit_log_has_no_other_write_of
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     kubeconfig = shadowed(plane)
-    async with operated(plane) as stage, scaler(tmp_path, kubeconfig, flags=SHADOW) as process:
+    async with operated(plane) as stage, scaler(tmp_path, kubeconfig, flags=FLAGS, module=SHADOW) as process:
         await stage.apply()
         await stage.runs(group0=2, group1=1)
         lost = await stage.node_of("mindie-server-d0")
@@ -114,7 +114,7 @@ async def test_an_install_that_acts_and_a_shadow_beside_it_do_not_mind_each_othe
     async with staged(plane, npu_nodes=3) as stage:
         await add_node(stage.api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         async with (
-            scaler(tmp_path, watching, name="shadow", flags=SHADOW) as shadow,
+            scaler(tmp_path, watching, name="shadow", flags=FLAGS, module=SHADOW) as shadow,
             scaler(tmp_path, acting, name="acts") as acts,
         ):
             await stage.apply()

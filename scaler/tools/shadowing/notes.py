@@ -269,7 +269,8 @@ def _is_started(instance: Instance) -> bool:
 def _excess(service: Service, plan: Plan) -> Counter[str]:
     """How many more than the target are started, by group; nothing where there is no target."""
     started = Counter(instance.group or "" for instance in service.instances if _is_started(instance))
-    return Counter({name: number - plan.groups[name].target for name, number in started.items() if name in plan.groups})
+    groups = {name: group for name, group in plan.groups.items() if name in started}
+    return Counter({name: started[name] - group.paired - group.target for name, group in groups.items()})
 
 
 def _wants(asked: Action | None) -> bool:
