@@ -166,7 +166,7 @@ def _difference(one: Difference, at: float) -> dict[str, Any]:
 def text(report: dict[str, Any]) -> Iterator[str]:
     """The report line by line."""
     services = report["services"]
-    yield f"Mode shadow, as of {report['as_of']}: {len(services)} services watched; nothing was done to any of them."
+    yield f"Mode shadow, as of {report['as_of']}: services watched: {len(services)}; nothing was done to them."
     if report["stale"]:
         yield f"This is {_age(report['stale'])} old: the shadow seems to be away."
     if report["alone"]:

@@ -56,7 +56,7 @@ def printed(noted: Noted, after: float = 10.0, only: str = "") -> str:
 
 def test_the_report_counts_and_tells_each_difference_with_its_time_and_reason() -> None:
     lines = printed(a_day()).splitlines()
-    assert lines[0] == "Mode shadow, as of 2026-09-22T14:13:20Z: 2 services watched; nothing was done to any of them."
+    assert lines[0] == "Mode shadow, as of 2026-09-22T14:13:20Z: services watched: 2; nothing was done to them."
     rows = [line.split() for line in lines[2:6]]
     assert rows[0][-1] == "SERVICE"
     assert rows[2] == ["24h", "100.0%", "100.0%", "0s", "0s", "0", "0", "0", "0", "a/rule/well"]

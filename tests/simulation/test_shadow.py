@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from scaler import settings
+import pytest
+
+from scaler import app, settings
 from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.controller import Observer
@@ -87,6 +89,16 @@ def test_a_shadow_writes_nothing_but_its_lease_and_its_notes_and_is_refused_noth
     assert beside.written == {(HOME, "leases"), (HOME, "configmaps")}
     assert beside.rbac.refused == set()
     assert beside.timeline.passes > 10
+
+
+def test_without_its_guard_and_with_every_right_the_controller_itself_still_begins_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app, "Confined", lambda api, _home: api)
+    monkeypatch.setattr(Rbac, "check", lambda *_: None)
+    beside = Beside(story(nodes=3, services=1, ascend_operator=False))
+    assert beside.written == {(HOME, "leases"), (HOME, "configmaps")}
+    assert beside.report["totals"]["differences"]["start"]["count"] == 2
 
 
 def test_where_the_operator_does_the_same_nothing_differs_for_long() -> None:
