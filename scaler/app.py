@@ -12,13 +12,13 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
 from scaler.clock import Clock
-from scaler.controller import Controller, Observer
-from scaler.decide.world import ServiceKey
+from scaler.controller import Controller, Observer, Pairs
+from scaler.decide.world import Decision, Memory, ServiceKey, World
 from scaler.election import Election, LeaseTiming
 from scaler.execute.executor import Executor
 from scaler.informers.cache import Cache
@@ -41,6 +41,7 @@ from scaler.informers.resources import informers, report_informers
 from scaler.informers.sight import Sight
 from scaler.installs import Installs, OverlapError, marks
 from scaler.kube.api import ELASTIC_SERVICES, NODES, SERVICES, KubeApi, Resource
+from scaler.kube.confined import Confined, confined
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, LeaseThread
 from scaler.ranktables.reconciler import RankTableReconciler
@@ -83,19 +84,39 @@ def _nothing() -> None:
 async def run_controller(  # noqa: PLR0913 - wiring, done once in run.py
     api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None,
     on_synced: Callable[[], None] = _nothing, metrics: Metrics | None = None, apart: Connect | None = None,
+    notes: Notes | None = None,
 ) -> None:  # fmt: skip
     """Run the scaler until cancelled; raises when a task dies or leadership is lost.
 
     `observer` sees every decision. `seed` makes jitter reproducible; None takes it from the system.
     `on_synced` is called once, when everything has been listed. `metrics` are those that others write, too. With
     `apart` the Lease is renewed by a thread over the connection that this makes; without, in this loop and over `api`.
+    `notes` are taken in mode shadow.
     """
     rng = random.Random(seed)  # noqa: S311 - jitter, no secret
+    if settings.mode is Mode.SHADOW:
+        api, apart = Confined(api, settings.lease_namespace), apart and confined(apart, settings.lease_namespace)
     app = App(
-        api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, metrics=metrics, apart=apart
+        api, settings, clock, observer=observer, rng=rng, on_synced=on_synced, metrics=metrics, apart=apart, notes=notes
     )  # fmt: skip
     async with _serving(app):
         await app.run()
+
+
+class Notes(Protocol):
+    """What mode shadow decides, and where it is kept."""
+
+    def saw(self, world: World, decision: Decision, pairs: Pairs) -> Memory:
+        """In place of acting; gives what is to be remembered."""
+        ...
+
+    async def load(self, app: App) -> None:
+        """A term of leadership begins. Raises KubeError."""
+        ...
+
+    async def run(self) -> None:
+        """Keep what is noted, until cancelled."""
+        ...
 
 
 class App:
@@ -104,8 +125,11 @@ class App:
     def __init__(  # noqa: PLR0913 - wiring, done once above
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None, rng: random.Random,
         on_synced: Callable[[], None], metrics: Metrics | None = None, apart: Connect | None = None,
+        notes: Notes | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
+        self.notes = notes
+        self._watches = settings.mode is Mode.SHADOW
         self.api = api
         self.clock = clock
         self._rng = rng
@@ -118,7 +142,9 @@ class App:
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
         watched = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
-        unused = {SERVICES} if settings.mode is Mode.GATES else set()  # only who makes pods needs the right to them
+        unused = (
+            {SERVICES} if settings.mode in (Mode.GATES, Mode.SHADOW) else set()
+        )  # only who makes pods needs the right to them
         self.informers = {resource: found for resource, found in watched.items() if resource not in unused}
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.sight = Sight(self.informers, settings.out_of_touch)
@@ -141,7 +167,7 @@ class App:
 
     def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTableReconciler]:
         settings, metrics = self.settings, self.metrics
-        writer = Writer(
+        writer = self.writer = Writer(
             self.api,
             deadline=self.election.deadline if self.election else _never,
             rng=self._rng,
@@ -155,7 +181,7 @@ class App:
         if self.election is not None:
             metrics.leader_changes.follow(partial(getattr, self.election, "transitions"))
         statuses = StatusWriter(writer, self.cache, self.clock, metrics, self._no_statuses)
-        reporter = Reporter(writer, statuses, self.clock, metrics, self.home)
+        reporter = Reporter(writer, statuses, self.clock, metrics, self.home, silent=self._watches)
         controller = Controller(
             state=self.state,
             queue=self.queue,
@@ -169,6 +195,7 @@ class App:
             alone=self.why_alone,
             unseen=self.sight.words,
             observer=observer,
+            instead=self.notes.saw if self.notes is not None else None,
         )
         tables = RankTableReconciler(
             writer, self.api, self.state.tables, self.clock, elsewhere=lambda: not self.mode.makes_pods
@@ -269,11 +296,18 @@ class App:
 
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
-        await self._be_the_only_one()
+        if not self._watches:
+            await self._be_the_only_one()
+        if self.notes is not None:
+            await self.notes.load(self)
         self.metrics.leader.set(1)
         self.look_at_nodes()
         async with asyncio.TaskGroup() as tasks:
-            beside = [self.reporter.run(), self.rank_tables.run(), self._resync(), self.installs.follow()]
+            beside = [self.reporter.run(), self._resync()]
+            if not self._watches:
+                beside += [self.rank_tables.run(), self.installs.follow()]
+            if self.notes is not None:
+                beside.append(self.notes.run())
             if self.admission is not None:
                 beside.append(self.admission.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]
@@ -306,7 +340,8 @@ class App:
         """The safety net: it should never find anything, and counts when it does."""
         await asyncio.sleep(SETTLED)  # by then a webhook of ours has been trusted for the first time
         while True:
-            await self.gate_setup.look()
+            if not self._watches:
+                await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
             await self.controller.resync()
 
@@ -418,7 +453,7 @@ def _leadership(app: App, rng: random.Random, apart: Connect | None) -> Election
             identity=settings.identity,
             rng=rng,
             timing=timing,
-            marks=marks(settings.namespaces),
+            marks=marks(settings.namespaces) if settings.mode is not Mode.SHADOW else {},
             heard=app.sight.heard,
         )
 

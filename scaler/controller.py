@@ -55,6 +55,8 @@ SOONEST = 0.001
 Pairs = list[tuple[Service, Plan]]
 Observer = Callable[[World, Decision], None]
 """Called with everything that was decided, after every pass and before anything of it is acted on."""
+Instead = Callable[[World, Decision, Pairs], Memory]
+"""Called where nothing is acted on, with the plans that are other than before; gives what is remembered."""
 
 
 class Controller:
@@ -75,6 +77,7 @@ class Controller:
         alone: Callable[[], str],
         unseen: Callable[[], str],
         observer: Observer | None = None,
+        instead: Instead | None = None,
     ) -> None:
         self._state = state
         self._cache = state.cache
@@ -88,6 +91,7 @@ class Controller:
         self._alone = alone
         self._unseen = unseen
         self._observer = observer
+        self._instead = instead
         self._services = WorldBuilder(state, policy, alone=alone)
         self._memory = Memory()
         self._known = Known()
@@ -172,11 +176,11 @@ class Controller:
         decided = asyncio.get_running_loop().time()
         acted_on: set[ServiceKey] = set()
         if decision is not None:
-            self._memory = decision.memory
             if self._observer is not None:
                 self._observer(world, decision)
             # 3. act, then report: people can wait for a millisecond, instances should not
             pairs = self._other_than_before(world, decision)
+            self._memory = self._instead(world, decision, pairs) if self._instead else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
             await self._report(world, decision, pairs)
@@ -267,7 +271,8 @@ class Controller:
             self._timer.cancel()
             self._timer = None
         if moment:
-            delay = max(SOONEST, moment - self._clock.now())
+            soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST  # what is not done may be due for ever
+            delay = max(soonest, moment - self._clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
 
     def on_service(self, change: InstanceChanged | RuleChanged) -> None:
@@ -305,7 +310,7 @@ class Controller:
             await slices.end()  # those that have begun take their first steps
             if service.assumed:
                 continue
-            if plan.actions and self._begins(world, plan):
+            if plan.actions and self._acting is not ModeInForce.WATCHES and self._begins(world, plan):
                 since = max(self._began, self._queue.dirty_since(plan.key)) if plan.key in self._fresh else started
                 self._queue.hold(plan.key)
                 begun.add(plan.key)

@@ -41,7 +41,8 @@ class OverlapError(Exception):
 
 
 def marks(namespaces: Sequence[str]) -> Object:
-    """Labels and annotations of the Lease of an install that governs these namespaces; none = all."""
+    """Labels and annotations of the Lease of an install that governs these namespaces; none = all. A shadow governs
+    nothing, and its Lease has none of them."""
     governed = ",".join(sorted(namespaces)) or EVERYTHING
     return {"labels": {MANAGED_BY_LABEL: MANAGED_BY}, "annotations": {GOVERNS: governed}}
 

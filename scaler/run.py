@@ -17,6 +17,7 @@ from scaler.garbage import what_stays_spared
 from scaler.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
+    from scaler.app import Notes
     from scaler.kube.api import Resource
 
 HELP = "run the controller (in a cluster, or with --kubeconfig)"
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     settings_module.add_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, notes: Notes | None = None) -> int:
     """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for settings that are wrong, be it only
     beside another install."""
     try:
@@ -42,10 +43,10 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_USAGE
     sys.setswitchinterval(TURN)
     with asyncio.Runner(loop_factory=SteadyLoop) as runner:
-        return runner.run(_main(settings))
+        return runner.run(_main(settings, notes))
 
 
-async def _main(settings: Settings) -> int:
+async def _main(settings: Settings, notes: Notes | None) -> int:
     """Run until a signal comes or something dies; the exit code."""
     import structlog  # noqa: PLC0415 - `scaler run --help` stays fast
 
@@ -58,7 +59,7 @@ async def _main(settings: Settings) -> int:
     clock = Clock(time.time() - loop.time())
     configure(settings.log_format, settings.log_level, timestamp=lambda: rfc3339_micro(time.time()))
     log = structlog.get_logger("run")
-    controller = loop.create_task(run_against(settings, clock))
+    controller = loop.create_task(run_against(settings, clock, notes))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, controller.cancel, number.name)
     loop.add_signal_handler(signal.SIGUSR1, Level(settings.log_level).toggle)
@@ -79,7 +80,7 @@ async def _main(settings: Settings) -> int:
     return EXIT_FAILED
 
 
-async def run_against(settings: Settings, clock: Clock) -> None:
+async def run_against(settings: Settings, clock: Clock, notes: Notes | None = None) -> None:
     """Run the controller against the cluster that the settings name, until cancelled. KubeError when there is none."""
     import structlog  # noqa: PLC0415
 
@@ -106,7 +107,7 @@ async def run_against(settings: Settings, clock: Clock) -> None:
     with what_stays_spared():
         async with connected() as api, asyncio.TaskGroup() as beside:
             beside.create_task(stacks.watch())
-            await run_controller(api, settings, clock, metrics=metrics, apart=connected)
+            await run_controller(api, settings, clock, metrics=metrics, apart=connected, notes=notes)
 
 
 def _leaves(error: Exception) -> list[Exception]:

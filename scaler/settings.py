@@ -32,11 +32,13 @@ REMOVED = {"status_beside_rule": "An ElasticService says what was decided; take 
 
 
 class Mode(StrEnum):
-    """Who creates the pods: the scaler (create), somebody else (gates), or whichever the cluster shows (auto)."""
+    """Who creates the pods: the scaler (create), somebody else (gates), or whichever the cluster shows (auto). A shadow
+    decides as if it did, and does nothing."""
 
     CREATE = "create"
     GATES = "gates"
     AUTO = "auto"
+    SHADOW = "shadow"
 
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -89,7 +91,8 @@ class Settings(BaseModel):
     mode: Mode = Field(
         Mode.CREATE,
         description="Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the scaler "
-        "releases them; `auto` = gates beside an Ascend Operator, else create.",
+        "releases them; `auto` = gates beside an Ascend Operator, else create; `shadow` = whoever does so now: "
+        "the scaler only notes what it would do.",
     )
     ascend_operator_namespace: _Name = Field(
         "mindx-dl",
@@ -193,6 +196,8 @@ class Settings(BaseModel):
             wrong.append(f"backoff ({self.backoff:g} s) <= backoff_max ({self.backoff_max:g} s) must hold")
         if self.webhook_key_file and not self.webhook_cert_file:
             wrong.append("webhook_key_file is set and webhook_cert_file is not")
+        if self.mode is Mode.SHADOW and self.webhook_port:
+            wrong.append("mode shadow does nothing, and webhook_port is set")
         if wrong:
             raise ValueError("; ".join(wrong))
         return self

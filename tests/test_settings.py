@@ -170,3 +170,9 @@ def test_every_part_of_the_policy_is_a_setting_with_the_same_default() -> None:
 def test_what_is_set_reaches_the_policy() -> None:
     given = settings("--backoff", "7", "--preempt", "never", "--max-service-priority", "5").policy
     assert (given.backoff, given.preempt, given.max_service_priority) == (7.0, Preempt.NEVER, 5)
+
+
+def test_a_shadow_serves_no_webhook_because_that_would_hold_pods() -> None:
+    (problem,) = problems("--mode", "shadow", "--webhook-port", "9443")
+    assert "mode shadow does nothing, and webhook_port is set" in str(problem)
+    assert settings("--mode", "shadow").mode is Mode.SHADOW

@@ -72,6 +72,8 @@ class Cache:
         """What cannot be read."""
         self.makes_pods = True
         """Whether the pods of AscendJobs are made here; see `set_maker`."""
+        self.watches = False
+        """Whether nothing is done here, and what is decided is decided as if everything could be held."""
         self.sees_nodes = True
         """Whether the nodes may be read; see `set_sees_nodes`."""
         self._knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
@@ -147,8 +149,9 @@ class Cache:
 
     # following changes
 
-    def set_maker(self, *, makes_pods: bool) -> None:
+    def set_maker(self, *, makes_pods: bool, watches: bool = False) -> None:
         """Who makes the pods of AscendJobs has changed: every job means something else now."""
+        self.watches = watches
         if makes_pods != self.makes_pods:
             self.makes_pods = makes_pods
             for uid in sorted(self._jobs_by_uid):

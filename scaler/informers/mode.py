@@ -22,12 +22,15 @@ class ModeInForce(StrEnum):
     MAKES = "makes pods"
     RELEASES = "releases pods"
     STANDS_BACK = "stands back"
+    WATCHES = "only notes what it would do"
 
 
 def in_force(mode: Mode, operator: str) -> ModeInForce:
     """What this setting comes to beside this operator; "" for none."""
     if mode is Mode.GATES:
         return ModeInForce.RELEASES
+    if mode is Mode.SHADOW:
+        return ModeInForce.WATCHES
     if not operator:
         return ModeInForce.MAKES
     return ModeInForce.RELEASES if mode is Mode.AUTO else ModeInForce.STANDS_BACK
@@ -54,12 +57,15 @@ class CurrentMode:
         acting = in_force(self._mode, self._operator)
         if acting is not self._acting:
             self._acting = acting
-            self._cache.set_maker(makes_pods=acting is ModeInForce.MAKES)
+            watches = acting is ModeInForce.WATCHES
+            self._cache.set_maker(makes_pods=watches or acting is ModeInForce.MAKES, watches=watches)
             log = _log.warning if acting is ModeInForce.STANDS_BACK else _log.info
             log("mode changed", acting=acting.value, why=self._why(acting))
         return acting
 
     def _why(self, acting: ModeInForce) -> str:
+        if acting is ModeInForce.WATCHES:
+            return "mode shadow: it decides as if it made the pods, and does nothing"
         if acting is ModeInForce.MAKES:
             return "no Ascend Operator with replicas is here"
         if acting is ModeInForce.STANDS_BACK:

@@ -93,12 +93,15 @@ QueuedEvent = Callable[[], Happening | None]
 
 
 class Reporter:
-    """`writer` refuses to write without leadership."""
+    """`writer` refuses to write without leadership. A `silent` one keeps the last valid rules and tells nobody
+    anything."""
 
     def __init__(
-        self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: Home = _HOME
-    ) -> None:
+        self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: Home = _HOME, *,
+        silent: bool = False,
+    ) -> None:  # fmt: skip
         self._writer = writer
+        self._silent = silent
         self._statuses = statuses
         self._home = home
         self._clock = clock
@@ -287,6 +290,9 @@ class Reporter:
 
     async def _write(self, target: _Target) -> None:
         name = Name(target.namespace, target.name)
+        if self._silent and target.kind is not _ReportKind.LAST_VALID:
+            self._events.pop(target.name, None)
+            return
         match target.kind:
             case _ReportKind.STATUS:
                 await self._write_status(ServiceKey(target.namespace, target.name, target.about))

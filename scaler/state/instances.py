@@ -102,8 +102,11 @@ def _of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
 def _ours(
     cache: Cache, table: JobTable | None, record: JobRecord, pods: Sequence[PodRecord], faulty: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What matters of a job only where its pods and objects are made here."""
+    """What matters of a job only where its pods and objects are made here; where nothing is done, others look after
+    its life and its objects."""
     job = record.job
+    if cache.watches:
+        return {"faults": job.faults}
     present = _present(pods)
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
     has_service = cache.services.get(job.namespace, job.leader) is not None
@@ -151,6 +154,8 @@ def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Itera
 
 def _ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
     """The names of those that arrived without our gate, as a pod that names no rule itself always does."""
+    if cache.watches:
+        return []
     return [pod.name for pod in pods if pod.uid in cache.pod_instances.ungated or (pod.claim is None and not pod.gated)]
 
 

@@ -42,14 +42,15 @@ def install(
 
 
 class ScalerProcess(Program):
-    """One replica. `flags` are those of `scaler run`, `module` the one that has it, `root` the tree it is from."""
+    """One replica. `flags` are those of `scaler run`, `module` what has it ("scaler shadow" as well), `root` the tree it
+    is from."""
 
     def __init__(
         self, name: str, folder: Path, kubeconfig: Path, flags: Sequence[str] = LEASE, *, module: str = "scaler",
         root: Path = ROOT,
     ) -> None:  # fmt: skip
         (self.port,) = free_ports(1)
-        command = [sys.executable, "-m", module, "run", "--kubeconfig", str(kubeconfig), "--mode", "create"]
+        command = [sys.executable, "-m", *module.split(), "run", "--kubeconfig", str(kubeconfig), "--mode", "create"]
         command += ["--http-host", "127.0.0.1", "--http-port", str(self.port), "--identity", name, *flags]
         super().__init__(name, command, folder, environment=environment(root))
 

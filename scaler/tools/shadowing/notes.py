@@ -1,0 +1,298 @@
+"""What a shadow notes: where its decision differs from what runs, since when, and for how long.
+
+Every decision is made afresh from what is observed. What it would do and nobody does is a difference, which lasts until
+it is done or not wanted any more. Of what the decision remembers, turns and backoff stand still meanwhile: nothing that
+was not done counts as tried. Pure; must not write anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+import msgspec
+
+from scaler.decide.explain import counts_in_words, words
+from scaler.decide.world import (
+    NOBODY,
+    Action,
+    Admit,
+    Complete,
+    Decision,
+    Evict,
+    Instance,
+    InstanceMemory,
+    Memory,
+    Plan,
+    Reason,
+    Revoke,
+    Service,
+    ServiceKey,
+    ServiceMemory,
+    State,
+    Verdict,
+    World,
+)
+
+MOST_ENDED, MOST_SERVICES, LONGEST_WORDS = 20, 10_000, 300
+_WAITS = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.WAITING_FOR_ROOM})
+_ROOM = _WAITS | {Reason.MINIMUM_TOO_LARGE, Reason.MINIMUM_INCOMPLETE, Reason.WAITING_FOR_CAPACITY}
+_TURNS = ("turn_since", "made", "failures", "counted", "ended_at", "backoff_until", "pardoned", "victims")
+_TURN = ("turn_since", "turn_over", "turns", "failures", "counted", "backoff_until", "pardoned")
+
+
+_Memory = TypeVar("_Memory", ServiceMemory, InstanceMemory)
+
+
+class What(StrEnum):
+    """Kinds of differences."""
+
+    START = "start"
+    """It is held, or lacks pods, and the decision would start it."""
+    HOLD = "hold"
+    """It waits for the scheduler, and the decision would take it back."""
+    EVICT = "evict"
+    """It has nodes, and the decision would evict it for somebody else's minimum."""
+    STARTED = "started"
+    """It was started when the decision would have held it; lasts while it is beyond the target, or a minimum waits."""
+
+
+class Difference(msgspec.Struct):
+    """About one instance. Times are seconds since the epoch; `until` is 0.0 while it lasts."""
+
+    what: What
+    instance: str
+    why: str
+    runs: str
+    """What the service ran when it began, and what it was to run."""
+    target: str
+    since: float
+    until: float = 0.0
+
+
+class Tally(msgspec.Struct):
+    """Of one service: seconds in which it was so, and differences."""
+
+    since: float
+    at: float
+    """Up to when it is counted."""
+    watched: float = 0.0
+    as_decided: float = 0.0
+    """Nothing differed."""
+    serving: float = 0.0
+    could_serve: float = 0.0
+    """It did not serve, and the decision would have started what it lacked: the room was free."""
+    held_up: float = 0.0
+    """It did not serve for want of room, while somewhere an instance ran that the decision would hold or evict."""
+    counts: dict[What, int] = {}
+    seconds: dict[What, float] = {}
+    open: dict[str, Difference] = {}
+    ended: dict[What, list[Difference]] = {}
+    """The longest ones; of STARTED the newest ones."""
+    serves: bool = False
+    could: bool = False
+    waits: bool = False
+    """It does not serve, and what it lacks waits for room."""
+    held: bool = False
+    gone: bool = False
+
+    @property
+    def spoils(self) -> bool:
+        """Whether something of it has nodes, or gets them, that the decision would not have given it."""
+        of = {what: {uid for key in self.open if (uid := key.removeprefix(f"{what} ")) != key} for what in What}
+        return bool(of[What.EVICT] or of[What.STARTED] - of[What.HOLD])
+
+    def advance(self, now: float, *, seen: bool = True) -> None:
+        """Count the time until now as what was seen last; not at all where nothing was seen."""
+        seconds, self.at = max(0.0, now - self.at), max(now, self.at)
+        if self.gone or not seen:
+            return
+        self.watched += seconds
+        self.as_decided += seconds * (not self.open)
+        self.serving += seconds * self.serves
+        self.could_serve += seconds * self.could
+        self.held_up += seconds * self.held
+
+    def differ(self, found: dict[str, Difference], now: float) -> None:
+        """These differences are there now, and no others."""
+        for key in [key for key in self.open if key not in found]:
+            self._end(self.open.pop(key), now)
+        for key, difference in found.items():
+            self.open.setdefault(key, difference)
+
+    def _end(self, one: Difference, now: float) -> None:
+        one.until = now
+        self.counts[one.what] = self.counts.get(one.what, 0) + 1
+        self.seconds[one.what] = self.seconds.get(one.what, 0.0) + now - one.since
+        ended = self.ended.setdefault(one.what, [])
+        ended.append(one)
+        if len(ended) > MOST_ENDED:
+            ended.remove(min(ended, key=lambda d: d.since if d.what is What.STARTED else d.until - d.since))
+
+
+class Shadow:
+    """Sees every decision of one term of leadership; what an earlier one noted is in `services` before the first."""
+
+    def __init__(self) -> None:
+        self.services: dict[str, Tally] = {}
+        self.alone = ""
+        self._last: dict[ServiceKey, tuple[Service, Plan]] = {}
+        self._begun = False
+        self._number = 0
+        """Of services in the last world."""
+        self._waits = self._spoilt = False
+        """Whether some minimum waits for room, and something runs that the decision would not let run."""
+
+    def begin(self, services: dict[str, Tally], now: float) -> None:
+        """A term of leadership begins with what was noted before; the time between the two is not counted."""
+        self.services, self._last, self._begun = services, {}, False
+        for tally in services.values():
+            tally.advance(now, seen=False)
+
+    def advance(self, now: float, *, seen: bool) -> None:
+        """Count all up to now."""
+        for tally in self.services.values():
+            tally.advance(now, seen=seen)
+
+    def saw(self, world: World, decision: Decision, pairs: Iterable[tuple[Service, Plan]]) -> Memory:
+        """Note this decision, of which `pairs` are other than before; gives what is to be remembered of it."""
+        changed = {service.key: (service, plan) for service, plan in pairs if service.key.rule}
+        if len(world.services) != self._number or not changed.keys() <= self._last.keys():
+            self._forget({service.key for service in world.services}, world.now)
+        self._number = len(world.services)
+        self.alone = world.alone
+        unsettled = {key: last for key, last in self._last.items() if (t := self._tally(key)).open or not t.serves}
+        for key, (service, plan) in {**unsettled, **changed}.items():
+            self._look(key, service, plan, world.now, decision.memory)
+        tallies = list(map(self._tally, self._last))
+        self._waits = any(tally.waits for tally in tallies)
+        self._spoilt = any(tally.spoils for tally in tallies)
+        self._begun = True
+        return self._untried(world.memory, decision.memory)
+
+    def _tally(self, key: ServiceKey) -> Tally:
+        return self.services[str(key)]
+
+    def _look(self, key: ServiceKey, service: Service, plan: Plan, now: float, memory: Memory) -> None:
+        tally = self.services.setdefault(str(key), Tally(now, now))
+        tally.advance(now)
+        tally.gone = False
+        found = {f"{one.what} {uid}": one for uid, one in self._found(tally, service, plan, now)}
+        tally.differ(found, now)
+        remembered = memory.services.get(str(key), ServiceMemory())
+        starts = any(one.what is What.START for one in tally.open.values())
+        tally.serves = plan.serves
+        tally.could = not plan.serves and starts and not remembered.probe_since
+        held = (verdict for verdict in plan.verdicts if verdict.state is State.HELD and not plan.serves)
+        tally.waits = any(verdict.reason in _WAITS for verdict in held)
+        tally.held = tally.waits and not tally.could and self._spoilt
+        self._last[key] = service, plan
+
+    def _found(self, tally: Tally, service: Service, plan: Plan, now: float) -> Iterator[tuple[str, Difference]]:
+        instances = {instance.uid: instance for instance in service.instances}
+        verdicts = {verdict.uid: verdict for verdict in plan.verdicts}
+        runs = counts_in_words({name: group.running for name, group in plan.groups.items()})
+        target = counts_in_words(plan.target)
+
+        def differs(what: What, uid: str, why: str) -> tuple[str, Difference]:
+            return uid, Difference(what, verdicts[uid].name, why[:LONGEST_WORDS], runs, target, now)
+
+        for action in plan.actions:
+            instance, verdict = instances.get(action.uid), verdicts.get(action.uid)
+            if instance is None or verdict is None:
+                continue
+            match action:
+                case Admit() | Complete() if instance.pods - instance.gated < instance.expected:
+                    yield differs(What.START, action.uid, f"{target} is wanted, and its room is free")
+                case Revoke() if _is_started(instance):
+                    yield differs(What.HOLD, action.uid, words(verdict, plan))
+                case Evict(beneficiary=beneficiary):
+                    why = "fewer are wanted" if beneficiary == NOBODY else f"makes room for {beneficiary}"
+                    yield differs(What.EVICT, action.uid, why)
+        for uid, why in self._started(tally, service, plan):
+            yield differs(What.STARTED, uid, why)
+
+    def _started(self, tally: Tally, service: Service, plan: Plan) -> Iterator[tuple[str, str]]:
+        """Uids of what the decision would have held when it was started, and why: it was one too many in its group, or
+        it got nodes that were not for it."""
+        before = self._last.get(plan.key)
+        was = {instance.uid: instance for instance in before[0].instances} if before else {}
+        said = {verdict.uid: verdict for verdict in before[1].verdicts} if before else {}
+        asked = {action.uid: action for action in before[1].actions} if before else {}
+        excess = _excess(service, plan)
+        there = [instance for instance in service.instances if _is_started(instance)]
+        for instance in sorted(there, key=lambda instance: _wants(asked.get(instance.uid))):
+            uid, group = instance.uid, instance.group or ""
+            last, known = was.get(uid), tally.open.get(f"{What.STARTED} {uid}")
+            beyond = excess.get(group, 0) > 0
+            if known is not None:
+                if beyond or self._waits:
+                    yield uid, known.why
+            elif not (before or self._begun):
+                continue  # what runs when the shadow begins is given
+            elif beyond and not (last and _is_started(last)):
+                excess[group] -= 1
+                yield uid, f"it is beyond the {plan.groups[group].target} of {group} that were wanted"
+            elif before and last and instance.bound and not last.bound and _had_no_room(last, said, asked.get(uid)):
+                yield uid, words(said[uid], before[1])
+
+    def _forget(self, there: set[ServiceKey], now: float) -> None:
+        """Services that are no more keep what was noted, as long as there are not too many."""
+        for key in [key for key in self._last if key not in there]:
+            tally = self._tally(key)
+            tally.advance(now)
+            tally.differ({}, now)
+            tally.gone = True
+            del self._last[key]
+        gone = sorted((tally.at, name) for name, tally in self.services.items() if tally.gone)
+        for _, name in gone[: max(0, len(self.services) - MOST_SERVICES)]:
+            del self.services[name]
+
+    def _untried(self, before: Memory, after: Memory) -> Memory:
+        """Without turns of what would be done and is not done."""
+        open_ = [name for name in map(str, self._last) if self.services[name].open and name in after.services]
+        if not open_:
+            return after
+        untried = {
+            name: _without_turns(before.services.get(name, ServiceMemory()), after.services[name]) for name in open_
+        }
+        return msgspec.structs.replace(after, services={**after.services, **untried})
+
+
+def _is_started(instance: Instance) -> bool:
+    """Somebody lets it have pods that may be scheduled."""
+    return instance.pods > instance.gated and not instance.owner_finished
+
+
+def _excess(service: Service, plan: Plan) -> Counter[str]:
+    """How many more than the target are started, by group; nothing where there is no target."""
+    started = Counter(instance.group or "" for instance in service.instances if _is_started(instance))
+    groups = {name: group for name, group in plan.groups.items() if name in started}
+    return Counter({name: started[name] - group.paired - group.target for name, group in groups.items()})
+
+
+def _wants(asked: Action | None) -> bool:
+    return isinstance(asked, Admit | Complete)
+
+
+def _had_no_room(last: Instance, said: Mapping[str, Verdict], asked: Action | None) -> bool:
+    """Whether the decision held it for want of room, or wanted to take it back, before it got nodes."""
+    if _is_started(last):
+        return isinstance(asked, Revoke)
+    return last.uid in said and said[last.uid].reason in _ROOM and not _wants(asked)
+
+
+def _without_turns(before: ServiceMemory, after: ServiceMemory) -> ServiceMemory:
+    """They stand where they stood; what was bound, or what is read of its jobs, has changed: they are as new."""
+    if (before.bound, before.jobs) != (after.bound, after.jobs):
+        before = ServiceMemory()
+    instances = {
+        uid: _kept(before.instances.get(uid, InstanceMemory()), one, _TURN) for uid, one in after.instances.items()
+    }
+    return msgspec.structs.replace(_kept(before, after, _TURNS), instances=instances)
+
+
+def _kept(before: _Memory, after: _Memory, fields: tuple[str, ...]) -> _Memory:
+    return msgspec.structs.replace(after, **{field: getattr(before, field) for field in fields})
