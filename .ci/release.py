@@ -34,7 +34,7 @@ PLACES = (
     (r"manifests/image/Dockerfile", rf'image\.version="{VERSION}"'),
     (r"manifests/.*\.yaml", rf"^    newTag: {VERSION}$"),
     (r"manifests/helm/(.*/)?Chart\.yaml", rf"^(?:version|appVersion): \"?{VERSION}\"?$"),
-    (r"manifests/.*|docs/.*\.md|README.*\.md", rf"\b{NAME}[:-]{VERSION}(?=[\s\"'.:]|$|-linux|-manifests)"),
+    (r"manifests/.*|docs/.*\.md|README.*\.md", rf"\b{NAME}[:-]{VERSION}(?=[\s\"'.:/`]|$|-linux|-manifests)"),
     (r"docs/.*\.md", rf"; or newTag: {VERSION}$"),
 )
 """Which files say the version, and how."""
@@ -57,25 +57,26 @@ def tracked() -> list[str]:
     return sorted(name for name in git("ls-files", "-z").split("\0") if name and (ROOT / name).is_file())
 
 
-def versions(texts: Mapping[str, str]) -> dict[str, str]:
-    """`file:line` -> the version that stands there, of these files."""
-    found = {}
-    for name, text in texts.items():
-        for where, what in PLACES:
-            if re.fullmatch(where, name) and not OF_OTHERS.fullmatch(name):
-                for match in re.finditer(what, text, re.MULTILINE):
-                    found[f"{name}:{text.count(chr(10), 0, match.start(1)) + 1}"] = match[1]
-    return found
+def versions(texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """`file:line` and the version that stands there, of these files."""
+    return [
+        (f"{name}:{text.count(chr(10), 0, match.start(1)) + 1}", match[1])
+        for name, text in texts.items()
+        if not OF_OTHERS.fullmatch(name)
+        for where, what in PLACES
+        if re.fullmatch(where, name)
+        for match in re.finditer(what, text, re.MULTILINE)
+    ]
 
 
 def the_version(texts: Mapping[str, str]) -> str:
     """Raises ReleaseError unless all places say the same."""
     found = versions(texts)
-    if len(set(found.values())) != 1:
-        own = found.get(next((place for place in found if place.startswith("scaler/__init__")), ""), "?")
-        others = [f"  {place}: {version}" for place, version in sorted(found.items()) if version != own]
+    own = next((said for place, said in found if place.startswith("scaler/__init__.py:")), "nothing")
+    others = sorted({f"  {place}: {said}" for place, said in found if said != own})
+    if others:
         raise ReleaseError("\n".join([f"scaler/__init__.py says {own}, and these say something else:", *others]))
-    return next(iter(found.values()))
+    return own
 
 
 def notes(changelog: str, version: str, draft: bool) -> str:
@@ -116,15 +117,23 @@ def staged(folder: Path, names: list[str]) -> None:
         shutil.copy(ROOT / name, target)
 
 
-def chart(stage: Path, out: Path, moment: int) -> str:
-    """As `helm package` would, which writes the time into it."""
+def packed_chart(stage: Path, out: Path, moment: int) -> Path | None:
+    """As `helm package` would, which writes the time into it. None where there is no chart."""
     found = sorted((stage / "manifests/helm").rglob("Chart.yaml"), key=lambda path: len(path.parts))
     if not found:
-        return "no chart: there is no Chart.yaml below manifests/helm"
+        return None
     said = yaml.safe_load(found[0].read_text())
     files = {f"{said['name']}/{name}": path for name, path in below(found[0].parent).items()}
     target = out / f"{said['name']}-{said['version']}.tgz"
     target.write_bytes(packed(files, moment))
+    return target
+
+
+def chart(stage: Path, out: Path, moment: int) -> str:
+    """What there is to say of it. Raises ReleaseError when Helm finds anything."""
+    target = packed_chart(stage, out, moment)
+    if target is None:
+        return "no chart: there is no Chart.yaml below manifests/helm"
     if not shutil.which("helm"):
         return "chart: not judged by helm, which is not installed"
     linted = subprocess.run(["helm", "lint", "--strict", str(target)], capture_output=True, text=True, check=False)  # noqa: S603, S607

@@ -49,7 +49,7 @@ def main(app: Path, root: Path) -> None:
         if not link.exists():
             link.symlink_to(interpreter)
     for path in _files(app):
-        if _is_of_the_app(path.relative_to(app)):
+        if is_of_the_app(path.relative_to(app)):
             _copy_file(path, root, Path("/app") / path.relative_to(app))
             copied.append(path)
     libraries = _libraries(copied)
@@ -64,20 +64,20 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _is_of_the_app(path: Path) -> bool:
+def is_of_the_app(path: Path) -> bool:
     """Not the commands of wheels, and not what some of them leave beside their packages."""
     beside = len(path.parts) == 1 and path.suffix not in {".py", ".so"} and path.name != "LICENSE"
     return not (TESTS & {*path.parts} or path.suffix in SOURCES or path.parts[0] == "bin" or beside)
 
 
-def _is_of_python(path: Path) -> bool:
+def is_of_python(path: Path) -> bool:
     folders = any(part in TESTS | LEFT_OUT or part.startswith("config-") for part in path.parts)
     return not folders and not (path.suffix == ".so" and path.name.startswith(NO_EXTENSIONS))
 
 
 def _copy_python(root: Path) -> list[Path]:
     stdlib = Path(sysconfig.get_path("stdlib"))
-    wanted = [path for path in _files(stdlib) if _is_of_python(path.relative_to(stdlib))]
+    wanted = [path for path in _files(stdlib) if is_of_python(path.relative_to(stdlib))]
     for path in wanted:
         _copy_file(path, root)
     return wanted
