@@ -221,6 +221,21 @@ def test_a_program_that_could_try_nothing_is_not_ok() -> None:
     assert release_check.program(sys.executable, "-c", "raise SystemExit(2)").word == "failed"
 
 
+@pytest.mark.parametrize(
+    ("report", "seconds", "code"),
+    [
+        (image.Report(), 1.9, 0),
+        (image.Report(), 2.1, 1),
+        (image.Report(busy=True), 1.9, 0),
+        (image.Report(busy=True), 2.1, 3),
+        (image.Report(emulated=True), 2.1, 0),
+    ],
+)
+def test_a_slow_start_fails_and_on_a_busy_machine_is_left_open(report: image.Report, seconds: float, code: int) -> None:
+    report.speed(seconds, "start")
+    assert report.code() == code
+
+
 def test_the_page_says_the_limits_that_the_image_is_held_to() -> None:
     page = (ROOT / "docs/reference/image.md").read_text("utf-8")
     assert f"fails above {image.MEGABYTES} MB or {image.SECONDS:.0f} s" in page
