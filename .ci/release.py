@@ -117,6 +117,13 @@ def staged(folder: Path, names: list[str]) -> None:
         shutil.copy(ROOT / name, target)
 
 
+def helm_program() -> str | None:
+    """The one on PATH, or the newest that the tests have built."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / NAME / "control-plane"
+    built = [str(path) for path in sorted(cache.glob("helm-*/helm"))]
+    return shutil.which("helm") or (built[-1] if built else None)
+
+
 def packed_chart(stage: Path, out: Path, moment: int) -> Path | None:
     """As `helm package` would, which writes the time into it. None where there is no chart."""
     found = sorted((stage / "manifests/helm").rglob("Chart.yaml"), key=lambda path: len(path.parts))
@@ -134,9 +141,10 @@ def chart(stage: Path, out: Path, moment: int) -> str:
     target = packed_chart(stage, out, moment)
     if target is None:
         return "no chart: there is no Chart.yaml below manifests/helm"
-    if not shutil.which("helm"):
+    helm = helm_program()
+    if helm is None:
         return "chart: not judged by helm, which is not installed"
-    linted = subprocess.run(["helm", "lint", "--strict", str(target)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    linted = subprocess.run([helm, "lint", "--strict", str(target)], capture_output=True, text=True, check=False)  # noqa: S603
     if linted.returncode:
         raise ReleaseError(f"helm lint --strict {target.name}:\n{linted.stdout}{linted.stderr}")
     return "chart: helm lint --strict finds nothing"
