@@ -131,6 +131,18 @@ lock: dev  ## Resolve the dependencies of pyproject.toml again; UPGRADE=1 takes 
 image:  ## Build the container image (CONTAINER=podman works too)
 	$(CONTAINER) build -f manifests/image/Dockerfile -t mind-cluster-scaler:$(VERSION) .
 
+.PHONY: image-try
+image-try: dev  ## Build the image without privileges and look at it (Debian's buildah, podman); ARGS="--base IMAGE"
+	@$(PY) .ci/image.py $(ARGS)
+
+.PHONY: release
+release: dev  ## Everything that is published, into dist/ (docs/reference/release.md); ARGS="--image REGISTRY/NAME"
+	@$(PY) .ci/release.py $(ARGS)
+
+.PHONY: release-check
+release-check: dev  ## Try all that is to be tried before a release; says what was not, and why; ARGS="--without tests"
+	@$(PY) .ci/release_check.py $(ARGS)
+
 .PHONY: manifests
 manifests: dev  ## Render every variant of the manifests into build/manifests/
 	@mkdir -p build/manifests
@@ -152,7 +164,7 @@ dev:  ## Only the set-up of test
 
 .PHONY: clean
 clean:  ## Remove everything that the targets above made, the environment included
-	rm -rf $(VENV) build out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help

@@ -88,8 +88,8 @@ def test_the_line_about_mixtures_that_write_a_rule_prints_is_what_lint_says() ->
 
 
 ALL_PAGES = "\n".join(page.read_text("utf-8") for page in PAGES)
-OTHERS_FLAGS = {"--for", "--force-conflicts", "--gated", "--seed", "--jobs", "--interactive"}
-"""Flags of kubectl, of the campaign and of pytest, and of commands that are named beside them."""
+OTHERS_FLAGS = {"--build-arg", "--for", "--force-conflicts", "--gated", "--seed", "--jobs", "--interactive"}
+"""Flags of docker, of kubectl, of the campaign and of pytest, and of commands that are named beside them."""
 
 
 def flags() -> set[str]:
@@ -100,7 +100,8 @@ def flags() -> set[str]:
         module = "scaler.run" if name == PRODUCTION else f"scaler.tools.{name}"
         importlib.import_module(module).add_arguments(parser)
         found |= {flag for one in parsers(parser) for action in one._actions for flag in action.option_strings}
-    return found
+    programs = "".join(path.read_text("utf-8") for path in (ROOT / ".ci").glob("*.py"))
+    return found | set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', programs))
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
