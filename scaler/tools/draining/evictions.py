@@ -69,7 +69,8 @@ def _refusals(pods: Sequence[Object], budgets: Sequence[Object]) -> Iterator[str
         over = [_name(budget) for budget in budgets if _covers(budget, pod)]
         if len(over) > 1:
             yield f"pod {_name(pod)}: {len(over)} budgets are about it ({', '.join(over)}), and no eviction is possible"
-        asked.update(over[:1])
+        elif over:
+            asked[over[0]] += 1
     for name, count in sorted(asked.items()):
         if count > allowed[name]:
             yield f"PodDisruptionBudget {name} allows {allowed[name]} of {count} evictions now"
