@@ -22,6 +22,7 @@ from scaler.kube.api import (
     PODS,
     VALIDATING_WEBHOOKS,
     Object,
+    Page,
     PatchType,
     Resource,
 )
@@ -321,6 +322,41 @@ def test_a_wrong_namespace_of_the_install_changes_nothing() -> None:
     run(story())
 
 
+def test_who_may_not_read_leases_changes_nothing() -> None:
+    class Poor(Interceptor):
+        async def before(self, request: Request) -> None:
+            if request.resource == LEASES:
+                raise ForbiddenError(403, "Forbidden", "no")
+
+    async def story() -> None:
+        async with installed(held("p1", "group0")) as place:
+            with pytest.raises(InstallNotFoundError, match="you may not read Leases"):
+                await place.leave(api=place.cluster.client("user", Poor()))
+            assert place.writes() == []
+
+    run(story())
+
+
+def test_the_guard_of_the_gate_asks_for_a_right_of_its_own() -> None:
+    async def story() -> None:
+        async with installed(held("p1", "group0")) as place:
+            api = answering(place, ("release", "gates"))
+            assert await place.leave(api=api, dry_run=True) == 0
+            guard = {"spec": {"validations": [{"expression": "authorizer.group('mind-cluster').resource('gates')"}]}}
+
+            async def listing(resource: Resource, namespace: str | None = None, **query: Any) -> Any:
+                if resource.plural == "validatingadmissionpolicies":
+                    return Page([guard], "1")
+                return await place.cluster.client("user").list(resource, namespace, **query)
+
+            api.list = listing
+            assert await place.leave(api=api) == 1
+            assert "you may not release gates.mind-cluster in all namespaces" in place.said
+            assert place.writes() == []
+
+    run(story())
+
+
 def test_while_a_process_still_holds_the_lease_nothing_is_released() -> None:
     async def story() -> None:
         async with installed(held("p1", "group0"), stubborn=True) as place:
@@ -363,6 +399,8 @@ def answering(place: Place, *lacking: tuple[str, str]) -> Any:
     ("lacking", "words"),
     [
         (("patch", "pods"), "you may not patch pods in all namespaces"),
+        (("list", "pods"), "you may not list pods in all namespaces"),
+        (("create", "pods"), "you may not create pods in all namespaces"),
         (
             ("delete", "mutatingwebhookconfigurations"),
             f"you may not delete mutatingwebhookconfigurations.admissionregistration.k8s.io {NAME}",

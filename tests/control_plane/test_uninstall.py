@@ -141,6 +141,7 @@ async def test_what_is_held_is_released_what_runs_is_not_touched_and_nothing_is_
         assert gone == []
         assert await bound(stage) == before
         plane.kubectl("delete", "namespace", "mindie")
+        await stage.clear()
 
 
 @pytest.mark.kubernetes_from(36)
@@ -163,6 +164,7 @@ async def test_listed_pods_stay_held_until_the_printed_commands_release_them(
         assert await held(stage) == set()
         assert await bound(stage) == before
         plane.kubectl("delete", "namespace", "mindie")
+        await stage.clear()
 
 
 async def test_who_lacks_a_right_is_told_which_and_nothing_is_changed(plane: ControlPlane) -> None:
@@ -198,6 +200,7 @@ async def test_pods_of_ascend_jobs_stay_and_go_with_their_job(plane: ControlPlan
         await stage.api.delete(ASCEND_JOBS, "mindie", objects.name(job))
         await until(lambda: _lacks(stage, objects.name(job)), "the garbage collector takes its pods")
         plane.kubectl("delete", "namespace", "mindie")
+        await stage.clear()
 
 
 async def _has_pods(stage: Stage, count: int) -> bool:

@@ -34,7 +34,7 @@ _PAGE = 500
 
 
 class InstallNotFoundError(Exception):
-    """There is none in that namespace, but others are. In words for people."""
+    """There is none in that namespace, but others are, or that cannot be read. In words for people."""
 
 
 class Install(msgspec.Struct, frozen=True):
@@ -72,6 +72,8 @@ async def find(api: KubeApi, namespace: str) -> Install:
     if not deployments and not own and others:
         there = ", ".join(sorted({leader.namespace for leader in others}))
         raise InstallNotFoundError(f"no install in namespace {namespace}; installs are in: {there} (option -n)")
+    if known.unread and not own:
+        raise InstallNotFoundError(f"which namespaces it looks after is not known: {known.unread}")
     names = [as_text(_pod_spec(one).get("serviceAccountName")) for one in deployments]
     governs = own[0].governs if own else _governed_by_variable(deployments)
     return Install(namespace, next(filter(None, names), USUAL_NAME), tuple(deployments), own, governs, others)

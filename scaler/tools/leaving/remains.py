@@ -13,7 +13,6 @@ from scaler.kube.api import (
     ELASTIC_SERVICES,
     LEADER_WORKER_SETS,
     NAMESPACES,
-    POD_SETS,
     PODS,
     STATEFUL_SETS,
     VOLCANO_JOBS,
@@ -37,7 +36,7 @@ _CHECK_BINDINGS = Resource(
 )
 _ROLES = ("cluster", "watch", "release", "create", "view", "edit", "webhook", "policy", "fault-data")
 _GUARDS = ("gate-guard", "account")
-_TEMPLATES = (DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, VOLCANO_JOBS, POD_SETS)
+_TEMPLATES = (DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, VOLCANO_JOBS)
 _DEFINITION = ELASTIC_SERVICES.full_name
 _PART_OF = f"app.kubernetes.io/part-of={USUAL_NAME}"
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"

@@ -40,7 +40,7 @@ async def missing(
     """In words, what may not be done. Raises KubeError."""
     wanted = [Right("delete", resource, name=one["metadata"]["name"]) for resource, one in admission]
     wanted += [Right("patch", DEPLOYMENTS, install.namespace, one["metadata"]["name"]) for one in install.deployments]
-    wanted += [Right("create", PODS, namespace) for namespace in install.governs or ("",)]
+    wanted += [Right(verb, PODS, namespace) for verb in ("list", "create") for namespace in install.governs or ("",)]
     if releases:
         wanted += [Right("patch", PODS, namespace) for namespace in install.governs or ("",)]
         if await _is_guarded(api):
