@@ -13,7 +13,7 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (22_760, 14_000),
+    "controller": (22_765, 14_000),
     "simulation": (10_640, 9_000),
     "test helpers": (15_985, 9_000),
 }

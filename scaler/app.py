@@ -35,7 +35,7 @@ from scaler.informers.changes import (
     RuleChanged,
 )
 from scaler.informers.faults import Source
-from scaler.informers.informer import NOT_INSTALLED, Informer
+from scaler.informers.informer import Informer
 from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import informers, report_informers
 from scaler.informers.sight import Sight
@@ -251,7 +251,7 @@ class App:
         ElasticServices, which say how many instances are wanted; an API server that has just started may say 403 for a
         moment."""
         nodes, services = self.informers[NODES], self.informers[ELASTIC_SERVICES]
-        await _patiently([nodes] if services.problem.endswith(NOT_INSTALLED) else [nodes, services])
+        await _patiently([nodes, services] if services.installed else [nodes])
         if services.absent:
             so = "as many instances as its rule allows are wanted of each service"
             _log.warning("no ElasticServices are read", why=services.problem, so=so)

@@ -21,8 +21,8 @@ from scaler import __doc__ as purpose
 from scaler import __version__
 
 COMMANDS = (
-    "lint", "schema", "plan", "explain", "simulate", "demo", "status", "why", "ui", "takeover", "doctor", "drain",
-    "uninstall", "completion", "run",
+    "lint", "schema", "plan", "explain", "simulate", "demo", "preflight", "status", "why", "ui", "takeover", "doctor",
+    "drain", "uninstall", "completion", "run",
 )  # fmt: skip
 """Subcommands in the order in which a new user meets them."""
 PRODUCTION = "run"

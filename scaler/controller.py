@@ -117,6 +117,7 @@ class Controller:
         self._acting = self._mode()
         self._began = asyncio.get_running_loop().time()
         self._look_at_all()
+        await asyncio.sleep(0)  # of ten thousand services each step takes tens of milliseconds
         if self._acting is not ModeInForce.STANDS_BACK:
             for rule in self._state.orphaned_rules():
                 self._reporter.forget(rule)
@@ -191,6 +192,7 @@ class Controller:
 
     async def _take_in(self, keys: Sequence[ServiceKey]) -> None:
         """Look at every service whose own writes have come back. A fault of ours about one must not stop the others."""
+        await asyncio.sleep(0)  # to take them from the queue took its time
         slices = Slices()
         for key in keys:
             await slices.end()

@@ -13,7 +13,14 @@ from tests.test_docs import anchors
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-ALONE = ["README.md", "tutorial.md", "tutorial-dev-cluster.md", "reference/reasons.md", "reference/glossary.md"]
+ALONE = [
+    "README.md",
+    "tutorial.md",
+    "tutorial-dev-cluster.md",
+    "quick-start.md",
+    "reference/reasons.md",
+    "reference/glossary.md",
+]
 ENGLISH = [DOCS / name for name in ALONE] + sorted((DOCS / "howto").rglob("*.md"))
 CHINESE = {page: DOCS / "zh" / page.relative_to(DOCS) for page in ENGLISH} | {
     ROOT / "README.md": ROOT / "README.zh-CN.md"

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from scaler.execute.recreation import MOST, RecreationGuard
+from scaler.informers.lookup import JobLookup
 from scaler.kube.api import ASCEND_JOBS, EVENTS
 from scaler.kube.errors import KubeError, UnknownOutcomeError
 from scaler.sim.actors.collector import GarbageCollector
@@ -166,6 +168,20 @@ def test_the_next_one_gets_the_turn_of_an_instance_that_somebody_deletes() -> No
             assert {on.reason("p1"), on.reason("d0")} == {"Running"}
 
     run(story())
+
+
+@pytest.mark.parametrize(("uids", "words"), [("same same", ""), ("a b", "somebody deletes Service p0-master-0")])
+def test_what_is_found_where_it_was_to_be_made_is_not_taken_for_deleted(uids: str, words: str) -> None:
+    """A restored cluster shows less for a while than what is there."""
+
+    async def story() -> str:
+        guard = RecreationGuard(cast("JobLookup", None))  # asked of nothing here
+        for number, uid in enumerate(uids.split() * MOST):
+            guard.made("p0", [("Service p0-master-0", uid if uid == "same" else f"{uid}-{number}")])
+        return guard.in_vain("p0")
+
+    assert run(story()).startswith(words) is True
+    assert bool(run(story())) is bool(words)
 
 
 async def fight(on: Rig, name: str, pause: float) -> None:

@@ -107,8 +107,9 @@ class Sources:
         return found or Shortage(PodRequest(), len(first), 0, PODS)
 
     def surplus(self, draft: Draft, *, running: bool) -> list[Victim]:
-        """Own instances of a service that may be evicted for what it misses."""
-        return preemption.surplus(draft, self.node_index.by_name, self._helps(draft), running=running)
+        """Own instances of a service that may be evicted for what it misses: none of those that are completed."""
+        found = preemption.surplus(draft, self.node_index.by_name, self._helps(draft), running=running)
+        return [victim for victim in found if victim.member not in draft.demand.fixed]
 
     def _helps(self, draft: Draft) -> preemption.Helps:
         """Whether a pod that the service misses may run on a node."""

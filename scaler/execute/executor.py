@@ -165,8 +165,8 @@ class Executor:
             if errors:
                 break
         if made:
-            names = (f"{resource.kind} {obj['metadata']['name']}" for resource, obj in made)
-            self._guard.made(record.uid, names)
+            metas = ((resource, obj["metadata"]) for resource, obj in made)
+            self._guard.made(record.uid, ((f"{resource.kind} {meta['name']}", meta["uid"]) for resource, meta in metas))
         if not errors:
             return (
                 await self._release(key, Complete(record.uid)) if self._is_gated(record) else ActionResult(record.uid)

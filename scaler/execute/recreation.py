@@ -26,10 +26,12 @@ MOST = 10
 
 
 class _Made(msgspec.Struct):
-    """What was made of one instance: loop time of the last, and of the last few of each object."""
+    """What was made of one instance: loop time of the last, and of the last few of each name."""
 
     last: float = 0.0
     times: dict[str, deque[float]] = {}
+    uids: dict[str, str] = {}
+    """Of the last one of each name: one that is found again was not deleted."""
 
 
 class RecreationGuard:
@@ -40,14 +42,16 @@ class RecreationGuard:
         self._made: dict[str, _Made] = {}
         """By uid; the one of which something was made last comes last."""
 
-    def made(self, uid: str, names: Iterable[str]) -> None:
-        """These objects of this instance were made just now."""
+    def made(self, uid: str, objects: Iterable[tuple[str, str]]) -> None:
+        """These objects of this instance, name and uid, were made just now, or found where they were to be made."""
         now = asyncio.get_running_loop().time()
         made = self._made.pop(uid, _Made())
         self._made[uid] = made
         made.last = now
-        for name in names:
-            made.times.setdefault(name, deque(maxlen=MOST)).append(now)
+        for name, of_object in objects:
+            if made.uids.get(name) != of_object:
+                made.uids[name] = of_object
+                made.times.setdefault(name, deque(maxlen=MOST)).append(now)
         while self._made[oldest := next(iter(self._made))].last < now - LATELY:
             del self._made[oldest]
 

@@ -48,8 +48,6 @@ up, a cluster that was restored from a backup does not."""
 OUTAGE = 3.0
 """Seconds without an answer in which a cluster may have been restored: nobody stops etcd, restores it and starts it and
 the API server again in less."""
-NOT_INSTALLED = "are not installed in the cluster"
-"""How the problem of a kind ends that there is not."""
 EVENTS_PER_TURN = 256
 """Buffered events are taken in without suspending; after so many the loop gets a turn."""
 
@@ -112,6 +110,11 @@ class Informer(Generic[T, R]):
     def absent(self) -> bool:
         """It is not installed, or not allowed where that may be, and nothing of it is known: nobody misses it."""
         return all(feed.absent for feed in self._feeds)
+
+    @property
+    def installed(self) -> bool:
+        """Whether the API server knew the kind when it was asked last."""
+        return all(feed.installed for feed in self._feeds)
 
     @property
     def lists(self) -> int:
@@ -183,7 +186,7 @@ class _Feed(Generic[T, R]):
     ) -> None:
         self.problem = "not listed yet"
         self.heard = -math.inf
-        self.absent = False
+        self.absent, self.installed = False, True
         self.lists = 0
         self.watches = 0
         self.events = 0
@@ -350,7 +353,7 @@ class _Feed(Generic[T, R]):
     def _arrived(self) -> None:
         """The server has told something, if only that there is nothing new."""
         self.problem = ""
-        self.absent = False
+        self.absent, self.installed = False, True
         self.heard = asyncio.get_running_loop().time()
         self._progress = True
 
@@ -452,11 +455,9 @@ class _Feed(Generic[T, R]):
             self._lack(gone=False)
         if isinstance(error, NotFoundError):
             self._must_list = True
-            absent = f"{self._resource.full_name} {NOT_INSTALLED}"
-            if self.problem == absent:
-                return  # said already
-            self.problem = absent
-            _log.info("not installed", resource=self._resource.full_name)
+            if self.installed:
+                _log.info("not installed", resource=self._resource.full_name)
+            self.installed, self.problem = False, f"{self._resource.full_name} are not installed in the cluster"
             return
         self.problem = f"{'listing' if self._must_list else 'watching'} {self._resource.full_name}{where}: {error}"
         _log.warning(

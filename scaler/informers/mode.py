@@ -24,6 +24,15 @@ class ModeInForce(StrEnum):
     STANDS_BACK = "stands back"
 
 
+def in_force(mode: Mode, operator: str) -> ModeInForce:
+    """What this setting comes to beside this operator; "" for none."""
+    if mode is Mode.GATES:
+        return ModeInForce.RELEASES
+    if not operator:
+        return ModeInForce.MAKES
+    return ModeInForce.RELEASES if mode is Mode.AUTO else ModeInForce.STANDS_BACK
+
+
 class CurrentMode:
     """Called before every pass. In mode auto, once an operator was seen the way back is an explicit takeover."""
 
@@ -42,20 +51,13 @@ class CurrentMode:
         operator = self._cache.ascend_operator()
         if operator or self._mode is not Mode.AUTO:
             self._operator = operator
-        acting = self._decide()
+        acting = in_force(self._mode, self._operator)
         if acting is not self._acting:
             self._acting = acting
             self._cache.set_maker(makes_pods=acting is ModeInForce.MAKES)
             log = _log.warning if acting is ModeInForce.STANDS_BACK else _log.info
             log("mode changed", acting=acting.value, why=self._why(acting))
         return acting
-
-    def _decide(self) -> ModeInForce:
-        if self._mode is Mode.GATES:
-            return ModeInForce.RELEASES
-        if not self._operator:
-            return ModeInForce.MAKES
-        return ModeInForce.RELEASES if self._mode is Mode.AUTO else ModeInForce.STANDS_BACK
 
     def _why(self, acting: ModeInForce) -> str:
         if acting is ModeInForce.MAKES:

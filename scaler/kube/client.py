@@ -236,6 +236,10 @@ class HttpKubeApi:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **given}
         await self._call("delete", resource, path_of(resource, namespace, name), body)
 
+    async def version(self) -> Object:
+        """What the API server says of itself: `gitVersion` among others."""
+        return decode_object(await self._call("get", _VERSION, "/version"))
+
     async def _call(
         self, verb: str, resource: Resource, path: str, body: Any = None, *, content_type: str = "application/json",
         timeouts: int = 1, longest: int = 0,
@@ -318,6 +322,7 @@ class HttpKubeApi:
         )
 
 
+_VERSION = Resource("", "", "version", "Info", namespaced=False)
 _METHODS = {"list": "GET", "get": "GET", "create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"}
 
 _TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)

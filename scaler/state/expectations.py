@@ -82,6 +82,8 @@ class Expectations(Generic[K]):
         earlier = self._pending.get((store, name))
         if earlier is not None:
             self._drop(earlier)
+            if earlier.key != key and self.settled(earlier.key):  # the object is another service's now
+                self._on_settled(earlier.key)
         if expectation.holds():
             return
         if store not in self._by_version:

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from scaler.decide.world import Plan, State, Verdict
+from scaler.decide.world import Complete, Plan, Revoke, State, Verdict
 from scaler.kube.api import ASCEND_JOBS, NODES, POD_GROUPS, PODS, SERVICES, Object
 from scaler.rules.rule import ALL
 from scaler.sim.actors import objects
@@ -85,6 +85,15 @@ class Judge:
             if plan.key.rule and not agrees(said, plan.verdicts, self._witness.had_turn):
                 found = {verdict.name: verdict.reason.value for verdict in plan.verdicts}
                 self._fail(f"L2: status of {plan.key} says {said}, a fresh look {found}")
+
+    def has_its_grace_again(self, plan: Plan) -> bool:
+        """Whether nothing is done but to revoke what waits in the place of what the status calls broken, and to heal
+        that: since when it is broken is memory."""
+        said = self.said.get(str(plan.key), {})
+        broken = [verdict for verdict in plan.verdicts if said.get(verdict.name) == "Broken"]
+        waiting = [v for v in plan.verdicts if v.group in {one.group for one in broken} and v not in broken]
+        may = {(Revoke, v.uid) for v in waiting} | {(Complete, v.uid) for v in broken}
+        return bool(plan.actions) and {(type(action), action.uid) for action in plan.actions} <= may
 
     def read_status(self) -> None:
         """What the ElasticServices say now: the reason of each instance."""

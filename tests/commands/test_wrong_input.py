@@ -32,6 +32,7 @@ FILES = {
     "away": json.dumps(AWAY).encode(), "nowhere": json.dumps({**AWAY, "current-context": "gone"}).encode(),
 }  # fmt: skip
 CLUSTER = [
+    ("preflight",),
     ("status",),
     ("status", "-A"),
     ("why", "x"),

@@ -109,6 +109,8 @@ MUTANTS = (
            "victim.draft.nominated.add(victim.member.uid)", "pass", "own_surplus"),
     Mutant("what victims leave over is not to come for others", "3b.3", "sources",
            "self.room_to_come = self.room_to_come or bool(few)", "pass", "own_surplus"),
+    Mutant("an instance is evicted for the pod that it misses itself", "3b.3", "sources",
+           " if victim.member not in draft.demand.fixed", "", "preemption"),
     Mutant("surplus goes that only a spare could use the node of", "3b.4", "sources",
            "if minimum.get(name) or draft.demand.serves for", "for", "own_surplus"),
     # turns

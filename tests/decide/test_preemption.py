@@ -160,6 +160,19 @@ def test_alone_on_its_nodes_a_service_gives_up_surplus_as_well() -> None:
     assert [story.at(time, LOST) for time in (0, 90)][1] == {"a-p1": "Evict", "a-d0": "Admit"}, "its pods may wait"
 
 
+@pytest.mark.parametrize("stranger", [[], [on_nodes("1P", "p0 a3", name="b")]])
+def test_an_instance_that_is_healed_is_not_evicted_for_its_own_missing_pod(stranger: list[Service]) -> None:
+    """It lost its slot and has a pod on one node of two; the other node went to a scale-up meanwhile."""
+    ran = on_nodes("2P1D > 1P1D", "p0 a0, p1 -, d0 a1+a2, d1 -2", name="a")
+    broken = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 a2+., d1 -2", name="a")
+    paused = msgspec.structs.replace(broken, options=RuleOptions(paused=True))
+    story = Story("a:8x4" if stranger else "a:8x3")
+    story.at(0, ran, *stranger)
+    story.at(1, paused, *stranger)
+    assert "Evict" not in [*story.at(91, broken, *stranger).values(), *story.at(180, broken, *stranger).values()]
+    assert story.at(181, broken, *stranger)["a-p1"] == "Evict"
+
+
 def test_the_annotation_switches_it_off_for_all_own_surplus() -> None:
     story, off = Story("a:8x3"), RuleOptions(trade=Trade.OFF)
     lost = msgspec.structs.replace(LOST, options=off)

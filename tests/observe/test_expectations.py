@@ -77,6 +77,13 @@ def test_a_record_may_be_newer_than_the_progress_of_all_namespaces() -> None:
     assert play([lambda b: b.expect()], lambda b: b.store.apply(a_record("a", 5)), "ns", "other")[1]
 
 
+def test_a_write_for_another_service_to_the_same_object_ends_the_wait_of_the_first() -> None:
+    """A job changed its labels: what it belongs to now goes on with it, and what it left must be looked at again."""
+    moved = play([lambda b: b.expect(version=5)], lambda b: b.expect(version=6, key="other"))
+    assert moved == (False, True, ["svc"])
+    assert play([lambda b: b.expect(version=5)], lambda b: b.expect(version=6)) == (False, False, [])
+
+
 GONE: dict[str, Step] = {
     "its deletion": lambda b: b.store.remove("ns", "a", "uid-a"),
     "its successor": lambda b: b.store.apply(a_record("a", 9, uid="next")),
