@@ -22,7 +22,7 @@ from scaler import __version__
 
 COMMANDS = (
     "new", "lint", "schema", "plan", "explain", "simulate", "demo", "preflight", "deploy", "status", "why", "ui",
-    "takeover", "shadow", "doctor", "completion", "run",
+    "takeover", "shadow", "doctor", "drain", "uninstall", "completion", "run",
 )  # fmt: skip
 """Subcommands in the order in which a new user meets them."""
 PRODUCTION = "run"

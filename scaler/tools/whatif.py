@@ -7,8 +7,9 @@ Must not add rules of its own; the scheduler that it stands in for puts each pod
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import ge, sub
+from typing import Protocol
 
 import msgspec
 
@@ -26,6 +27,8 @@ MOST_PASSES = 10_000
 TICK = 0.001
 """Seconds between two passes: nothing is given up for lack of time."""
 POLICY = Policy()
+Seats = tuple[tuple[str, PodRequest], ...]
+"""The node of each pod of an instance, and what the pod asks for."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -81,7 +84,7 @@ class _Service:
         self.asked = asked
         self.age = age
         self.released: set[str] = set()
-        self.seats: dict[str, tuple[tuple[str, PodRequest], ...]] = {}
+        self.seats: dict[str, Seats] = {}
         self.plan: Plan | None = None
         self.instances = {
             (one := _instance(asked, group, number, age)).uid: one
@@ -126,7 +129,7 @@ def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
 def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     """What all of these end at; earlier ones count as older."""
     found = sorted((_Service(asked, age) for age, asked in enumerate(services, start=1)), key=lambda one: one.asked.key)
-    ground = _Ground(nodes, found)
+    ground = Ground(_known(nodes, found))
     memory, cache = Memory(), Cache()
     for number in range(1, MOST_PASSES):
         world = World(
@@ -153,14 +156,30 @@ def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes, replicas)
 
 
-class _Ground:
+def _known(nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> Nodes:
+    index = CapacityIndex()
+    for facts in nodes:
+        index.node_changed(None, facts)
+    return index.nodes({need for one in services for part in one.asked.needs.values() for need, _ in part})
+
+
+class Seated(Protocol):
+    """One service on its way: uids of its instances that are released, and of those that run; where those are."""
+
+    @property
+    def instances(self) -> Mapping[str, Instance]: ...
+    @property
+    def released(self) -> Set[str]: ...
+    @property
+    def running(self) -> Set[str]: ...
+    @property
+    def seats(self) -> dict[str, Seats]: ...
+
+
+class Ground:
     """The nodes, with what runs on them."""
 
-    def __init__(self, nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> None:
-        index = CapacityIndex()
-        for facts in nodes:
-            index.node_changed(None, facts)
-        known = index.nodes({need for one in services for part in one.asked.needs.values() for need, _ in part})
+    def __init__(self, known: Nodes) -> None:
         self._resources = known.resources
         self._nodes = {node.name: node for node in known.nodes}
         self.count = len(self._nodes)
@@ -169,13 +188,13 @@ class _Ground:
     def nodes(self) -> Nodes:
         return Nodes(self._resources, tuple(self._nodes.values()))
 
-    def leave(self, one: _Service) -> None:
+    def leave(self, one: Seated) -> None:
         """What is not released any more leaves its nodes."""
         for uid in one.running - one.released:
             for name, need in one.seats.pop(uid):
-                self._take(name, need, -1)
+                self.take(name, need, -1)
 
-    def bind(self, one: _Service) -> bool:
+    def bind(self, one: Seated) -> bool:
         """Let everything run that is released and fits, each instance whole; whether that was anything."""
         bound = False
         for uid in [uid for uid in one.instances if uid in one.released - one.running]:
@@ -185,16 +204,16 @@ class _Ground:
                 bound = True
         return bound
 
-    def _bound(self, needs: PodRequests) -> tuple[tuple[str, PodRequest], ...] | None:
+    def _bound(self, needs: PodRequests) -> Seats | None:
         seats: list[tuple[str, PodRequest]] = []
         for need in [need for need, count in needs for _ in range(count)]:
             fitting = [node for node in self._nodes.values() if self._fits(node, need)]
             if not fitting:
                 for name, other in seats:
-                    self._take(name, other, -1)
+                    self.take(name, other, -1)
                 return None
             name = min(fitting, key=lambda node: (node.free, node.name)).name
-            self._take(name, need, 1)
+            self.take(name, need, 1)
             seats.append((name, need))
         return tuple(seats)
 
@@ -207,7 +226,8 @@ class _Ground:
         asked = dict(need.requests)
         return tuple(asked.get(name, 0) for name in self._resources)
 
-    def _take(self, name: str, need: PodRequest, sign: int) -> None:
+    def take(self, name: str, need: PodRequest, sign: int) -> None:
+        """A pod comes (sign 1) or goes (-1)."""
         node = self._nodes[name]
         taken = tuple(sign * amount for amount in self._amounts(need))
         self._nodes[name] = msgspec.structs.replace(node, free=tuple(map(sub, node.free, taken)))
@@ -215,14 +235,14 @@ class _Ground:
 
 def _outcome(one: _Service, board: Placement) -> ServiceOutcome:
     assert one.plan is not None  # noqa: S101 - there is at least one pass
-    ratio = _runs(one.asked.rule, Counter(one.instances[uid].group or "" for uid in one.running))
+    ratio = ratio_of(one.asked.rule, Counter(one.instances[uid].group or "" for uid in one.running))
     counts = dict(one.asked.rule.ratios[ratio].counts) if ratio >= 0 else {}
     shares = {group: _share(one, one.plan, group, board) for group in one.asked.rule.groups}
     key = one.asked.key
     return ServiceOutcome(f"{key.namespace}/{key.job_id}", ratio >= 0, ratio, counts, shares)
 
 
-def _runs(rule: Rule, running: Counter[str]) -> int:
+def ratio_of(rule: Rule, running: Counter[str]) -> int:
     """The largest ratio of which every group runs what it names; -1 while not even the smallest does."""
     met = (index for index, ratio in enumerate(rule.ratios) if _is_met(ratio, running))
     return next(met, -1)

@@ -31,7 +31,16 @@ FILES = {
     "bad": b"not: [yaml", "binary": b"\xff\xfe\x00", "empty": b"", "list": b"[1, 2]", "number": b"7",
     "away": json.dumps(AWAY).encode(), "nowhere": json.dumps({**AWAY, "current-context": "gone"}).encode(),
 }  # fmt: skip
-CLUSTER = [("preflight",), ("status",), ("status", "-A"), ("why", "x"), ("doctor", "a/b"), ("takeover", "--check")]
+CLUSTER = [
+    ("preflight",),
+    ("status",),
+    ("status", "-A"),
+    ("why", "x"),
+    ("doctor", "a/b"),
+    ("takeover", "--check"),
+    ("drain", "x"),
+    ("uninstall", "--list"),
+]
 KUBECONFIGS = ("missing", "folder", *FILES)
 
 TABLE: list[tuple[int, str]] = [
@@ -50,6 +59,10 @@ TABLE: list[tuple[int, str]] = [
     (2, "doctor"),
     (2, "takeover"),
     (2, "takeover --check --namespaces Not_A_Name"),
+    (2, "drain"),
+    (2, "drain ../x"),
+    (2, "uninstall"),
+    (2, "uninstall --list --release"),
     (2, "completion"),
     (2, "completion tcsh"),
     (2, "demo --interactive --port 99999999"),

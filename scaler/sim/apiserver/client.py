@@ -105,6 +105,11 @@ class SimClient:
         request = Request(self.name, "create", resource, namespace or "", _name_in(body), body=body)
         return (await self._write(request, lambda: self.server.create(resource, namespace, body))).copy()
 
+    async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+        """See HttpKubeApi.would_create."""
+        request = Request(self.name, "create", resource, namespace or "", _name_in(body), body=body)
+        return (await self._send(request, lambda: self.server.create(resource, namespace, body, dry_run=True))).copy()
+
     async def replace(
         self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
     ) -> Object:

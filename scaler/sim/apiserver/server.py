@@ -63,7 +63,7 @@ class ApiServer:
     def list(self, resource: Resource, namespace: str | None, query: Query) -> RecordPage:
         return reading.list_page(self.store, self.catalog.find(resource), namespace, query)
 
-    def create(self, resource: Resource, namespace: str | None, body: Object) -> Record:
+    def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Record:
         if resource.plural in (BINDINGS.plural, POD_BINDINGS.plural):
             return self._bind(namespace, body)
         kind = self.catalog.find(resource)
@@ -79,7 +79,7 @@ class ApiServer:
         key = (obj["metadata"].get("namespace", ""), name)
         if key in self.store.table(kind.resource).records:
             raise refusals.already_exists(kind.resource, name)
-        return self._put(kind, key, obj)
+        return Record(obj, self.store.version) if dry_run else self._put(kind, key, obj)
 
     def replace(
         self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""

@@ -1,0 +1,119 @@
+"""What a drain would evict of some nodes, and which disruption budget refuses what. Pure but for the listing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import PODS, KubeApi, Object, Resource
+from scaler.kube.errors import ForbiddenError
+from scaler.rules.values import as_text, at
+
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+_MIRROR = "kubernetes.io/config.mirror"
+_ENDED = ("Succeeded", "Failed")
+
+
+class Evictions(msgspec.Struct, frozen=True):
+    """The pods of some nodes. Names are NAMESPACE/NAME."""
+
+    pods: tuple[str, ...]
+    """What would be evicted."""
+    stay: int
+    """Pods of DaemonSets: they come again at once, and are left alone."""
+    local: int
+    """Of `pods`, those with emptyDir volumes: they lose what is in them."""
+    bare: tuple[str, ...]
+    """Of `pods`, those that nothing makes again."""
+    refused: tuple[str, ...]
+    """What the budgets do not allow now, in words."""
+
+
+async def evictions(api: KubeApi, nodes: Iterable[str]) -> Evictions:
+    """Raises KubeError where pods may not be read."""
+    found = [
+        pod for name in nodes for pod in (await api.list(PODS, field_selector=f"spec.nodeName={name}")).items
+    ]  # fmt: skip
+    return judged([pod for pod in found if _counts(pod)], await _budgets(api, {_namespace(pod) for pod in found}))
+
+
+async def _budgets(api: KubeApi, namespaces: Iterable[str]) -> list[Object] | None:
+    """None where they may not be read."""
+    try:
+        return [budget for name in sorted(namespaces) for budget in (await api.list(BUDGETS, name)).items]
+    except ForbiddenError:
+        return None
+
+
+def judged(pods: Sequence[Object], budgets: Sequence[Object] | None) -> Evictions:
+    """`budgets` are those of the namespaces of these pods; None = not known."""
+    evicted = [pod for pod in pods if _maker(pod) != "DaemonSet"]
+    return Evictions(
+        pods=tuple(map(_name, evicted)),
+        stay=len(pods) - len(evicted),
+        local=sum(any("emptyDir" in volume for volume in at(pod, "spec").get("volumes") or ()) for pod in evicted),
+        bare=tuple(_name(pod) for pod in evicted if not _maker(pod)),
+        refused=("you may not read PodDisruptionBudgets: whether one refuses something is not known",)
+        if budgets is None
+        else tuple(_refusals(evicted, budgets)),
+    )
+
+
+def _refusals(pods: Sequence[Object], budgets: Sequence[Object]) -> Iterator[str]:
+    asked: Counter[str] = Counter()
+    allowed = {_name(budget): at(budget, "status").get("disruptionsAllowed", 0) for budget in budgets}
+    for pod in pods:
+        over = [_name(budget) for budget in budgets if _covers(budget, pod)]
+        if len(over) > 1:
+            yield f"pod {_name(pod)}: {len(over)} budgets are about it ({', '.join(over)}), and no eviction is possible"
+        elif over:
+            asked[over[0]] += 1
+    for name, count in sorted(asked.items()):
+        if count > allowed[name]:
+            yield f"PodDisruptionBudget {name} allows {allowed[name]} of {count} evictions now"
+
+
+def _covers(budget: Object, pod: Object) -> bool:
+    if _namespace(budget) != _namespace(pod):
+        return False
+    selector, labels = at(budget, "spec").get("selector"), at(pod, "metadata", "labels")
+    if not isinstance(selector, dict):
+        return False
+    wanted = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return wanted and all(_meets(one, labels) for one in selector.get("matchExpressions") or ())
+
+
+def _meets(expression: Object, labels: Any) -> bool:
+    key, values = expression["key"], expression.get("values") or ()
+    return bool(
+        {
+            "In": labels.get(key) in values,
+            "NotIn": labels.get(key) not in values,
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+        }.get(expression["operator"], True)
+    )
+
+
+def _counts(pod: Object) -> bool:
+    """Pods that have ended, or go already, or that a kubelet has from a file, are not evicted."""
+    meta = at(pod, "metadata")
+    ended = at(pod, "status").get("phase") in _ENDED
+    return not (ended or "deletionTimestamp" in meta or _MIRROR in at(meta, "annotations"))
+
+
+def _maker(pod: Object) -> str:
+    """The kind of what controls it, "" for none."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((as_text(owner.get("kind")) for owner in owners if owner.get("controller")), "")
+
+
+def _namespace(obj: Object) -> str:
+    return str(obj["metadata"]["namespace"])
+
+
+def _name(obj: Object) -> str:
+    return f"{_namespace(obj)}/{obj['metadata']['name']}"

@@ -1,0 +1,199 @@
+"""The steps of leaving, in the order in which a break after any of them strands nothing: what holds new pods goes
+first, the scaler releases until it is stopped, then what is held is released or told. Every step may be done twice.
+
+Writes with the rights of whoever calls. Deletes webhook configurations and policies, and no pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from scaler.kube.api import DEPLOYMENTS, LEASES, PODS, KubeApi, Object, PatchType, Resource
+from scaler.kube.errors import KubeError, NotFoundError, StatusError
+from scaler.names import GATE, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.rules.values import at
+from scaler.tools.leaving.held import HeldPod, commands, held_pods, release
+from scaler.tools.leaving.install import APP_LABEL, Install, admission_of, listed, opted_in, still_gating
+
+POLL = 1.0
+CALM = 3
+"""So many times in a row an answer has to be the same: a cluster may have several API servers, each with a cache."""
+UNGATED = 60.0
+"""Seconds for all of them to learn that nothing holds pods any more."""
+STOPPED = 120.0
+"""Seconds for the scaler's processes to end."""
+ROUNDS = 60
+"""Looks for pods that are still held, at most."""
+MARGIN = 2.0
+Say = Callable[[str], None]
+
+
+class StuckError(Exception):
+    """It goes no further. In words for people: what is in the way, and what has been done so far."""
+
+
+class Asks(KubeApi, Protocol):
+    """A KubeApi that also says what would become of an object."""
+
+    async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
+
+
+class Leaving:
+    """One install on its way out."""
+
+    def __init__(self, api: Asks, install: Install, say: Say) -> None:
+        self._api = api
+        self._install = install
+        self._say = say
+
+    async def let_pods_be_made(self) -> None:
+        """Delete what puts the gate onto pods, and wait until no API server does it any more. Raises StuckError."""
+        for resource, one in await admission_of(self._api, self._install):
+            name = one["metadata"]["name"]
+            try:
+                await self._api.delete(resource, None, name, uid=one["metadata"].get("uid", ""))
+            except NotFoundError:
+                continue
+            self._say(f"deleted {resource.kind} {name}")
+        gated = await self._wait_until_nothing_is_gated()
+        if gated:
+            others = ", ".join(await still_gating(self._api)) or "nothing that is seen here"
+            raise StuckError(
+                f"new pods in {', '.join(gated)} still get the gate, by {others}. Take these namespaces out "
+                "of it, then run this again:\n"
+                + "\n".join(f"  kubectl label namespace {namespace} mind-cluster/scaling-" for namespace in gated)
+                + "\nThe scaler still runs and releases pods."
+            )
+
+    async def _wait_until_nothing_is_gated(self) -> list[str]:
+        """The namespaces in which new pods still get the gate; none once they do not, `CALM` times in a row."""
+        end, calm, silent = _now() + UNGATED, 0, set[str]()
+        namespaces = await opted_in(self._api, self._install)
+        while namespaces:
+            tried = {namespace: await self._is_gated(namespace) for namespace in namespaces}
+            silent |= {namespace for namespace, gated in tried.items() if gated is None}
+            left = [namespace for namespace, gated in tried.items() if gated]
+            calm = 0 if left else calm + 1
+            if calm >= CALM or _now() > end:
+                break
+            await asyncio.sleep(POLL)
+        for namespace in sorted(silent):
+            self._say(f"whether new pods in {namespace} get the gate could not be tried: a trial pod is refused there")
+        return left if namespaces else []
+
+    async def _is_gated(self, namespace: str) -> bool | None:
+        """None where a pod for a trial is refused; a webhook that does not answer may be ours."""
+        try:
+            made = await self._api.would_create(PODS, namespace, _trial())
+        except StatusError:
+            return None
+        except KubeError:
+            return True
+        return any(gate.get("name") == GATE for gate in made["spec"].get("schedulingGates") or ())
+
+    async def stop(self) -> None:
+        """Scale its Deployments to 0, and wait until no process of it is at work. Raises StuckError."""
+        for deployment in self._install.deployments:
+            name = deployment["metadata"]["name"]
+            if at(deployment, "spec").get("replicas") != 0:
+                patch = {"spec": {"replicas": 0}}
+                await self._api.patch(
+                    DEPLOYMENTS, self._install.namespace, name, patch, patch_type=PatchType.MERGE
+                )  # fmt: skip
+                self._say(f"scaled Deployment {self._install.namespace}/{name} to 0")
+        end, idle = _now() + STOPPED, _Idle()
+        while left := [*await self._pods(), *await self._holders(idle)]:
+            if _now() > end:
+                raise StuckError(
+                    f"still at work after {STOPPED:g} s: {', '.join(left)}. Stop that, then run this again. Nothing "
+                    "holds new pods any more"
+                )
+            await asyncio.sleep(POLL)
+
+    async def _pods(self) -> list[str]:
+        """Of the Deployment; one whose node is away ends with its Lease."""
+        pods = [one async for one in listed(self._api, PODS, self._install.namespace, APP_LABEL)]
+        over = ("Succeeded", "Failed")
+        return [
+            f"pod {pod['metadata']['name']}"
+            for pod in pods
+            if "deletionTimestamp" not in pod["metadata"] and at(pod, "status").get("phase") not in over
+        ]
+
+    async def _holders(self, idle: _Idle) -> list[str]:
+        found = []
+        for known in self._install.leases:
+            try:
+                lease = await self._api.get(LEASES, known.namespace, known.lease)
+            except NotFoundError:
+                continue
+            if idle.is_held(lease, known.duration):
+                found.append(f"Lease {known.namespace}/{known.lease}, held by {lease['spec']['holderIdentity']}")
+        return found
+
+    async def release(self) -> list[str]:
+        """Release every pod that is held, until none comes any more. What could not be released, in words."""
+        done, calm, failed = set[str](), 0, list[tuple[HeldPod, KubeError]]()
+        for _ in range(ROUNDS):
+            pods = await held_pods(self._api, self._install)
+            calm = 0 if pods else calm + 1
+            if calm >= CALM:
+                break
+            failed = await release(self._api, pods)
+            refused = [error for _, error in failed if isinstance(error, StatusError)]
+            done |= {pod.metadata.uid for pod in pods} - {pod.metadata.uid for pod, _ in failed}
+            if refused and len(refused) == len(pods):
+                break
+            await asyncio.sleep(POLL)
+        self._say(f"released {len(done)} pods; whether and where each runs is up to the scheduler now")
+        left = await held_pods(self._api, self._install) if calm < CALM else []
+        why = {pod.metadata.uid: str(error) for pod, error in failed}
+        return [f"{_name(pod)} is held: {why.get(pod.metadata.uid, 'it came later')}" for pod in left]
+
+    async def tell(self) -> list[str]:
+        """Print the command that releases each pod that is held; nothing is stranded that is not told."""
+        pods = await held_pods(self._api, self._install)
+        self._say(f"{len(pods)} pods are held" + (". To release one:" if pods else ""))
+        for line in commands(pods):
+            self._say(f"  {line}")
+        return []
+
+
+class _Idle:
+    """Which Leases are not renewed: nobody is left who holds them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[Any, float]] = {}
+
+    def is_held(self, lease: Object, duration: float) -> bool:
+        spec, now = at(lease, "spec"), _now()
+        version, since = self._seen.setdefault(lease["metadata"]["uid"], (spec.get("renewTime"), now))
+        if spec.get("renewTime") != version:
+            since = now
+            self._seen[lease["metadata"]["uid"]] = spec.get("renewTime"), now
+        return bool(spec.get("holderIdentity")) and now < since + duration + MARGIN
+
+
+def _trial() -> Object:
+    """A pod that the strictest namespace takes, and that names a rule."""
+    small = {"cpu": "1m", "memory": "1Mi"}
+    container = {
+        "name": "trial", "image": "none", "resources": {"requests": small, "limits": small},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }  # fmt: skip
+    security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+    labels = {RULE_LABEL: "trial", GROUP_LABEL: "trial", JOB_ID_LABEL: "trial"}
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "scaler-uninstall-trial-", "labels": labels},
+        "spec": {"containers": [container], "securityContext": security},
+    }  # fmt: skip
+
+
+def _name(pod: HeldPod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

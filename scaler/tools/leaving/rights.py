@@ -1,0 +1,70 @@
+"""May whoever calls do all of it? Asked before anything is changed: half of it would strand what is held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from scaler.kube.api import DEPLOYMENTS, PODS, KubeApi, Object, Resource
+from scaler.kube.errors import NotFoundError
+from scaler.rules.values import at
+from scaler.tools.leaving.install import Install, listed
+
+_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
+_VALIDATING_POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
+)
+_GATES = Resource("mind-cluster", "", "gates", "")
+"""Of no API: what the gate guard asks for."""
+_GUARD = "group('mind-cluster')"
+
+
+class Right(msgspec.Struct, frozen=True):
+    """One thing that must be allowed; `namespace` "" for all."""
+
+    verb: str
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def words(self) -> str:
+        where = f" in {self.namespace}" if self.namespace else " in all namespaces" if self.resource.namespaced else ""
+        return f"{self.verb} {self.resource.full_name}{f' {self.name}' if self.name else ''}{where}"
+
+
+async def missing(
+    api: KubeApi, install: Install, admission: Iterable[tuple[Resource, Object]], *, releases: bool
+) -> list[str]:
+    """In words, what may not be done. Raises KubeError."""
+    wanted = [Right("delete", resource, name=one["metadata"]["name"]) for resource, one in admission]
+    wanted += [Right("patch", DEPLOYMENTS, install.namespace, one["metadata"]["name"]) for one in install.deployments]
+    wanted += [Right(verb, PODS, namespace) for verb in ("list", "create") for namespace in install.governs or ("",)]
+    if releases:
+        wanted += [Right("patch", PODS, namespace) for namespace in install.governs or ("",)]
+        if await _is_guarded(api):
+            wanted += [Right("release", _GATES, namespace) for namespace in install.governs or ("",)]
+    return [right.words for right in wanted if not await _is_allowed(api, right)]
+
+
+async def _is_guarded(api: KubeApi) -> bool:
+    try:
+        found = [msgspec.json.encode(one).decode() async for one in listed(api, _VALIDATING_POLICIES, None)]
+    except NotFoundError:
+        return False
+    return any(_GUARD in text for text in found)
+
+
+async def _is_allowed(api: KubeApi, right: Right) -> bool:
+    """An API server that cannot be asked refuses by itself."""
+    attributes = {
+        "verb": right.verb, "group": right.resource.group, "resource": right.resource.plural,
+        "namespace": right.namespace, "name": right.name,
+    }  # fmt: skip
+    kind = {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind}
+    try:
+        review = await api.create(_REVIEWS, None, {**kind, "spec": {"resourceAttributes": attributes}})
+    except NotFoundError:
+        return True
+    return bool(at(review, "status").get("allowed"))
