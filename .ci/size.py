@@ -13,9 +13,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (22_765, 14_000),
-    "simulation": (10_640, 9_000),
-    "test helpers": (15_985, 9_000),
+    "controller": (22_960, 14_000),
+    "simulation": (10_720, 9_000),
+    "test helpers": (16_900, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

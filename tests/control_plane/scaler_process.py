@@ -42,8 +42,7 @@ def install(
 
 
 class ScalerProcess(Program):
-    """One replica. `flags` are those of `scaler run`, `module` what has it ("scaler shadow" as well), `root` the tree it
-    is from."""
+    """One replica. `flags` are those of `scaler run`, `module` what has it ("scaler shadow", too), `root` its tree."""
 
     def __init__(
         self, name: str, folder: Path, kubeconfig: Path, flags: Sequence[str] = LEASE, *, module: str = "scaler",
