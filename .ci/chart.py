@@ -1,6 +1,6 @@
 """`make chart`: the Helm chart manifests/helm, written out of the files that the kustomizations are made of.
 
-Those files stay the only source: each becomes a template with a condition and a few places that the values fill. By hand
+Those files stay the only source: each becomes a template with a condition and a few places that values fill. By hand
 are written: templates/_helpers.tpl, templates/checks.yaml, templates/NOTES.txt, values.yaml, and all of
 values.schema.json but the settings. An edit that no longer finds its text ends in an error that names it.
 """
@@ -11,7 +11,6 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
+from chart_parts import DASHBOARD, MAKES, MONITORING, NAMESPACE, PARTS, SUFFIX, Part, wrapped  # noqa: E402
 
 import scaler  # noqa: E402
-from scaler.settings import Settings, default_text, unit  # noqa: E402
+from scaler.settings import Settings, default_text  # noqa: E402
 
 CHART = "manifests/helm"
 PAGE = "docs/reference/chart.md"
-NAMESPACE = "mind-cluster-scaler-system"
-SUFFIX = "{{ $.Values.nameSuffix }}"
 OF_THE_CHART = {
     "namespaces", "mode", "kubeconfig", "context", "leader_election", "lease_namespace", "install", "lease_name",
     "identity", "http_host", "http_port", "webhook_port", "webhook_service", "webhook_cert_file", "webhook_key_file",
@@ -34,248 +32,6 @@ OF_THE_CHART = {
 """Settings that follow from other values of the chart."""
 _NAMES = re.compile(
     r"(?<![\w./-])((?:name|policyName|serviceAccountName): mind-cluster-scaler(?:-[a-z-]+)?)(?=[\s,}]|$)", re.MULTILINE
-)
-Edit = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One file below manifests/, and what becomes of it."""
-
-    source: str
-    when: str = ""
-    """Condition of the whole file, as a template says it; empty: always."""
-    edits: tuple[Edit, ...] = ()
-    """Text of the source, which stands there once, and what takes its place."""
-    per_namespace: bool = False
-    """Once for each namespace that is governed."""
-    names: int = 0
-    """How many names get the suffix of the install, from the first on; 0: all."""
-
-
-def wrapped(condition: str, text: str) -> str:
-    return f"{{{{- if {condition} }}}}\n{text}\n{{{{- end }}}}"
-
-
-OLD_KUBERNETES = 'semverCompare ">=1.28.0-0" $.Capabilities.KubeVersion.Version'
-WEBHOOK, OWN = 'include "scaler.webhook" $', 'include "scaler.ownCertificates" $'
-CERT_MANAGER = 'include "scaler.certManager" $'
-POLICIES = 'include "scaler.policies" $'
-MAKES = 'ne $.Values.mode "gates"'
-ENVIRONMENT = """\
-              value: "8080"
-            {{- with $.Values.namespaces }}
-            - name: SCALER_NAMESPACES
-              value: {{ join "," . | quote }}
-            {{- end }}
-            {{- if include "scaler.webhook" $ }}
-            - name: SCALER_WEBHOOK_PORT
-              value: "9443"
-            {{- end }}
-            {{- if include "scaler.certManager" $ }}
-            - name: SCALER_WEBHOOK_CERT_FILE
-              value: /webhook/tls.crt
-            - name: SCALER_WEBHOOK_KEY_FILE
-              value: /webhook/tls.key
-            {{- end }}
-            {{- range $name, $value := $.Values.settings }}
-            - name: SCALER_{{ upper $name }}
-              value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}
-            {{- end }}
-"""
-PLACEMENT = """\
-      {{- with $.Values.image.pullSecrets }}
-      imagePullSecrets:
-        {{- range . }}
-        - name: {{ . | quote }}
-        {{- end }}
-      {{- end }}
-      {{- with $.Values.nodeSelector }}
-      nodeSelector:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $.Values.tolerations }}
-      tolerations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $.Values.affinity }}
-      affinity:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      containers:
-"""
-RESOURCES = """\
-            requests:
-              cpu: 100m
-              memory: 256Mi
-            limits:
-              memory: 1Gi  # no CPU limit: a throttled leader loses its Lease
-"""
-DEPLOYMENT: tuple[Edit, ...] = (
-    ("  replicas: 2 ", "  replicas: {{ $.Values.replicas }} "),
-    (
-        "      priorityClassName: system-cluster-critical  #",
-        "      {{- with $.Values.priorityClassName }}\n      priorityClassName: {{ . | quote }}  #",
-    ),
-    ("preempted by one of them\n", "preempted by one of them\n      {{- end }}\n"),
-    (
-        "        runAsGroup: 65532\n",
-        "        runAsGroup: 65532\n"
-        + wrapped(CERT_MANAGER, "        fsGroup: 65532  # the key is for the scaler's own group to read")
-        + "\n",
-    ),
-    ("      containers:\n", PLACEMENT),
-    (
-        "image: mind-cluster-scaler:0.1.0  # by digest: `images` of your kustomization, docs/howto/deploy.md",
-        'image: {{ include "scaler.image" $ }}',
-    ),
-    ("imagePullPolicy: IfNotPresent", "imagePullPolicy: {{ $.Values.image.pullPolicy }}"),
-    ("value: gates  # release what others make; ../create makes it auto", "value: {{ $.Values.mode }}"),
-    ('              value: "8080"\n', ENVIRONMENT),
-    (
-        "              containerPort: 8080\n",
-        "              containerPort: 8080\n"
-        + wrapped(WEBHOOK, "            - name: webhook\n              containerPort: 9443")
-        + "\n",
-    ),
-    (RESOURCES, "            {{- toYaml $.Values.resources | nindent 12 }}\n"),
-    (
-        "              readOnly: true\n",
-        "              readOnly: true\n"
-        + wrapped(
-            CERT_MANAGER, "            - name: webhook\n              mountPath: /webhook\n              readOnly: true"
-        )
-        + "\n",
-    ),
-    (
-        "      volumes:\n",
-        "      volumes:\n"
-        + wrapped(
-            CERT_MANAGER,
-            "        - name: webhook\n          secret:\n"
-            "            secretName: mind-cluster-scaler-webhook-cert-manager\n            defaultMode: 0440",
-        )
-        + "\n",
-    ),
-)
-FROM_CERT_MANAGER = (
-    "metadata:\n  name: mind-cluster-scaler\n",
-    "metadata:\n  name: mind-cluster-scaler\n"
-    + wrapped(
-        CERT_MANAGER,
-        "  annotations:\n    cert-manager.io/inject-ca-from: " + NAMESPACE + "/mind-cluster-scaler-webhook",
-    )
-    + "\n",
-)
-CONDITIONS = """\
-    matchConditions:  # Kubernetes >= 1.28; ../admission-webhook-1.27 takes them out
-      - name: holds-a-rule
-        expression: >-
-          (has(object.data) && "elastic_scaling.json" in object.data) ||
-          (has(object.binaryData) && "elastic_scaling.json" in object.binaryData)"""
-API_SERVERS = """\
-        - port: 9443
-      {{- with $.Values.networkPolicy.apiServers }}
-      from:
-        {{- range . }}
-        - ipBlock: {cidr: {{ . | quote }}}
-        {{- end }}
-      {{- end }}
-"""
-ITS_NAME = ("resourceNames: [mind-cluster-scaler]", f"resourceNames: [mind-cluster-scaler{SUFFIX}]")
-PARTS = (
-    Part("base/namespace.yaml", "ne $.Values.namespace $.Release.Namespace"),
-    Part(
-        "base/elasticservices.yaml",
-        "$.Values.crd",
-        (
-            (
-                "metadata:\n",
-                "metadata:\n  annotations:\n"
-                "    helm.sh/resource-policy: keep  # with it would go every ElasticService, of other installs too\n",
-            ),
-        ),
-    ),
-    Part("base/service-account.yaml"),
-    Part("base/election-role.yaml"),
-    Part("base/records-role.yaml"),
-    Part("base/cluster-role.yaml"),
-    Part("base/watch-role.yaml"),
-    Part("base/release-role.yaml"),
-    Part("base/view-role.yaml"),
-    Part("base/edit-role.yaml"),
-    Part("base/deployment.yaml", edits=DEPLOYMENT),
-    Part("base/disruption-budget.yaml"),
-    Part("base/service.yaml"),
-    Part("create/create-role.yaml", MAKES),
-    Part("cluster-wide/bindings.yaml", "not $.Values.namespaces"),
-    Part("single-namespace/governed/bindings.yaml", per_namespace=True),
-    Part("fault-data/fault-data-role.yaml", "and $.Values.namespaces $.Values.faultData"),
-    Part(
-        "admission-webhook/mutating.yaml",
-        WEBHOOK,
-        (
-            FROM_CERT_MANAGER,
-            ("failurePolicy: Ignore  # Fail: ", "failurePolicy: {{ $.Values.admission.failurePolicy }}  # Fail: "),
-        ),
-    ),
-    Part(
-        "admission-webhook/validating.yaml",
-        WEBHOOK,
-        (FROM_CERT_MANAGER, (CONDITIONS, wrapped(OLD_KUBERNETES, CONDITIONS.partition("; ../")[0] + CONDITIONS[80:]))),
-    ),
-    Part("admission-webhook/service.yaml", WEBHOOK),
-    Part("admission-webhook/webhook-role.yaml", OWN, (ITS_NAME,)),
-    Part(
-        "admission-webhook-cert-manager/certificate.yaml",
-        CERT_MANAGER,
-        (
-            (
-                f"dnsNames: [mind-cluster-scaler.{NAMESPACE}.svc]",
-                f"dnsNames: [mind-cluster-scaler{SUFFIX}.{NAMESPACE}.svc]",
-            ),
-        ),
-        names=-1,
-    ),
-    Part("admission-policy/pods.yaml", POLICIES),
-    Part("admission-policy/ascendjobs.yaml", POLICIES),
-    Part("admission-policy/policy-role.yaml", POLICIES, (ITS_NAME,)),
-    Part(
-        "account-guard/account-guard.yaml",
-        "$.Values.accountGuard",
-        ((f":{NAMESPACE}:mind-cluster-scaler'", f":{NAMESPACE}:mind-cluster-scaler{SUFFIX}'"),),
-    ),
-    Part("gate-guard/gate-guard.yaml", "$.Values.gateGuard"),
-    Part(
-        "network-policy/network-policy.yaml",
-        "$.Values.networkPolicy.enabled",
-        (
-            ("values: [monitoring, prometheus]", "values: {{ toJson $.Values.networkPolicy.monitoring }}"),
-            ("        - port: 9443\n", API_SERVERS),
-            (
-                "        - port: 443\n        - port: 6443\n",
-                "        {{- range $.Values.networkPolicy.apiServerPorts }}\n        - port: {{ . }}\n        {{- end }}\n",
-            ),
-        ),
-    ),
-    Part("monitoring/service-monitor.yaml", "$.Values.monitoring.enabled"),
-    Part("monitoring/alerts.yaml", "$.Values.monitoring.enabled", names=1),
-)
-DASHBOARD = (
-    """\
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: mind-cluster-scaler-dashboard
-  namespace: """
-    + NAMESPACE
-    + """
-  labels:
-    app.kubernetes.io/name: mind-cluster-scaler
-    grafana_dashboard: "1"
-data:
-  mind-cluster-scaler.json: {{ $.Files.Get "files/dashboard.json" | toJson }}
-"""
 )
 
 
@@ -292,27 +48,27 @@ def template(part: Part, text: str) -> str:
         if text.count(old) != 1:
             raise ChartError(f"manifests/{part.source} has {text.count(old)} times what stands there once: {old!r}")
         text = text.replace(old, new)
-    if part.names >= 0:
-        text = _NAMES.sub(rf"\1{SUFFIX}", text, count=part.names)
     text = text.replace(NAMESPACE, "{{ $.Values.namespace }}")
+    if part.names is not None:
+        text = _NAMES.sub(rf"\1{SUFFIX}", text, count=part.names)
     texts = [labelled(document, part) for document in re.split(r"^---\n", text, flags=re.MULTILINE)]
     if part.source.endswith("bindings.yaml"):
         texts = [wrapped(MAKES, one.rstrip("\n")) + "\n" if "-create" in one else one for one in texts]
     body = "---\n".join(texts)
     if part.per_namespace:
-        body = body.replace("namespace: mindie\n", "namespace: {{ . | quote }}\n")
-        return f"{{{{- range $.Values.namespaces }}}}\n---\n{body}{{{{- end }}}}\n"
-    return wrapped(part.when, body.rstrip("\n")) + "\n" if part.when else body
+        body = "---\n" + body.replace("namespace: mindie\n", "namespace: {{ . | quote }}\n")
+        body = f"{{{{- range $.Values.namespaces }}}}\n{body}{{{{- end }}}}\n"
+    elif part.when:
+        body = wrapped(part.when, body.rstrip("\n")) + "\n"
+    return f"{{{{- /* Written by make chart out of manifests/{part.source}. */ -}}}}\n{body}"
 
 
 def labelled(document: str, part: Part) -> str:
     """With the labels of the chart; a document is one object."""
     head, metadata, rest = re.split(r"(^metadata:\n(?: .*\n|\{\{-.*\n)+)", document, maxsplit=1, flags=re.MULTILINE)
     lines = '    {{- include "scaler.labels" $ | nindent 4 }}\n'
-    if part.source == "monitoring/service-monitor.yaml" or part.source == "monitoring/alerts.yaml":
-        lines += (
-            "    {{- with $.Values.monitoring.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n"
-        )
+    if part.source in ("monitoring/service-monitor.yaml", "monitoring/alerts.yaml"):
+        lines += "    {{- with $.Values.monitoring.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n"
     if "\n  labels:\n" in metadata:
         metadata = metadata.replace("\n  labels:\n", f"\n  labels:\n{lines}", 1)
     else:
@@ -341,51 +97,56 @@ def setting(name: str) -> dict[str, Any]:
 
 
 def settings_table() -> str:
-    rows = [
-        f"| `settings.{name}` | {default_text(field)}{' ' + unit(field) if False else ''} | {field.description} |\n"
+    return "".join(
+        f"| `settings.{name}` | {default_text(field)} | {field.description} |\n"
         for name, field in Settings.model_fields.items()
         if name not in OF_THE_CHART
-    ]
-    return "".join(rows)
+    )
 
 
 def values_table(text: str) -> str:
-    """Each value with its default and its comment, in the order of values.yaml."""
-    rows, path, said = [], [], []
+    """Each value that has a comment above itself, with its default, in the order of values.yaml."""
+    rows: list[str] = []
+    path: list[str] = []
+    said: list[str] = []
     for line in text.splitlines():
-        found = re.match(r"^( *)(?:# ?(.*)|([A-Za-z]+):(.*))$", line)
-        if found is None or (found[2] is not None and not said and False):
-            said = [] if not line.strip() else said
+        found = re.match(r"^( *)(?:# (.*)|([A-Za-z]+):.*)$", line)
+        indent, words, key = found.groups() if found else ("", None, None)
+        if words:
+            said.append(words)
             continue
-        if found[2] is not None:
-            said.append(found[2])
-            continue
-        del path[len(found[1]) // 2 :]
-        path.append(found[3])
-        if said:
-            rows.append(_row(path, text, " ".join(said)))
+        if key:
+            path[len(indent) // 2 :] = [key]
+            if said:
+                rows.append(_row(path, yaml.safe_load(text), " ".join(said)))
         said = []
     return "".join(rows)
 
 
-def _row(path: list[str], text: str, said: str) -> str:
-    value: Any = yaml.safe_load(text)
+def _row(path: list[str], values: Any, said: str) -> str:
     for key in path:
-        value = value[key]
-    shown = json.dumps(value) if not isinstance(value, str) else value or "empty"
-    words = said.replace("|", "\\|")
-    return f"| `{'.'.join(path)}` | {shown if isinstance(value, dict) is False or not value else '-'} | {words} |\n"
+        values = values[key]
+    shown = (values or "empty") if isinstance(values, str) else f"`{json.dumps(values)}`"
+    return f"| `{'.'.join(path)}` | {shown} | {said} |\n"
 
 
-def page(values: str) -> str:
-    return (
-        "# Values of the Helm chart\n\n"
-        "Written by `make chart` out of `manifests/helm/values.yaml`; a test keeps it in step. How to install:\n"
-        "[deploy](../howto/deploy.md). A value that does not exist, or is of the wrong kind, is an error that names it.\n\n"
-        "| value | default | meaning |\n|---|---|---|\n" + values_table(values) + "\n## Settings\n\n"
-        "The [settings of `scaler run`](settings.md) that do not follow from other values. Left out, the default holds.\n\n"
-        "| value | default | meaning |\n|---|---|---|\n" + settings_table()
-    )
+PAGE_TEXT = """\
+# Values of the Helm chart
+
+Written by `make chart` out of `manifests/helm/values.yaml`; a test keeps it in step.
+How to install: [deploy](../howto/deploy.md).
+A value that does not exist, or is of the wrong kind, is an error that names it.
+
+| value | default | meaning |
+|---|---|---|
+{values}
+## Settings
+
+The [settings of `scaler run`](settings.md) that do not follow from other values. What is left out keeps its default.
+
+| value | default | meaning |
+|---|---|---|
+{settings}"""
 
 
 def chart_yaml() -> str:
@@ -406,18 +167,19 @@ def written(root: Path) -> dict[str, str]:
     manifests, chart = root / "manifests", root / CHART
     files = {}
     for part in PARTS:
-        said = f"{{{{- /* Written by make chart out of manifests/{part.source}. */ -}}}}\n"
-        files[f"{CHART}/templates/{part.source}"] = said + template(part, (manifests / part.source).read_text("utf-8"))
-    dashboard = Part("monitoring/kustomization.yaml", "$.Values.monitoring.enabled")
-    body = _NAMES.sub(rf"\1{SUFFIX}", labelled(DASHBOARD, dashboard).replace(NAMESPACE, "{{ $.Values.namespace }}"))
-    files[f"{CHART}/templates/monitoring/dashboard.yaml"] = (
-        "{{- /* Written by make chart out of manifests/monitoring/kustomization.yaml. */ -}}\n"
-        + wrapped(dashboard.when, body.rstrip("\n")) + "\n"
-    )  # fmt: skip
+        files[f"{CHART}/templates/{part.source}"] = template(part, (manifests / part.source).read_text("utf-8"))
+    dashboard = Part(
+        "monitoring/kustomization.yaml",
+        MONITORING,
+        ((": DASHBOARD\n", ': {{ $.Files.Get "files/dashboard.json" | toJson }}\n'),),
+    )
+    files[f"{CHART}/templates/monitoring/dashboard.yaml"] = template(dashboard, DASHBOARD)
     files[f"{CHART}/files/dashboard.json"] = (manifests / "monitoring/dashboard.json").read_text("utf-8")
     files[f"{CHART}/Chart.yaml"] = chart_yaml()
     files[f"{CHART}/values.schema.json"] = schema((chart / "values.schema.json").read_text("utf-8"))
-    files[PAGE] = page((chart / "values.yaml").read_text("utf-8"))
+    files[PAGE] = PAGE_TEXT.format(
+        values=values_table((chart / "values.yaml").read_text("utf-8")), settings=settings_table()
+    )
     return files
 
 
