@@ -131,6 +131,10 @@ lock: dev  ## Resolve the dependencies of pyproject.toml again; UPGRADE=1 takes 
 image:  ## Build the container image (CONTAINER=podman works too)
 	$(CONTAINER) build -f manifests/image/Dockerfile -t mind-cluster-scaler:$(VERSION) .
 
+.PHONY: chart
+chart: dev  ## Write the Helm chart manifests/helm out of the files of the kustomizations
+	@$(PY) .ci/chart.py
+
 .PHONY: manifests
 manifests: dev  ## Render every variant of the manifests into build/manifests/
 	@mkdir -p build/manifests
