@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import scaler
+
 NAMESPACE = "mind-cluster-scaler-system"
 SUFFIX = "{{ $.Values.nameSuffix }}"
 Edit = tuple[str, str]
@@ -83,6 +85,8 @@ RESOURCES = """\
             limits:
               memory: 1Gi  # no CPU limit: a throttled leader loses its Lease
 """
+IMAGE = f"""\
+image: mind-cluster-scaler:{scaler.__version__}  # by digest: `images` of your kustomization, docs/howto/deploy.md"""
 DEPLOYMENT: tuple[Edit, ...] = (
     ("  replicas: 2 ", "  replicas: {{ $.Values.replicas }} "),
     (
@@ -98,7 +102,7 @@ DEPLOYMENT: tuple[Edit, ...] = (
     ),
     ("      containers:\n", PLACEMENT),
     (
-        "image: mind-cluster-scaler:0.1.0  # by digest: `images` of your kustomization, docs/howto/deploy.md",
+        IMAGE,
         'image: {{ include "scaler.image" $ }}',
     ),
     ("imagePullPolicy: IfNotPresent", "imagePullPolicy: {{ $.Values.image.pullPolicy }}"),
