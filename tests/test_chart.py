@@ -44,7 +44,8 @@ def chart() -> ModuleType:
 
 def test_writing_the_chart_again_changes_nothing() -> None:
     files = chart().written(ROOT)
-    assert {name for name, text in files.items() if (ROOT / name).read_text("utf-8") != text} == set()
+    changed = {name for name, text in files.items() if (ROOT / name).read_text("utf-8") != text}
+    assert changed == set(), "run `make chart`"
 
 
 def test_no_template_is_left_of_what_is_no_longer_a_manifest() -> None:
