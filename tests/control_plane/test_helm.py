@@ -367,9 +367,11 @@ async def services(stage: Stage) -> list[str]:
 
 
 async def empty(stage: Stage, plane: ControlPlane) -> None:
+    """Leave no service and no node to the next test."""
     plane.kubectl("delete", "ascendjobs", "--all", "--namespace", "mindie", "--wait=false")
-    plane.kubectl("delete", "namespace", "mindie", "--wait=false")
-    await until(lambda: uids(stage), "its pods go", fits=lambda found: not found)
+    plane.kubectl("delete", "pods", "--all", "--namespace", "mindie", "--force")  # also of the node that is lost
+    await asyncio.to_thread(plane.kubectl, "delete", "namespace", "mindie", "--timeout=60s")
+    await stage.clear()
 
 
 async def test_install_upgrade_rollback_and_uninstall_touch_no_pod_of_a_service(
