@@ -143,6 +143,10 @@ release: dev  ## Everything that is published, into dist/ (docs/reference/releas
 release-check: dev  ## Try all that is to be tried before a release; says what was not, and why; ARGS="--without tests"
 	@$(PY) .ci/release_check.py $(ARGS)
 
+.PHONY: chart
+chart: dev  ## Write the Helm chart manifests/helm out of the files of the kustomizations
+	@$(PY) .ci/chart.py
+
 .PHONY: manifests
 manifests: dev  ## Render every variant of the manifests into build/manifests/
 	@mkdir -p build/manifests

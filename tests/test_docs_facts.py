@@ -88,8 +88,11 @@ def test_the_line_about_mixtures_that_write_a_rule_prints_is_what_lint_says() ->
 
 
 ALL_PAGES = "\n".join(page.read_text("utf-8") for page in PAGES)
-OTHERS_FLAGS = {"--build-arg", "--for", "--force-conflicts", "--gated", "--seed", "--jobs", "--interactive"}
-"""Flags of docker, of kubectl, of the campaign and of pytest, and of commands that are named beside them."""
+OTHERS_FLAGS = {
+    "--build-arg", "--for", "--force-conflicts", "--gated", "--seed", "--jobs", "--interactive",
+    "--set", "--create-namespace", "--reuse-values", "--reset-then-reuse-values",
+}  # fmt: skip
+"""Flags of docker, of kubectl, of Helm, of the campaign and of pytest, and of commands that are named beside them."""
 
 
 def flags() -> set[str]:

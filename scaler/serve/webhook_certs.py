@@ -41,6 +41,8 @@ REREAD = 60.0
 """Seconds until a replica shows a renewed certificate."""
 SOON = 2.0
 """Seconds between two looks for the first certificate."""
+PATIENCE = 8
+"""Looks without a Secret until a replica makes it: who leads may know no webhook, and leads until this one is ready."""
 DEADLINE = 10.0
 """Seconds for one request."""
 _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
@@ -129,6 +131,7 @@ class CertificateKeeper(CertificateSource):
         self._configurations = configurations
         self._names = tuple(names)
         self._keys: Keys | None = None
+        self._missed = 0
 
     async def run_as_leader(self) -> None:
         while True:
@@ -142,7 +145,11 @@ class CertificateKeeper(CertificateSource):
 
     async def _read(self) -> str:
         try:
-            keys = _keys_of(await self._stored())
+            secret = await self._stored()
+            self._missed = self._missed + 1 if secret is None else 0
+            if self._missed > PATIENCE:
+                return await self._keep()
+            keys = _keys_of(secret)
         except KubeError as error:
             return str(error)
         return self._use(keys) if keys else f"Secret {self._secret} holds no usable certificate"

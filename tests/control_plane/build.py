@@ -86,7 +86,12 @@ PROMETHEUS = Project(
     tags="remove_all_sd",
 )
 """Finds targets in its configuration alone. Version 3.x of the program is 0.3xx of the module."""
-_OTHERS = {"lws": LWS, "prometheus": PROMETHEUS}
+HELM = {
+    major: Project(f"helm-{major}", f"helm.sh/helm/v{major}", {"helm": f"helm.sh/helm/v{major}/cmd/helm"})
+    for major in (3, 4)
+}
+"""Helm by its major version, both of which people use."""
+_OTHERS = {"lws": LWS, "prometheus": PROMETHEUS, **{project.module: project for project in HELM.values()}}
 """What is built by name, beside versions of Kubernetes."""
 
 
@@ -286,7 +291,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the control plane's programs into the cache.")
     parser.add_argument(
         "parts", nargs="*", default=[*VERSIONS, *_OTHERS], metavar=f"VERSION|{'|'.join(_OTHERS)}",
-        help=f"versions of Kubernetes, LeaderWorkerSet's manager, Prometheus (default: all, {VERSIONS[0]} first)",
+        help=f"versions of Kubernetes, LeaderWorkerSet's manager, Prometheus, Helm (default: all, {VERSIONS[0]} first)",
     )  # fmt: skip
     started = time.monotonic()
     try:

@@ -110,6 +110,9 @@ def answers_ok(url: str, *, authority: Path | None = None, token: str = "") -> b
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls))
         with opener.open(request, timeout=5) as response:
             return bool(response.status == 200)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
     except (OSError, urllib.error.URLError, ValueError):
         return False
 

@@ -1,0 +1,256 @@
+"""Which files of the kustomizations the chart is made of, and what becomes of their text (`make chart`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import scaler
+
+NAMESPACE = "mind-cluster-scaler-system"
+SUFFIX = "{{ $.Values.nameSuffix }}"
+Edit = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file below manifests/, and what becomes of it."""
+
+    source: str
+    when: str = ""
+    """Condition of the whole file, as a template says it; empty: always."""
+    edits: tuple[Edit, ...] = ()
+    """Text of the source, which stands there once, and what takes its place."""
+    per_namespace: bool = False
+    """Once for each namespace that is governed."""
+    names: int | None = 0
+    """How many names get the suffix of the install, from the first on; 0: all, None: none."""
+
+
+def wrapped(condition: str, text: str) -> str:
+    return f"{{{{- if {condition} }}}}\n{text}\n{{{{- end }}}}"
+
+
+HAS_CONDITIONS = 'semverCompare ">=1.28.0-0" $.Capabilities.KubeVersion.Version'
+WEBHOOK, OWN = 'include "scaler.webhook" $', 'include "scaler.ownCertificates" $'
+CERT_MANAGER = 'include "scaler.certManager" $'
+POLICIES = 'include "scaler.policies" $'
+MONITORING = "$.Values.monitoring.enabled"
+MAKES = 'ne $.Values.mode "gates"'
+ENVIRONMENT = """\
+              value: "8080"
+            {{- with $.Values.namespaces }}
+            - name: SCALER_NAMESPACES
+              value: {{ join "," . | quote }}
+            {{- end }}
+            {{- if include "scaler.webhook" $ }}
+            - name: SCALER_WEBHOOK_PORT
+              value: "9443"
+            {{- end }}
+            {{- if include "scaler.certManager" $ }}
+            - name: SCALER_WEBHOOK_CERT_FILE
+              value: /webhook/tls.crt
+            - name: SCALER_WEBHOOK_KEY_FILE
+              value: /webhook/tls.key
+            {{- end }}
+            {{- range $name, $value := $.Values.settings }}
+            - name: SCALER_{{ upper $name }}
+              value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}
+            {{- end }}
+"""
+PLACEMENT = """\
+      {{- with $.Values.image.pullSecrets }}
+      imagePullSecrets:
+        {{- range . }}
+        - name: {{ . | quote }}
+        {{- end }}
+      {{- end }}
+      {{- with $.Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $.Values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $.Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      containers:
+"""
+RESOURCES = """\
+            requests:
+              cpu: 100m
+              memory: 256Mi
+            limits:
+              memory: 1Gi  # no CPU limit: a throttled leader loses its Lease
+"""
+IMAGE = f"""\
+image: mind-cluster-scaler:{scaler.__version__}  # by digest: `images` of your kustomization, docs/howto/deploy.md"""
+DEPLOYMENT: tuple[Edit, ...] = (
+    ("  replicas: 2 ", "  replicas: {{ $.Values.replicas }} "),
+    (
+        "      priorityClassName: system-cluster-critical  #",
+        "      {{- with $.Values.priorityClassName }}\n      priorityClassName: {{ . | quote }}  #",
+    ),
+    ("preempted by one of them\n", "preempted by one of them\n      {{- end }}\n"),
+    (
+        "        runAsGroup: 65532\n",
+        "        runAsGroup: 65532\n"
+        + wrapped(CERT_MANAGER, "        fsGroup: 65532  # the key is for the scaler's own group to read")
+        + "\n",
+    ),
+    ("      containers:\n", PLACEMENT),
+    (
+        IMAGE,
+        'image: {{ include "scaler.image" $ }}',
+    ),
+    ("imagePullPolicy: IfNotPresent", "imagePullPolicy: {{ $.Values.image.pullPolicy }}"),
+    ("value: gates  # release what others make; ../create makes it auto", "value: {{ $.Values.mode }}"),
+    ('              value: "8080"\n', ENVIRONMENT),
+    (
+        "              containerPort: 8080\n",
+        "              containerPort: 8080\n"
+        + wrapped(WEBHOOK, "            - name: webhook\n              containerPort: 9443")
+        + "\n",
+    ),
+    (RESOURCES, "            {{- toYaml $.Values.resources | nindent 12 }}\n"),
+    (
+        "              readOnly: true\n",
+        "              readOnly: true\n"
+        + wrapped(
+            CERT_MANAGER, "            - name: webhook\n              mountPath: /webhook\n              readOnly: true"
+        )
+        + "\n",
+    ),
+    (
+        "                        fieldPath: metadata.namespace\n",
+        "                        fieldPath: metadata.namespace\n"
+        + wrapped(
+            CERT_MANAGER,
+            "        - name: webhook\n          secret:\n"
+            "            secretName: mind-cluster-scaler-webhook-cert-manager\n            defaultMode: 0440",
+        )
+        + "\n",
+    ),
+)
+FROM_CERT_MANAGER = (
+    "metadata:\n  name: mind-cluster-scaler\n",
+    "metadata:\n  name: mind-cluster-scaler\n"
+    + wrapped(
+        CERT_MANAGER,
+        "  annotations:\n    cert-manager.io/inject-ca-from: " + NAMESPACE + "/mind-cluster-scaler-webhook",
+    )
+    + "\n",
+)
+CONDITIONS = """\
+    matchConditions:  # Kubernetes >= 1.28; ../admission-webhook-1.27 takes them out
+      - name: holds-a-rule
+        expression: >-
+          (has(object.data) && "elastic_scaling.json" in object.data) ||
+          (has(object.binaryData) && "elastic_scaling.json" in object.binaryData)"""
+API_SERVERS = """\
+        - port: 9443
+      {{- with $.Values.networkPolicy.apiServers }}
+      from:
+        {{- range . }}
+        - ipBlock: {cidr: {{ . | quote }}}
+        {{- end }}
+      {{- end }}
+"""
+PORTS = """\
+        {{- range $.Values.networkPolicy.apiServerPorts }}
+        - port: {{ . }}
+        {{- end }}
+"""
+KEPT = """\
+metadata:
+  annotations:
+    helm.sh/resource-policy: keep  # with it would go every ElasticService, of other installs too
+"""
+ITS_NAME = ("resourceNames: [mind-cluster-scaler]", f"resourceNames: [mind-cluster-scaler{SUFFIX}]")
+PARTS = (
+    Part("base/namespace.yaml", "ne $.Values.namespace $.Release.Namespace"),
+    Part(
+        "base/elasticservices.yaml",
+        "$.Values.crd",
+        (("metadata:\n", KEPT),),
+    ),
+    Part("base/service-account.yaml"),
+    Part("base/election-role.yaml"),
+    Part("base/records-role.yaml"),
+    Part("base/cluster-role.yaml"),
+    Part("base/watch-role.yaml"),
+    Part("base/release-role.yaml"),
+    Part("base/view-role.yaml"),
+    Part("base/edit-role.yaml"),
+    Part("base/deployment.yaml", edits=DEPLOYMENT),
+    Part("base/disruption-budget.yaml"),
+    Part("base/service.yaml"),
+    Part("create/create-role.yaml", MAKES),
+    Part("cluster-wide/bindings.yaml", "not $.Values.namespaces"),
+    Part("single-namespace/governed/bindings.yaml", per_namespace=True),
+    Part("fault-data/fault-data-role.yaml", "and $.Values.namespaces $.Values.faultData"),
+    Part(
+        "admission-webhook/mutating.yaml",
+        WEBHOOK,
+        (
+            FROM_CERT_MANAGER,
+            ("failurePolicy: Ignore  # Fail: ", "failurePolicy: {{ $.Values.admission.failurePolicy }}  # Fail: "),
+        ),
+    ),
+    Part(
+        "admission-webhook/validating.yaml",
+        WEBHOOK,
+        (FROM_CERT_MANAGER, (CONDITIONS, wrapped(HAS_CONDITIONS, CONDITIONS))),
+    ),
+    Part("admission-webhook/service.yaml", WEBHOOK),
+    Part("admission-webhook/webhook-role.yaml", OWN, (ITS_NAME,)),
+    Part(
+        "admission-webhook-cert-manager/certificate.yaml",
+        CERT_MANAGER,
+        (
+            (
+                f"dnsNames: [mind-cluster-scaler.{NAMESPACE}.svc]",
+                f"dnsNames: [mind-cluster-scaler{SUFFIX}.{NAMESPACE}.svc]",
+            ),
+        ),
+        names=None,  # all in the install's own namespace, and nothing outside asks for them
+    ),
+    Part("admission-policy/pods.yaml", POLICIES),
+    Part("admission-policy/ascendjobs.yaml", POLICIES),
+    Part("admission-policy/policy-role.yaml", POLICIES, (ITS_NAME,)),
+    Part(
+        "account-guard/account-guard.yaml",
+        "$.Values.accountGuard",
+        ((f":{NAMESPACE}:mind-cluster-scaler'", f":{NAMESPACE}:mind-cluster-scaler{SUFFIX}'"),),
+    ),
+    Part("gate-guard/gate-guard.yaml", "$.Values.gateGuard"),
+    Part(
+        "network-policy/network-policy.yaml",
+        "$.Values.networkPolicy.enabled",
+        (
+            ("values: [monitoring, prometheus]", "values: {{ toJson $.Values.networkPolicy.monitoring }}"),
+            ("        - port: 9443\n", API_SERVERS),
+            (
+                "        - port: 443\n        - port: 6443\n",
+                PORTS,
+            ),
+        ),
+    ),
+    Part("monitoring/service-monitor.yaml", MONITORING),
+    Part("monitoring/alerts.yaml", MONITORING, names=1),
+)
+DASHBOARD = f"""\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: mind-cluster-scaler-dashboard
+  namespace: {NAMESPACE}
+  labels:
+    app.kubernetes.io/name: mind-cluster-scaler
+    grafana_dashboard: "1"
+data:
+  mind-cluster-scaler.json: DASHBOARD
+"""
+"""What kustomize makes of the generator in manifests/monitoring/kustomization.yaml."""

@@ -1,0 +1,38 @@
+{{- /* What each object of the chart has beside what the kustomizations give it. */ -}}
+{{- define "scaler.labels" -}}
+app.kubernetes.io/managed-by: {{ $.Release.Service }}
+app.kubernetes.io/part-of: mind-cluster-scaler
+helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "scaler.image" -}}
+{{- $image := $.Values.image -}}
+{{- if $image.digest -}}
+{{ printf "%s@%s" $image.repository $image.digest | quote }}
+{{- else -}}
+{{ printf "%s:%s" $image.repository (default $.Chart.AppVersion $image.tag) | quote }}
+{{- end -}}
+{{- end }}
+
+{{- /* Each is a word or nothing: whether it is so. */ -}}
+{{- define "scaler.hasPolicies" -}}
+{{- if semverCompare ">=1.36.0-0" $.Capabilities.KubeVersion.Version }}yes{{ end -}}
+{{- end }}
+
+{{- define "scaler.policies" -}}
+{{- $by := $.Values.admission.by -}}
+{{- if or (eq $by "policies") (eq $by "both") (and (eq $by "auto") (include "scaler.hasPolicies" $)) }}yes{{ end -}}
+{{- end }}
+
+{{- define "scaler.webhook" -}}
+{{- $by := $.Values.admission.by -}}
+{{- if or (eq $by "webhook") (eq $by "both") (and (eq $by "auto") (not (include "scaler.hasPolicies" $))) }}yes{{ end -}}
+{{- end }}
+
+{{- define "scaler.ownCertificates" -}}
+{{- if and (include "scaler.webhook" $) (eq $.Values.admission.certificates "own") }}yes{{ end -}}
+{{- end }}
+
+{{- define "scaler.certManager" -}}
+{{- if and (include "scaler.webhook" $) (eq $.Values.admission.certificates "cert-manager") }}yes{{ end -}}
+{{- end }}
