@@ -49,9 +49,9 @@ class GatedStage(Stage):
         super().__init__(made, keep_trace=keep_trace, surgeon=None)
         self._gated = made
 
-    def instances(self) -> int:
+    def sizes(self) -> dict[str, int]:
         """Pods count: each is released by itself."""
-        return sum(service.kind.nodes_for(service.replicas) for service in self._gated.services)
+        return {service.name: service.kind.nodes_for(service.replicas) for service in self._gated.services}
 
     def _furnish(self) -> None:
         made = self._gated

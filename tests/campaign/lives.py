@@ -25,6 +25,9 @@ EARLIER = "-earlier"
 RESTART = 3.0
 """Seconds until Kubernetes starts a process again that ended by itself."""
 
+TERMINATION = 10.0
+"""Seconds that Kubernetes leaves a process to end after SIGTERM."""
+
 
 class Replica:
     """One pod of the controller's Deployment."""
@@ -50,10 +53,12 @@ class Replica:
         self._tasks: list[asyncio.Task[None]] = []
         self._lives: list[Life] = []
         self._closed = False
+        self._leaving = False
+        """Whether a life may still end its writes, and no Lease keeps the next one apart from it."""
 
     def start(self) -> None:
         """A new life."""
-        if self._closed or self._task is not None:
+        if self._closed or self._leaving or self._task is not None:
             return
         self._number += 1
         name = f"scaler-{self._slot}.{self._number}{EARLIER if self.earlier else ''}"
@@ -81,10 +86,15 @@ class Replica:
         self._leave(pause)
 
     def stop(self, pause: float) -> None:
-        """SIGTERM: it may finish what is under way. A new life begins `pause` seconds later, overlapping or not."""
+        """SIGTERM: it may finish what is under way. A new life begins `pause` seconds later, overlapping or not.
+
+        Without a Lease nothing but time keeps two lives apart: the next one waits for TERMINATION as well, whoever
+        wants it sooner.
+        """
         if self._task is not None and self.life is not None:
             self._witness.note(f"{self.life.name} is stopped")
-            self._leave(pause if self._election else pause + 10.0)
+            self._leaving = not self._election
+            self._leave(pause + TERMINATION if self._leaving else pause)
 
     def roll(self, pause: float) -> None:
         """It is stopped, and its next life is of the other release."""
@@ -110,7 +120,11 @@ class Replica:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-        asyncio.get_running_loop().call_later(pause, self.start)
+        asyncio.get_running_loop().call_later(pause, self._return)
+
+    def _return(self) -> None:
+        self._leaving = False
+        self.start()
 
     def _ended(self, task: asyncio.Task[None], name: str) -> None:
         if task is not self._task:

@@ -51,7 +51,8 @@ LONGEST_TURN = 0.8
 """Seconds of CPU. What is promised is an eighth of it; a busy machine is slower, and the stand-ins take their share."""
 STORM_WRITES = (100, 45)
 """Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance. Where all
-pods are refused, each instance is tried six times in a minute, with about seven writes."""
+pods are refused, each instance is tried six times in a minute, with about seven writes. What users order comes on top
+(tests.campaign.witness.ORDERED)."""
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
          "spec": {"weight": 1}}  # fmt: skip
@@ -123,8 +124,9 @@ class Stage:
         """Set the stage; needs the running loop."""
         made = self._made
         self.clock = Clock(START)
-        bound = STORM_WRITES[0] + STORM_WRITES[1] * self.instances()
-        self.witness = Witness(self.clock, storm_bound=bound, keep_trace=self._keep_trace)
+        sizes = self.sizes()
+        bound = STORM_WRITES[0] + STORM_WRITES[1] * sum(sizes.values())
+        self.witness = Witness(self.clock, storm_bound=bound, sizes=sizes, keep_trace=self._keep_trace)
         self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=self.admission)
         self.cluster.observe(self.witness.see)
         self.weather: list[Faults] = []
@@ -139,9 +141,9 @@ class Stage:
             self._surgeon.crash = self.replicas[0].crash
         self._furnish()
 
-    def instances(self) -> int:
-        """How many there are at the beginning."""
-        return sum(len(service.job_names()) for service in self._made.world.services)
+    def sizes(self) -> dict[str, int]:
+        """How many instances there are of each service at the beginning."""
+        return {service.name: len(service.job_names()) for service in self._made.world.services}
 
     def _furnish(self) -> None:
         made = self._made

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.campaign import schedule as catalogue
+from tests.campaign.lives import TERMINATION
 from tests.campaign.plugin import told
 from tests.campaign.schedule import schedule
 from tests.campaign.sieve import differences, plans, reference
@@ -46,6 +48,19 @@ def test_the_fixed_schedules_know_every_event_and_every_fault() -> None:
 def test_a_seed_gives_one_schedule_and_another_seed_another() -> None:
     assert schedule(BUSY) == schedule(BUSY)
     assert len({str(schedule(seed)) for seed in SEEDS}) == len(SEEDS)
+
+
+@pytest.mark.parametrize("election", [False, True])
+def test_without_a_lease_a_life_that_was_stopped_has_its_time_to_end_before_the_next_even_when_the_storm_is_over(
+    election: bool,
+) -> None:
+    stop = catalogue.Event(59.0, "stop", "0", 0.5)
+    made = msgspec.structs.replace(
+        schedule(BUSY), replicas=1, election=election, storm=60.0, events=(stop,), weather=(), attacked=False
+    )
+    trace = play(made, keep_trace=True).trace
+    (starts,) = [float(line.split()[0]) for line in trace if line.endswith("scaler-0.2 starts")]
+    assert starts == pytest.approx(59.0 + 0.5 + (0.0 if election else TERMINATION), abs=0.1)
 
 
 def test_a_seed_replays_to_the_same_trace() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from scaler.clock import Clock
@@ -36,12 +36,19 @@ OWN_SUFFIXES = ("-scaler-last-valid",)
 LEASE = "mind-cluster-scaler"
 WINDOW = 60.0
 """Seconds in which write attempts are counted."""
+ORDERED = 15
+"""Write attempts that an instance needs to come or to go when somebody changes spec.replicas; of three pods: 15, 8."""
+FOLLOWED = 10.0
+"""Seconds in which that is written."""
 
 
 class Witness:
     """`failures` in words; `counts` of what was seen; `busiest` = most write attempts of one life in WINDOW seconds."""
 
-    def __init__(self, clock: Clock, *, storm_bound: int, keep_trace: bool = False) -> None:
+    def __init__(
+        self, clock: Clock, *, storm_bound: int, sizes: Mapping[str, int] | None = None, keep_trace: bool = False
+    ) -> None:
+        """`storm_bound`: write attempts in WINDOW that nobody needs; `sizes`: instances of each rule, by its name."""
         self.failures: list[str] = []
         self.counts: Counter[str] = Counter()
         self.busiest = 0
@@ -53,6 +60,10 @@ class Witness:
         self._clock = clock
         self._origin = clock.now()
         self._storm_bound = storm_bound
+        self._stormed: set[str] = set()
+        self._sizes = sizes or {}
+        self._orders: deque[tuple[float, int]] = deque()
+        """When somebody else changed spec.replicas, and how many instances move by it."""
         self._digest = hashlib.sha256()
         self._actor: tuple[str, Request, bool] | None = None
         self._attempts: dict[str, deque[float]] = {}
@@ -108,8 +119,14 @@ class Witness:
         while times[0] < now - WINDOW:
             times.popleft()
         self.busiest = max(self.busiest, len(times))
-        if len(times) == self._storm_bound:
+        if len(times) >= self._bound(now) and life not in self._stormed:
+            self._stormed.add(life)
             self.fail(f"storm: {life} sent {len(times)} writes in {WINDOW:g} s")
+
+    def _bound(self, now: float) -> int:
+        while self._orders and self._orders[0][0] < now - WINDOW - FOLLOWED:
+            self._orders.popleft()
+        return self._storm_bound + ORDERED * sum(moved for _, moved in self._orders)
 
     def see(self, change: Change) -> None:
         """One commit in the store."""
@@ -120,11 +137,19 @@ class Witness:
             pod = change.after.object
             self._ruled.add(pod["metadata"]["uid"])
             self._shared.add(f"podgroup-{controller_of(pod) or pod['metadata']['uid']}")
+        elif change.resource == ELASTIC_SERVICES and change.before is not None and self._actor is None:
+            self._ordered(change.before.object, change.after.object)
         who = self._actor[0] if self._actor else "-"
         self.note(f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)} {who}")
         # A namespace that a restore took comes back with the first object in it.
         if self._actor is not None and not change.resource == NAMESPACES != self._actor[1].resource:
             self._judge(change, *self._actor)
+
+    def _ordered(self, before: Object, after: Object) -> None:
+        size = self._sizes.get(after["spec"]["rule"], 0)
+        was, wanted = (min(size, obj["spec"].get("replicas", size)) for obj in (before, after))
+        if was != wanted:
+            self._orders.append((self._clock.now(), abs(was - wanted)))
 
     def _judge(self, change: Change, life: str, request: Request, late: bool) -> None:
         what = f"{life} {request.verb} {request.resource.plural} {'/'.join(change.key)}"
