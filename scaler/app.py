@@ -20,9 +20,11 @@ from scaler.clock import Clock
 from scaler.controller import Controller, Observer, Pairs
 from scaler.decide.world import Decision, Memory, ServiceKey, World
 from scaler.election import Election, LeaseTiming
+from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
+    BudgetsChanged,
     Changes,
     ElasticServiceChanged,
     InstanceChanged,
@@ -36,14 +38,15 @@ from scaler.informers.changes import (
 )
 from scaler.informers.faults import Source
 from scaler.informers.informer import Informer
-from scaler.informers.mode import CurrentMode
+from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.informers.resources import informers, report_informers
 from scaler.informers.sight import Sight
 from scaler.installs import Installs, OverlapError, marks
-from scaler.kube.api import ELASTIC_SERVICES, NODES, SERVICES, KubeApi, Resource
+from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi, Resource
 from scaler.kube.confined import Confined, confined
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, LeaseThread
+from scaler.names import BUDGET, MANAGED_BY
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.gate_setup import GateSetup
@@ -145,6 +148,9 @@ class App:
         unused = (
             {SERVICES} if settings.mode in (Mode.GATES, Mode.SHADOW) else set()
         )  # only who makes pods needs the right to them
+        self._budgets_wanted = settings.disruption_budgets and not self._watches
+        if not self._budgets_wanted:
+            unused.add(DISRUPTION_BUDGETS)
         self.informers = {resource: found for resource, found in watched.items() if resource not in unused}
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.sight = Sight(self.informers, settings.out_of_touch)
@@ -197,10 +203,23 @@ class App:
             observer=observer,
             instead=self.notes.saw if self.notes is not None else None,
         )
+        self.budgets = self._budgets(writer) if self._budgets_wanted else None
         tables = RankTableReconciler(
             writer, self.api, self.state.tables, self.clock, elsewhere=lambda: not self.mode.makes_pods
         )
         return controller, reporter, tables
+
+    def _budgets(self, writer: Writer) -> Budgets:
+        watched, mode = self.informers[DISRUPTION_BUDGETS], self.mode
+        return Budgets(
+            writer,
+            self.state,
+            self.policy,
+            name=BUDGET + self.settings.install.removeprefix(MANAGED_BY),
+            now=self.clock.now,
+            acts=lambda: mode() in (ModeInForce.MAKES, ModeInForce.RELEASES) and not self.sight.words(),
+            unseen=lambda: "" if watched.synced.is_set() else watched.problem or "not listed yet",
+        )
 
     def why_alone(self) -> str:
         """Why each service decides as if it were alone; "" when they are weighed against each other. As of the last
@@ -227,6 +246,11 @@ class App:
         subscribe(ElasticServiceChanged, self.reporter.on_elastic_service)
         subscribe(ObjectRefused, self.reporter.on_refused)
         subscribe(PodArrivedUngated, self.metrics.on_pod_ungated)
+        if self.budgets is not None:
+            subscribe(InstanceChanged, self.budgets.on_service)
+            subscribe(RuleChanged, self.budgets.on_service)
+            subscribe(NodeChanged, self.budgets.on_node)
+            subscribe(BudgetsChanged, self.budgets.on_budgets)
 
     def look_at_nodes(self) -> None:
         """Whether they are seen: every service decides otherwise then, unless the settings have each decide alone."""
@@ -306,6 +330,8 @@ class App:
             beside = [self.reporter.run(), self._resync()]
             if not self._watches:
                 beside += [self.rank_tables.run(), self.installs.follow()]
+            if self.budgets is not None:
+                beside.append(self.budgets.run())
             if self.notes is not None:
                 beside.append(self.notes.run())
             if self.admission is not None:
@@ -344,6 +370,8 @@ class App:
                 await self.gate_setup.look()
             await asyncio.sleep(self.settings.resync_period)
             await self.controller.resync()
+            if self.budgets is not None:
+                self.budgets.look()
 
     async def _pulse(self) -> None:
         """Say what is waited for, that the decision loop turns, and when it may not decide any more."""

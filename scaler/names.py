@@ -47,6 +47,11 @@ HELD_COST = "-1000000000"
 
 # What the scaler keeps in the cluster
 
+BUDGET = "mind-cluster-scaler-minimum"
+"""The PodDisruptionBudget in a namespace with services; in a second install with what its name ends with."""
+KEEP_LABEL = "mind-cluster/keep"
+"""Label of a pod, value `true`: a minimum needs its instance, no eviction is allowed (scaler/execute/budgets.py)."""
+
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "mind-cluster-scaler"
 KEPT_FOR_LABEL = "mind-cluster/scaler-rule"

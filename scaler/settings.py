@@ -164,6 +164,12 @@ class Settings(BaseModel):
         10**9,
     )
 
+    disruption_budgets: bool = Field(
+        False,
+        description="Have a PodDisruptionBudget refuse evictions (`kubectl drain`) of the running instances that the "
+        "smallest ratio of a service needs.",
+    )
+
     http_host: str = Field("0.0.0.0", max_length=253, description="Address that both servers listen on.")  # noqa: S104 - probes and API servers come from outside the pod
     http_port: int = _number(8080, "port", "Port of health, metrics and snapshots; 0 switches them off.", 0, 65_535)
     webhook_port: int = _number(0, "port", "Port of the admission webhook; 0 switches it off.", 0, 65_535)

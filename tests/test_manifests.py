@@ -53,6 +53,7 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
         ("mindxdl.gitee.com", "ascendjobs"): {"list", "watch"},
         ("orchestration.aibrix.ai", "podsets"): {"list", "watch"},
         ("scaler.mind-cluster.io", "elasticservices"): {"list", "watch"},
+        ("policy", "poddisruptionbudgets"): {"list", "watch"},
         ("scheduling.volcano.sh", "podgroups"): {"list", "watch"},
     },
     "release": {
@@ -61,6 +62,7 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
         ("mind-cluster", "gates"): {"release"},
         ("scaler.mind-cluster.io", "elasticservices"): {"get", "create", "delete"},
         ("scaler.mind-cluster.io", "elasticservices/status"): {"patch"},
+        ("policy", "poddisruptionbudgets"): {"get", "create", "delete"},
         ("scheduling.volcano.sh", "podgroups"): {"get", "create", "patch"},
     },
     "create": {
@@ -171,6 +173,7 @@ def test_an_install_that_only_releases_makes_no_pods_touches_no_jobs_and_writes_
         ("", "configmaps", "create"),
         ("", "events", "create"),
         ("coordination.k8s.io", "leases", "create"),
+        ("policy", "poddisruptionbudgets", "create"),
         ("scaler.mind-cluster.io", "elasticservices", "create"),
         ("scheduling.volcano.sh", "podgroups", "create"),
     }

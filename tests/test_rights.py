@@ -53,6 +53,7 @@ RARE = {
     ("scheduling.volcano.sh", "podgroups", "patch"),  # after somebody edited replicas
     ("", "pods", "patch"),  # pods that others create: tests/control_plane/test_rights.py
     ("mindxdl.gitee.com", "ascendjobs", "get"),  # after a conflict with another writer of the status
+    ("policy", "poddisruptionbudgets", "delete"),  # with the last service of a namespace: tests/test_budgets.py
     ("apiextensions.k8s.io", "customresourcedefinitions", "list"),  # of kinds that are not installed
     ("apiextensions.k8s.io", "customresourcedefinitions", "watch"),
 }
@@ -161,7 +162,8 @@ def _selected(options: Object) -> str:
 def played(variant: str) -> tuple[Rbac, Timeline]:
     """The scenario and more trouble, with the settings of the variant's Deployment."""
     rbac, timeline = Rbac(variant), Timeline(None)
-    given = settings.load(argparse.Namespace(http_port="0", identity="replica"), environment(variant))
+    flags = argparse.Namespace(http_port="0", identity="replica", disruption_budgets=True)
+    given = settings.load(flags, environment(variant))
 
     async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
         while True:  # as a kubelet does when the process ends because its Lease could not be renewed

@@ -16,6 +16,7 @@ import msgspec
 
 from scaler.decide.world import ServiceKey
 from scaler.informers.changes import (
+    BudgetsChanged,
     Changes,
     InstanceChanged,
     NodeChanged,
@@ -60,6 +61,8 @@ class Cache:
         self.reports: Store[ConfigMapRecord] = Store(self._on_report)
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
         self.faults = FaultData(self._on_faults)
+        self.budgets: Store[OwnedRecord] = Store(self._on_budget)
+        """PodDisruptionBudgets, where the scaler makes some."""
         self.nodes: Store[NodeRecord] = Store(self._on_node)
         self.priorities: Store[PriorityRecord] = Store(self._on_priority)
         self.elastic_services = ElasticServices(self._publish)
@@ -131,6 +134,13 @@ class Cache:
             return self.pod_instances.labels_when_made(uid)
         group = self.pod_groups.get(job.namespace, job.job.pod_group)
         return group.labels if group is not None and group.owner_uid == uid else NO_LABELS
+
+    def services_on(self, node: str) -> set[ServiceKey]:
+        """The services with pods on this node."""
+        uids = self._instances_by_node.get(node, ())
+        jobs = {job.job.key for uid in uids if (job := self._jobs_by_uid.get(uid)) is not None}
+        members = (self.pod_instances.membership_of(uid) for uid in uids)
+        return jobs | {membership.key for membership in members if membership is not None}
 
     def rule_is_named(self, namespace: str, rule: str) -> bool:
         """Whether some job or pod names the rule."""
@@ -324,6 +334,11 @@ class Cache:
             del counts[instance]
         if not counts:
             del self._instances_by_node[node]
+
+    def _on_budget(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
+        for record in (new or old,):
+            if record is not None:
+                self._publish(BudgetsChanged(record.namespace))
 
     def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
         """A Service has the name of its leader pod, and a job may wait for one of another owner to go."""

@@ -54,6 +54,12 @@ class RoomChanged(msgspec.Struct, frozen=True):
     """Something else is free on the nodes now, or something was bound."""
 
 
+class BudgetsChanged(msgspec.Struct, frozen=True):
+    """A PodDisruptionBudget of this namespace came, changed or went."""
+
+    namespace: str
+
+
 class ObjectRefused(msgspec.Struct, frozen=True):
     """An object that names a rule, or is one, cannot be read; or it can be again, or is gone (`refused` is None)."""
 
@@ -88,6 +94,7 @@ Change = (
     | OwnConfigMapGone
     | ObjectRefused
     | ElasticServiceChanged
+    | BudgetsChanged
 )
 C = TypeVar("C", bound=Change)
 

@@ -13,7 +13,7 @@ from scaler.decide.nodes import PodRequest, Where
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
 from scaler.kube.metadata import LabelledMetadata, Owner, shared
-from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP, RULE_LABEL
+from scaler.names import DELETION_COST, GATE, HELD_COST, KEEP_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
@@ -131,6 +131,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """What it takes from its node."""
     disrupted: bool = False
     """It was ended by the cluster, and not by itself."""
+    kept: bool = False
+    """It has the label that keeps evictions away."""
     devices: PodDevices | None = None
     """Its chips; None for pods of others, which are most and must stay small."""
     claim: Claim | None = None
@@ -167,6 +169,7 @@ def pod_record(pod: PodObject) -> PodRecord:
         exit_code=exit_code,
         requests=requests_of(pod.spec),
         disrupted=disrupted or status.reason in _DISRUPTIONS,
+        kept=meta.labels.get(KEEP_LABEL) == "true",
         devices=_devices(pod) if owner_uid or claim is not None else None,
         claim=claim,
     )

@@ -36,6 +36,7 @@ from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
     DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
     ELASTIC_SERVICES,
     LEADER_WORKER_SETS,
     NODES,
@@ -65,6 +66,7 @@ OPTIONAL = frozenset(
         REPLICA_SETS,
         STATEFUL_SETS,
         ELASTIC_SERVICES,
+        DISRUPTION_BUDGETS,
     }
 )
 
@@ -125,6 +127,7 @@ def informers(
         ELASTIC_SERVICES: watch(
             ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record
         ),
+        DISRUPTION_BUDGETS: watch(DISRUPTION_BUDGETS, cache.budgets, OwnedObject, owned_record),
     }
 
 

@@ -51,6 +51,7 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 CUSTOM_RESOURCE_DEFINITIONS = Resource(

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from scaler.cli import main
-from scaler.kube.api import NODES, PODS, Object, PatchType
+from scaler.kube.api import DISRUPTION_BUDGETS, NODES, PODS, Object, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.tools import drain
 from scaler.tools.cluster.access import Access
 from scaler.tools.drain import Forecast, UnknownNodeError, forecast, text
-from scaler.tools.draining.evictions import BUDGETS, Evictions, judged
+from scaler.tools.draining.evictions import Evictions, judged
 from tests.jobs import NAMESPACE, manifest
 from tests.rig import Rig, rig
 from tests.test_minimums import nodes, serve, service
@@ -123,7 +123,7 @@ def test_a_node_that_is_not_there_is_said() -> None:
 def test_who_may_not_read_budgets_is_told_so() -> None:
     class Poor(Interceptor):
         async def before(self, request: Request) -> None:
-            if request.resource == BUDGETS:
+            if request.resource == DISRUPTION_BUDGETS:
                 raise ForbiddenError(403, "Forbidden", "no")
 
     async def story() -> None:
@@ -148,13 +148,18 @@ def pod(name: str, *, owner: str = "AscendJob", labels: dict[str, str] | None = 
 
 
 def budget(name: str, allowed: int, **selector: Any) -> Object:
-    made = manifest(BUDGETS, name, NAMESPACE, spec={"selector": selector})
+    made = manifest(DISRUPTION_BUDGETS, name, NAMESPACE, spec={"selector": selector})
     return made | {"status": {"disruptionsAllowed": allowed}}
 
 
 def test_a_budget_that_allows_too_few_is_named() -> None:
     found = judged([pod("a"), pod("b")], [budget("one", 1, matchLabels={"app": "a"})])
     assert found.refused == (f"PodDisruptionBudget {NAMESPACE}/one allows 1 of 2 evictions now",)
+
+
+def test_what_the_scaler_keeps_for_a_minimum_is_named() -> None:
+    (words,) = judged([pod("a")], [budget("mind-cluster-scaler-minimum", 0, matchLabels={"app": "a"})]).refused
+    assert words.startswith(f"PodDisruptionBudget {NAMESPACE}/mind-cluster-scaler-minimum keeps 1 for a minimum until")
 
 
 def test_a_pod_under_two_budgets_cannot_be_evicted_at_all() -> None:

@@ -16,6 +16,7 @@ from scaler.clock import Clock
 from scaler.installs import marks
 from scaler.kube.api import (
     DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -27,7 +28,7 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
-from scaler.names import DELETION_COST, GATE, HELD_COST, INSTALL_LABEL, NAMESPACE_LABEL
+from scaler.names import BUDGET, DELETION_COST, GATE, HELD_COST, INSTALL_LABEL, NAMESPACE_LABEL
 from scaler.sim.apiserver.admission import Review
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
@@ -265,6 +266,17 @@ def test_what_is_left_of_an_install_whose_namespace_has_gone_is_released() -> No
         place.cluster.apply([held("p1", "group0")], NAMESPACE)
         assert await place.leave() == 0
         assert place.gated() == set()
+
+    run(story())
+
+
+def test_the_budgets_that_refuse_evictions_are_listed_with_what_else_stays() -> None:
+    async def story() -> None:
+        async with installed() as place:
+            place.cluster.apply([manifest(DISRUPTION_BUDGETS, name, NAMESPACE) for name in (BUDGET, "theirs")])
+            assert await place.leave() == 0
+            found = [line.strip() for line in place.said if "poddisruptionbudget " in line]
+            assert found == [f"kubectl -n {NAMESPACE} delete poddisruptionbudget {BUDGET}"]
 
     run(story())
 

@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scaler.kube.api import PODS
+from scaler.names import KEEP_LABEL
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
-from tests.control_plane.scaler_process import install, scaler
+from tests.control_plane.scaler_process import LEASE, install, scaler
 from tests.control_plane.stage import Stage, staged, until
 
 DECODE = "mindie-server-d0"
@@ -87,3 +89,34 @@ async def refused_by_budgets(plane: ControlPlane, node: str) -> None:
     (words,) = (await foreseen(plane, node))[1]["evictions"]["refused"]
     assert "2 budgets are about it" in words
     assert "more than one PodDisruptionBudget" in await drains(plane, node, 3)
+
+
+async def kept(stage: Stage) -> set[str]:
+    """The jobs of pods that no eviction may take."""
+    pods = (await stage.api.list(PODS, "mindie", label_selector=f"{KEEP_LABEL}=true")).items
+    return {str(pod["metadata"]["labels"]["training.kubeflow.org/job-name"]) for pod in pods}
+
+
+async def test_a_drain_takes_the_surplus_moves_the_label_and_leaves_the_minimum(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    flags = (*LEASE, "--disruption-budgets")
+    async with staged(plane, npu_nodes=4) as stage, scaler(tmp_path, install(plane), flags=flags) as process:
+        await stage.apply()
+        await stage.runs(group0=2, group1=1)
+        await until(lambda: kept(stage), "the minimum is kept", fits=lambda jobs: len(jobs) == 2 and DECODE in jobs)
+        (first,) = await kept(stage) - {DECODE}
+        second = {"mindie-server-p0": "mindie-server-p1", "mindie-server-p1": "mindie-server-p0"}[first]
+        assert await drains(plane, await stage.node_of(first), 60) == ""
+        await until(lambda: kept(stage), "the label has moved", fits=lambda jobs: jobs == {second, DECODE})
+        await stage.runs(group0=2, group1=1)
+        assert await drains(plane, await stage.node_of(first), 60) == ""
+        await stage.runs(group0=1, group1=1)
+        for job in (DECODE, second):
+            assert "disruption budget" in await drains(plane, await stage.node_of(job), 8)
+        await stage.runs(group0=1, group1=1)
+        plane.kubectl("drain", await stage.node_of(DECODE), "--disable-eviction", "--timeout=60s")
+        await until(lambda: kept(stage), "what does not serve is not kept", fits=lambda jobs: not jobs)
+        assert process.errors() == []
+        plane.kubectl("delete", "namespace", "mindie")
+        await stage.clear()

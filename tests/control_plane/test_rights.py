@@ -16,9 +16,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, PODS, Object, PatchType, Resource
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    ELASTIC_SERVICES,
+    PODS,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import ForbiddenError, NotFoundError
-from scaler.names import GATE, MANAGED_BY, MANAGED_BY_LABEL
+from scaler.names import BUDGET, GATE, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.state.own_config_maps import Name, config_map
@@ -155,6 +164,7 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
         ("create", "-n", "enabled", "-f", str(somebodys)),
         ("create", "-n", "enabled", "-f", str(resting)),
         ("create", "service", "clusterip", "evil", "--tcp=80", "-n", "enabled"),
+        ("create", "poddisruptionbudget", "evil", "--selector=a=b", "--min-available=1", "-n", "enabled"),
     ):
         with pytest.raises(ControlPlaneError, match=refused):
             plane.kubectl(*request, kubeconfig=token)
@@ -244,7 +254,9 @@ async def _tell(plane: ControlPlane, folder: Path) -> None:
         old, rule = Name("mindie", "scaling-rule-scaler-status"), Name("mindie", "scaling-rule")
         await stage.api.create(CONFIG_MAPS, "mindie", config_map(old, rule, {"data": {"status.txt": ""}}))
         kubeconfig = plane.grant(NAMESPACE, "mind-cluster-scaler", server=proxy.url)
-        async with scaler(folder, kubeconfig, name="one"), scaler(folder, kubeconfig, name="two"):
+        flags = (*LEASE, "--disruption-budgets")
+        one, two = (scaler(folder, kubeconfig, name=name, flags=flags) for name in ("one", "two"))
+        async with one, two:
             await _live(stage, plane)
 
 
@@ -252,6 +264,7 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     """The life of a service, with what may come between."""
     await stage.apply(change=_opted_in)
     await stage.runs(group0=1, group1=1)
+    await until(lambda: _not(_is_gone(stage, DISRUPTION_BUDGETS, BUDGET)), "evictions are kept from the minimum")
     await until(lambda: _is_gone(stage, CONFIG_MAPS, "scaling-rule-scaler-status"), "what an earlier version left goes")
     plane.kubectl("annotate", "configmap", "scaling-rule", "--namespace", "mindie", "mind-cluster/trade=off")
     await until(lambda: _has_pods(stage, "mindie-server-p1"), "p1 is admitted and waits for a node", stage.views)
@@ -277,6 +290,7 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
     await until(lambda: _is_refused(stage, "odd-policy", "odd"), "a job with an unheard-of pull policy is refused")
 
     plane.kubectl("delete", "ascendjobs", "--all", "--namespace", "mindie", "--wait=false")
+    await until(lambda: _is_gone(stage, DISRUPTION_BUDGETS, BUDGET), "so does the budget")
     await until(lambda: _is_gone(stage, ELASTIC_SERVICES, "scaling-rule-mindie"), "the status goes with the service")
     kept = "mindie.scaling-rule-scaler-last-valid"
     await until(lambda: _is_gone(stage, CONFIG_MAPS, kept, NAMESPACE), "the last valid rule goes, too")
@@ -291,6 +305,7 @@ class _Once:
             ("POST", r"/namespaces/mindie/services$", LOST),
             ("POST", r"/namespaces/mindie/podgroups$", LOST),
             ("POST", r"/namespaces/mindie/elasticservices$", LOST),
+            ("POST", r"/namespaces/mindie/poddisruptionbudgets$", LOST),
             ("PUT", r"/leases/", LOST),
             ("PATCH", r"/ascendjobs/[^/]+/status$", status(409, "Conflict")),
         ]

@@ -43,6 +43,7 @@ ROLES: dict[str, Role] = {
         ("mindxdl.gitee.com", "ascendjobs"): "list watch",
         ("orchestration.aibrix.ai", "podsets"): "list watch",
         ("scaler.mind-cluster.io", "elasticservices"): "list watch",
+        ("policy", "poddisruptionbudgets"): "list watch",
         ("scheduling.volcano.sh", "podgroups"): "list watch",
     },
     "release": {
@@ -51,6 +52,7 @@ ROLES: dict[str, Role] = {
         ("mind-cluster", "gates"): "release",
         ("scaler.mind-cluster.io", "elasticservices"): "get create delete",
         ("scaler.mind-cluster.io", "elasticservices/status"): "patch",
+        ("policy", "poddisruptionbudgets"): "get create delete",
         ("scheduling.volcano.sh", "podgroups"): "get create patch",
     },
     "create": {
@@ -91,7 +93,7 @@ ESCALATE = Right(_RBAC, "clusterroles", "escalate")
 """Who may not has to hold every right that it gives to the scaler."""
 _DONE_WITHOUT = {
     "nodes", "namespaces", "customresourcedefinitions", "priorityclasses", "replicasets", "statefulsets", "jobs",
-    "leaderworkersets", "podsets", "elasticservices",
+    "leaderworkersets", "podsets", "elasticservices", "poddisruptionbudgets",
 }  # fmt: skip
 """Without the right to list these the scaler works, with less."""
 REVIEWS = "the right to create subjectaccessreviews.authorization.k8s.io is missing"

@@ -38,6 +38,7 @@ from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
     DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
     ELASTIC_SERVICES,
     EVENTS,
     POD_GROUPS,
@@ -70,7 +71,7 @@ from scaler.tools.cluster.records import (
 PATIENCE = 30.0
 """Seconds for everything to be listed; what has not been listed by then is a gap."""
 OUT_OF_TOUCH = 120.0
-WATCHED = OPTIONAL | {ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, CONFIG_MAPS, DEPLOYMENTS}
+WATCHED = OPTIONAL - {DISRUPTION_BUDGETS} | {ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, CONFIG_MAPS, DEPLOYMENTS}
 """Whoever calls may lack the right to any of these: that is said, and the rest goes on."""
 
 
@@ -280,8 +281,9 @@ def _view(found: Written) -> ServiceView:
 
 def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) -> Mapping[Resource, Informer[Any, Any]]:
     scope: dict[str, Any] = {"namespaces": cluster.namespaces or None, "rng": rng, "may_be_forbidden": True}
+    watched = informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED)
     return {
-        **informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED),
+        **{resource: one for resource, one in watched.items() if resource in WATCHED},
         ELASTIC_SERVICES: Informer(
             api, ELASTIC_SERVICES, cluster.services, record=written, decode=dict, silence=SILENCE, **scope
         ),

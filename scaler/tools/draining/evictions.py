@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from scaler.kube.api import PODS, KubeApi, Object, Resource
+from scaler.kube.api import DISRUPTION_BUDGETS, PODS, KubeApi, Object
 from scaler.kube.errors import ForbiddenError
+from scaler.names import BUDGET
 from scaler.rules.values import as_text, at
 
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 _MIRROR = "kubernetes.io/config.mirror"
 _ENDED = ("Succeeded", "Failed")
 
@@ -43,7 +43,7 @@ async def evictions(api: KubeApi, nodes: Iterable[str]) -> Evictions:
 async def _budgets(api: KubeApi, namespaces: Iterable[str]) -> list[Object] | None:
     """None where they may not be read."""
     try:
-        return [budget for name in sorted(namespaces) for budget in (await api.list(BUDGETS, name)).items]
+        return [budget for name in sorted(namespaces) for budget in (await api.list(DISRUPTION_BUDGETS, name)).items]
     except ForbiddenError:
         return None
 
@@ -72,7 +72,9 @@ def _refusals(pods: Sequence[Object], budgets: Sequence[Object]) -> Iterator[str
         elif over:
             asked[over[0]] += 1
     for name, count in sorted(asked.items()):
-        if count > allowed[name]:
+        if count > allowed[name] and name.partition("/")[2].startswith(BUDGET):
+            yield f"PodDisruptionBudget {name} keeps {count} for a minimum until others run elsewhere, then they may go"
+        elif count > allowed[name]:
             yield f"PodDisruptionBudget {name} allows {allowed[name]} of {count} evictions now"
 
 

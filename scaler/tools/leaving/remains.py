@@ -10,6 +10,7 @@ from scaler.kube.api import (
     ASCEND_JOBS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
     ELASTIC_SERVICES,
     LEADER_WORKER_SETS,
     NAMESPACES,
@@ -21,7 +22,7 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
-from scaler.names import GATE, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL, RULE_LABEL
+from scaler.names import BUDGET, GATE, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL, RULE_LABEL
 from scaler.rules.values import at
 from scaler.tools.leaving.install import USUAL_NAME, Install, listed
 
@@ -90,6 +91,8 @@ async def removal(api: KubeApi, install: Install) -> AsyncIterator[str]:
             yield line
     async for line in _services(api, install):
         yield line
+    async for line in _budgets(api, install):
+        yield line
 
 
 async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
@@ -131,6 +134,14 @@ async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
     there = {one["metadata"]["namespace"] async for one in _governed(api, ELASTIC_SERVICES, install)}
     for namespace in sorted(there):
         yield f"kubectl -n {namespace} delete elasticservices -l {_OURS}"
+
+
+async def _budgets(api: KubeApi, install: Install) -> AsyncIterator[str]:
+    """They refuse evictions for good when nobody moves the labels any more."""
+    name = BUDGET + install.name.removeprefix(USUAL_NAME)
+    found = [one async for one in _governed(api, DISRUPTION_BUDGETS, install) if one["metadata"]["name"] == name]
+    for namespace in sorted({one["metadata"]["namespace"] for one in found}):
+        yield f"kubectl -n {namespace} delete poddisruptionbudget {name}"
 
 
 async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Object]:
