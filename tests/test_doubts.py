@@ -15,8 +15,8 @@ import pytest
 
 from scaler.execute.recreation import MOST, RecreationGuard
 from scaler.informers.lookup import JobLookup
-from scaler.kube.api import ASCEND_JOBS, EVENTS
-from scaler.kube.errors import KubeError, UnknownOutcomeError
+from scaler.kube.api import ASCEND_JOBS, EVENTS, POD_GROUPS, PODS, SERVICES
+from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.apiserver.watching import Seen
@@ -190,6 +190,39 @@ async def fight(on: Rig, name: str, pause: float) -> None:
             await asyncio.sleep(pause)
             await on.kill(name)
         await asyncio.sleep(0.005)
+
+
+class Full(Interceptor):
+    """The watches of what is made of an instance are a minute late. Once `full`, a quota refuses every pod, also one
+    that exists: it is asked before the name is looked at."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.refused = 0
+
+    async def before(self, request: Request) -> None:
+        if self.full and request.verb == "create" and request.resource == PODS:
+            self.refused += 1
+            raise ForbiddenError(403, "Forbidden", "exceeded quota")
+
+    async def deliver(self, request: Request, event: Seen) -> bool:
+        if request.resource in (PODS, POD_GROUPS, SERVICES):
+            await asyncio.sleep(2 * BEHIND)
+        return True
+
+
+def test_a_refusal_takes_nothing_from_an_instance_that_runs_though_no_watch_has_shown_it() -> None:
+    async def story() -> None:
+        full = Full()
+        async with rig(*SERVICE, interceptor=full) as on:
+            await on.start("p0", "d0")
+            full.full = True
+            await on.settle(1.5 * BEHIND)
+            assert full.refused
+            assert on.with_pod_group() == {"p0", "d0"}
+            assert [write for write in on.writes() if write.startswith("delete")] == []
+
+    run(story())
 
 
 def test_a_few_bursts_of_deletions_are_healed_at_once_each() -> None:

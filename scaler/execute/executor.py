@@ -174,7 +174,7 @@ class Executor:
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
             return ActionResult(record.uid, failed=str(errors[0]))
-        if undo and await self._undo(key, made):
+        if undo and await self._undo(key, record, made):
             self._guard.forget(record.uid)
             return ActionResult(record.uid, refused=_words(refusal))
         return ActionResult(record.uid, failed=str(refusal))
@@ -213,14 +213,16 @@ class Executor:
         )
         return created
 
-    async def _undo(self, key: ServiceKey, made: list[tuple[Resource, Object]]) -> bool:
-        """Leave nothing of a refused instance: False when a pod stays, because a scheduler was quick to bind it.
+    async def _undo(self, key: ServiceKey, record: JobRecord, made: list[tuple[Resource, Object]]) -> bool:
+        """Leave nothing of a refused instance: False when a pod stays, because a scheduler was quick to bind it, or
+        because it was there before and the watch has not shown it.
 
         What stays makes the instance incomplete, for the next pass.
         """
-        pods = [obj for resource, obj in made if resource is PODS]
-        results = await _gather([self._delete_unbound(key, pod) for pod in pods])
-        gone = all(result is True for result in results)
+        pods = {obj["metadata"]["name"]: obj for resource, obj in made if resource is PODS}
+        unseen = self._none_there(record, (name for name in record.job.pods if name not in pods))
+        results = await _gather([*(self._delete_unbound(key, pod) for pod in pods.values()), unseen])
+        gone = all(result in (True, None) for result in results)
         if gone:
             rest = [(resource, obj["metadata"]) for resource, obj in reversed(made) if resource is not PODS]
             results += await _gather([self._delete(key, resource, meta) for resource, meta in rest])

@@ -90,9 +90,15 @@ class Life(SimClient):
         self._linger = self._stale = 0.0
 
     async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
-        """See KubeApi.list; now and then with an answer from before, as from a server that has fallen behind."""
+        """See KubeApi.list; now and then with an answer from before, as from a server that has fallen behind.
+
+        It answers the same question: what follows a first page is of the version that its token names.
+        """
         page: Page[Any] = await super().list(resource, namespace, **options)
-        key = (resource, f"{namespace} {options.get('label_selector')} {options.get('field_selector')}")
+        if options.get("continue_token"):
+            return page
+        asked = (namespace, *map(options.get, ("label_selector", "field_selector", "limit")))
+        key = (resource, str(asked))
         if key in self._told and self._chance.random() < self._stale:
             self._witness.counts["stale list"] += 1
             return self._told[key]

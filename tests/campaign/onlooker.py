@@ -34,14 +34,16 @@ class Onlooker:
         self._witness = witness
         self._served = False
         self._hurt_until = 0.0
-        self._check_at(clock.now() + by)
+        self._first_due = clock.now() + by
+        self._check_at(self._first_due)
         cluster.observe(self._see)
 
     def expect(self, within: float, *, hurt: float = 5.0) -> None:
-        """Something happens to it now, and for `hurt` seconds; it must be whole again `within` so many."""
+        """Something happens to it now, and for `hurt` seconds; it must be whole again `within` so many. Not before it
+        is due for the first time: until then anything may be refused again and again."""
         self._hurt_until = max(self._hurt_until, self._clock.now() + hurt)
         self._served = False
-        self._check_at(self._clock.now() + within)
+        self._check_at(max(self._clock.now() + within, self._first_due))
         self.look()
 
     def _check_at(self, due: float) -> None:

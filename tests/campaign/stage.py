@@ -15,6 +15,7 @@ import structlog
 from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.world import Decision, World
+from scaler.kube.api import PODS
 from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.actors.collector import GarbageCollector
@@ -129,6 +130,7 @@ class Stage:
         self.witness = Witness(self.clock, storm_bound=bound, sizes=sizes, keep_trace=self._keep_trace)
         self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=self.admission)
         self.cluster.observe(self.witness.see)
+        self.witness.pods = lambda namespace: self.cluster.peek(PODS, namespace)
         self.weather: list[Faults] = []
         elect = made.election
         self.replicas = [

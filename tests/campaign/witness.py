@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from scaler.clock import Clock
@@ -75,6 +75,8 @@ class Witness:
         """uid of every pod that named a rule itself."""
         self.released: Callable[[Object, str], None] = lambda _pod, _what: None
         """Called with each pod from which our gate was taken, just after."""
+        self.pods: Callable[[str], Iterable[Object]] = lambda _namespace: ()
+        """What pods there are in a namespace now."""
         self.evicted: set[str] = set()
         """uid and name of every instance that some decision evicts: its pods may be deleted though bound (3b.4)."""
         self.had_turn: set[str] = set()
@@ -172,6 +174,8 @@ class Witness:
             self._of_others(change, request, what)
         elif change.resource in MADE_FOR_INSTANCES:
             self._instance_object(change, what)
+            if not late and change.resource != PODS and change.type is EventType.DELETED:
+                self._left_alone(change, what)
         elif change.resource in judged:
             judged[change.resource](change, what)
         elif change.resource != EVENTS:
@@ -228,6 +232,13 @@ class Witness:
         elif change.resource == PODS and subject["spec"].get("nodeName"):
             self._bound_pod_deleted(subject, controller_of(subject), what)
 
+    def _left_alone(self, change: Change, what: str) -> None:
+        """The PodGroup or Service of an instance goes when no pod of it is left that somebody runs."""
+        uid = controller_of(change.after.object)
+        for pod in self.pods(change.key[0]):
+            if controller_of(pod) == uid and pod["spec"].get("nodeName") and not _goes(pod):
+                self.fail(f"S3: {what}: its pod {pod['metadata']['name']} is bound to {pod['spec']['nodeName']}")
+
     def _bound_pod_deleted(self, pod: Object, instance: str, what: str) -> None:
         if not self.evicted.isdisjoint({instance, controller_of(pod), pod["metadata"]["uid"]}):
             self.counts["eviction"] += 1
@@ -262,6 +273,10 @@ def controller_of(obj: Object) -> str:
         if owner.get("controller"):
             return str(owner["uid"])
     return ""
+
+
+def _goes(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"] or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _without_ours(obj: Object) -> Object:
