@@ -516,8 +516,7 @@ def test_its_policies_are_its_own(tmp_path: Path) -> None:
 def test_neither_its_webhooks_nor_its_policies_act_in_its_own_namespace(tmp_path: Path) -> None:
     objects = second_install(tmp_path, "team-b", "admission-webhook", "admission-policy")
     selectors = [hook["namespaceSelector"] for obj in objects for hook in obj.get("webhooks", ())]
-    for obj in objects:
-        if obj["kind"] == "MutatingAdmissionPolicyBinding":
-            selectors.append(obj["spec"]["matchResources"]["namespaceSelector"])
+    bindings = (obj for obj in objects if obj["kind"] == "MutatingAdmissionPolicyBinding")
+    selectors += [obj["spec"]["matchResources"]["namespaceSelector"] for obj in bindings]
     spared = [entry["values"] for selector in selectors for entry in selector["matchExpressions"]]
     assert spared == [["kube-system", "team-b-scaler"]] * 7
