@@ -460,14 +460,13 @@ def names(objects: Iterable[Object]) -> set[tuple[str, str, str]]:
     return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in objects}
 
 
-def second_install(folder: Path, suffix: str, *, webhook: bool = False) -> tuple[Object, ...]:
+def second_install(folder: Path, suffix: str, *components: str) -> tuple[Object, ...]:
     """manifests/second-install as somebody else would fill it in."""
     shutil.copytree(MANIFESTS, folder / "manifests")
     for path in (folder / "manifests" / "second-install").rglob("kustomization.yaml"):
         text = path.read_text().replace("team-a", suffix)
-        if webhook:
-            text = text.replace("  - ../../create", "  - ../../admission-webhook\n  - ../../create")
-            text = re.sub(r"^# (- source|  targets|    - select|      fieldPaths)", r"  \1", text, flags=re.MULTILINE)
+        more = "".join(f"  - ../../{name}\n" for name in components)
+        text = text.replace("  - ../../create", f"{more}  - ../../create")
         path.write_text(text)
     return rendered(folder / "manifests" / "second-install")
 
@@ -495,7 +494,7 @@ def test_an_install_of_another_name_shares_no_object_with_others_but_the_definit
 
 
 def test_its_webhooks_are_its_own(tmp_path: Path) -> None:
-    objects = second_install(tmp_path, "team-b", webhook=True)
+    objects = second_install(tmp_path, "team-b", "admission-webhook")
     (deployed,) = (obj for obj in objects if obj["kind"] == "Deployment")
     given = settings.load(argparse.Namespace(), variables(deployed))
     configurations = [obj for obj in objects if obj["kind"].endswith("WebhookConfiguration")]
@@ -505,3 +504,22 @@ def test_its_webhooks_are_its_own(tmp_path: Path) -> None:
     assert ("Service", given.lease_namespace, given.install) in names(objects)
     (role,) = (obj for obj in objects if obj["kind"] == "ClusterRole" and "webhook" in obj["metadata"]["name"])
     assert [rule["resourceNames"] for rule in role["rules"]] == [[given.install]]
+
+
+def test_its_policies_are_its_own(tmp_path: Path) -> None:
+    objects = second_install(tmp_path, "team-b", "admission-policy")
+    policies = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "MutatingAdmissionPolicy"}
+    bindings = [obj for obj in objects if obj["kind"] == "MutatingAdmissionPolicyBinding"]
+    assert policies == {"mind-cluster-scaler-team-b", "mind-cluster-scaler-ascendjobs-team-b"}
+    assert {obj["spec"]["policyName"] for obj in bindings} == policies
+    (role,) = (obj for obj in objects if obj["kind"] == "ClusterRole" and "policy" in obj["metadata"]["name"])
+    assert [rule["resourceNames"] for rule in role["rules"]] == [["mind-cluster-scaler-team-b"]]
+
+
+def test_neither_its_webhooks_nor_its_policies_act_in_its_own_namespace(tmp_path: Path) -> None:
+    objects = second_install(tmp_path, "team-b", "admission-webhook", "admission-policy")
+    selectors = [hook["namespaceSelector"] for obj in objects for hook in obj.get("webhooks", ())]
+    bindings = (obj for obj in objects if obj["kind"] == "MutatingAdmissionPolicyBinding")
+    selectors += [obj["spec"]["matchResources"]["namespaceSelector"] for obj in bindings]
+    spared = [entry["values"] for selector in selectors for entry in selector["matchExpressions"]]
+    assert spared == [["kube-system", "team-b-scaler"]] * 7

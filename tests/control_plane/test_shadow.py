@@ -20,9 +20,11 @@ from scaler.kube.errors import NotFoundError
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.actors.operator import NAMESPACE as OPERATORS
+from scaler.sim.apiserver.crds import definitions
 from scaler.tools.shadow import USUAL
 from scaler.tools.shadowing.record import NAME
-from tests.control_plane.plane import ControlPlane
+from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import install, leads, scaler
 from tests.control_plane.stage import Stage, staged, until, wall_clock
@@ -108,8 +110,9 @@ async def test_it_notes_what_it_would_do_and_the_audit_log_has_no_other_write_of
 
 
 async def test_an_install_that_acts_and_a_shadow_beside_it_do_not_mind_each_other_and_it_goes_without_a_trace(
-    plane: ControlPlane, tmp_path: Path
+    fresh_plane: FreshPlane, tmp_path: Path
 ) -> None:
+    plane = fresh_plane(PlaneOptions(crds=definitions()))  # nodes and pods of the test above are in the other one
     acting, watching = install(plane), shadowed(plane)
     async with staged(plane, npu_nodes=3) as stage:
         await add_node(stage.api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
