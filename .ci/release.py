@@ -88,7 +88,8 @@ def notes(changelog: str, version: str, draft: bool) -> str:
             raise ReleaseError(f"CHANGELOG.md: write the head of this release as `## [{version}] - YYYY-MM-DD`")
         return f"# {NAME} {version}, {date[1]}\n{sections[version]}"
     if not draft:
-        raise ReleaseError(f"CHANGELOG.md has no head `## [{version}] - YYYY-MM-DD`: put it below Unreleased")
+        head = f"CHANGELOG.md has no head `## [{version}] - YYYY-MM-DD`: put it below Unreleased"
+        raise ReleaseError(f"{head}; to try the release without one: make release ARGS=--draft")
     return f"# {NAME} {version}: draft, not released\n{sections.get('Unreleased', '')}"
 
 

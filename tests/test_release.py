@@ -75,7 +75,7 @@ def test_the_notes_are_what_the_changelog_says_of_that_version_alone() -> None:
 
 
 def test_a_version_without_a_head_in_the_changelog_is_not_released() -> None:
-    with pytest.raises(release.ReleaseError, match=r"no head `## \[1\.3\.0\]"):
+    with pytest.raises(release.ReleaseError, match=r"no head `## \[1\.3\.0\].*ARGS=--draft"):
         release.notes(LOG, "1.3.0", draft=False)
     draft = release.notes(LOG, "1.3.0", draft=True)
     assert draft.startswith("# mind-cluster-scaler 1.3.0: draft, not released")

@@ -173,6 +173,8 @@ async def _apply(access: Access, args: argparse.Namespace, service: Service) -> 
             for line in shown.difference(change):
                 _tell(line)
     await rollout.carry_out(access.api, made, service.namespace, _tell, how)
+    for line in shown.kept_by_pods(made.rollout):
+        _tell(line)
     if args.no_wait:
         return EXIT_WELL
     found = await until_available(access, service.name, service.namespace, _tell, args.timeout)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -145,8 +146,9 @@ def ladder(prefill: int, decode: int) -> list[str]:
 
 
 def _next(folder: Path, nodes: object) -> str:
-    return f"""{folder / "service.yaml"} describes the service, {folder / "scenario.yaml"} a cluster in which to try it:
+    service = folder / "service.yaml"
+    return f"""{service} describes the service, {folder / "scenario.yaml"} a cluster in which to try it:
 
-  scaler demo --interactive -f {folder} --nodes {nodes}
-  scaler deploy apply -c {folder / "service.yaml"} --dry-run
+  scaler demo --interactive -f {shlex.quote(str(folder))} --nodes {nodes}
+  scaler deploy apply -c {shlex.quote(str(service))} --dry-run
 """

@@ -718,3 +718,20 @@ def test_a_short_file_of_every_platform_is_applied_counted_pruned_and_deleted(
 
     play(story)
     assert "unchanged" in capsys.readouterr().out
+
+
+def test_a_changed_image_of_an_ascend_job_is_said_not_to_reach_pods_that_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def story(town: Town) -> None:
+        assert await town.apply(read_service(MOTOR_FILE)) == 0
+        assert await town.apply(read_service(MOTOR_FILE)) == 0
+        assert "keep what they were made with" not in capsys.readouterr().out
+        changed = read_service(MOTOR_FILE.replace("mindie:1", "mindie:2"))
+        for dry_run in (True, False):
+            assert await town.apply(changed, dry_run=dry_run) == 0
+            said = capsys.readouterr().out
+            assert "keep what they were made with until they are made anew: chat-coordinator, " in said
+            assert "kubectl delete pod -n llm -l training.kubeflow.org/job-name=chat-coordinator" in said
+
+    play(story)

@@ -83,3 +83,8 @@ def test_hints_name_what_is_there() -> None:
     assert "kubectl edit configmap scaling-rule" in said
     assert "kubectl delete acjob mindie-server-p1" in said
     assert "kubectl apply" not in said
+
+
+def test_a_folder_with_a_space_is_quoted_in_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "1P1D", "--platform", "ome", "-o", str(tmp_path / "a b")]) == 0
+    assert f"scaler deploy apply -c '{tmp_path}/a b/service.yaml' --dry-run" in capsys.readouterr().out

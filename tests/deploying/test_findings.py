@@ -56,7 +56,11 @@ BAD: dict[str, tuple[str, str]] = {
     "a merge of a text": (f"{OME}    <<: text\n", "inference_service.engine.<<: only a mapping can be merged"),
     "an unknown key": (f"{OME}    replica: 2\n", "6:5: inference_service.engine.replica: is not known here"),
     "the nearest key": (f"{OME}    min_replica: 2\n", "; did you mean min_replicas?"),
-    "the nearest section": ("app_name: a\ninferenceservice: {}\n", "1:1: no section says what to deploy"),
+    "the nearest section": (
+        "app_name: a\ninferenceservice: {}\n",
+        "2:1: inferenceservice: is not known here; did you mean inf",
+    ),
+    "no section": ("app_name: a\n", "1:1: no section says what to deploy"),
     "no name": (OME.split("\n", 1)[1], "1:1: app_name: is missing; add app_name: ..."),
     "a name with capitals": (OME.replace("app_name: a", "app_name: Chat_1"), "1:1: app_name: Kubernetes refuses the"),
     "a name of digits": (OME.replace("app_name: a", "app_name: 1a"), '1:1: app_name: Kubernetes refuses the name "1a"'),
@@ -65,7 +69,7 @@ BAD: dict[str, tuple[str, str]] = {
         "1:1: app_name: it makes the name " + "a" * 60 + "-prefill-0",
     ),
     "a bad namespace": (f"{OME}app_namespace: a.b\n", '6:1: app_namespace: Kubernetes refuses the name "a.b"'),
-    "a missing section": (OME, "1:1: storm_service is missing; aibrix needs this section"),
+    "a missing section": (OME, "1:1: storm_service is missing; aibrix, which SERVING_FRAMEWORK"),
     "a number as words": (
         f"{OME}    tp_size: eight\n",
         "6:5: inference_service.engine.tp_size: a whole number is needed",
@@ -198,7 +202,12 @@ def test_a_platform_that_is_not_the_frameworks_is_refused() -> None:
 
 
 def test_an_unknown_framework_is_refused() -> None:
-    assert "platform 'kserve' is not known" in said(OME, "kserve")
+    assert "platform 'kserve', which SERVING_FRAMEWORK says, is not known" in said(OME, "kserve")
+
+
+def test_a_framework_without_its_section_is_named_as_what_asks_for_it() -> None:
+    assert "inference_service is missing; ome, which SERVING_FRAMEWORK says, needs" in said(STORM, "ome")
+    assert "inference_service is missing; ome needs this section" in said(f"{STORM}platform: ome\n")
 
 
 def test_two_sections_need_a_platform() -> None:

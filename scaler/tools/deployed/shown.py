@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from scaler.kube.api import ASCEND_JOBS, Object
+from scaler.report.scaling import JOB_LABEL
 from scaler.tools.deployed.objects import diff, document
 from scaler.tools.deployed.rollout import Change, Rollout
 from scaler.tools.deployed.standing import Ladder, Part, Standing
@@ -20,6 +23,25 @@ def planned(rollout: Rollout, *, namespace: str = "") -> Iterator[str]:
     for found in rollout.pruned:
         yield f"{found}: would be deleted, the file has it no more"
     yield from rollout.notes
+    yield from kept_by_pods(rollout)
+
+
+def kept_by_pods(rollout: Rollout) -> Iterator[str]:
+    """Which jobs change and have pods that do not: nobody replaces a pod of an AscendJob for its template."""
+    jobs = [change for change in rollout.changes if change.resource == ASCEND_JOBS and _pods_differ(change)]
+    if jobs:
+        names = ", ".join(job.name for job in jobs)
+        space = jobs[0].body["metadata"]["namespace"]
+        yield f"pods of these AscendJobs keep what they were made with until they are made anew: {names}"
+        yield f"  one after the other, as each runs again: kubectl delete pod -n {space} -l {JOB_LABEL}={jobs[0].name}"
+
+
+def _pods_differ(change: Change) -> bool:
+    return change.before is not None and change.after is not None and _specs(change.before) != _specs(change.after)
+
+
+def _specs(job: Object | None) -> Any:
+    return ((job or {}).get("spec") or {}).get("replicaSpecs")
 
 
 def changed(change: Change) -> str:

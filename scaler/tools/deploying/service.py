@@ -41,7 +41,8 @@ def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
     platform = _platform(source, framework)
     file = source.validated(File, without={*SECTIONS.values()} - {SECTIONS[platform]})
     if getattr(file, SECTIONS[platform]) is None:
-        source.refuse(Fault((), f"{SECTIONS[platform]} is missing", f"{platform} needs this section"))
+        who = ", which SERVING_FRAMEWORK says," if platform == framework else ""
+        source.refuse(Fault((), f"{SECTIONS[platform]} is missing", f"{platform}{who} needs this section"))
     maker = _MAKERS[platform]
     own = motor.RULE if platform == "mindie-motor" else f"{file.app_name}-rule"
     elastic, faults = elastic_of(file, maker.groups(file), own)
@@ -56,11 +57,14 @@ def _platform(source: Source, framework: str | None) -> str:
     written = source.text_at("platform")
     for path, name in ((("platform",), written), ((), framework)):
         if name is not None and name not in PLATFORMS:
-            source.refuse(Fault(path, f"platform {name!r} is not known", f"write one of {', '.join(PLATFORMS)}"))
+            said = "" if path else ", which SERVING_FRAMEWORK says,"
+            how = f"write one of {', '.join(PLATFORMS)}"
+            source.refuse(Fault(path, f"platform {name!r}{said} is not known", how))
     if framework and written and framework != written:
         source.refuse(Fault(("platform",), f"{written} is not {framework}, which SERVING_FRAMEWORK says", "unset it"))
     present = [platform for platform, section in SECTIONS.items() if section in source.keys]
     if not (framework or written or present):
+        source.validated(File, without=())  # a section with a mistake in its name is told as what it is
         hint = "add one of " + ", ".join(SECTIONS.values())
         source.refuse(Fault((), "no section says what to deploy", hint))
     if not (framework or written) and len(present) > 1:
