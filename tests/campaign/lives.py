@@ -143,7 +143,7 @@ class Replica:
         def observe(world: World, decision: Decision) -> None:
             self._witness.counts["decision"] += 1
             known = (one for service in decision.memory.services.values() for one in service.instances.items())
-            self._witness.had_turn = {uid for uid, memory in known if memory.turns}
+            self._witness.had_turn = {uid for uid, memory in known if memory.turns or memory.turn_over}
             for found in (*violations(world, decision), *wrong(world, decision)):
                 self._witness.fail(f"{name}: {found}")
             for plan in decision.plans:
