@@ -18,6 +18,7 @@ from scaler.execute import gates
 from scaler.informers import cache, pod_instances, sight, store
 from scaler.informers import informer as watch
 from scaler.kube import outbox, writer
+from scaler.report import story
 from scaler.state import expectations, instances, queue
 from tests.campaign.aimed import FAMILIES
 from tests.campaign.gated_schedule import gated_schedule
@@ -64,6 +65,8 @@ MUTANTS = (
     Mutant("failed actions are not tried again", controller, "Controller._perform",
            "self._queue.add_after_backoff(key)", "pass", "failed once"),
     Mutant("what is dirtied while processed is lost", queue, "WorkQueue.done", "if key in", f"{NEVER}key in", "busy"),
+    Mutant("the release before is thought to say how many are wanted", story, "_of_scale",
+           'before.get("wanted", "all")', 'before["wanted"]', "upgrade"),
     Mutant("rechecks never come", controller, "Controller._recheck", "if moment:", "if False:", "broken for good"),
     Mutant("nodes that change are not looked at", cache, "Cache._on_faults", "self.mark(uid)", "pass", "node lost"),
     Mutant("what waits counts as running", members, "counts_as_running",
