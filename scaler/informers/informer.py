@@ -102,7 +102,7 @@ class Informer(Generic[T, R]):
 
     @property
     def heard(self) -> float:
-        """Loop time at which the server was last heard of, by a list, an event or a bookmark; -inf = never. Of several
+        """Loop time of the last list, event, bookmark, or end of a watch at its time; -inf = never. Of several
         namespaces, that of the one longest ago. May be read from other threads."""
         return min(feed.heard for feed in self._feeds)
 
@@ -390,6 +390,8 @@ class _Feed(Generic[T, R]):
         finally:
             self._limit = None
         self._must_check = asyncio.get_running_loop().time() - opened < seconds - 1
+        if not self._must_check and not self._must_list:
+            self._arrived()  # the next watch may say nothing for as long as this one did
 
     def _take(self, event: WatchEvent[T]) -> None:
         """One event; what a server repeats from before is left out, or it would bring deleted objects back."""

@@ -45,6 +45,14 @@ def test_bookmarks_are_signs_of_life() -> None:
     assert api.verbs() == ["list", "watch 10"]
 
 
+@pytest.mark.parametrize(("lasted", "heard"), [(60.0 * 10 + 59.0, 659.0), (60.0 + 59.0, 60.0)])
+def test_the_end_of_a_watch_at_its_time_is_a_sign_of_life_and_an_early_one_is_not(lasted: float, heard: float) -> None:
+    steps: list[Scripted] = [step for at in range(int(lasted // 60)) for step in (60.0, bookmark(11 + at))]
+    played, api = play([page(10)], [[*steps, lasted % 60.0], [HANG]], seconds=lasted + 10.0)
+    assert [verb.split()[0] for verb in api.verbs()] == ["list", "watch", "watch"]
+    assert played.informer.heard - api.times()[0] == pytest.approx(heard, abs=1.0)
+
+
 def test_what_was_not_heard_of_for_long_is_listed_however_its_watches_end() -> None:
     down: list[list[Scripted]] = [[BROKEN]] * 100
     _, api = play([page(10), page(20)], down, seconds=SILENCE + 40)
