@@ -13,6 +13,8 @@ KUBERNETES := $(shell sed -n '/^VERSIONS = /s/[^0-9]*\([0-9.]*\).*/\1/p' tests/c
 PYTEST = $(PY) -m pytest -n $(JOBS) --dist loadgroup --durations=20
 
 export VENV PYTHON
+# Tests start hundreds of processes: each would compile everything where a machine forbids to keep it.
+export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:

@@ -182,6 +182,11 @@ def wheel(stage: Path, out: Path, moment: int) -> None:
         raise ReleaseError(f"the wheel could not be built:\n{done.stderr[-2000:]}")
 
 
+def lock(stage: Path, out: Path) -> None:
+    """What the wheel is installed with, under its own name: the directions of docs/reference/release.md name it."""
+    shutil.copy(stage / "requirements.lock", out)
+
+
 def bill(stage: Path, out: Path, version: str, moment: int) -> None:
     script = stage / "manifests/image/sbom.py"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(moment)}
@@ -240,6 +245,7 @@ def release(out: Path, options: argparse.Namespace) -> list[str]:
         said += [oci(stage, out, version, moment, options.base, one) for one in options.architectures.split(",") if one]
         bill(stage, out, version, moment)
         wheel(stage, out, moment)
+        lock(stage, out)
         manifests(stage, out, version, moment, options.image)
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}" for name, path in below(out).items()]
     (out / "SHA256SUMS").write_text("\n".join(sums) + "\n")

@@ -22,6 +22,7 @@ from scaler.decide.world import Decision, Memory, ServiceKey, World
 from scaler.election import Election, LeaseTiming
 from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor
+from scaler.informers.budgets import BudgetObject, BudgetRecord
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     BudgetsChanged,
@@ -144,14 +145,14 @@ class App:
         self.home = Home(settings.lease_namespace)
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
-        watched = informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)
-        unused = (
-            {SERVICES} if settings.mode in (Mode.GATES, Mode.SHADOW) else set()
-        )  # only who makes pods needs the right to them
-        self._budgets_wanted = settings.disruption_budgets and not self._watches
-        if not self._budgets_wanted:
-            unused.add(DISRUPTION_BUDGETS)
-        self.informers = {resource: found for resource, found in watched.items() if resource not in unused}
+        watched = {**informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)}
+        budgets_seen = watched.pop(DISRUPTION_BUDGETS)
+        if settings.mode in (Mode.GATES, Mode.SHADOW):
+            del watched[SERVICES]  # only who makes pods needs the right to them
+        self.informers = watched
+        wanted = settings.disruption_budgets and not self._watches
+        self.budgets_seen: Informer[BudgetObject, BudgetRecord] | None = budgets_seen if wanted else None
+        """Apart from what is decided on: nothing waits for it."""
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.sight = Sight(self.informers, settings.out_of_touch)
         self.election = _leadership(self, rng, apart) if settings.leader_election else None
@@ -182,7 +183,8 @@ class App:
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
-        _follow(metrics, self.informers, expectations)
+        beside = {DISRUPTION_BUDGETS: self.budgets_seen} if self.budgets_seen is not None else {}
+        _follow(metrics, {**self.informers, **beside}, expectations)
         metrics.queue_depth.follow(lambda: len(self.queue))
         if self.election is not None:
             metrics.leader_changes.follow(partial(getattr, self.election, "transitions"))
@@ -203,14 +205,14 @@ class App:
             observer=observer,
             instead=self.notes.saw if self.notes is not None else None,
         )
-        self.budgets = self._budgets(writer) if self._budgets_wanted else None
+        self.budgets = self._budgets(writer, self.budgets_seen) if self.budgets_seen is not None else None
         tables = RankTableReconciler(
             writer, self.api, self.state.tables, self.clock, elsewhere=lambda: not self.mode.makes_pods
         )
         return controller, reporter, tables
 
-    def _budgets(self, writer: Writer) -> Budgets:
-        watched, mode = self.informers[DISRUPTION_BUDGETS], self.mode
+    def _budgets(self, writer: Writer, watched: Informer[BudgetObject, BudgetRecord]) -> Budgets:
+        mode = self.mode
         return Budgets(
             writer,
             self.state,
@@ -218,7 +220,7 @@ class App:
             name=BUDGET + self.settings.install.removeprefix(MANAGED_BY),
             now=self.clock.now,
             acts=lambda: mode() in (ModeInForce.MAKES, ModeInForce.RELEASES) and not self.sight.words(),
-            unseen=lambda: "" if watched.synced.is_set() else watched.problem or "not listed yet",
+            watched=watched,
         )
 
     def why_alone(self) -> str:
@@ -269,7 +271,8 @@ class App:
     async def run(self) -> None:
         """Sync, become leader, decide. Any task that dies ends all of them."""
         async with asyncio.TaskGroup() as tasks:
-            for informer in (*self.informers.values(), *self.reports):
+            beside = [self.budgets_seen] if self.budgets_seen is not None else []
+            for informer in (*self.informers.values(), *self.reports, *beside):
                 tasks.create_task(informer.run())
             tasks.create_task(self._pulse())
             if self.admission is not None:

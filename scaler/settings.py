@@ -165,7 +165,7 @@ class Settings(BaseModel):
     )
 
     disruption_budgets: bool = Field(
-        False,
+        True,
         description="Have a PodDisruptionBudget refuse evictions (`kubectl drain`) of the running instances that the "
         "smallest ratio of a service needs.",
     )

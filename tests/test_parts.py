@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def run_pytest(folder: Path, *words: str, tests: str = TESTS, ci: bool = False) 
     ]
     done = subprocess.run(
         [*command, "--rootdir", str(folder), "-c", "/dev/null", *words, str(folder)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "PYTEST_ADDOPTS": ""},
     )  # fmt: skip
     return done.stdout
 

@@ -159,6 +159,14 @@ def test_the_chart_is_laid_out_as_helm_packages_it(tmp_path: Path) -> None:
     assert packed.name == f"mind-cluster-scaler-{VERSION}.tgz"
 
 
+def test_the_page_names_every_file_of_a_release_that_the_directions_install(tmp_path: Path) -> None:
+    release.lock(ROOT, tmp_path)
+    (name,) = [path.name for path in tmp_path.iterdir()]
+    page = (ROOT / "docs/reference/release.md").read_text()
+    assert f"| `{name}` |" in page
+    assert f"--require-hashes -r {name}`" in page
+
+
 def test_a_tree_without_a_chart_says_so(tmp_path: Path) -> None:
     assert release.chart(tmp_path, tmp_path, 7).startswith("no chart")
 

@@ -86,10 +86,11 @@ class Arbitration:
             return False
         return True
 
-    def _has_to_end(self, draft: Draft, member: Member) -> bool:
-        """Whether its turn, which is over by the clock, ends; else the clock may start again."""
+    def _has_to_end(self, draft: Draft, member: Member, *, reserved: bool = False) -> bool:
+        """Whether its turn, which is over by the clock, ends; else the clock may start again. `reserved`: all other
+        reservations of this decision stand, and its own."""
         memory = draft.of(member.uid)
-        if turn.has_to_end(memory, self.moment, self._would_wait(draft, [member])):
+        if turn.has_to_end(memory, self.moment, self._would_wait(draft, [member], reserved=reserved)):
             return True
         if turn.begins_anew(memory, self.moment):
             draft.remember_of(member.uid, turn_since=self.moment.now)
@@ -113,12 +114,13 @@ class Arbitration:
                 if minimum.room is Room.FREE:
                     self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
 
-    def _would_wait(self, draft: Draft, chosen: Iterable[Member]) -> turn.Waiting:
-        """Who waits for the end of this turn."""
+    def _would_wait(self, draft: Draft, chosen: Sequence[Member], *, reserved: bool = False) -> turn.Waiting:
+        """Who waits for the end of this turn. What of its group could start beside it (`reserved`) does not."""
         uids = {member.uid for member in chosen}
         groups = {member.instance.group or "" for member in chosen}
-        others = (m for name in groups for m in draft.demand.candidates.get(name, ()) if m.uid not in uids)
-        for_anybody = any(m.state is State.HELD for m in others)
+        others = [m for name in groups for m in draft.demand.candidates.get(name, ()) if m.uid not in uids]
+        held = [m for m in others if m.state is State.HELD]
+        for_anybody = bool(held) and not (reserved and self._has_room_beside(draft, chosen, held))
         for other in self.drafts:
             if other is draft or not self.neighbours.share(draft, other):
                 continue
@@ -129,6 +131,18 @@ class Arbitration:
             elif not for_anybody:
                 for_anybody = self._waits_to_scale_up(other)
         return False, for_anybody
+
+    def _has_room_beside(self, draft: Draft, chosen: Sequence[Member], others: Sequence[Member]) -> bool:
+        """Whether there are places and room for all of these of their group while the chosen one keeps its own, and no
+        reservation is spoilt wherever the scheduler puts them all."""
+        places = draft.places(others[0].instance.group or "").copy()
+        for member in others:
+            if not places.has_place_for(member):
+                return False
+            places.seat(member)
+        if self.placement.fits(requests_of(others)) is not None:
+            return False
+        return not self.placement.spoils(requests_of([*chosen, *others]), [self._in_hands.items()], own=False)
 
     def _waits_for_minimum(self, draft: Draft) -> bool:
         demand = draft.demand
@@ -201,7 +215,7 @@ class Arbitration:
             return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
-        if not turn.is_over(draft.of(member.uid), self.moment) or not self._has_to_end(draft, member):
+        if not turn.is_over(draft.of(member.uid), self.moment) or not self._has_to_end(draft, member, reserved=True):
             return None
         turn.end_of(draft, member.uid, self.moment)
         return turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
@@ -313,7 +327,7 @@ class Arbitration:
             self.minimums.trade_for_scale_up(draft, member)
             why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (str(found),)
             return why
-        crowded = self._is_crowded(draft)
+        crowded = self._is_crowded(draft) or _gives_back(draft, member)
         if not (crowded or self._spoils(member)):
             self._put_in_hands(draft, member)
             return None
@@ -331,6 +345,11 @@ class Arbitration:
                 draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
             elif not is_made(member):
                 draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
+
+
+def _gives_back(draft: Draft, member: Member) -> bool:
+    """Something of its group is revoked in this decision: nothing is admitted there in the same breath (S6)."""
+    return any(one.uid in draft.revoked for one in draft.demand.groups[member.instance.group or ""].members)
 
 
 def _beyond_target(draft: Draft, hands: Iterable[Member]) -> set[str]:

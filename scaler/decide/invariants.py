@@ -69,11 +69,10 @@ def _evictions(service: Service, plan: Plan, names: dict[str, Service], policy: 
         if instance is None or not instance.bound:
             yield f"S3: {action.uid} is evicted though nothing of it is bound"
             continue
-        well = instance.running == instance.expected and not (instance.crashing or instance.faulty)
         if action.beneficiary == NOBODY:
-            drained[instance.group] += well
+            drained[instance.group] += _is_well(instance)
             continue
-        evicted[instance.group] += well
+        evicted[instance.group] += _is_well(instance)
         if action.beneficiary not in names:
             yield f"S11: {instance.name} is evicted for {action.beneficiary}, which does not exist"
         protected = policy.honour_preemptable and not service.options.preemptable
@@ -100,12 +99,16 @@ def _drains(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
         left = [one for one in bound if one.uid not in going]
         if len(left) < min(len(bound), wanted.of(group)):
             yield f"S3: {len(left)} of {group} are left, {wanted.of(group)} are wanted"
-        runs, stay = (sum(one.running == one.expected for one in some) for some in (bound, left))
-        if stay < min(runs, wanted.of(group)) and going & {one.uid for one in bound if one.running == one.expected}:
+        runs, stay = (sum(map(_is_well, some)) for some in (bound, left))
+        if stay < min(runs, wanted.of(group)) and going & {one.uid for one in bound if _is_well(one)}:
             yield f"S3: {stay} of {runs} running instances of {group} are left, {wanted.of(group)} are wanted"
     for one in service.instances:
         if one.uid in going and not affords_revoke(one, policy):
             yield f"S3: {one.name} is deleted though its job cannot spare a restart: {one.budget}"
+
+
+def _is_well(instance: Instance) -> bool:
+    return instance.running == instance.expected and not (instance.crashing or instance.faulty)
 
 
 def _most_pairs(instances: list[Instance], states: dict[str, State]) -> int:

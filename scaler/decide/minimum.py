@@ -22,7 +22,7 @@ from scaler.decide.shortage import Shortage
 from scaler.decide.sources import Minimum, Sources, one_of_each
 from scaler.decide.world import Reason, State
 
-Waits = Callable[[Draft, Iterable[Member]], turn.Waiting]
+Waits = Callable[[Draft, Sequence[Member]], turn.Waiting]
 
 
 class Minimums:

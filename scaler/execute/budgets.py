@@ -18,14 +18,17 @@ import structlog
 from scaler.decide.keeping import Runs, to_keep
 from scaler.decide.state import NEVER_SEEN, counts_as_running, state_of
 from scaler.decide.world import Instance, Policy, Service, ServiceKey
+from scaler.informers.budgets import BudgetObject, BudgetRecord
 from scaler.informers.changes import BudgetsChanged, InstanceChanged, NodeChanged, RuleChanged
+from scaler.informers.informer import Informer
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import DISRUPTION_BUDGETS, PODS, Object, PatchType
-from scaler.kube.errors import AlreadyExistsError, NotFoundError
+from scaler.kube.errors import AlreadyExistsError, ConflictError, ForbiddenError, NotFoundError
 from scaler.kube.outbox import Outbox
 from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import KEEP_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 
 ALL_OF_THEM = 2**31 - 1
@@ -34,20 +37,23 @@ one, and a budget without it allows nothing for the wrong reason."""
 INTERVAL = 1.0
 """Seconds between two looks at one service."""
 PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 8, 2
+PATIENCE = 30.0
+"""Seconds in which the budgets should have been listed."""
+AGAIN = 300.0
+"""Seconds after which a right that was missing is tried again."""
 _log = structlog.get_logger("budgets")
 
 
 class Budgets:
-    """Of one process. `acts` says whether anything is to be done about pods now; `unseen` why nobody knows the budgets,
-    "" while they are known."""
+    """Of one process. `acts` says whether anything is to be done about pods now; `watched` sees the budgets."""
 
     def __init__(
         self, writer: Writer, state: ClusterState, policy: Policy, *, name: str, now: Callable[[], float],
-        acts: Callable[[], bool], unseen: Callable[[], str],
+        acts: Callable[[], bool], watched: Informer[BudgetObject, BudgetRecord],
     ) -> None:  # fmt: skip
         self._writer, self._state, self._cache = writer, state, state.cache
         self._policy, self._name, self._now = policy, name, now
-        self._acts, self._unseen = acts, unseen
+        self._acts, self._watched = acts, watched
         self._outbox: Outbox[ServiceKey] = Outbox(
             self._keep,
             interval=INTERVAL,
@@ -57,21 +63,31 @@ class Budgets:
         self._making = asyncio.Lock()
         self._running = False
         self._cordoned: set[str] = set()
-        self._said: dict[str, str] = {}
-        """Namespace -> why nothing is kept there, as far as it was said."""
+        self._covered: dict[ServiceKey, dict[str, str]] = {}
+        """Pod uid -> the budget of somebody else that is about it, "" for none; only beside such budgets."""
+        self._refused: dict[str, float] = {}
+        """Namespace -> loop time until which nothing is tried there, because a right is missing."""
 
     async def run(self) -> None:
-        """Keep until cancelled, beginning with a look at all. Errors are logged and tried again, never raised."""
-        self._running = True
+        """Keep until cancelled, beginning with a look at all once the budgets are known. Errors are logged and tried
+        again, never raised."""
+        synced = asyncio.ensure_future(self._watched.synced.wait())
         try:
+            if not (await asyncio.wait([synced], timeout=PATIENCE))[0]:
+                _log.warning("evictions are not kept from minimums", why=self._watched.problem)
+            await synced
+            self._running = True
             self.look()
             await self._outbox.run()
         finally:
+            synced.cancel()
             self._running = False
 
     def look(self) -> None:
         """Look at every service, and at namespaces that have a budget and perhaps none any more."""
-        namespaces = {budget.namespace for budget in self._cache.budgets.values()}
+        if not self._running:
+            return
+        namespaces = {found.namespace for found in self._cache.budgets.values() if found.name == self._name}
         for key in (*self._cache.service_keys(), *(ServiceKey(namespace, "", "") for namespace in namespaces)):
             self._outbox.mark(key)
 
@@ -90,32 +106,72 @@ class Budgets:
             self._outbox.mark(key)
 
     def on_budgets(self, change: BudgetsChanged) -> None:
-        """A budget came or went: ours may have to be made again, or to stand back."""
+        """A budget came or went: ours may have to be made again, or others may be about our pods."""
+        for key in [key for key in self._covered if key.namespace == change.namespace]:
+            del self._covered[key]
         for key in self._cache.service_keys() if self._running else ():
             if key.namespace == change.namespace:
                 self._outbox.mark(key)
 
     async def _keep(self, key: ServiceKey) -> None:
-        """Bring the labels of one service up to date; first onto what is kept, then off what is not."""
-        if not self._acts():
+        """Bring the labels of one service up to date. What is kept so far stays so until all that is to be kept is."""
+        if not self._acts() or self._refused.get(key.namespace, 0.0) > asyncio.get_running_loop().time():
             return
-        if not self._cache.has_instances(key):
-            await self._tidy(key.namespace)
-            return
-        service = self._state.service(key)
-        kept = self._kept(service) if not self._foreign(key.namespace) else frozenset()
-        if kept:
-            await self._made(key.namespace)
-        for wanted in (True, False):
-            for one in service.instances:
-                for pod in self._pods(one) if (one.uid in kept) is wanted else ():
-                    if pod.kept is not wanted:
-                        await self._label(pod, wanted=wanted)
+        try:
+            if self._cache.has_instances(key):
+                await self._relabel(key)
+            else:
+                self._covered.pop(key, None)
+                await self._tidy(key.namespace)
+            self._refused.pop(key.namespace, None)
+        except ForbiddenError as error:
+            if key.namespace not in self._refused:
+                _log.warning("evictions are not kept from minimums here", namespace=key.namespace, why=str(error))
+            self._refused[key.namespace] = asyncio.get_running_loop().time() + AGAIN
 
-    def _kept(self, service: Service) -> frozenset[str]:
+    async def _relabel(self, key: ServiceKey) -> None:
+        service = self._state.service(key)
         if service.rule is None:
-            return frozenset()
-        return to_keep(service.rule.limited(service.replicas).smallest, list(self._runs(service)))
+            return  # what is kept stays so until somebody says how much is needed
+        smallest = service.rule.limited(service.replicas).smallest
+        kept = to_keep(smallest, list(self._runs(service)))
+        onto = [pod for one in service.instances if one.uid in kept for pod in self._pods(one)]
+        covered = await self._covered_of(key, onto)
+        wanted = {pod.uid for pod in onto if not covered.get(pod.uid)}
+        if wanted:
+            await self._made(key.namespace)
+        for pod in onto:
+            if pod.uid in wanted and not pod.kept and not await self._label(pod, wanted=True):
+                return  # it is gone, which the watch tells: another takes its place, and no label is lost meanwhile
+        for pod in [pod for one in service.instances for pod in self._pods(one)]:
+            if pod.kept and pod.uid not in wanted:
+                await self._label(pod, wanted=False)
+
+    async def _covered_of(self, key: ServiceKey, pods: list[PodRecord]) -> dict[str, str]:
+        """The budgets of others over these pods: a pod under two cannot be evicted at all. Labels of pods are not in
+        memory, so each is read, once."""
+        others = [
+            found for found in self._cache.budgets.values()
+            if found.namespace == key.namespace and found.name != self._name
+        ]  # fmt: skip
+        if not others:
+            self._covered.pop(key, None)
+            return {}
+        before, found = self._covered.get(key, {}), dict[str, str]()
+        for pod in pods:
+            if pod.uid in before:
+                found[pod.uid] = before[pod.uid]
+                continue
+            try:
+                labels = at(await self._writer.get(PODS, pod.namespace, pod.name), "metadata", "labels")
+            except NotFoundError:
+                continue
+            found[pod.uid] = next((other.name for other in others if other.covers(labels)), "")
+            if found[pod.uid]:
+                words = "a pod of a minimum is left to another budget"
+                _log.info(words, namespace=pod.namespace, pod=pod.name, budget=found[pod.uid])
+        self._covered[key] = found
+        return found
 
     def _runs(self, service: Service) -> Iterator[Runs]:
         for one in service.instances:
@@ -128,20 +184,6 @@ class Budgets:
     def _pods(self, instance: Instance) -> list[PodRecord]:
         pods = self._cache.pods_of(instance.uid)
         return [pods[name] for name in sorted(pods) if not pods[name].terminating]
-
-    def _foreign(self, namespace: str) -> str:
-        """Why nothing may be kept here, said once: a pod under two budgets cannot be evicted at all."""
-        others = sorted(
-            budget.name
-            for budget in self._cache.budgets.values()
-            if budget.namespace == namespace and budget.name != self._name
-        )
-        why = self._unseen() or (f"PodDisruptionBudget {', '.join(others[:5])}" if others else "")
-        if why != self._said.get(namespace, ""):
-            self._said[namespace] = why
-            words = "evictions are not kept from minimums here" if why else "evictions are kept from minimums here"
-            _log.warning(words, namespace=namespace, why=why or "no other PodDisruptionBudget is here any more")
-        return why
 
     async def _made(self, namespace: str) -> None:
         async with self._making:
@@ -158,12 +200,14 @@ class Budgets:
         if found is not None and not any(key.namespace == namespace for key in self._cache.service_keys()):
             await self._writer.delete(DISRUPTION_BUDGETS, namespace, found.name, uid=found.uid)
 
-    async def _label(self, pod: PodRecord, *, wanted: bool) -> None:
+    async def _label(self, pod: PodRecord, *, wanted: bool) -> bool:
+        """Whether it is done; not so of a pod that is gone."""
         patch: dict[str, Any] = {"uid": pod.uid, "labels": {KEEP_LABEL: "true" if wanted else None}}
         try:
             await self._writer.patch(PODS, pod.namespace, pod.name, {"metadata": patch}, patch_type=PatchType.MERGE)
-        except NotFoundError:
-            return  # gone, which the watch tells
+        except (NotFoundError, ConflictError):
+            return False
+        return True
 
 
 def budget(namespace: str, name: str) -> Object:

@@ -15,6 +15,7 @@ from itertools import chain
 import msgspec
 
 from scaler.decide.world import ServiceKey
+from scaler.informers.budgets import BudgetRecord
 from scaler.informers.changes import (
     BudgetsChanged,
     Changes,
@@ -61,7 +62,7 @@ class Cache:
         self.reports: Store[ConfigMapRecord] = Store(self._on_report)
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
         self.faults = FaultData(self._on_faults)
-        self.budgets: Store[OwnedRecord] = Store(self._on_budget)
+        self.budgets: Store[BudgetRecord] = Store(self._on_budget)
         """PodDisruptionBudgets, where the scaler makes some."""
         self.nodes: Store[NodeRecord] = Store(self._on_node)
         self.priorities: Store[PriorityRecord] = Store(self._on_priority)
@@ -335,10 +336,10 @@ class Cache:
         if not counts:
             del self._instances_by_node[node]
 
-    def _on_budget(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
-        for record in (new or old,):
-            if record is not None:
-                self._publish(BudgetsChanged(record.namespace))
+    def _on_budget(self, old: BudgetRecord | None, new: BudgetRecord | None) -> None:
+        record = new or old
+        if record is not None and not (old and new and (old.uid, old.selector) == (new.uid, new.selector)):
+            self._publish(BudgetsChanged(record.namespace))  # its status changes with every pod
 
     def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
         """A Service has the name of its leader pod, and a job may wait for one of another owner to go."""

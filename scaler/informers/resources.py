@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
+from scaler.informers.budgets import BudgetObject, budget_record
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
@@ -127,7 +128,7 @@ def informers(
         ELASTIC_SERVICES: watch(
             ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record
         ),
-        DISRUPTION_BUDGETS: watch(DISRUPTION_BUDGETS, cache.budgets, OwnedObject, owned_record),
+        DISRUPTION_BUDGETS: watch(DISRUPTION_BUDGETS, cache.budgets, BudgetObject, budget_record),
     }
 
 

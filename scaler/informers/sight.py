@@ -17,7 +17,7 @@ from scaler.kube.api import NODES, Resource
 
 
 class Sight:
-    """`patience`: seconds without a list, event or bookmark after which a resource is out of touch."""
+    """`patience`: seconds without a list, event, bookmark or end of a watch at its time that put it out of touch."""
 
     def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
         self._nodes = informers[NODES]

@@ -89,7 +89,7 @@ class Metrics:
         self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
         self.watch_events = followed("scaler_watch_events", "Watch events handled.", "resource")
         self.watch_silence = shown(
-            "scaler_watch_silence_seconds", "Since a list, an event or a bookmark arrived last.", "resource"
+            "scaler_watch_silence_seconds", "Since a list, event, bookmark or timely end of a watch.", "resource"
         )
         self.objects_refused = followed(
             "scaler_objects_refused", "Objects that could not be read, each version counted by itself.", "resource"

@@ -115,9 +115,12 @@ def _lost(before: Object, after: Object) -> list[str]:
         if found["reason"] == Reason.SCALED_DOWN if found is not None else expected:
             continue
         on = f" on {', '.join(was['nodes'])}" if was.get("nodes") else ""
-        why = f"{found['reason']}, {found['message']}".rstrip(".") if found is not None else "it is deleted"
+        why = f"{found['reason']}, {found['message']}".rstrip(".") if found is not None else GONE
         lost.append(f"{was['name']}{on} ({why})")
     return lost
+
+
+GONE = "it is deleted, or its labels name another service now"
 
 
 def _few(names: Sequence[str]) -> str:

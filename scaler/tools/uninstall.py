@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 HELP = """stop the scaler for good, and leave no pod behind its gate
 
 Deletes the webhook configurations and policies of one install, waits until new pods come without the gate, stops the
-scaler, and releases the pods that are held, or lists the command that releases each. Then says what is left and how to
-delete it. Deletes no pod; what runs goes on. May be interrupted and run again at any point.
+scaler, deletes its PodDisruptionBudgets, and releases the pods that are held, or lists the command that releases each.
+Then says what is left and how to delete it. Deletes no pod; what runs goes on. May be interrupted and run again at any
+point.
 
 Exit code: 0 nothing is stranded, 1 something is, as said, or the cluster cannot be read, 2 usage."""
 
@@ -80,6 +81,7 @@ async def leave(api: Asks, args: argparse.Namespace, say: Say) -> int:
     leaving = Leaving(api, install, say)
     await leaving.let_pods_be_made()
     await leaving.stop()
+    await leaving.let_nodes_be_drained()
     stranded = await leaving.release() if args.release else await leaving.tell()
     return await _after(api, install, stranded, say)
 
@@ -87,11 +89,14 @@ async def leave(api: Asks, args: argparse.Namespace, say: Say) -> int:
 async def _foretell(api: Asks, args: argparse.Namespace, install: Install, say: Say) -> None:
     from scaler.tools.leaving.held import held_pods  # noqa: PLC0415
     from scaler.tools.leaving.install import admission_of  # noqa: PLC0415
+    from scaler.tools.leaving.remains import budgets  # noqa: PLC0415
 
     for resource, one in await admission_of(api, install):
         say(f"would delete {resource.kind} {one['metadata']['name']}")
     for one in install.deployments:
         say(f"would scale Deployment {install.namespace}/{one['metadata']['name']} to 0")
+    for one in await budgets(api, install):
+        say(f"would delete PodDisruptionBudget {one['metadata']['namespace']}/{one['metadata']['name']}")
     held = await held_pods(api, install)
     say(f"would {'release' if args.release else 'list'} {len(held)} pods that are held")
     for pod in held:

@@ -116,7 +116,13 @@ class Life(SimClient):
             with self._witness.acting(self.name, request):
                 return effect()
 
-        return await super()._write(request, witnessed)
+        try:
+            record = await super()._write(request, witnessed)
+        except KubeError as error:
+            self._witness.answered(self.name, request, error)
+            raise
+        self._witness.answered(self.name, request, None)
+        return record
 
     async def _arrive_late(self, request: Request, effect: Callable[[], Record]) -> Record:
         """The request is on its way already, whatever becomes of the process."""

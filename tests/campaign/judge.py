@@ -206,11 +206,13 @@ def agrees(said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: Abstr
     """Whether the reasons that a status says, by instance, are those of a fresh look.
 
     Held instances of a group may have each other's reasons when one of them (`had_turn`: uids) had its turn: it is a
-    candidate behind the others (3.3, 3b.5), and a fresh look has forgotten that.
+    candidate behind the others (3.3, 3b.5), and a fresh look has forgotten that. What is bound in part is broken when
+    its turn has ended (2, 3b.5), and waits for the scheduler in a fresh look, which has forgotten that, too.
     """
     if said.keys() != {verdict.name for verdict in verdicts}:
         return False
     others = [v for v in verdicts if said[v.name] not in (v.reason.value, "Revoked")]
+    others = [v for v in others if not (v.uid in had_turn and (said[v.name], v.state) == ("Broken", State.ADMITTED))]
     return all(_only_order_differs(said, other, verdicts, had_turn) for other in others)
 
 

@@ -14,6 +14,7 @@ GATE = "mind-cluster/hold"
 COST, HELD_COST = "controller.kubernetes.io/pod-deletion-cost", "-1000000000"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 RULE = "mind-cluster/scaling-rule"
+KEEP = "mind-cluster/keep"
 
 
 def gates_of(pod: Object) -> list[str]:
@@ -22,6 +23,18 @@ def gates_of(pod: Object) -> list[str]:
 
 def held(pod: Object) -> bool:
     return GATE in gates_of(pod)
+
+
+def only_keeps(before: Object, after: Object) -> bool:
+    """Whether a patch said of a pod that no eviction is allowed, or that it is, and nothing else."""
+    old, new = (obj["metadata"].get("labels", {}).get(KEEP) for obj in (before, after))
+    return {old, new} == {None, "true"} and _unlabelled(before) == _unlabelled(after)
+
+
+def _unlabelled(pod: Object) -> Object:
+    metadata = {key: value for key, value in pod["metadata"].items() if key not in ("resourceVersion", "managedFields")}
+    metadata["labels"] = {key: value for key, value in metadata.get("labels", {}).items() if key != KEEP}
+    return {**pod, "metadata": metadata}
 
 
 def wrong_patch(before: Object, after: Object, body: Any) -> Iterator[str]:

@@ -16,6 +16,7 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.world import Decision, World
 from scaler.kube.api import PODS
+from scaler.kube.writer import JITTER
 from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.actors.collector import GarbageCollector
@@ -47,7 +48,7 @@ PATIENCE = 3600.0
 FRESH = 20.0
 """Seconds in which a fresh life has looked at everything."""
 SERVED_BY = 60.0
-"""Seconds from the start, or from the end of a random storm, in which the healthy service has started."""
+"""Seconds from the start, or from the end of a random storm, in which the healthy service has started (`served_by`)."""
 LONGEST_TURN = 0.8
 """Seconds of CPU. What is promised is an eighth of it; a busy machine is slower, and the stand-ins take their share."""
 STORM_WRITES = (100, 45)
@@ -153,8 +154,7 @@ class Stage:
         self.judge = Judge(self.cluster, made.world, self.witness)
         self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), things.training_job()])
         if HEALTHY in made.world.services:
-            by = SERVED_BY if made.attacked else made.storm + SERVED_BY
-            self.deeds.onlooker = Onlooker(self.cluster, self.clock, self.witness, by=by)
+            self.deeds.onlooker = Onlooker(self.cluster, self.clock, self.witness, by=served_by(made))
         for service in made.world.services:
             jobs = [things.server_job(service, name) for name in service.job_names()]
             self.cluster.apply([things.foreign_config_map(service.namespace), things.rule(service), *jobs])
@@ -259,6 +259,15 @@ class Stage:
             for fault, number in faults.counts.items():
                 counts[f"weather: {fault.value}"] += number
         return counts
+
+
+def served_by(made: Schedule) -> float:
+    """Seconds from the start in which the healthy service has started. Who was told by the last refusal of a random
+    storm to come again later does so when that has passed."""
+    if made.attacked:
+        return SERVED_BY
+    told = [one.start + one.lasting + one.retry_after * JITTER for one in made.weather if one.retry_after]
+    return max([made.storm, *told]) + SERVED_BY
 
 
 class Turns:

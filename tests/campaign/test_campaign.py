@@ -14,10 +14,12 @@ import pytest
 
 from tests.campaign import schedule as catalogue
 from tests.campaign.lives import TERMINATION
+from tests.campaign.onlooker import HEALTHY, NODES
 from tests.campaign.plugin import told
 from tests.campaign.schedule import schedule
 from tests.campaign.sieve import differences, plans, reference
-from tests.campaign.stage import play
+from tests.campaign.stage import play, served_by
+from tests.campaign.things import World
 from tests.faults import Fault
 from tests.parts import short_and_long
 
@@ -28,7 +30,7 @@ BUSY = 14
 """A seed with two replicas, crashes and API faults."""
 
 
-@pytest.mark.parametrize("first", short_and_long(SEEDS[::BATCH], short=2, why="more seeds of the same"))
+@pytest.mark.parametrize("first", short_and_long(SEEDS[::BATCH], short=1, why="more seeds of the same"))
 def test_no_promise_is_broken_whatever_goes_wrong(first: int, record_property: Callable[[str, object], None]) -> None:
     for seed in range(first, first + BATCH):
         result = play(schedule(seed))
@@ -48,6 +50,32 @@ def test_the_fixed_schedules_know_every_event_and_every_fault() -> None:
 def test_a_seed_gives_one_schedule_and_another_seed_another() -> None:
     assert schedule(BUSY) == schedule(BUSY)
     assert len({str(schedule(seed)) for seed in SEEDS}) == len(SEEDS)
+
+
+def calm(storm: float, *weather: catalogue.Weather, events: tuple[catalogue.Event, ...] = ()) -> catalogue.Schedule:
+    """Only the healthy service, one replica without a Lease, and nothing goes wrong but this."""
+    return catalogue.Schedule(
+        0, World((HEALTHY,), NODES), 1, False, storm, events, weather, 0.0, 0.0, lost_nodes=(), gangs=True
+    )  # fmt: skip
+
+
+def test_the_healthy_service_may_wait_as_long_as_the_last_refusal_of_a_storm_told_the_scaler_to_wait() -> None:
+    late = catalogue.told_to_wait(50.0, 10.0)
+    away = catalogue.Weather("no connection", 0.0, 55.0, 1.0, Fault.NOT_SENT)
+    made = calm(60.0, away, late, events=(catalogue.Event(54.0, "crash", "0", 4.0),))
+    assert play(made).failures == []
+    assert [served_by(one) for one in (made, calm(60.0), msgspec.structs.replace(made, attacked=True))] == [
+        186,
+        120,
+        60,
+    ]
+
+
+def test_a_minute_of_refusals_that_name_no_time_makes_no_storm() -> None:
+    """Each pass tries five times within two seconds; the passes come with growing pauses."""
+    writes = ("create", "patch", "replace", "delete")
+    refused = catalogue.Weather("429", 0.5, 60.0, 1.0, Fault.REFUSED, writes, status=429)
+    assert play(calm(90.0, refused)).failures == []
 
 
 @pytest.mark.parametrize("election", [False, True])

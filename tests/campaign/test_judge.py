@@ -37,5 +37,21 @@ def test_what_is_held_changes_no_places_with_what_runs() -> None:
     assert not agrees({"d0": NEXT.value, "d1": RUNS.value}, _fresh(RUNS, NEXT, State.RUNNING), {"u0", "u1"})
 
 
+@pytest.mark.parametrize(
+    ("said", "state", "had_turn", "expected"),
+    [
+        (Reason.BROKEN, State.ADMITTED, "u0", True),
+        (Reason.BROKEN, State.ADMITTED, "u1", False),
+        (Reason.BROKEN, State.RUNNING, "u0", False),
+        (Reason.RUNNING, State.ADMITTED, "u0", False),
+    ],
+)
+def test_what_is_bound_in_part_is_called_broken_only_by_who_saw_its_turn_end(
+    said: Reason, state: State, had_turn: str, expected: bool
+) -> None:
+    fresh = _fresh(Reason.WAITING_FOR_SCHEDULER, NEXT, state)
+    assert agrees({"d0": said.value, "d1": NEXT.value}, fresh, {had_turn}) is expected
+
+
 def test_no_instance_may_be_missing() -> None:
     assert not agrees({"d0": FIRST.value}, _fresh(), {"u0"})

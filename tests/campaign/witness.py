@@ -14,6 +14,7 @@ from scaler.clock import Clock
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
     ELASTIC_SERVICES,
     EVENTS,
     LEASES,
@@ -24,12 +25,21 @@ from scaler.kube.api import (
     EventType,
     Object,
 )
+from scaler.kube.errors import NotSentError, TooManyRequestsError
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL, ROUNDS_ANNOTATION
 from scaler.sim.apiserver.interceptor import Request
 from scaler.sim.apiserver.store import Change
 from scaler.sim.stories.claims import claim_of
 from tests.campaign import hostile
-from tests.campaign.releases import RULE, held, wrong_group_patch, wrong_patch, wrong_volcano_group_patch
+from tests.campaign.releases import (
+    KEEP,
+    RULE,
+    held,
+    only_keeps,
+    wrong_group_patch,
+    wrong_patch,
+    wrong_volcano_group_patch,
+)
 
 MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
 OWN_SUFFIXES = ("-scaler-last-valid",)
@@ -38,6 +48,8 @@ WINDOW = 60.0
 """Seconds in which write attempts are counted."""
 ORDERED = 15
 """Write attempts that an instance needs to come or to go when somebody changes spec.replicas; of three pods: 15, 8."""
+TRIES = 5
+"""How often the writer sends one write that is refused with certainty (429, or not sent), within about two seconds."""
 FOLLOWED = 10.0
 """Seconds in which that is written."""
 
@@ -67,6 +79,8 @@ class Witness:
         self._digest = hashlib.sha256()
         self._actor: tuple[str, Request, bool] | None = None
         self._attempts: dict[str, deque[float]] = {}
+        self._in_vain: Counter[tuple[str, ...]] = Counter()
+        """Life, verb, kind, namespace and name of a write -> how many times in a row it certainly had no effect."""
         self._jobs: dict[str, dict[str, str]] = {}
         """uid -> labels of every AscendJob that ever was."""
         self._ruled: set[str] = set()
@@ -109,12 +123,16 @@ class Witness:
             self._actor = None
 
     def attempted(self, life: str, request: Request) -> None:
-        """A life is about to send a write, whatever becomes of it."""
+        """A life is about to send a write, whatever becomes of it. What is sent again after it certainly had no effect
+        counts once for each TRIES: so often the writer sends it before anybody above hears of it."""
         if request.resource == LEASES:
             return
         now = self._clock.now()
         if request.namespace == hostile.NAMESPACE:
             self.counts["write for the hostile tenant"] += 1
+            return
+        if self._in_vain[_write(life, request)] % TRIES:
+            self.counts["write sent again"] += 1
             return
         times = self._attempts.setdefault(life, deque())
         times.append(now)
@@ -124,6 +142,13 @@ class Witness:
         if len(times) >= self._bound(now) and life not in self._stormed:
             self._stormed.add(life)
             self.fail(f"storm: {life} sent {len(times)} writes in {WINDOW:g} s")
+
+    def answered(self, life: str, request: Request, error: Exception | None) -> None:
+        """What became of a write that was attempted."""
+        if isinstance(error, TooManyRequestsError | NotSentError):
+            self._in_vain[_write(life, request)] += 1
+        else:
+            self._in_vain.pop(_write(life, request), None)
 
     def _bound(self, now: float) -> int:
         while self._orders and self._orders[0][0] < now - WINDOW - FOLLOWED:
@@ -159,6 +184,7 @@ class Witness:
         judged = {
             ASCEND_JOBS: self._job,
             CONFIG_MAPS: self._config_map,
+            DISRUPTION_BUDGETS: self._budget,
             ELASTIC_SERVICES: self._elastic_service,
         }
         if change.resource == LEASES:
@@ -166,20 +192,33 @@ class Witness:
                 self.fail(f"S8: {what}: not its Lease")
             return
         self.last_write = self._clock.now()
-        if change.resource in MADE_FOR_INSTANCES:
-            self.last_action = self.last_write
         if not late:
             self._fence(life, what)
+        if self._keeps(change, request):
+            self.counts["keep"] += 1
+            return
+        if change.resource in MADE_FOR_INSTANCES:
+            self.last_action = self.last_write
         if self._is_of_others(change):
             self._of_others(change, request, what)
         elif change.resource in MADE_FOR_INSTANCES:
             self._instance_object(change, what)
             if not late and change.resource != PODS and change.type is EventType.DELETED:
                 self._left_alone(change, what)
-        elif change.resource in judged:
-            judged[change.resource](change, what)
         elif change.resource != EVENTS:
-            self.fail(f"S8: {what}: not a kind that it may write")
+            judged.get(change.resource, self._unknown)(change, what)
+
+    def _unknown(self, _: Change, what: str) -> None:
+        self.fail(f"S8: {what}: not a kind that it may write")
+
+    def _keeps(self, change: Change, request: Request) -> bool:
+        """A patch that means this one pod, of an instance of ours, and says only whether evictions are kept from it."""
+        if change.resource != PODS or change.before is None or request.verb != "patch":
+            return False
+        before, after = change.before.object, change.after.object
+        ours = RULE in before["metadata"].get("labels", {}) or controller_of(before) in self._jobs
+        named = request.body.get("metadata", {}).get("uid") == before["metadata"]["uid"]
+        return ours and named and only_keeps(before, after)
 
     def _fence(self, life: str, what: str) -> None:
         """S7: after a new leader's first write nothing of an old one takes effect."""
@@ -258,6 +297,16 @@ class Witness:
         if not change.key[1].endswith(OWN_SUFFIXES):
             self.fail(f"S8: {what}: a ConfigMap that is not its own")
 
+    def _budget(self, change: Change, what: str) -> None:
+        """Its own come and go, and allow no eviction of what it labelled; of anybody's it changes nothing."""
+        budget = change.after.object
+        if change.before is not None and change.type is not EventType.DELETED:
+            self.fail(f"S8: {what}: a budget never changes")
+        elif (budget["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
+            self.fail(f"S8: {what}: a budget that is not its own")
+        elif budget["spec"]["selector"] != {"matchLabels": {KEEP: "true"}}:
+            self.fail(f"S8: {what}: a budget over pods that it did not label")
+
     def _elastic_service(self, change: Change, what: str) -> None:
         """Its own come and go; of anybody's only the status changes."""
         if change.before is not None and change.type is not EventType.DELETED:
@@ -265,6 +314,10 @@ class Witness:
                 self.fail(f"S8: {what}: more than its status")
         elif (change.after.object["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
             self.fail(f"S8: {what}: an ElasticService that is not its own")
+
+
+def _write(life: str, request: Request) -> tuple[str, ...]:
+    return life, request.verb, request.resource.plural, request.namespace, request.name
 
 
 def controller_of(obj: Object) -> str:

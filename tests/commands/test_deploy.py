@@ -33,8 +33,9 @@ from scaler.sim.loop import run
 from scaler.tools import deploy
 from scaler.tools.cluster.access import Access
 from scaler.tools.deployed import objects
+from scaler.tools.deployed.finding import Found
 from scaler.tools.deployed.kinds import INFERENCE_SERVICES
-from scaler.tools.deployed.standing import standing
+from scaler.tools.deployed.standing import Part, Standing, behind_of, standing
 from scaler.tools.deploying.service import Service, read_service
 from tests.commands.test_cluster import Forbidden, lease
 from tests.jobs import manifest
@@ -718,6 +719,47 @@ def test_a_short_file_of_every_platform_is_applied_counted_pruned_and_deleted(
 
     play(story)
     assert "unchanged" in capsys.readouterr().out
+
+
+SEEN = {"observedGeneration": 2}
+
+
+@pytest.mark.parametrize(
+    ("made", "status", "behind"),
+    [
+        (inference(), {"observedGeneration": 1}, "its controller has not seen the last change yet"),
+        (inference(), SEEN, ""),
+        (inference(), {}, ""),
+        (store(), SEEN | {"updatedReplicas": 0}, "0 of 1 pods are of the new template"),
+        (store(), SEEN | {"updatedReplicas": 1}, ""),
+    ],
+    ids=["not seen", "seen", "says nothing", "not rolled", "rolled"],
+)
+def test_pods_that_are_ready_since_before_a_change_do_not_make_it_available(
+    made: Object, status: Object, behind: str
+) -> None:
+    made = {**made, "metadata": {**made["metadata"], "generation": 2}, "status": status}
+    resource = DEPLOYMENTS if made["kind"] == "Deployment" else INFERENCE_SERVICES
+    part = Part(made["kind"], "chat", 1, 1, elastic=True, behind=behind_of(Found(resource, made), 1))
+    assert part.behind == behind
+    found = Standing("chat", SPACE, True, (part,), serves=True)
+    assert list(found.waits()) == ([f"{part.kind} chat: 1 of 1 pods ready; {behind}"] if behind else [])
+
+
+def test_config_maps_that_pods_need_and_nobody_has_made_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    async def story(town: Town) -> None:
+        assert await town.apply(read_service(MOTOR_FILE), dry_run=True) == 0
+        said = capsys.readouterr().out
+        assert "until somebody makes the ConfigMaps boot-bash-script, chat-server" in said
+        assert "rings-config" not in said.split("the ConfigMaps", 1)[1].split("\n", 1)[0]
+        await town.apply(read_service(MOTOR_FILE))
+        found, _ = await standing(Access(town.cluster, town.cluster.server.clock, ()), "chat", SPACE)
+        assert [note for note in found.notes if "mindie-ms-controller-config" in note]
+        town.cluster.apply([manifest(CONFIG_MAPS, "mindie-ms-controller-config", SPACE)])
+        found, _ = await standing(Access(town.cluster, town.cluster.server.clock, ()), "chat", SPACE)
+        assert not [note for note in found.notes if "mindie-ms-controller-config" in note]
+
+    play(story)
 
 
 def test_a_changed_image_of_an_ascend_job_is_said_not_to_reach_pods_that_run(

@@ -49,6 +49,7 @@ TABLE: list[tuple[int, str]] = [
     (2, "status ''"),
     (2, "status -n ../secrets"),
     (2, "status -n a -A"),
+    (2, "status -n chat -ns llm"),
     (2, "status -o xml"),
     (2, "status -w -o json"),
     (2, "status one two"),
@@ -230,3 +231,10 @@ def test_ctrl_c_ends_a_command_quietly() -> None:
     _, err = running.communicate(timeout=60)
     assert running.returncode in (0, 130)
     assert err == ""
+
+
+def test_who_comes_from_the_one_command_deployer_is_told_where_its_options_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["status", "-n", "chat", "-ns", "llm"]) == 2
+    assert "-ns belongs to `scaler deploy status -n NAME -ns NAMESPACE`" in capsys.readouterr().err

@@ -55,6 +55,7 @@ async def test_of_two_installs_without_the_label_the_second_is_refused_and_one_w
             assert three.errors() == []
 
 
+@pytest.mark.long("three scalers in real time")
 async def test_two_installs_of_two_names_serve_two_namespaces_side_by_side_and_a_third_over_all_is_refused(
     plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -22,7 +22,6 @@ from tests.control_plane.programs import answers_ok
 from tests.control_plane.proxy import Proxy, proxied, status
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, ended, install, leads, scaler
 from tests.control_plane.stage import Stage, staged, until
-from tests.parts import short_and_long
 
 LONG = pytest.mark.long("a minute or two in real time")
 MINUTE = 60.0
@@ -49,7 +48,8 @@ def _fail(proxy: Proxy) -> None:
 BLINDNESS: dict[str, Callable[[Proxy], None]] = {"are refused": _forbid, "fail": _fail}
 
 
-@pytest.mark.parametrize("how", short_and_long(BLINDNESS, short=1, why="another answer to the same requests"))
+@LONG
+@pytest.mark.parametrize("how", BLINDNESS)
 async def test_a_leader_makes_room_for_a_replica_that_sees_when_its_watches(
     plane: ControlPlane, tmp_path: Path, how: str
 ) -> None:

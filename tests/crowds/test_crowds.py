@@ -25,7 +25,12 @@ OTHERS = [story for story in STORIES if story not in MEASURED]
 BESIDE = pytest.param(True, id="beside", marks=pytest.mark.long("the same crowd beside Ascend Operator"))
 BOTH = pytest.mark.parametrize("beside", [pytest.param(False, id="own pods"), BESIDE])
 """Who makes the pods."""
-LONGEST = pytest.mark.long("hundreds of refused pods")
+LONGEST = {"arrivals", "failover", "refused", "scheduler-away"}
+"""Stories of four seconds of CPU or more."""
+TOLD = [
+    pytest.param(story, marks=[pytest.mark.long("many services or pods")] if story in LONGEST else [])
+    for story in OTHERS
+]
 
 
 @BOTH
@@ -44,7 +49,7 @@ def test_the_measured_loads_end_as_promised(story: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("story", [pytest.param(one, marks=LONGEST if one == "refused" else ()) for one in OTHERS])
+@pytest.mark.parametrize("story", TOLD)
 def test_whatever_befalls_a_crowd_ends_as_promised(story: str, beside: bool) -> None:
     assert play(story, 102 if beside else 101, beside=beside, closely=not beside).wrong == []
 

@@ -157,6 +157,15 @@ def test_what_is_bound_beyond_the_ratio_wanted_is_deleted_whole_the_newest_of_ea
     assert all(verdict.state is State.TERMINATING for verdict in made.verdicts if verdict.name in leaving)
 
 
+def test_what_is_on_a_lost_node_goes_before_what_starts_and_no_promise_is_broken_by_it() -> None:
+    asked = on_nodes("2P1D > 1P1D", "p0 a0*, p1 a1, d0 a2", name="a", replicas=2)
+    ill = msgspec.structs.replace(asked.instances[1], faulty=1)
+    seen = world(with_instance(asked, ill), nodes="a:8x3, a1 lost 1")
+    made = decide(seen)
+    assert doings(made) == {"a-p1": "Evict"}
+    assert violations(seen, made) == ()
+
+
 def test_a_smaller_rule_alone_drains_nothing() -> None:
     for replicas in (ALL, 5):
         made = plan(service("2P1D > 1P1D", WHOLE, replicas=replicas))

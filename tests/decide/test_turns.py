@@ -159,6 +159,47 @@ def test_a_scale_up_that_is_never_bound_ends_its_turn_for_its_spare() -> None:
     assert story.at(31, spare, elsewhere) == {"a-p2": "Admit"}
 
 
+NEXT_TO = on_nodes("1P", "p0 a1", name="b")
+WAITS = on_nodes("3P > 1P", "p0 a0, p1 u, p2 -", name="a")
+
+
+def climbing(waits: Service, other: Service, nodes: str) -> Story:
+    """One scale-up is in the scheduler's hands since 0 s, and there is no room for the next; others were bound."""
+    story = Story(nodes)
+    assert story.at(0, waits, other) == {}
+    assert story.at(1, waits, other, bound=True) == {}
+    return story
+
+
+def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_beside_it() -> None:
+    story = climbing(WAITS, NEXT_TO, "a:8x3")
+    assert story.at(30, WAITS, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit"}
+    both = on_nodes("3P > 1P", "p0 a0, p1 u, p2 u", name="a")
+    assert [story.at(time, both, NEXT_TO, nodes="a:8x4") for time in (31, 60, 90)] == [{}] * 3, "nobody waits"
+
+
+def test_a_scale_up_ends_its_turn_for_another_one_of_its_group_that_has_a_place_and_no_room_beside_it() -> None:
+    story = climbing(WAITS, NEXT_TO, "a:8x3")
+    assert story.at(30, WAITS, NEXT_TO) == {"a-p1": "Revoke"}
+    assert story.at(31, on_nodes("3P > 1P", "p0 a0, p1 -, p2 -", name="a"), NEXT_TO) == {"a-p2": "Admit"}
+
+
+def test_a_scale_up_ends_its_turn_where_not_all_others_of_its_group_can_start_beside_it() -> None:
+    waits = on_nodes("4P > 1P", "p0 a0, p1 u, p2 -, p3 -", name="a")
+    story = climbing(waits, NEXT_TO, "a:8x3")
+    assert story.at(30, waits, NEXT_TO, nodes="a:8x4") == {"a-p1": "Revoke"}, "none starts in the same breath (S6)"
+    held = on_nodes("4P > 1P", "p0 a0, p1 -, p2 -, p3 -", name="a")
+    assert story.at(31, held, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit", "a-p3": "Admit"}
+
+
+def test_a_scale_up_ends_its_turn_where_the_next_one_could_spoil_a_reservation_beside_it() -> None:
+    """The minimum of another service needs one of two nodes, and the scheduler may put both scale-ups there."""
+    minimum = on_nodes("1P", "p0@b u", name="b")
+    story = climbing(WAITS, on_nodes("1P", "p0@b b1", name="b"), "a:8 b:8x2")
+    assert story.at(29, WAITS, minimum, nodes="a:8 b:8x2", bound=True) == {}
+    assert story.at(30, WAITS, minimum, nodes="a:8x2 b:8x2") == {"a-p1": "Revoke"}
+
+
 def test_a_minimum_that_only_waits_for_room_has_no_clock() -> None:
     story = begun(HELD, OTHER, nodes="a:8x2, a1 ending 8 290")
     assert [story.at(time, HELD, OTHER, nodes="a:8x2, a1 ending 8 290") for time in (30, 60, 200)] == [{}] * 3

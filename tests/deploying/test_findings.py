@@ -96,6 +96,14 @@ BAD: dict[str, tuple[str, str]] = {
         OME.replace("i:1", "sglang"),
         '5:5: inference_service.engine.image: "sglang" has no tag',
     ),
+    "an image without a tag in a registry with a port": (
+        OME.replace("i:1", "registry:5000/sglang"),
+        '"registry:5000/sglang" has no tag; write registry:5000/sglang:TAG',
+    ),
+    "a number with a 0 in front": (
+        f"{OME}    min_replicas: 010\n",
+        "6:5: inference_service.engine.min_replicas: YAML reads 010 as 8; write it without the 0 in front",
+    ),
     "on without quotes": (
         f"{OME}    labels: {{pod-rescheduling: on}}\n",
         "6:14: inference_service.engine.labels.pod-rescheduling: YAML reads on as True; write it in quotes",
@@ -168,6 +176,11 @@ BAD: dict[str, tuple[str, str]] = {
 def test_a_mistake_is_named_with_its_place(name: str) -> None:
     text, expected = BAD[name]
     assert expected in said(text, "aibrix" if name == "a missing section" else None)
+
+
+@pytest.mark.parametrize("image", ["registry:5000/sglang:1", f"sglang@sha256:{'0' * 64}", "registry:5000/a/b:v1.2"])
+def test_an_image_with_a_tag_or_digest_is_taken_as_it_stands(image: str) -> None:
+    assert any(image in str(made) for made in read_service(OME.replace("i:1", f'"{image}"')).objects)
 
 
 def test_the_unchanged_texts_are_right() -> None:

@@ -20,6 +20,7 @@ from scaler.decide.world import World
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
     ELASTIC_SERVICES,
     LEASES,
     POD_GROUPS,
@@ -40,7 +41,7 @@ NEXT = "next"
 HOME = "scaler-home"
 RULE = rule_document(*({"group0": prefill, "group1": 1} for prefill in (2, 1)), pods={"group0": 1, "group1": 2})
 ROOMY = node("roomy", roomy=True)
-KEPT = (CONFIG_MAPS, ELASTIC_SERVICES, LEASES, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES)
+KEPT = (CONFIG_MAPS, ELASTIC_SERVICES, LEASES, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DISRUPTION_BUDGETS)
 ELECTED: dict[str, Any] = {"leader_election": True, "lease_namespace": HOME, "identity": "recorder"}
 
 

@@ -12,6 +12,7 @@ import pytest
 from scaler.decide.world import Reason, State, Warning
 from scaler.report import elastic_service
 from scaler.report.story import ServiceEvent
+from scaler.tools.answers.answer import MEND, NOTHING, STEPS, WAIT
 from scaler.tools.page.server import STATIC
 
 VENDOR = STATIC / "vendor"
@@ -50,6 +51,12 @@ def test_every_reason_warning_event_and_standing_has_a_chinese_sentence() -> Non
     assert [name for name, text in SENTENCES.items() if not re.search(r"[\u4e00-\u9fff].*。$", text)] == []
 
 
+def test_every_step_of_what_to_do_next_is_translated() -> None:
+    steps = {f"next.{line}" for line in (*STEPS.values(), MEND, NOTHING, WAIT)}
+    assert {key for key in WORDS["zh"] if key.startswith("next.")} == steps
+    assert {WORDS["en"][key] for key in steps} == {key.removeprefix("next.") for key in steps}
+
+
 def test_the_standings_are_those_that_the_controller_says() -> None:
     code = Path(elastic_service.__file__).read_text("utf-8")
     assert set(re.findall(r'Standing\("(\w+)"', code)) == STANDINGS
@@ -63,7 +70,19 @@ def test_the_code_says_only_what_is_in_the_dictionary() -> None:
 
 def test_nothing_in_the_dictionary_is_unused() -> None:
     code = "".join(CODE.values())
-    made = ("reason.", "state.", "rank.", "condition.", "tab.", "link.", "part.", "deed.", "moment.", "section.")
+    made = (
+        "reason.",
+        "state.",
+        "rank.",
+        "condition.",
+        "tab.",
+        "link.",
+        "part.",
+        "deed.",
+        "moment.",
+        "section.",
+        "next.",
+    )
     assert [key for key in WORDS["en"] if f'"{key}"' not in code and not key.startswith(made)] == []
 
 

@@ -50,10 +50,10 @@ def test_one_change_is_one_event_with_what_runs_and_what_is_worked_towards(
 
 def test_a_loss_names_the_instances_and_the_first_three_of_many() -> None:
     ((_, message),) = told("p0 Running, d0 Running", "d0 Running", "1P1D")
-    assert message.startswith("lost p0 (it is deleted); ")
+    assert message.startswith("lost p0 (it is deleted, or its labels name another service now); ")
     many = ", ".join(f"p{number} Running" for number in range(5))
     ((_, message),) = told(f"{many}, d0 Running", "d0 Running", "5P1D > 1P1D")
-    assert "p2 (it is deleted) and 2 more; " in message
+    assert "p2 (it is deleted, or its labels name another service now) and 2 more; " in message
 
 
 def test_nothing_is_told_at_rest_and_of_what_nobody_knows() -> None:

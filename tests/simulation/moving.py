@@ -86,9 +86,9 @@ class Moving:
         await self.cluster.patch(DEPLOYMENTS, NAMESPACE, DEPLOYMENT, patch, patch_type=PatchType.MERGE)
 
     def start_scaler(self, **settings: Any) -> None:
-        chosen = Settings(
-            **{"leader_election": False, "http_port": 0, "mode": "auto", "arbitration": False, **settings}
-        )
+        """Without budgets, whose labels would be among what is written, and with `settings`."""
+        moving = {"mode": "auto", "arbitration": False, "disruption_budgets": False}
+        chosen = Settings(**{"leader_election": False, "http_port": 0, **moving, **settings})
         api = self.cluster.client(SCALER, self.guard)
         self._scaler = asyncio.create_task(run_controller(api, chosen, self.clock, seed=0))
 

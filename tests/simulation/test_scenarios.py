@@ -12,6 +12,7 @@ from tests.simulation.worlds import ROOT, SCENARIOS, played
 
 DEMO = ROOT / "manifests" / "examples" / "demo.yaml"
 LONGEST = {
+    "cordoned-for-days-blocks-no-free-node", "thirty-services-of-mixed-sizes",
     "scale-ups-that-spoil-nothing-are-never-revoked", "thirty-services-of-mixed-sizes-beside-ascend-operator",
     "scale-ups-that-spoil-nothing-are-never-revoked-beside-ascend-operator",
 }  # fmt: skip

@@ -32,11 +32,11 @@ PLAIN = ROOT / "tests" / "scenarios" / "manifests"
 class Beside:
     """A story with a shadow in it that has the rights of manifests/shadow."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, **variables: str) -> None:
         self.rbac, self.timeline = Rbac("shadow"), Timeline(None)
         self._scenario = scenario
         given = argparse.Namespace(http_port="0", identity="replica")
-        self._settings = settings.load(given, environment("shadow"))
+        self._settings = settings.load(given, {**environment("shadow"), **variables})
         self.written: set[tuple[str, str]] = set()
         """Namespaces and resources."""
         self.report: dict[str, Any] = {}
@@ -118,6 +118,14 @@ def test_what_nobody_starts_is_one_difference_that_lasts_however_long_it_does() 
     assert min(one["seconds"] for one in found["examples"]) > 1700
     assert found["could_serve"] > 1700
     assert found["serving"] == found["as_decided"] == 0.0
+
+
+def test_where_each_service_decides_alone_nobody_says_that_there_was_room_for_it() -> None:
+    beside = Beside(story(nodes=1, services=1, until=1800.0, ascend_operator=False), SCALER_ARBITRATION="false")
+    (found,) = beside.report["services"]
+    assert found["differences"]["start"]["count"] == 2
+    assert {one["why"].split(", and ")[1] for one in found["examples"]} == {"whether there is room is not known"}
+    assert found["could_serve"] == 0.0
 
 
 def test_what_was_noted_outlives_a_restart_and_the_time_between_is_not_counted() -> None:

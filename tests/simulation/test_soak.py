@@ -208,7 +208,7 @@ def held(app: App) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("hours", short_and_long((12.0, 168.0), short=1, why="a week"))
+@pytest.mark.parametrize("hours", short_and_long((6.0, 168.0), short=1, why="a week"))
 def test_nothing_is_left_of_what_has_gone(hours: float) -> None:
     found = soaked(hours, rests=6, seed=1)
     early, late = found[0] | found[1], found[-2] | found[-1]

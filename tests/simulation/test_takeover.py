@@ -124,6 +124,18 @@ def test_beside_an_operator_that_decides_by_its_own_gate_the_scaler_only_tells()
     run(story())
 
 
+def test_evictions_are_kept_from_the_minimum_beside_such_an_operator_too() -> None:
+    async def story() -> None:
+        async with moving(3, EXAMPLE) as on:
+            on.start_scaler(disruption_budgets=True)
+            await asyncio.sleep(60)
+            budget, *labels = touched(on)
+            assert budget == "create poddisruptionbudgets mind-cluster-scaler-minimum"
+            assert labels == ["patch pods mindie-server-d0-master-0", "patch pods mindie-server-p1-master-0"]
+
+    run(story())
+
+
 def test_in_mode_auto_an_operator_that_leaves_is_not_enough() -> None:
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:

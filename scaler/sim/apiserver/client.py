@@ -82,7 +82,7 @@ class SimClient:
         try:
             while events := await watch.next():
                 for event in events:
-                    if not await self.interceptor.deliver(request, event):
+                    if not (await self.interceptor.deliver(request, event) and watch.is_open):
                         return
                     obj = None if event.record is None else _decoded(event.record, decode)
                     if isinstance(obj, Refused):

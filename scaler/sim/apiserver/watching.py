@@ -46,7 +46,8 @@ class Watch:
         self._end = self._loop.time() + timeout
         self._next_bookmark = self._loop.time() + self.bookmark_seconds
         self._waiter: asyncio.Future[None] | None = None
-        self._open = True
+        self.is_open = True
+        """False after its end: what it still held back goes nowhere."""
         self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
         self._table.listeners.append(self._wake)
 
@@ -75,7 +76,7 @@ class Watch:
 
     def cut(self) -> None:
         """Ends the watch as if the connection had been closed properly."""
-        self._open = False
+        self.is_open = False
         self._wake()
 
     async def next(self) -> list[Seen]:
@@ -83,7 +84,7 @@ class Watch:
         if self._initial:
             records, self._initial = self._initial, []
             return [Seen(EventType.ADDED, record, record.version, 0.0) for record in records]
-        while self._open:
+        while self.is_open:
             events = list(self._read()) or list(self._bookmark())
             if events:
                 return events
@@ -129,7 +130,7 @@ class Watch:
 
     def _tick(self) -> None:
         if self._loop.time() >= self._end:
-            self._open = False
+            self.is_open = False
         self._wake()
 
     def _wake(self, _: Change | None = None) -> None:

@@ -44,6 +44,16 @@ _NEXT: Mapping[str, tuple[str, ...]] = {
 }
 
 
+MEND = "mend what is marked FAIL above, first {}"
+STEPS = {
+    APPLY: "apply the jobs of the smallest ratio that are missing",
+    SCALE: "nothing, if no more is wanted; to have all instances again:",
+    ROOM: "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says how many do",
+}
+NOTHING, WAIT = "nothing: this is as it should be", "wait; it passes by itself"
+"""What to do, as far as it is no command. The page has each in its language (words-zh.json)."""
+
+
 class Section(msgspec.Struct, frozen=True):
     title: str
     checks: tuple[Check, ...]
@@ -128,12 +138,12 @@ def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
     ]
     mend = [check for title, check in failed if title not in ("minimum and room", "scheduler")]
     if mend:
-        yield f"mend what is marked FAIL above, first {mend[0].about}"
+        yield MEND.format(mend[0].about)
     lacking = any(title == "minimum and room" and check.about == "nodes" for title, check in failed)
     kinds = dict.fromkeys(ROOM if lacking and kind == POD_GROUP else kind for kind in _kinds(subject))
     yield from dict.fromkeys(command for kind in kinds for command in _commands(kind, subject))
     if not failed and not list(_kinds(subject)):
-        yield "nothing: this is as it should be" if _stands_well(subject) else "wait; it passes by itself"
+        yield NOTHING if _stands_well(subject) else WAIT
 
 
 def _kinds(subject: Subject) -> Iterator[str]:
@@ -148,15 +158,12 @@ def _commands(kind: str, subject: Subject) -> Iterator[str]:
         for instance in subject.instances
         if kind in _NEXT.get(subject.standings[instance.uid].reason, ()) and instance.pods
     ]
+    if kind in STEPS:
+        yield STEPS[kind]
     if kind == RULE:
         yield f"kubectl {where} get configmap {rule} -o yaml | scaler lint -"
-    elif kind == APPLY:
-        yield "apply the jobs of the smallest ratio that are missing"
     elif kind == SCALE:
-        yield "nothing, if no more is wanted; to have all instances again:"
         yield undo(subject)
-    elif kind == ROOM:
-        yield "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says how many do"
     elif kind == POD_GROUP:
         yield f"kubectl {where} describe podgroups; kubectl -n volcano-system logs deploy/volcano-scheduler"
     elif kind == POD:

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from scaler.clock import Clock
@@ -58,6 +58,14 @@ def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("namespaces").add_mutually_exclusive_group()
     group.add_argument("-n", "--namespace", type=named, metavar="NAME", help="default: that of the context")
     group.add_argument("-A", "--all-namespaces", action="store_true", help="every namespace")
+    parser.add_argument("-ns", nargs="?", action=_OfDeploy, help=argparse.SUPPRESS)
+
+
+class _OfDeploy(argparse.Action):
+    """Whoever comes from the one-command deployer types -ns, which would be a namespace `s`."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        parser.error("-ns belongs to `scaler deploy status -n NAME -ns NAMESPACE`; here it is -n NAMESPACE")
 
 
 @asynccontextmanager

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from scaler.kube.api import KubeApi, Object, Page, Resource
+from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, Page, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, TooManyRequestsError
 from scaler.names import MANAGED_BY_LABEL
 from scaler.tools.deployed.kinds import KINDS, place_of
@@ -105,3 +106,27 @@ async def look(api: KubeApi, resource: Resource, namespace: str | None, name: st
         return await api.get(resource, namespace, name)
     except NotFoundError:
         return None
+
+
+async def not_there(api: KubeApi, namespace: str, objects: Iterable[Object]) -> list[str]:
+    """A line with the ConfigMaps that pods of these objects need and that neither is there nor among them."""
+    objects = list(objects)
+    made = {one["metadata"]["name"] for one in objects if one.get("kind") == CONFIG_MAPS.kind}
+    names = sorted({name for one in objects for name in _needed(one)} - made)
+    with suppress(KubeError):  # without the right to read them nothing is known
+        lacking = [name for name in names if await look(api, CONFIG_MAPS, namespace, name) is None]
+        if lacking:
+            return [f"pods wait in ContainerCreating until somebody makes the ConfigMaps {', '.join(lacking)}"]
+    return []
+
+
+def _needed(part: Any) -> Iterator[str]:
+    if isinstance(part, list):
+        for one in part:
+            yield from _needed(one)
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key in ("configMap", "configMapRef") and isinstance(value, dict) and not value.get("optional"):
+                yield str(value.get("name"))
+            else:
+                yield from _needed(value)

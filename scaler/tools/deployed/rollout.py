@@ -13,7 +13,7 @@ from typing import NamedTuple
 from scaler.kube.api import NAMESPACES, Apply, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ForbiddenError, KubeError
 from scaler.names import MANAGED_BY_LABEL, RANK_TABLE_PREFIX
-from scaler.tools.deployed.finding import Found, Inventory, inventory, look
+from scaler.tools.deployed.finding import Found, Inventory, inventory, look, not_there
 from scaler.tools.deployed.kinds import UnknownKindError, place_of, resource_of
 from scaler.tools.deployed.objects import (
     MANAGER,
@@ -103,7 +103,8 @@ async def _surveyed(api: KubeApi, service: Service) -> Rollout:
         raise DeployError(*problems)
     kept = {(change.resource, change.name) for change in changes}
     pruned = tuple(found for found in known.found if (found.resource, found.name) not in kept)
-    return Rollout(tuple(changes), pruned, tuple(known.notes()))
+    notes = await not_there(api, service.namespace, service.objects)
+    return Rollout(tuple(changes), pruned, (*known.notes(), *notes))
 
 
 async def _looked_at(api: KubeApi, service: Service, obj: Object, known: Inventory) -> Change:

@@ -20,7 +20,7 @@ from scaler.tools.cluster.leader import leaders
 from scaler.tools.cluster.notes import absent_scaler
 from scaler.tools.cluster.records import condition
 from scaler.tools.console import clean
-from scaler.tools.deployed.finding import Found, Inventory, inventory
+from scaler.tools.deployed.finding import Found, Inventory, inventory, not_there
 from scaler.tools.deployed.kinds import INFERENCE_SERVICES, STORM_SERVICES
 from scaler.tools.deployed.pods import MAKERS, is_ready, pods_of, why_waiting
 
@@ -40,10 +40,12 @@ class Part(msgspec.Struct, frozen=True):
     elastic: bool = False
     state: str = "there"
     why: str = ""
+    behind: str = ""
+    """What of its last change has not come about yet, though its pods may be ready: they are those before it."""
 
     @property
     def is_complete(self) -> bool:
-        return self.wanted is None or (self.ready or 0) >= self.wanted
+        return self.wanted is None or ((self.ready or 0) >= self.wanted and not self.behind)
 
 
 class Ladder(msgspec.Struct, frozen=True):
@@ -73,9 +75,9 @@ class Standing(msgspec.Struct, frozen=True):
             if not ladder.available:
                 yield f"not even the smallest ratio runs: {ladder.why or 'the scaler has not said why yet'}"
         for part in self.parts:
-            if not (part.is_complete or (part.elastic and self.serves)):
+            if not (part.is_complete or (part.elastic and self.serves and not part.behind)):
                 words = f"{part.kind} {part.name}: {part.ready} of {part.wanted} pods ready"
-                yield f"{words}; {part.why}" if part.why else words
+                yield f"{words}; {part.behind or part.why}" if part.behind or part.why else words
 
 
 async def standing(access: Access, name: str, namespace: str) -> tuple[Standing, Inventory]:
@@ -88,7 +90,7 @@ async def standing(access: Access, name: str, namespace: str) -> tuple[Standing,
     ladders = tuple(_ladder(one) for one in services or () if at(one, "spec").get("rule") in rules)
     serves = bool(ladders) and all(one.available for one in ladders) and _runs(known.found, pods)
     parts = tuple(_parts(known.found, pods, serves=serves))
-    notes = known.notes()
+    notes = known.notes() + await not_there(api, namespace, [one.object for one in known.found])
     if pods is None:
         notes.append("you may not read pods: whether they are ready, and why not, is not known")
     if rules:
@@ -141,9 +143,20 @@ def _parts(found: Sequence[Found], pods: list[Object] | None, *, serves: bool) -
         ready = sum(map(is_ready, own)) if pods is not None else _ready_of(one)
         why = why_waiting(own) or (_no_pods(one) if not own and wanted and pods is not None else "")
         elastic = _is_elastic(one.object)
+        behind = behind_of(one, wanted)
         short = "waits" if not (elastic and serves) else "runs in part" if ready else "held"
-        state = "being deleted" if deleted else "available" if ready >= wanted else short
-        yield Part(one.resource.kind, clean(one.name), ready, wanted, elastic, state, why)
+        state = "being deleted" if deleted else "changes" if behind else "available" if ready >= wanted else short
+        yield Part(one.resource.kind, clean(one.name), ready, wanted, elastic, state, behind or why, behind)
+
+
+def behind_of(one: Found, wanted: int) -> str:
+    """What of the last change is still to come, as far as the object says."""
+    meta, status = one.object["metadata"], at(one.object, "status")
+    if "observedGeneration" in status and as_count(status["observedGeneration"]) < as_count(meta.get("generation")):
+        return "its controller has not seen the last change yet"
+    if one.resource == DEPLOYMENTS and "updatedReplicas" in status and as_count(status["updatedReplicas"]) < wanted:
+        return f"{as_count(status['updatedReplicas'])} of {wanted} pods are of the new template"
+    return ""
 
 
 def _ready_of(one: Found) -> int:

@@ -49,6 +49,8 @@ def _text(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     if isinstance(value, str) and len(value) < 10 and re.fullmatch(r"[+-]?[0-9]+", value):
+        if isinstance(value, Scalar) and value.meaning != int(value):
+            raise ValueError(f"YAML reads {value} as {value.meaning}|write it without the 0 in front")
         return int(value)
     raise ValueError(f"a whole number is needed here, found {_short(value)}")
 
@@ -90,7 +92,7 @@ def _image(value: Any) -> Any:
 
 def _tagged(value: Any) -> Any:
     value = _image(value)
-    if isinstance(value, str) and ":" not in value:
+    if isinstance(value, str) and not re.search(r"[:@]", value.rpartition("/")[2]):  # before it a registry's port
         raise ValueError(f"{_short(value)} has no tag|write {value[:60]}:TAG")
     return value
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
+from scaler.informers.budgets import selects
 from scaler.kube.api import DISRUPTION_BUDGETS, PODS, KubeApi, Object
 from scaler.kube.errors import ForbiddenError
 from scaler.names import BUDGET
@@ -79,25 +79,8 @@ def _refusals(pods: Sequence[Object], budgets: Sequence[Object]) -> Iterator[str
 
 
 def _covers(budget: Object, pod: Object) -> bool:
-    if _namespace(budget) != _namespace(pod):
-        return False
-    selector, labels = at(budget, "spec").get("selector"), at(pod, "metadata", "labels")
-    if not isinstance(selector, dict):
-        return False
-    wanted = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
-    return wanted and all(_meets(one, labels) for one in selector.get("matchExpressions") or ())
-
-
-def _meets(expression: Object, labels: Any) -> bool:
-    key, values = expression["key"], expression.get("values") or ()
-    return bool(
-        {
-            "In": labels.get(key) in values,
-            "NotIn": labels.get(key) not in values,
-            "Exists": key in labels,
-            "DoesNotExist": key not in labels,
-        }.get(expression["operator"], True)
-    )
+    same = _namespace(budget) == _namespace(pod)
+    return same and selects(at(budget, "spec").get("selector"), at(pod, "metadata", "labels"))
 
 
 def _counts(pod: Object) -> bool:

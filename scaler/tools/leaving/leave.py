@@ -1,21 +1,23 @@
 """The steps of leaving, in the order in which a break after any of them strands nothing: what holds new pods goes
 first, the scaler releases until it is stopped, then what is held is released or told. Every step may be done twice.
 
-Writes with the rights of whoever calls. Deletes webhook configurations and policies, and no pod.
+Writes with the rights of whoever calls. Deletes webhook configurations, policies and budgets of ours, and no pod.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
-from scaler.kube.api import DEPLOYMENTS, LEASES, PODS, KubeApi, Object, PatchType, Resource
-from scaler.kube.errors import KubeError, NotFoundError, StatusError
+from scaler.kube.api import DEPLOYMENTS, DISRUPTION_BUDGETS, LEASES, PODS, KubeApi, Object, PatchType, Resource
+from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
 from scaler.names import GATE, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.values import at
 from scaler.tools.leaving.held import HeldPod, commands, held_pods, release
 from scaler.tools.leaving.install import APP_LABEL, Install, admission_of, listed, opted_in, still_gating
+from scaler.tools.leaving.remains import budgets
 
 POLL = 1.0
 CALM = 3
@@ -132,6 +134,14 @@ class Leaving:
             if idle.is_held(lease, known.duration):
                 found.append(f"Lease {known.namespace}/{known.lease}, held by {lease['spec']['holderIdentity']}")
         return found
+
+    async def let_nodes_be_drained(self) -> None:
+        """Delete the budgets that keep evictions from minimums. One that may not be deleted is among what is left."""
+        for one in await budgets(self._api, self._install):
+            namespace, name = one["metadata"]["namespace"], one["metadata"]["name"]
+            with suppress(NotFoundError, ForbiddenError):
+                await self._api.delete(DISRUPTION_BUDGETS, namespace, name, uid=one["metadata"].get("uid", ""))
+                self._say(f"deleted PodDisruptionBudget {namespace}/{name}")
 
     async def release(self) -> list[str]:
         """Release every pod that is held, until none comes any more. What could not be released, in words."""

@@ -91,8 +91,8 @@ async def removal(api: KubeApi, install: Install) -> AsyncIterator[str]:
             yield line
     async for line in _services(api, install):
         yield line
-    async for line in _budgets(api, install):
-        yield line
+    for one in await budgets(api, install):
+        yield f"kubectl -n {one['metadata']['namespace']} delete poddisruptionbudget {one['metadata']['name']}"
 
 
 async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
@@ -136,12 +136,10 @@ async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
         yield f"kubectl -n {namespace} delete elasticservices -l {_OURS}"
 
 
-async def _budgets(api: KubeApi, install: Install) -> AsyncIterator[str]:
+async def budgets(api: KubeApi, install: Install) -> list[Object]:
     """They refuse evictions for good when nobody moves the labels any more."""
     name = BUDGET + install.name.removeprefix(USUAL_NAME)
-    found = [one async for one in _governed(api, DISRUPTION_BUDGETS, install) if one["metadata"]["name"] == name]
-    for namespace in sorted({one["metadata"]["namespace"] for one in found}):
-        yield f"kubectl -n {namespace} delete poddisruptionbudget {name}"
+    return [one async for one in _governed(api, DISRUPTION_BUDGETS, install) if one["metadata"]["name"] == name]
 
 
 async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Object]:

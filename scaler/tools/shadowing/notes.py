@@ -83,7 +83,8 @@ class Tally(msgspec.Struct):
     """Nothing differed."""
     serving: float = 0.0
     could_serve: float = 0.0
-    """It did not serve, and the decision would have started what it lacked: the room was free."""
+    """It did not serve, and the decision would have started what it lacked: the room was free. Nobody knows of services
+    that decide alone."""
     held_up: float = 0.0
     """It did not serve for want of room, while somewhere an instance ran that the decision would hold or evict."""
     counts: dict[What, int] = {}
@@ -184,7 +185,7 @@ class Shadow:
         remembered = memory.services.get(str(key), ServiceMemory())
         starts = any(one.what is What.START for one in tally.open.values())
         tally.serves = plan.serves
-        tally.could = not plan.serves and starts and not remembered.probe_since
+        tally.could = not plan.serves and starts and not remembered.probe_since and not self.alone
         held = (verdict for verdict in plan.verdicts if verdict.state is State.HELD and not plan.serves)
         tally.waits = any(verdict.reason in _WAITS for verdict in held)
         tally.held = tally.waits and not tally.could and self._spoilt
@@ -205,7 +206,8 @@ class Shadow:
                 continue
             match action:
                 case Admit() | Complete() if instance.pods - instance.gated < instance.expected:
-                    yield differs(What.START, action.uid, f"{target} is wanted, and its room is free")
+                    room = "whether there is room is not known" if self.alone else "its room is free"
+                    yield differs(What.START, action.uid, f"{target} is wanted, and {room}")
                 case Revoke() if _is_started(instance):
                     yield differs(What.HOLD, action.uid, words(verdict, plan))
                 case Evict(beneficiary=beneficiary):

@@ -1,6 +1,6 @@
 // One service: what is wrong and since when, its ladder, its instances over time and now, what happened, its rule.
 import { html, natural, useEffect, useMemo, useState, useStore } from "./lib.js";
-import { age, clock, gloss, language, moment, say, seconds, sentence, since } from "./words.js";
+import { age, clock, gloss, language, moment, say, seconds, sentence, since, step } from "./words.js";
 import { Group, Rank, RANKS, StateMark } from "./marks.js";
 import { calm, Reason, title, wanted, Words } from "./services.js";
 import { Rows } from "./rows.js";
@@ -80,7 +80,7 @@ function Why({ name, ask, about }) {
   return html`<ul class="checks">${checks.map((one) => html`
       <li class=${one.standing}><span class="sign" aria-hidden="true">${sign[one.standing] || "✕"}</span><span class="title">${one.title}</span><span class="text"><b>${one.about}</b> ${one.words}</span></li>`)}
       ${well.length ? html`<li class="ok"><span class="sign" aria-hidden="true">✓</span><span class="title">${say("why.well")}</span><span class="text">${well.join(", ")}</span></li>` : ""}</ul>
-    ${answer.next.length ? html`<h3>${say("why.next")}</h3><ol class="next">${answer.next.map((line) => html`<li>${/^(kubectl|scaler) /.test(line) ? html`<code>${line}</code>` : line}</li>`)}</ol>` : ""}`;
+    ${answer.next.length ? html`<h3>${say("why.next")}</h3><ol class="next">${answer.next.map((line) => html`<li>${/^(kubectl|scaler) /.test(line) ? html`<code>${line}</code>` : step(line)}</li>`)}</ol>` : ""}`;
 }
 
 const GOOD = { Available: "True", Complete: "True", Degraded: "False", RuleValid: "True", ScalingLimited: "False" };

@@ -27,6 +27,12 @@ export const gloss = (kind, name) => dictionary[`${kind}.${name}`] ?? "";
 // A reason, warning, event or condition in a sentence of the page's language; "" in English, which the scaler itself writes.
 export const sentence = (name) => sentences[name] ?? "";
 
+// What to do next, as `scaler why` says it; a command stands for itself.
+export function step(line) {
+  const [, start, what] = /^(mend what is marked FAIL above, first )(.*)$/.exec(line) ?? [];
+  return start ? gloss("next", `${start}{}`).replace("{}", () => what) : gloss("next", line) || line;
+}
+
 export function age(seconds) {
   const s = Math.max(0, Math.floor(seconds));
   if (s < 60) return `${s}s`;
