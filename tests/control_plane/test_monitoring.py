@@ -254,6 +254,7 @@ async def test_a_service_that_loses_nodes_is_seen_in_every_query_and_its_alerts_
         shown = await past_on_the_page(kubeconfig, prometheus.url, tmp_path / "page.log")
         assert shown["problem"] == ""
         past = await known.past(SERVICE, time.time())
+        assert past.problem == ""
         assert [one["reason"] for one in past.moments.values()][-1:] == ["False"]
         assert running_of(past.totals)[-1:] == [2]
 

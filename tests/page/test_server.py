@@ -18,6 +18,7 @@ from scaler.decide.world import ServiceKey
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PatchType
 from scaler.sim.cluster import SimCluster
 from scaler.tools.cluster.reading import Cluster
+from scaler.tools.page import prometheus as prometheus_past
 from scaler.tools.page.guard import HEADERS
 from scaler.tools.page.prometheus import Prometheus
 from scaler.tools.page.server import Page, keep_up, served
@@ -225,6 +226,17 @@ async def test_prometheus_tells_of_times_before_the_page_was_opened() -> None:
     assert [(one["at"], one["level"]) for one in past.moments.values()] == [(160.0, "bad")]
     assert past.problem == ""
     assert asked[0] == 'sum by (state) (scaler_service_instances{namespace="a",rule="r\\"}",job_id="j"})'
+
+
+@pytest.mark.parametrize("padding", [1_000_000, prometheus_past.MOST_BYTES])
+async def test_what_prometheus_sends_in_many_pieces_is_read_whole_up_to_a_limit(padding: int) -> None:
+    text = " " * padding + json.dumps(series(Running=[[100, "3"], [160, "2"]]))
+    async with prometheus(text) as (asked_one, _):
+        past = await asked_one.past(ServiceKey("a", "r", "j"), 200.0)
+    if padding < prometheus_past.MOST_BYTES:
+        assert (past.problem, len(past.totals)) == ("", 2)
+    else:
+        assert "longer than 8388608 bytes" in past.problem
 
 
 @pytest.mark.parametrize(

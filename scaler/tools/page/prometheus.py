@@ -50,8 +50,17 @@ class Prometheus:
         asked = {"query": query, "start": str(now - HOURS * 3600), "end": str(now), "step": str(STEP)}
         async with session.post(f"{self._url}/api/v1/query_range", data=asked) as response:
             response.raise_for_status()
-            answer = msgspec.json.decode(await response.content.read(MOST_BYTES))
+            answer = msgspec.json.decode(await _whole(response))
         return as_list(at(answer, "data").get("result"))
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytearray:
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise aiohttp.ClientPayloadError(f"the answer is longer than {MOST_BYTES} bytes")
+    return body
 
 
 def _quoted(value: str) -> str:
