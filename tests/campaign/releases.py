@@ -5,7 +5,8 @@ Knows Kubernetes objects and the contract, and none of the controller's code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 from scaler.kube.api import Object
@@ -28,13 +29,23 @@ def held(pod: Object) -> bool:
 def only_keeps(before: Object, after: Object) -> bool:
     """Whether a patch said of a pod that no eviction is allowed, or that it is, and nothing else."""
     old, new = (obj["metadata"].get("labels", {}).get(KEEP) for obj in (before, after))
-    return {old, new} == {None, "true"} and _unlabelled(before) == _unlabelled(after)
+    label = ("metadata", "labels", KEEP)
+    return {old, new} == {None, "true"} and apart_from(before, label) == apart_from(after, label)
 
 
-def _unlabelled(pod: Object) -> Object:
-    metadata = {key: value for key, value in pod["metadata"].items() if key not in ("resourceVersion", "managedFields")}
-    metadata["labels"] = {key: value for key, value in metadata.get("labels", {}).items() if key != KEEP}
-    return {**pod, "metadata": metadata}
+def apart_from(obj: Object, *paths: tuple[str, ...]) -> Object:
+    """What an object says besides its version and these fields."""
+    return reduce(_without, (*_VERSION, *paths), obj)
+
+
+_VERSION = tuple(("metadata", name) for name in ("resourceVersion", "generation", "managedFields"))
+
+
+def _without(obj: Object, path: Sequence[str]) -> Object:
+    name, *rest = path
+    if rest:
+        return {**obj, name: _without(obj.get(name) or {}, rest)}
+    return {key: value for key, value in obj.items() if key != name}
 
 
 def wrong_patch(before: Object, after: Object, body: Any) -> Iterator[str]:
@@ -49,7 +60,8 @@ def wrong_patch(before: Object, after: Object, body: Any) -> Iterator[str]:
         named = key == GROUP_NAME and new is not None and not before["spec"].get("nodeName")
         if not named and not (key == COST and old == HELD_COST and new is None):
             yield f"annotation {key}: {old} became {new}"
-    if _rest(before) != _rest(after):
+    ours = ("metadata", "annotations"), ("spec", "schedulingGates")
+    if apart_from(before, *ours) != apart_from(after, *ours):
         yield "changed more than gate and annotations"
 
 
@@ -71,23 +83,10 @@ def wrong_volcano_group_patch(before: Object, after: Object) -> Iterator[str]:
     freed = {**before["spec"], "minResources": {}}
     if after["spec"] != freed:
         yield f"spec {before['spec']} became {after['spec']}"
-    if _bare(before) != _bare(after):
+    if apart_from(before, ("spec",)) != apart_from(after, ("spec",)):
         yield "changed more than the room that it keeps"
-
-
-def _bare(group: Object) -> Object:
-    ours = ("resourceVersion", "generation", "managedFields")
-    metadata = {key: value for key, value in group["metadata"].items() if key not in ours}
-    return {"metadata": metadata, "status": group.get("status")}
 
 
 def _changed(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
     keys = sorted(before.keys() | after.keys())
     return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
-
-
-def _rest(pod: Object) -> Object:
-    ours = ("annotations", "resourceVersion", "generation", "managedFields")
-    metadata = {key: value for key, value in pod["metadata"].items() if key not in ours}
-    spec = {key: value for key, value in pod["spec"].items() if key != "schedulingGates"}
-    return {"metadata": metadata, "spec": spec, "status": pod.get("status")}

@@ -34,6 +34,7 @@ from tests.campaign import hostile
 from tests.campaign.releases import (
     KEEP,
     RULE,
+    apart_from,
     held,
     only_keeps,
     wrong_group_patch,
@@ -334,6 +335,4 @@ def _goes(pod: Object) -> bool:
 
 def _without_ours(obj: Object) -> Object:
     """Without the status, and without the one annotation that the scaler may write beside it."""
-    metadata = {k: v for k, v in obj["metadata"].items() if k not in ("resourceVersion", "managedFields")}
-    metadata["annotations"] = {k: v for k, v in metadata.get("annotations", {}).items() if k != ROUNDS_ANNOTATION}
-    return {**obj, "metadata": metadata, "status": None}
+    return apart_from(obj, ("status",), ("metadata", "annotations", ROUNDS_ANNOTATION))
