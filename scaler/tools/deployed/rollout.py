@@ -58,10 +58,6 @@ class Rollout(NamedTuple):
     pruned: tuple[Found, ...]
     notes: tuple[str, ...]
 
-    @property
-    def is_first(self) -> bool:
-        return all(change.before is None for change in self.changes)
-
 
 class How(NamedTuple):
     """`force`: fields that others own are taken; `dry_run`: nothing is written."""
