@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def test_any_rule_text_leaves_what_runs_alone(document: str, paused: str) -> Non
     run(story())
 
 
+@pytest.mark.long("sixty histories")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(labels=st.dictionaries(st.sampled_from(LABEL_NAMES), LABEL))
 def test_any_labels_leave_other_services_alone(labels: dict[str, str]) -> None:
@@ -83,6 +85,7 @@ def test_any_labels_leave_other_services_alone(labels: dict[str, str]) -> None:
     run(story())
 
 
+@pytest.mark.long("sixty histories")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(spec=JSON | st.fixed_dictionaries({"replicaSpecs": JSON, "runPolicy": JSON, "schedulerName": JSON}), status=JSON)
 def test_any_job_shape_gets_a_reason_and_harms_nobody(spec: Any, status: Any) -> None:

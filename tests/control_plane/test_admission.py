@@ -475,6 +475,7 @@ async def test_applying_the_manifests_again_leaves_the_authorities_in_place(serv
     assert after["webhooks"] == before["webhooks"]
 
 
+@pytest.mark.long("two replicas in real time")
 async def test_two_replicas_serve_the_webhook_and_one_is_enough(cluster: Cluster, tmp_path: Path) -> None:
     ports = free_ports(2)
     rendered = await cluster.kubectl("kustomize", kustomization(tmp_path, "admission-webhook"))

@@ -10,6 +10,8 @@ import json
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from scaler.kube.api import EVENTS, PODS, Object
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
@@ -24,6 +26,7 @@ DEEP = 2_000
 DIGITS = "9" * 5_000
 
 
+@pytest.mark.long("a cluster of its own")
 def test_what_one_tenant_writes_costs_the_others_nothing(fresh_plane: FreshPlane, tmp_path: Path) -> None:
     plane = fresh_plane(PlaneOptions(crds=definitions()))
     asyncio.run(_attacked(plane, tmp_path))

@@ -21,6 +21,7 @@ from tests.control_plane.scaler_process import install, scaler
 from tests.control_plane.stage import staged
 
 pytestmark = pytest.mark.plane_options(crds=[*definitions(), *workload_definitions()])
+LONG = pytest.mark.long("files of each platform, applied again and again")
 
 _ROOT = Path(__file__).parents[2]
 _OME = """
@@ -117,6 +118,7 @@ def _specs(person: Person, namespace: str) -> list[Any]:
     return [(one["spec"], one["metadata"].get("labels")) for one in person.objects(namespace)]
 
 
+@LONG
 @pytest.mark.every_kubernetes
 def test_the_same_file_twice_changes_nothing_and_another_one_shows_what_it_changes(person: Person) -> None:
     person.deploy("apply", "--no-wait", file=ome("twice"))
@@ -132,6 +134,7 @@ def test_the_same_file_twice_changes_nothing_and_another_one_shows_what_it_chang
     assert deployed["spec"]["template"]["spec"]["containers"][0]["image"] == "store:2"
 
 
+@LONG
 def test_what_is_refused_midway_is_undone_and_a_change_leaves_what_ran(person: Person) -> None:
     person.deploy("apply", "--no-wait", file=ome("kept"))
     person.plane.kubectl("scale", "deployment", "chat-mf-store", "--replicas=3", "--namespace", "kept")
@@ -163,6 +166,7 @@ def _until_in_force(person: Person) -> None:
     raise AssertionError("the policy is never in force")
 
 
+@LONG
 @pytest.mark.every_kubernetes
 def test_prune_and_delete_take_only_what_was_made_for_the_service(person: Person) -> None:
     person.deploy("apply", "--no-wait", file=ome("own"))
@@ -176,6 +180,7 @@ def test_prune_and_delete_take_only_what_was_made_for_the_service(person: Person
     person.deploy("delete", "-n", "chat", "-ns", "own", code=1)
 
 
+@LONG
 @pytest.mark.every_kubernetes
 def test_what_is_not_ones_own_is_refused_and_nothing_is_written(person: Person) -> None:
     person.plane.kubectl("create", "namespace", "taken")
@@ -191,6 +196,7 @@ def test_what_is_not_ones_own_is_refused_and_nothing_is_written(person: Person) 
     assert [one["spec"]["replicas"] for one in person.objects("hands") if one["kind"] == "Deployment"] == [1]
 
 
+@LONG
 def test_a_right_that_is_lacking_is_named(person: Person) -> None:
     kubectl = person.plane.kubectl
     kubectl("create", "namespace", "tenant")

@@ -19,6 +19,8 @@ from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import LEASE, install, scaler
 from tests.control_plane.stage import Stage, staged, until
 
+pytestmark = pytest.mark.long("drains in real time")
+
 DECODE = "mindie-server-d0"
 _ROOT = Path(__file__).parents[2]
 Json = dict[str, Any]
@@ -100,7 +102,6 @@ async def kept(stage: Stage) -> set[str]:
     return {str(pod["metadata"]["labels"]["training.kubeflow.org/job-name"]) for pod in pods}
 
 
-@pytest.mark.long("three drains in real time")
 async def test_a_drain_takes_the_surplus_moves_the_label_and_leaves_the_minimum(
     plane: ControlPlane, tmp_path: Path
 ) -> None:

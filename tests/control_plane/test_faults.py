@@ -110,7 +110,8 @@ BAD_NETWORKS: dict[str, Callable[[Proxy], None]] = {
 }
 
 
-@pytest.mark.parametrize("network", short_and_long(BAD_NETWORKS, short=1, why="other faults of the same network"))
+@LONG
+@pytest.mark.parametrize("network", BAD_NETWORKS)
 async def test_a_service_starts_and_recovers_over_a_bad_network(
     plane: ControlPlane, tmp_path: Path, network: str
 ) -> None:

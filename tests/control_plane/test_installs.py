@@ -16,7 +16,7 @@ from tests.control_plane.scaler_process import LEASE, NAMESPACE, ScalerProcess, 
 from tests.control_plane.stage import until
 from tests.jobs import job, rule_config_map
 
-pytestmark = [pytest.mark.plane_options(crds=[*definitions()])]
+pytestmark = [pytest.mark.plane_options(crds=[*definitions()]), pytest.mark.long("several scalers in real time")]
 
 _MANIFESTS = Path(__file__).parents[2] / "manifests"
 
@@ -55,7 +55,6 @@ async def test_of_two_installs_without_the_label_the_second_is_refused_and_one_w
             assert three.errors() == []
 
 
-@pytest.mark.long("three scalers in real time")
 async def test_two_installs_of_two_names_serve_two_namespaces_side_by_side_and_a_third_over_all_is_refused(
     plane: ControlPlane, tmp_path: Path
 ) -> None:

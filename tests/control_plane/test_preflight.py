@@ -29,7 +29,7 @@ PAGE = ROOT / "docs" / "quick-start.md"
 VOLCANO = "volcano-system"
 ROLE = f"{ACCOUNT}-release"
 OTHERS = [one for one in definitions() if not one["metadata"]["name"].startswith("elasticservices.")]
-pytestmark = pytest.mark.plane_options(crds=())
+pytestmark = [pytest.mark.plane_options(crds=()), pytest.mark.long("whole installs, one after the other")]
 
 
 async def preflight(kubeconfig: Path, *words: str) -> tuple[int, dict[str, dict[str, str]]]:

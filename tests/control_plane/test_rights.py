@@ -183,6 +183,7 @@ async def _fail(plane: ControlPlane, kubeconfig: Path, namespace: str, job: str)
         )
 
 
+@pytest.mark.long("services in real time")
 def test_an_install_that_only_releases_is_refused_nothing_and_may_make_no_pod(
     plane: ControlPlane, story: list[dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ from tests.control_plane.scaler_process import install, leads, scaler
 from tests.control_plane.stage import Stage, staged, until, wall_clock
 from tests.deployed_operator import DeployedOperator, deployment
 
-pytestmark = pytest.mark.plane_options(audit=True)
+pytestmark = [pytest.mark.plane_options(audit=True), pytest.mark.long("services in real time")]
 
 ACCOUNT = "mind-cluster-scaler-shadow"
 USER = f"system:serviceaccount:{USUAL}:{ACCOUNT}"
@@ -109,7 +109,6 @@ async def test_it_notes_what_it_would_do_and_the_audit_log_has_no_other_write_of
             plane.kubectl(*request, kubeconfig=kubeconfig)
 
 
-@pytest.mark.long("a control plane of its own")
 async def test_an_install_that_acts_and_a_shadow_beside_it_do_not_mind_each_other_and_it_goes_without_a_trace(
     fresh_plane: FreshPlane, tmp_path: Path
 ) -> None:

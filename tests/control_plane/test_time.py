@@ -7,6 +7,8 @@ import time
 from functools import partial
 from typing import Any
 
+import pytest
+
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import ASCEND_JOBS, PatchType
 from scaler.kube.errors import NotFoundError
@@ -48,6 +50,7 @@ async def is_gone(stage: Stage, name: str) -> bool:
     return False
 
 
+@pytest.mark.long("a cluster of its own")
 async def test_a_finished_job_goes_when_the_api_server_says_so_whatever_the_wall_clock_says(
     plane: ControlPlane,
 ) -> None:

@@ -22,7 +22,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, install, scaler
 from tests.control_plane.stage import EXAMPLE, MANIFESTS, Stage, kinds_definitions, playing, staged, until
 
-pytestmark = pytest.mark.plane_options(crds=kinds_definitions())
+pytestmark = [pytest.mark.plane_options(crds=kinds_definitions()), pytest.mark.long("services in real time")]
 
 RULE = EXAMPLE / "00-rule.yaml"
 _ROOT = Path(__file__).parents[2]

@@ -38,7 +38,6 @@ from tests.control_plane.releases import ONE_BACK, ROOT, tree
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, USER, ScalerProcess, install, leads
 from tests.control_plane.stage import SERVICE, Stage, staged, until
 from tests.control_plane.witness import witnessed
-from tests.parts import short_and_long
 
 FLAGS = (*LEASE, "--broken-grace", "2", "--trade-after", "4", "--stable-after", "3")
 WAYS = {"kubectl apply": (), "kubectl apply --server-side": ("--server-side", "--force-conflicts")}
@@ -231,7 +230,8 @@ def _what_is_written(obj: Object) -> tuple[str, dict[str, Any]]:
     return _UID.sub("UID", name), json.loads(_UID.sub("UID", json.dumps(notes | {"labels": labels})))
 
 
-@pytest.mark.parametrize("flags", short_and_long(WAYS, short=1, why="the same, applied in the other way"))
+@pytest.mark.long("a fault in real time, under two releases")
+@pytest.mark.parametrize("flags", WAYS)
 async def test_a_fault_under_two_releases_comes_out_as_under_each_alone(
     fresh_plane: FreshPlane, tmp_path: Path, flags: str
 ) -> None:

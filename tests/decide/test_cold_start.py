@@ -120,7 +120,9 @@ def slower(seed: int, *, gates: bool) -> str:
     return ""
 
 
-@pytest.mark.parametrize("gates", [False, True], ids=["create", "gates"])
+@pytest.mark.parametrize(
+    "gates", [False, pytest.param(True, marks=pytest.mark.long("the same with gates"))], ids=["create", "gates"]
+)
 def test_a_cold_start_takes_one_session_more_for_each_level_of_node_classes_at_most(gates: bool) -> None:
     assert {seed: wrong for seed in SEEDS if (wrong := slower(seed, gates=gates))} == {}
 

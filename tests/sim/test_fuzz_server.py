@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ async def _answer(kube: KubeApi, resource: Resource, body: Any, patch: Any, patc
             continue
 
 
+@pytest.mark.long("hundreds of bodies")
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(_RESOURCES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ MOMENTS = st.lists(
 )
 
 
+@pytest.mark.long("a dozen histories")
 @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(crashes=MOMENTS, seed=st.integers(0, 50))
 def test_crashes_at_random_moments_change_nothing_in_the_end(crashes: list[float], seed: int) -> None:

@@ -14,7 +14,6 @@ from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from scaler.tools.simulation.figures import Figures, figures, table
 from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
-from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, played
 
 PAGE = ROOT / "docs" / "explanation" / "following-the-load.md"
@@ -36,10 +35,8 @@ def shown() -> dict[str, list[str]]:
     return {Path(file).name: body.splitlines() for file, body in blocks}
 
 
-@pytest.mark.parametrize(
-    "name",
-    short_and_long(["long-answers.yaml", "long-prompts.yaml", "day.yaml"], short=1, why="up to half a minute of CPU"),
-)
+@pytest.mark.long("up to half a minute of CPU each")
+@pytest.mark.parametrize("name", ["long-answers.yaml", "long-prompts.yaml", "day.yaml"])
 def test_the_page_shows_what_the_command_prints(name: str) -> None:
     assert shown()[name] == table(told(name))
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from scaler.sim.stories.timeline import Timeline
-from tests.parts import short_and_long
 from tests.simulation.worlds import EXAMPLE, failures, occupied, played, scenario
 
 SERVICES = 20
@@ -37,7 +36,8 @@ def assert_sound(timeline: Timeline) -> None:
     assert last < timeline.end - QUIET
 
 
-@pytest.mark.parametrize("nodes", short_and_long((20, 40), short=1, why="twenty services on more nodes"))
+@pytest.mark.long("twenty services for an hour")
+@pytest.mark.parametrize("nodes", [20, 40])
 def test_twenty_services_come_to_rest_without_ever_admitting_too_much(nodes: int, tmp_path: Path) -> None:
     timeline = played(scenario(nodes, copies(tmp_path), until="1h"))
     assert_sound(timeline)

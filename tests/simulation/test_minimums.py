@@ -18,10 +18,11 @@ from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
 from tests.crowds.services import A, B, Service, crowd, nodes, serving, training, written
 from tests.crowds.stage import watched
 from tests.crowds.witness import Witness
+from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, failures
 from tests.simulation.worlds import played as expected
 
-LONG = pytest.mark.long("twenty services in other orders")
+LONG = pytest.mark.long("twenty services, or in other orders")
 QUIET = 300.0
 """Seconds at the end in which nothing may happen any more."""
 
@@ -74,12 +75,14 @@ def test_twenty_services_of_two_nodes_each_serve_as_far_as_the_nodes_go(
     assert len(serving(timeline)) == most
 
 
+@LONG
 def test_without_arbitration_half_started_services_hold_nodes_that_others_need(tmp_path: Path) -> None:
     timeline, witness = played(tmp_path, crowd(20), nodes(20), arbitration=False, until="7m")
     assert len(serving(timeline)) < 10
     assert any("S10" in words for words in witness.wrong)  # so the witness can see it
 
 
+@LONG
 def test_only_without_arbitration_services_scale_up_into_what_others_need_to_serve_at_all(tmp_path: Path) -> None:
     events = arriving(tmp_path, crowd(12), 1, 1.5)
     _, witness = unfolded(crowd(12), nodes(24), events=events, arbitration=False, until="7m")
@@ -101,6 +104,7 @@ def test_services_that_arrive_over_time_never_lose_what_they_have(tmp_path: Path
     assert all(not sample.pods_deleted for samples in timeline.samples.values() for sample in samples)
 
 
+@LONG
 def test_a_rack_is_lost_and_back_and_everybody_serves_again(tmp_path: Path) -> None:
     story = [{"at": "4m", "node": away(range(10))}, {"at": "9m", "node": {"becomes": "ready"}}]
     timeline, _ = played(tmp_path, crowd(10), nodes(20), events=story, until="18m")
@@ -195,7 +199,7 @@ ALONE = {
 """How many serve in the end without arbitration, as the documentation says."""
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS))
+@pytest.mark.parametrize("name", short_and_long(sorted(SCENARIOS), short=2, why="the other scenarios of the page"))
 def test_the_scenarios_of_the_documentation_come_out_as_they_say(name: str) -> None:
     scenario = load_scenario(SCENARIOS[name])
     check_inputs(scenario)

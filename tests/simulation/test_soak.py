@@ -37,7 +37,6 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.play import silence_logs
 from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, node, rule_config_map
-from tests.parts import short_and_long
 from tests.rig import START, Rig
 from tests.simulation.contents import contents
 
@@ -208,7 +207,8 @@ def held(app: App) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("hours", short_and_long((6.0, 168.0), short=1, why="a week"))
+@pytest.mark.long("a week")
+@pytest.mark.parametrize("hours", [6.0, 168.0])
 def test_nothing_is_left_of_what_has_gone(hours: float) -> None:
     found = soaked(hours, rests=6, seed=1)
     early, late = found[0] | found[1], found[-2] | found[-1]

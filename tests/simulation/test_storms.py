@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ HEALING: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.long("twenty storms")
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(storm=storms, seed=st.integers(0, 1000))
 def test_after_any_storm_the_service_is_whole_again_and_no_promise_was_broken(

@@ -117,6 +117,7 @@ def _trouble(seed: int) -> list[dict[str, Any]]:
     return story
 
 
+@pytest.mark.long("random faults, again and again")
 @pytest.mark.parametrize("seed", range(4))
 def test_through_random_faults_every_table_is_right_at_every_moment(seed: int) -> None:
     what = scenario(10, [EXAMPLE], events=_trouble(seed), until="20m")
