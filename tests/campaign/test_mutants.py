@@ -11,12 +11,15 @@ from tests.campaign.aimed import FAMILIES
 from tests.campaign.histories import HISTORIES, tell
 from tests.campaign.mutants import MUTANTS, noticed_by
 from tests.mutants import Mutant
+from tests.parts import short_and_long
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reliability.md"
 SEEDS = range(3)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.mistake)
+@pytest.mark.parametrize(
+    "mutant", short_and_long(MUTANTS, short=12, why="more mistakes"), ids=lambda mutant: mutant.mistake
+)
 def test_a_mistake_is_noticed_by_the_history_that_is_named_for_it(mutant: Mutant) -> None:
     seeds = SEEDS if mutant.aimed in FAMILIES else SEEDS[:1]
     assert all(noticed_by(mutant, seed) for seed in seeds), mutant.mistake

@@ -5,10 +5,10 @@ AscendJob, PodGroup and Queue are in crds.yaml; of the kinds whose pods others m
 
 from __future__ import annotations
 
-import copy
 from functools import cache
 from importlib import resources
 
+import msgspec
 import yaml
 
 from scaler.kube.api import LEADER_WORKER_SETS, VOLCANO_JOBS, Object, Resource
@@ -18,14 +18,15 @@ _SHORT_NAMES = {VOLCANO_JOBS: ["vcjob", "vj"], LEADER_WORKER_SETS: ["lws"], kind
 
 
 @cache
-def _documents() -> list[Object]:
+def _documents() -> list[bytes]:
+    """As JSON, which is copied ten times as fast as objects are."""
     files = [resources.files(__package__).joinpath(name) for name in ("elasticservices.yaml", "crds.yaml")]
-    return [document for file in files for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+    return [msgspec.json.encode(one) for file in files for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
 
 
 def definitions() -> list[Object]:
     """The four definitions, ready to be created in any cluster, simulated or real."""
-    return copy.deepcopy(_documents())
+    return [msgspec.json.decode(document) for document in _documents()]
 
 
 def workload_definitions() -> list[Object]:
@@ -35,7 +36,7 @@ def workload_definitions() -> list[Object]:
 
 def _workload(resource: Resource) -> Object:
     """As that of Queue, for another resource; with its age as the only column."""
-    definition = definitions()[-1]
+    definition: Object = msgspec.json.decode(_documents()[-1])
     spec = definition["spec"]
     kind = resource.kind
     names: Object = {"plural": resource.plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
