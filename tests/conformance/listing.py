@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, PODS, KubeApi
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, PODS, KubeApi, Resource
 from scaler.kube.errors import BadRequestError, ExpiredError, UnknownOutcomeError
 from tests.conformance.harness import Cluster, case, refused
 from tests.jobs import manifest
@@ -44,15 +44,17 @@ async def fields_select(cluster: Cluster) -> None:
         await cluster.create(PODS, cluster.pod(name))
         about = {"kind": "Pod", "name": name, "namespace": cluster.namespace, "apiVersion": "v1"}
         await cluster.create(EVENTS, manifest(EVENTS, f"{name}.1", involvedObject=about))
+
+    async def select(resource: Resource, wanted: dict[str, str]) -> None:
+        for selector, names in wanted.items():
+            page = await cluster.kube.list(resource, cluster.namespace, field_selector=selector)
+            assert "".join(item["metadata"]["name"] for item in page.items) == names, selector
+
+    await select(EVENTS, {"involvedObject.name=a,involvedObject.kind=Pod": "a.1"})
+    await select(PODS, {"metadata.name=a": "a", "status.phase=Pending": "ab", "status.phase!=Pending": ""})
     node = await cluster.node()
-    await cluster.bind("b", node)
-    for resource, selector, wanted in (
-        (PODS, "metadata.name=a", "a"), (PODS, f"spec.nodeName={node}", "b"), (PODS, "spec.nodeName=", "a"),
-        (PODS, "status.phase=Pending", "ab"), (PODS, "status.phase!=Pending", ""),
-        (EVENTS, "involvedObject.name=a,involvedObject.kind=Pod", "a.1"),
-    ):  # fmt: skip
-        page = await cluster.kube.list(resource, cluster.namespace, field_selector=selector)
-        assert "".join(item["metadata"]["name"] for item in page.items) == wanted, selector
+    await cluster.bind("b", node)  # from now on it may run at any moment
+    await select(PODS, {f"spec.nodeName={node}": "b", "spec.nodeName=": "a"})
     await refused(BadRequestError, cluster.kube.list(PODS, cluster.namespace, field_selector="spec.unknown=a"))
 
 
