@@ -226,6 +226,8 @@ async def test_prometheus_tells_of_times_before_the_page_was_opened() -> None:
     assert [(one["at"], one["level"]) for one in past.moments.values()] == [(160.0, "bad")]
     assert past.problem == ""
     assert asked[0] == 'sum by (state) (scaler_service_instances{namespace="a",rule="r\\"}",job_id="j"})'
+    at_least = 'min_over_time(scaler_service_available{namespace="a",rule="r\\"}",job_id="j"}[60s])'
+    assert asked[1] == f"max({at_least})"  # an outage between two points counts
 
 
 @pytest.mark.parametrize("padding", [1_000_000, prometheus_past.MOST_BYTES])

@@ -41,7 +41,8 @@ class Prometheus:
             timeout = aiohttp.ClientTimeout(total=TIMEOUT)
             async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
                 instances = await self._range(session, f"sum by (state) ({INSTANCES}{{{selector}}})", now)
-                available = await self._range(session, f"max({AVAILABLE}{{{selector}}})", now)
+                # the least of each step: an outage that is shorter falls between two points
+                available = await self._range(session, f"max(min_over_time({AVAILABLE}{{{selector}}}[{STEP}s]))", now)
         except (TimeoutError, aiohttp.ClientError, msgspec.MsgspecError, UnicodeError) as error:
             return Past(problem=f"Prometheus: {type(error).__name__}: {error}")
         return Past(_totals(instances), _moments(available))
