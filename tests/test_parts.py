@@ -142,3 +142,4 @@ def test_the_tests_of_a_group_run_in_one_worker(tmp_path: Path) -> None:
 def test_what_fails_is_run_again_on_a_fresh_control_plane_and_so_is_the_rest(tmp_path: Path) -> None:
     said = run_pytest(tmp_path, "-p", "tests.control_plane.plugin", tests=TESTS_OF_A_PLANE)
     assert "3 passed, 1 rerun" in said
+    assert re.search(r"failed once and was run again: \S+::test_at_fault\S*: assert 1 == 2", said)

@@ -205,9 +205,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         found = [f"{counts[version, outcome]} {outcome}" for _, outcome in sorted(counts) if counts[version, outcome]]
         words = ", ".join(dict.fromkeys(found)) or "no test was selected"
         terminalreporter.write_line(f"control plane: Kubernetes {version}: {words}")
-    again = [report.nodeid for report in terminalreporter.stats.get("rerun", [])]
-    for nodeid in again:
-        terminalreporter.write_line(f"control plane: failed once and was run again: {nodeid}")
+    for report in terminalreporter.stats.get("rerun", []):
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = " ".join(crash.message.split())[:200] if crash else ""
+        terminalreporter.write_line(f"control plane: failed once and was run again: {report.nodeid}: {why}")
     for given in GIVEN.values():
         terminalreporter.write_line(f"control plane: {given.name}: {given.source()}")
     source = f"from {given_folder()}" if given_folder() else f"with etcd {ETCD.version}, kwok {KWOK.version}"
