@@ -26,7 +26,8 @@ def short_and_long(values: Iterable[_Value], *, short: int, why: str) -> list[ob
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long(why): not in `make test`, because it takes long or needs other programs")
+    words = "not in `make test`, because it takes long or needs other programs; `first`: begins before all others"
+    config.addinivalue_line("markers", f"long(why, first=False): {words}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,3 +35,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if dict(item.user_properties).get(KUBERNETES, VERSIONS[0]) != VERSIONS[0]:
             item.add_marker(pytest.mark.long("another version of Kubernetes"))
+    items.sort(key=lambda item: not any(mark.kwargs.get("first") for mark in item.iter_markers("long")))

@@ -32,6 +32,10 @@ def test_on(plane, request):
 @given(st.integers())
 def test_drawn(number):
     assert number < 10
+
+@pytest.mark.long("a week", first=True)
+def test_of_a_week():
+    pass
 """
 TESTS_IN_GROUPS = """
 import pytest
@@ -107,7 +111,8 @@ def collected(folder: Path, *words: str) -> list[str]:
 def test_the_two_parts_are_all_tests_and_share_none(tmp_path: Path) -> None:
     short, rest = collected(tmp_path, "-m", "not long"), collected(tmp_path, "-m", "long")
     assert short == ["test_is_small[0]", "test_on[1.35.3]", "test_drawn"]
-    assert rest == ["test_is_small[1]", "test_is_small[2]", "test_is_small[3]", "test_on[1.28.15]"]
+    assert rest[0] == "test_of_a_week"  # it would be alone at the end
+    assert rest[1:] == ["test_is_small[1]", "test_is_small[2]", "test_is_small[3]", "test_on[1.28.15]"]
 
 
 def test_a_failure_names_the_command_and_the_seed_that_repeat_it(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def held(app: App) -> Counter[str]:
     return found
 
 
-@pytest.mark.long("a week")
+@pytest.mark.long("a week", first=True)
 @pytest.mark.parametrize("hours", [6.0, 168.0])
 def test_nothing_is_left_of_what_has_gone(hours: float) -> None:
     found = soaked(hours, rests=6, seed=1)
