@@ -46,7 +46,8 @@ def _is_uneventful(instance: Instance) -> bool:
     return (
         life.version < policy.rounds
         and policy.deadline is None
-        and not (life.failed or life.succeeded or life.surplus or life.outgrown or instance.owner_finished)
+        and not (life.failed or life.succeeded or life.workers_succeeded)
+        and not (life.surplus or life.outgrown or instance.owner_finished)
         and (instance.pods == instance.expected or not policy.backoff_limit)
     )
 
