@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scaler.clock import Clock
+from scaler.decide.world import ServiceKey
+from scaler.informers.cache import Cache
 from scaler.kube.api import ASCEND_JOBS, DISRUPTION_BUDGETS, NODES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.names import KEEP_LABEL
@@ -299,6 +301,26 @@ def test_a_budget_that_outlived_its_services_goes_when_a_leader_begins() -> None
             assert budgets(after) == []
 
     run(story())
+
+
+def test_a_budget_elsewhere_costs_no_look_at_all_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def services_within(_: Cache, namespace: str) -> list[ServiceKey]:
+        asked.append(namespace)
+        return []
+
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await started(on, "p0", "p1", "d0")
+            with monkeypatch.context() as patched:
+                patched.delattr(Cache, "service_keys")
+                patched.setattr(Cache, "services_within", services_within)
+                on.cluster.apply([{**foreign(EVERY), "metadata": {"name": "theirs", "namespace": "elsewhere"}}])
+                await on.settle(SETTLED)
+
+    run(story())
+    assert asked == ["elsewhere"]
 
 
 def test_pods_of_others_are_kept_too() -> None:

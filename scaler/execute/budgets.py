@@ -107,10 +107,9 @@ class Budgets:
 
     def on_budgets(self, change: BudgetsChanged) -> None:
         """A budget came or went: ours may have to be made again, or others may be about our pods."""
-        for key in [key for key in self._covered if key.namespace == change.namespace]:
-            del self._covered[key]
-        for key in self._cache.service_keys() if self._running else ():
-            if key.namespace == change.namespace:
+        for key in self._cache.services_within(change.namespace):
+            self._covered.pop(key, None)
+            if self._running:
                 self._outbox.mark(key)
 
     async def _keep(self, key: ServiceKey) -> None:
@@ -150,10 +149,7 @@ class Budgets:
     async def _covered_of(self, key: ServiceKey, pods: list[PodRecord]) -> dict[str, str]:
         """The budgets of others over these pods: a pod under two cannot be evicted at all. Labels of pods are not in
         memory, so each is read, once."""
-        others = [
-            found for found in self._cache.budgets.values()
-            if found.namespace == key.namespace and found.name != self._name
-        ]  # fmt: skip
+        others = [found for found in self._cache.budgets.within(key.namespace) if found.name != self._name]
         if not others:
             self._covered.pop(key, None)
             return {}
@@ -197,7 +193,7 @@ class Budgets:
     async def _tidy(self, namespace: str) -> None:
         """The budget goes with the last service of its namespace."""
         found = self._cache.budgets.get(namespace, self._name)
-        if found is not None and not any(key.namespace == namespace for key in self._cache.service_keys()):
+        if found is not None and not self._cache.services_within(namespace):
             await self._writer.delete(DISRUPTION_BUDGETS, namespace, found.name, uid=found.uid)
 
     async def _label(self, pod: PodRecord, *, wanted: bool) -> bool:

@@ -9,7 +9,7 @@ the cluster.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
 
 import msgspec
@@ -85,7 +85,8 @@ class Cache:
         """Jobs that count as they did when they were admitted."""
         self._jobs_by_uid: dict[str, JobRecord] = {}
         self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
-        self._services_by_rule: defaultdict[Name, set[ServiceKey]] = defaultdict(set)
+        self._services_by_rule: defaultdict[str, dict[str, set[ServiceKey]]] = defaultdict(dict)
+        """By namespace, then rule."""
         self._pods_by_owner: defaultdict[Name, dict[str, PodRecord]] = defaultdict(dict)
         """By the namespace and uid of their job: an owner reference is only words, and may name any uid."""
         self._instances_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -145,7 +146,16 @@ class Cache:
 
     def rule_is_named(self, namespace: str, rule: str) -> bool:
         """Whether some job or pod names the rule."""
-        return bool(self._services_by_rule.get((namespace, rule)))
+        return bool(self.services_of(namespace, rule))
+
+    def services_of(self, namespace: str, rule: str) -> Collection[ServiceKey]:
+        """The services that name this rule."""
+        return self._services_by_rule.get(namespace, {}).get(rule, ())
+
+    def services_within(self, namespace: str) -> list[ServiceKey]:
+        """Those of one namespace that name a rule."""
+        rules = self._services_by_rule.get(namespace, {})
+        return sorted(chain.from_iterable(rules.values()))
 
     def ascend_operator(self) -> str:
         """`namespace/name` of the Ascend Operator that has replicas, "" when there is none."""
@@ -248,17 +258,19 @@ class Cache:
 
     def _remember_service(self, key: ServiceKey) -> None:
         if key.rule:
-            self._services_by_rule[key.namespace, key.rule].add(key)
+            self._services_by_rule[key.namespace].setdefault(key.rule, set()).add(key)
 
     def _forget_service(self, key: ServiceKey) -> None:
         """Unless something else of it is left."""
         if key in self._jobs_by_service or self.pod_instances.of_service(key):
             return
-        services = self._services_by_rule.get((key.namespace, key.rule))
-        if services is not None:
-            services.discard(key)
-            if not services:
-                del self._services_by_rule[key.namespace, key.rule]
+        rules = self._services_by_rule[key.namespace]
+        if key.rule in rules:
+            rules[key.rule].discard(key)
+            if not rules[key.rule]:
+                del rules[key.rule]
+        if not rules:
+            del self._services_by_rule[key.namespace]
 
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None and new.node and self._is_bind(old, new):
@@ -388,7 +400,7 @@ class Cache:
         self._on_report(old, new)
         if new is None and record.own:
             self._publish(OwnConfigMapGone(record.namespace, record.own))
-        for key in sorted(self._services_by_rule.get((record.namespace, record.name), ())):
+        for key in sorted(self.services_of(record.namespace, record.name)):
             self._publish(RuleChanged(key))
         for uid in sorted(self._mislabelled) if old is None else ():
             self._place_again(uid)
@@ -401,7 +413,7 @@ class Cache:
 
     def _on_refused(self, change: ObjectRefused) -> None:
         self._publish(change)
-        for key in sorted(self._services_by_rule.get((change.namespace, change.rule), ())):
+        for key in sorted(self.services_of(change.namespace, change.rule)):
             self._publish(RuleChanged(key))
 
     def _on_retries(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:

@@ -6,7 +6,7 @@ Reflectors feed it, everything else only reads. It never goes back in time and n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
@@ -61,6 +61,10 @@ class Store(Generic[R]):
 
     def get(self, namespace: str, name: str) -> R | None:
         return self._records[namespace].get(name) if namespace in self._records else None
+
+    def within(self, namespace: str) -> Iterable[R]:
+        """The records of one namespace, as they are now."""
+        return self._records[namespace].values() if namespace in self._records else ()
 
     def values(self) -> Iterator[R]:
         """All records, as they are now: take a copy before anything awaits."""

@@ -192,6 +192,16 @@ def test_a_job_whose_labels_move_it_concerns_both_services(seen: Seen) -> None:
     assert seen.service().instances == ()
 
 
+def test_a_namespace_has_the_services_that_name_a_rule_in_it_until_they_are_gone(seen: Seen) -> None:
+    other = ServiceKey(NAMESPACE, "another", "mindie")
+    seen.job("p1", rule="another")
+    assert (seen.cache.services_within(NAMESPACE), seen.cache.services_within("elsewhere")) == ([other, KEY], [])
+    seen.cache.jobs.remove(NAMESPACE, "p1", "uid-p1")
+    assert seen.cache.services_within(NAMESPACE) == [KEY]
+    seen.cache.jobs.remove(NAMESPACE, "p0", "uid-p0")
+    assert seen.cache.services_within(NAMESPACE) == []
+
+
 def test_an_instance_is_built_anew_only_after_a_change(seen: Seen) -> None:
     first = seen.instance()
     assert seen.instance() is first
