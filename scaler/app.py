@@ -22,7 +22,6 @@ from scaler.decide.world import Decision, Memory, ServiceKey, World
 from scaler.election import Election, LeaseTiming
 from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor
-from scaler.informers.budgets import BudgetObject, BudgetRecord
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     BudgetsChanged,
@@ -146,13 +145,12 @@ class App:
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
         watched = {**informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)}
-        budgets_seen = watched.pop(DISRUPTION_BUDGETS)
+        beside = {DISRUPTION_BUDGETS: watched.pop(DISRUPTION_BUDGETS)}
         if settings.mode in (Mode.GATES, Mode.SHADOW):
             del watched[SERVICES]  # only who makes pods needs the right to them
         self.informers = watched
-        wanted = settings.disruption_budgets and not self._watches
-        self.budgets_seen: Informer[BudgetObject, BudgetRecord] | None = budgets_seen if wanted else None
-        """Apart from what is decided on: nothing waits for it."""
+        self.beside = beside if settings.disruption_budgets and not self._watches else {}
+        """Not decided on: nothing waits for them."""
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.sight = Sight(self.informers, settings.out_of_touch)
         self.election = _leadership(self, rng, apart) if settings.leader_election else None
@@ -183,8 +181,7 @@ class App:
         )
         expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
         self.mode = CurrentMode(self.cache, settings.mode)
-        beside = {DISRUPTION_BUDGETS: self.budgets_seen} if self.budgets_seen is not None else {}
-        _follow(metrics, {**self.informers, **beside}, expectations)
+        _follow(metrics, {**self.informers, **self.beside}, expectations)
         metrics.queue_depth.follow(lambda: len(self.queue))
         if self.election is not None:
             metrics.leader_changes.follow(partial(getattr, self.election, "transitions"))
@@ -205,13 +202,13 @@ class App:
             observer=observer,
             instead=self.notes.saw if self.notes is not None else None,
         )
-        self.budgets = self._budgets(writer, self.budgets_seen) if self.budgets_seen is not None else None
+        self.budgets = self._budgets(writer, self.beside[DISRUPTION_BUDGETS]) if self.beside else None
         tables = RankTableReconciler(
             writer, self.api, self.state.tables, self.clock, elsewhere=lambda: not self.mode.makes_pods
         )
         return controller, reporter, tables
 
-    def _budgets(self, writer: Writer, watched: Informer[BudgetObject, BudgetRecord]) -> Budgets:
+    def _budgets(self, writer: Writer, watched: Informer[Any, Any]) -> Budgets:
         mode = self.mode
         return Budgets(
             writer,
@@ -271,8 +268,7 @@ class App:
     async def run(self) -> None:
         """Sync, become leader, decide. Any task that dies ends all of them."""
         async with asyncio.TaskGroup() as tasks:
-            beside = [self.budgets_seen] if self.budgets_seen is not None else []
-            for informer in (*self.informers.values(), *self.reports, *beside):
+            for informer in (*self.informers.values(), *self.reports, *self.beside.values()):
                 tasks.create_task(informer.run())
             tasks.create_task(self._pulse())
             if self.admission is not None:
