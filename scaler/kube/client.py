@@ -69,8 +69,8 @@ def _ignore(_verb: str, _resource: Resource, _seconds: float, _date: float | Non
     return
 
 
-class _PageTooLargeError(Exception):
-    """It is asked for again with fewer objects."""
+class TooLongError(Exception):
+    """An answer is longer than its reader allows; str() says the limit."""
 
 
 class Credentials:
@@ -162,7 +162,7 @@ class HttpKubeApi:
                 data = await self._call(
                     "list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest if size else 0
                 )
-            except _PageTooLargeError:
+            except TooLongError:  # asked for again with fewer objects
                 if size == 1:
                     raise UnknownOutcomeError(f"one of the {resource.plural} has more than {longest} bytes") from None
                 self._page_sizes[resource] = max(1, size // 8)
@@ -349,7 +349,7 @@ def _date_of(response: aiohttp.ClientResponse) -> float | None:
 
 async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:
     """Refusals are raised as what they mean; a success must be JSON (a proxy's page of HTML is no answer)."""
-    answer = await (_read(response, longest) if longest else response.read())
+    answer = await (read_at_most(response, longest) if longest else response.read())
     if not 200 <= response.status < 300:
         raise refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
     if response.content_type != "application/json":
@@ -357,13 +357,14 @@ async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:
     return answer
 
 
-async def _read(response: aiohttp.ClientResponse, longest: int) -> bytes:
+async def read_at_most(response: aiohttp.ClientResponse, longest: int) -> bytes:
+    """The whole body, of at most `longest` bytes. Raises TooLongError, and reads no further then."""
     parts, left = [], longest
     async for chunk in response.content.iter_any():
         left -= len(chunk)
         if left < 0:
             response.close()
-            raise _PageTooLargeError
+            raise TooLongError(f"the answer is longer than {longest} bytes")
         parts.append(chunk)
     return b"".join(parts)
 

@@ -18,9 +18,8 @@ from scaler.decide.world import ServiceKey
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PatchType
 from scaler.sim.cluster import SimCluster
 from scaler.tools.cluster.reading import Cluster
-from scaler.tools.page import prometheus as prometheus_past
 from scaler.tools.page.guard import HEADERS
-from scaler.tools.page.prometheus import Prometheus
+from scaler.tools.page.prometheus import MOST_BYTES, Prometheus
 from scaler.tools.page.server import Page, keep_up, served
 from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map
 
@@ -230,15 +229,17 @@ async def test_prometheus_tells_of_times_before_the_page_was_opened() -> None:
     assert asked[1] == f"max({at_least})"  # an outage between two points counts
 
 
-@pytest.mark.parametrize("padding", [1_000_000, prometheus_past.MOST_BYTES])
-async def test_what_prometheus_sends_in_many_pieces_is_read_whole_up_to_a_limit(padding: int) -> None:
+@pytest.mark.parametrize(
+    ("padding", "points", "problem"),
+    [(1_000_000, 2, ""), (MOST_BYTES, 0, "Prometheus: TooLongError: the answer is longer than 8388608 bytes")],
+)
+async def test_what_prometheus_sends_in_many_pieces_is_read_whole_up_to_a_limit(
+    padding: int, points: int, problem: str
+) -> None:
     text = " " * padding + json.dumps(series(Running=[[100, "3"], [160, "2"]]))
     async with prometheus(text) as (asked_one, _):
         past = await asked_one.past(ServiceKey("a", "r", "j"), 200.0)
-    if padding < prometheus_past.MOST_BYTES:
-        assert (past.problem, len(past.totals)) == ("", 2)
-    else:
-        assert "longer than 8388608 bytes" in past.problem
+    assert (len(past.totals), past.problem) == (points, problem)
 
 
 @pytest.mark.parametrize(

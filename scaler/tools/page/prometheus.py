@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 
 from scaler.decide.world import ServiceKey
+from scaler.kube.client import TooLongError, read_at_most
 from scaler.rules.values import as_list, as_text, at
 
 HOURS = 6
@@ -43,7 +44,7 @@ class Prometheus:
                 instances = await self._range(session, f"sum by (state) ({INSTANCES}{{{selector}}})", now)
                 # the least of each step: an outage that is shorter falls between two points
                 available = await self._range(session, f"max(min_over_time({AVAILABLE}{{{selector}}}[{STEP}s]))", now)
-        except (TimeoutError, aiohttp.ClientError, msgspec.MsgspecError, UnicodeError) as error:
+        except (TimeoutError, TooLongError, aiohttp.ClientError, msgspec.MsgspecError, UnicodeError) as error:
             return Past(problem=f"Prometheus: {type(error).__name__}: {error}")
         return Past(_totals(instances), _moments(available))
 
@@ -51,17 +52,8 @@ class Prometheus:
         asked = {"query": query, "start": str(now - HOURS * 3600), "end": str(now), "step": str(STEP)}
         async with session.post(f"{self._url}/api/v1/query_range", data=asked) as response:
             response.raise_for_status()
-            answer = msgspec.json.decode(await _whole(response))
+            answer = msgspec.json.decode(await read_at_most(response, MOST_BYTES))
         return as_list(at(answer, "data").get("result"))
-
-
-async def _whole(response: aiohttp.ClientResponse) -> bytearray:
-    body = bytearray()
-    async for piece in response.content.iter_any():
-        body += piece
-        if len(body) > MOST_BYTES:
-            raise aiohttp.ClientPayloadError(f"the answer is longer than {MOST_BYTES} bytes")
-    return body
 
 
 def _quoted(value: str) -> str:
