@@ -16,6 +16,7 @@ COST, HELD_COST = "controller.kubernetes.io/pod-deletion-cost", "-1000000000"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 RULE = "mind-cluster/scaling-rule"
 KEEP = "mind-cluster/keep"
+_VERSION = tuple(("metadata", name) for name in ("resourceVersion", "generation", "managedFields"))
 
 
 def gates_of(pod: Object) -> list[str]:
@@ -36,9 +37,6 @@ def only_keeps(before: Object, after: Object) -> bool:
 def apart_from(obj: Object, *paths: tuple[str, ...]) -> Object:
     """What an object says besides its version and these fields."""
     return reduce(_without, (*_VERSION, *paths), obj)
-
-
-_VERSION = tuple(("metadata", name) for name in ("resourceVersion", "generation", "managedFields"))
 
 
 def _without(obj: Object, path: Sequence[str]) -> Object:

@@ -33,7 +33,7 @@ from scaler.sim.loop import run
 from scaler.tools import deploy
 from scaler.tools.cluster.access import Access
 from scaler.tools.deployed import objects
-from scaler.tools.deployed.finding import Found
+from scaler.tools.deployed.finding import Found, not_there
 from scaler.tools.deployed.kinds import INFERENCE_SERVICES
 from scaler.tools.deployed.standing import Part, Standing, behind_of, standing
 from scaler.tools.deploying.service import Service, read_service
@@ -744,6 +744,14 @@ def test_pods_that_are_ready_since_before_a_change_do_not_make_it_available(
     assert part.behind == behind
     found = Standing("chat", SPACE, True, (part,), serves=True)
     assert list(found.waits()) == ([f"{part.kind} chat: 1 of 1 pods ready; {behind}"] if behind else [])
+
+
+@pytest.mark.parametrize("lacking", [{}, {"name": None}, {"name": 7}])
+def test_a_volume_that_names_no_config_map_needs_none(lacking: Object) -> None:
+    async def story(town: Town) -> None:
+        assert await not_there(town.cluster, SPACE, [{"volumes": [{"configMap": lacking}]}]) == []
+
+    play(story)
 
 
 def test_config_maps_that_pods_need_and_nobody_has_made_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ BESIDE = pytest.param(True, id="beside", marks=pytest.mark.long("the same crowd 
 BOTH = pytest.mark.parametrize("beside", [pytest.param(False, id="own pods"), BESIDE])
 """Who makes the pods."""
 SHORT = {"half-bound", "preempting", "rack-lost", "unbound"}
-"""Stories that `make test` plays: those that most mistakes show in."""
+"""Stories that `make test` plays, each about another kind of trouble."""
 TOLD = [
     pytest.param(story, marks=[] if story in SHORT else [pytest.mark.long("more stories of many services")])
     for story in OTHERS

@@ -17,6 +17,7 @@ from scaler.decide.decide import Cache, decide
 from tests.builders import NOW
 from tests.decide.small_worlds import GATED, NOT_THERE, Shape, State, act, free, initial, shape, view
 from tests.decide.standing import runs, serves
+from tests.parts import short_and_long
 
 SESSION = 15
 SESSIONS = 16
@@ -121,7 +122,7 @@ def slower(seed: int, *, gates: bool) -> str:
 
 
 @pytest.mark.parametrize(
-    "gates", [False, pytest.param(True, marks=pytest.mark.long("the same with gates"))], ids=["create", "gates"]
+    "gates", short_and_long([False, True], short=1, why="the same with gates"), ids=["create", "gates"]
 )
 def test_a_cold_start_takes_one_session_more_for_each_level_of_node_classes_at_most(gates: bool) -> None:
     assert {seed: wrong for seed in SEEDS if (wrong := slower(seed, gates=gates))} == {}

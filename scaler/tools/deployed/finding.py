@@ -127,6 +127,6 @@ def _needed(part: Any) -> Iterator[str]:
     elif isinstance(part, dict):
         for key, value in part.items():
             if key in ("configMap", "configMapRef") and isinstance(value, dict) and not value.get("optional"):
-                yield str(value.get("name"))
+                yield from [value["name"]] if isinstance(value.get("name"), str) else []
             else:
                 yield from _needed(value)
