@@ -21,7 +21,7 @@ from scaler.informers.definitions import definition_changed
 from scaler.informers.history import History
 from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, R, Store
-from scaler.kube.api import EventType, KubeApi, Refused, Resource, WatchEvent, closing
+from scaler.kube.api import EventType, KubeApi, Page, Refused, Resource, WatchEvent, closing
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import version_of
 from scaler.kube.wire import in_words
@@ -77,23 +77,30 @@ class Informer(Generic[T, R]):
         silence: float = SILENCE,
         history: History | None = None,
     ) -> None:
+        self.api = api
+        self.resource = resource
+        self.store = store
+        self.record = record
+        self.decode = decode
+        self.label_selector = label_selector
+        self.rng = rng
+        self.refusals = refusals
+        self.may_be_forbidden = may_be_forbidden
+        self.silence = silence
+        self.history = history or History()
         self.refused = 0
         """How many objects could not be read, each version counted by itself."""
-        self._resource = resource
-        self._refusals = refusals
+        self.lists = 0
+        """How often everything of a namespace had to be listed, the first time included."""
+        self.watches = 0
+        """How many watches were opened."""
+        self.events = 0
+        """How many events brought something new, bookmarks included."""
         self.synced = asyncio.Event()
         """Set once everything has been listed, for ever after."""
         self.synced_or_absent = asyncio.Event()
         """Set as well when the resource is not to be had (`absent`)."""
-        self.silence = silence
-        self.history = history or History()
-        self.may_be_forbidden = may_be_forbidden
-        self._feeds = [
-            _Feed(
-                self, api, resource, scope, store=store, record=record, decode=decode, selector=label_selector, rng=rng
-            )
-            for scope in (namespaces or (None,))
-        ]
+        self._feeds = [_Feed(self, scope) for scope in (namespaces or (None,))]
 
     @property
     def problem(self) -> str:
@@ -116,21 +123,6 @@ class Informer(Generic[T, R]):
         """Whether the API server knew the kind when it was asked last."""
         return all(feed.installed for feed in self._feeds)
 
-    @property
-    def lists(self) -> int:
-        """How often everything had to be listed, the first time included."""
-        return sum(feed.lists for feed in self._feeds)
-
-    @property
-    def watches(self) -> int:
-        """How many watches were opened."""
-        return sum(feed.watches for feed in self._feeds)
-
-    @property
-    def events(self) -> int:
-        """How many events brought something new, bookmarks included."""
-        return sum(feed.events for feed in self._feeds)
-
     async def run(self) -> None:
         """Keep the store up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -140,65 +132,40 @@ class Informer(Generic[T, R]):
     def refuse(self, refused: Refused, traceback: str = "") -> None:
         """An object could not be read: that is all about it, and everything else goes on."""
         self.refused += 1
-        if self._refusals is not None:
-            self._refusals.note(self._resource, refused, traceback)
+        if self.refusals is not None:
+            self.refusals.note(self.resource, refused, traceback)
 
     def refused_only(self, scope: str | None, names: set[Name]) -> None:
         """A complete list of `scope` showed just these that cannot be read."""
-        if self._refusals:
-            self._refusals.retain(self._resource, scope, names)
+        if self.refusals:
+            self.refusals.retain(self.resource, scope, names)
 
     def readable(self, namespace: str, name: str) -> None:
         """It can be read, or is gone."""
-        if self.refused and self._refusals:
-            self._refusals.clear(self._resource, namespace, name)
+        if self.refused and self.refusals:
+            self.refusals.clear(self.resource, namespace, name)
 
-    def listed(self) -> None:
-        """One of the feeds has listed everything of its scope."""
-        if all(feed.lists for feed in self._feeds):
+    def settle(self) -> None:
+        """One of the feeds has listed everything of its scope, or was told that there is nothing to be had."""
+        if all(feed.listed for feed in self._feeds):
             self.synced.set()
-        self._settle()
-
-    def lacks(self) -> None:
-        """One of the feeds was told that there is nothing to be had."""
-        self._settle()
-
-    def _settle(self) -> None:
-        if all(feed.lists or feed.absent for feed in self._feeds):
+        if all(feed.listed or feed.absent for feed in self._feeds):
             self.synced_or_absent.set()
 
 
 class _Feed(Generic[T, R]):
-    """One scope of a informer: a single list and watch."""
+    """One scope of an informer: a single list and watch."""
 
-    def __init__(  # noqa: PLR0913 - private, made in one place
-        self,
-        parent: Informer[T, R],
-        api: KubeApi,
-        resource: Resource,
-        scope: str | None,
-        *,
-        store: Store[R],
-        record: Callable[[T], R | None],
-        decode: type[T],
-        selector: str,
-        rng: random.Random,
-    ) -> None:
+    def __init__(self, parent: Informer[T, R], scope: str | None) -> None:
         self.problem = "not listed yet"
         self.heard = -math.inf
-        self.absent, self.installed = False, True
-        self.lists = 0
-        self.watches = 0
-        self.events = 0
+        self.listed, self.absent, self.installed = False, False, True
         self._parent = parent
-        self._api = api
-        self._resource = resource
+        self._api = parent.api
+        self._resource = parent.resource
         self._scope = scope
-        self._store = store
-        self._record = record
-        self._decode = decode
-        self._selector = selector
-        self._rng = rng
+        self._store = parent.store
+        self._rng = parent.rng
         self._must_list = True
         self._must_check = False
         self._was_quiet = False
@@ -214,7 +181,7 @@ class _Feed(Generic[T, R]):
         self._expirations = 0
         self._backoff = FIRST_BACKOFF
         self._progress = False
-        store.add_scope(scope)
+        parent.store.add_scope(scope)
         parent.history.listen(self._list_again)
 
     async def run(self) -> None:
@@ -248,9 +215,7 @@ class _Feed(Generic[T, R]):
         a restore versions may have caught up: only a list can tell."""
         now = asyncio.get_running_loop().time
         try:
-            page = await self._api.list(
-                self._resource, self._scope, label_selector=self._selector, limit=1, decode=self._decode
-            )
+            page = await self._page(limit=1)
         except KubeError:
             self._unanswered_since = min(self._unanswered_since, now())
             raise
@@ -275,14 +240,7 @@ class _Feed(Generic[T, R]):
         known = self._store.versions(self._scope) if self._was_quiet else None
         token, restores, slices = "", 0, Slices()
         while True:
-            page = await self._api.list(
-                self._resource,
-                self._scope,
-                label_selector=self._selector,
-                limit=PAGE_SIZE,
-                continue_token=token,
-                decode=self._decode,
-            )
+            page = await self._page(PAGE_SIZE, token)
             if not token:
                 self._look_back(page.resource_version)
                 restores = self._parent.history.restores
@@ -306,6 +264,16 @@ class _Feed(Generic[T, R]):
             _log.warning("a watch said nothing of changes", resource=self._resource.full_name, namespace=self._scope)
         self._listed()
         self._restores, self._must_list = restores, restores != self._parent.history.restores
+
+    async def _page(self, limit: int, token: str = "") -> Page[T]:
+        return await self._api.list(
+            self._resource,
+            self._scope,
+            label_selector=self._parent.label_selector,
+            limit=limit,
+            continue_token=token,
+            decode=self._parent.decode,
+        )
 
     def _is_older(self, resource_version: str) -> bool:
         """Whether the cluster is, or was a moment ago, behind what has been seen of it."""
@@ -345,10 +313,11 @@ class _Feed(Generic[T, R]):
                 raise UnknownOutcomeError(words)
 
     def _listed(self) -> None:
-        self.lists += 1
+        self.listed = True
+        self._parent.lists += 1
         self._arrived()
         self._must_check, self._was_quiet, self._older_since = False, False, math.inf
-        self._parent.listed()
+        self._parent.settle()
 
     def _arrived(self) -> None:
         """The server has told something, if only that there is nothing new."""
@@ -359,7 +328,7 @@ class _Feed(Generic[T, R]):
 
     async def _watch(self) -> None:
         """Take in events until the server ends the watch, or is silent."""
-        self.watches += 1
+        self._parent.watches += 1
         self._must_check = True  # unless it lives its whole time
         seconds, silence = self._rng.randint(*WATCH_SECONDS), self._parent.silence
         opened = asyncio.get_running_loop().time()
@@ -367,9 +336,9 @@ class _Feed(Generic[T, R]):
             self._resource,
             self._scope,
             resource_version=str(self._store.seen(self._scope)),
-            label_selector=self._selector,
+            label_selector=self._parent.label_selector,
             timeout_seconds=seconds,
-            decode=self._decode,
+            decode=self._parent.decode,
         )
         try:
             async with closing(stream), asyncio.timeout_at(opened + silence) as limit:
@@ -399,7 +368,7 @@ class _Feed(Generic[T, R]):
         version = version_of(event.resource_version)
         if version <= self._store.seen(self._scope):
             return
-        self.events += 1
+        self._parent.events += 1
         if event.type is EventType.DELETED:
             self._drop(*_identity(event.refused or event.object))
         elif event.refused is not None:
@@ -413,7 +382,7 @@ class _Feed(Generic[T, R]):
         goes wrong costs this object only, of which the last readable record stays."""
         namespace, name, uid = _identity(item)
         try:
-            record = self._record(item)
+            record = self._parent.record(item)
             if record is None:
                 self._drop(namespace, name, uid)
                 return (namespace, name), None
@@ -478,7 +447,7 @@ class _Feed(Generic[T, R]):
             self._parent.refused_only(self._scope, set())
         if not self._store.holds(self._scope):
             self.absent = True
-            self._parent.lacks()
+            self._parent.settle()
 
 
 def _identity(item: Any) -> tuple[str, str, str]:

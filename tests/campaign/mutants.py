@@ -39,8 +39,8 @@ MUTANTS = (
            "name changes hands"),
     Mutant("410 never lists again", watch, "_Feed._delay", "self._must_list = True", "self._must_list = False",
            "pods killed unseen, history gone"),
-    Mutant("a watch resumes at now", watch, "_Feed._watch", "self.watches += 1",
-           "page = await self._api.list(self._resource, self._scope, limit=1, decode=self._decode)\n"
+    Mutant("a watch resumes at now", watch, "_Feed._watch", "self._parent.watches += 1",
+           "page = await self._page(limit=1)\n"
            "    self._store.advance(self._scope, version_of(page.resource_version))", "pods killed unseen"),
     Mutant("deletions are not heard", watch, "_Feed._drop", "self._store.remove(namespace, name, uid)", "pass",
            "pods killed"),
