@@ -15,10 +15,11 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Any, cast
+from typing import Any
 
 from scaler.election import Election, LeaseTiming
-from scaler.kube.api import KubeApi, Object, Resource
+from scaler.kube.api import KubeApi
+from scaler.kube.confined import Guarded
 from scaler.kube.errors import NotSentError
 from scaler.threads import loop_in_thread, run_in
 
@@ -66,7 +67,7 @@ class LeaseThread:
 
     async def _lead_there(self, main: asyncio.AbstractEventLoop, work: Work) -> None:
         async with self._connect() as api:
-            self._election = self._build(cast("KubeApi", _WhileBeating(api, self._refuse_when_still)))
+            self._election = self._build(Guarded(api, self._refuse_when_still))
             await self._election.lead(lambda: run_in(main, work))
 
     async def _beat_for_ever(self) -> None:
@@ -74,26 +75,7 @@ class LeaseThread:
             self._beat = asyncio.get_running_loop().time()
             await asyncio.sleep(self._retry)
 
-    def _refuse_when_still(self) -> None:
+    def _refuse_when_still(self, *_: object) -> None:
         still = asyncio.get_running_loop().time() - self._beat
         if still > self._patience:
             raise NotSentError(f"the main loop stands still since {still:.0f} s: the Lease is left to others")
-
-
-class _WhileBeating:
-    """A KubeApi that writes nothing when `check` raises."""
-
-    def __init__(self, api: KubeApi, check: Callable[[], None]) -> None:
-        self._api = api
-        self._check = check
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._api, name)
-
-    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        self._check()
-        return await self._api.create(resource, namespace, body)
-
-    async def replace(self, resource: Resource, namespace: str | None, name: str, body: Object) -> Object:
-        self._check()
-        return await self._api.replace(resource, namespace, name, body)

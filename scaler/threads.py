@@ -70,16 +70,8 @@ def _settle(ended: asyncio.Future[T], task: asyncio.Task[T]) -> None:
 async def entered_in_thread(name: str, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
     """`manager`, entered and left in a thread and loop of its own."""
     with loop_in_thread(name) as there:
-        found = await run_in(there, partial(_enter, manager))
+        found = await run_in(there, manager.__aenter__)
         try:
             yield found
         finally:
-            await run_in(there, partial(_leave, manager))
-
-
-async def _enter(manager: AbstractAsyncContextManager[T]) -> T:
-    return await manager.__aenter__()
-
-
-async def _leave(manager: AbstractAsyncContextManager[Any]) -> None:
-    await manager.__aexit__(None, None, None)
+            await run_in(there, partial(manager.__aexit__, None, None, None))

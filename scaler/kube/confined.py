@@ -1,4 +1,4 @@
-"""A cluster that is read only, but for what an install keeps in its own namespace. What is refused is never sent."""
+"""A cluster to which only some writes are sent: what is refused never leaves the process."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from scaler.kube.errors import status_error
 
 OWN = frozenset({CONFIG_MAPS, LEASES})
 
+Check = Callable[[str, Resource, str | None], None]
+"""Called with verb, resource and namespace before a write; what it raises is raised instead."""
 
-class Confined(KubeApi):
-    """Sends every read, and writes of ConfigMaps and Leases in `home`; any other write is a ForbiddenError."""
 
-    def __init__(self, api: KubeApi, home: str) -> None:
+class Guarded(KubeApi):
+    """Sends every read, and the writes that `check` lets through."""
+
+    def __init__(self, api: KubeApi, check: Check) -> None:
         self._api = api
-        self._home = home
-
-    def _own(self, verb: str, resource: Resource, namespace: str | None) -> KubeApi:
-        if namespace != self._home or resource not in OWN:
-            where = f"{resource.full_name} in {namespace or 'the cluster'}"
-            raise status_error(403, "Forbidden", f"not sent: {verb} {where}; only {self._home} is written to")
-        return self._api
+        self._check = check
 
     async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
         page: Page[Any] = await self._api.list(resource, namespace, **options)
@@ -37,18 +34,35 @@ class Confined(KubeApi):
         return await self._api.get(resource, namespace, name)
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        return await self._own("create", resource, namespace).create(resource, namespace, body)
+        self._check("create", resource, namespace)
+        return await self._api.create(resource, namespace, body)
 
     async def replace(
         self, resource: Resource, namespace: str | None, name: str, body: Object, **options: Any
     ) -> Object:
-        return await self._own("replace", resource, namespace).replace(resource, namespace, name, body, **options)
+        self._check("replace", resource, namespace)
+        return await self._api.replace(resource, namespace, name, body, **options)
 
     async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **options: Any) -> Object:
-        return await self._own("patch", resource, namespace).patch(resource, namespace, name, patch, **options)
+        self._check("patch", resource, namespace)
+        return await self._api.patch(resource, namespace, name, patch, **options)
 
     async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
-        await self._own("delete", resource, namespace).delete(resource, namespace, name, **options)
+        self._check("delete", resource, namespace)
+        await self._api.delete(resource, namespace, name, **options)
+
+
+class Confined(Guarded):
+    """A cluster that is read only, but for ConfigMaps and Leases in `home`: any other write is a ForbiddenError."""
+
+    def __init__(self, api: KubeApi, home: str) -> None:
+        super().__init__(api, self._refuse_others)
+        self._home = home
+
+    def _refuse_others(self, verb: str, resource: Resource, namespace: str | None) -> None:
+        if namespace != self._home or resource not in OWN:
+            where = f"{resource.full_name} in {namespace or 'the cluster'}"
+            raise status_error(403, "Forbidden", f"not sent: {verb} {where}; only {self._home} is written to")
 
 
 def confined(
