@@ -54,7 +54,7 @@ from scaler.kube.api import (
 )
 from scaler.names import RULE_LABEL
 from scaler.workloads.ascendjob_objects import OPERATOR_NAME
-from scaler.workloads.owners import OwnerObject, facts_of
+from scaler.workloads.owners import OwnerObject, owner_facts
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
 OPTIONAL = frozenset(
@@ -101,7 +101,7 @@ def informers(
 
     def ask(resource: Resource, **options: Any) -> Informer[Any, Any]:
         kind = resource.kind
-        return watch(resource, cache.owners.stores[kind], OwnerObject, partial(facts_of, kind), **options)
+        return watch(resource, cache.owners.stores[kind], OwnerObject, partial(owner_facts, kind), **options)
 
     return {
         ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, JobObject, job_record),

@@ -24,7 +24,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import AlreadyExistsError
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import membership_of
-from scaler.workloads.owners import owner_facts
+from scaler.workloads.owners import OwnerObject, owner_facts
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until
 from tests.workloads.pods import LABELS, NAMESPACE, SAMPLES, facts
@@ -128,6 +128,6 @@ async def test_the_maker_tells_of_a_new_revision_while_pods_of_the_old_one_wait(
 
 
 async def newest(api: KubeApi, teller: Resource, maker: str) -> OwnerFacts:
-    found = (await api.list(teller, NAMESPACE, decode=dict)).items
+    found = (await api.list(teller, NAMESPACE, decode=OwnerObject)).items
     told = [owner_facts(teller.kind, obj) for obj in found]
     return max((one for one in told if one.maker == maker), key=lambda one: one.rank)

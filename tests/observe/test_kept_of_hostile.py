@@ -27,7 +27,7 @@ from scaler.informers.refusals import MOST, Refusals
 from scaler.kube.api import PODS, Refused
 from scaler.kube.wire import LONGEST_WHY
 from scaler.workloads.needs import LONGEST_PLACEMENT, MOST_RESOURCES
-from scaler.workloads.owners import OwnerObject, facts_of
+from scaler.workloads.owners import OwnerObject, owner_facts
 from tests.jobs import job
 
 OBJECTS = 5
@@ -178,7 +178,7 @@ OTHER_KINDS: dict[str, tuple[Any, Callable[[Any], Any], Make]] = {
     ),
     "StatefulSet": (
         OwnerObject,
-        partial(facts_of, "StatefulSet"),
+        partial(owner_facts, "StatefulSet"),
         lambda n: fields_of(
             meta(n, annotations=pairs(n, LARGE), ownerReferences=[owner(n, name="x" * LARGE)]), spec={"replicas": 1}
         ),

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
@@ -17,7 +18,7 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import LabelledMetadata, Owner
 from scaler.workloads.kind import Ask, Membership
 from scaler.workloads.kinds import KINDS, PLAIN, holding_impossible, membership_of, unknown_owner
-from scaler.workloads.owners import owner_facts
+from scaler.workloads.owners import OwnerObject, owner_facts
 from tests.workloads import pods
 from tests.workloads.pods import SAMPLES, Sample, facts
 
@@ -299,7 +300,7 @@ def test_groups_of_real_leader_worker_sets_have_the_size_that_their_set_tells(re
         spec = lws["spec"]["leaderWorkerTemplate"]
         for key in {"leaderTemplate", "workerTemplate"} & spec.keys():
             _label(spec[key])
-        told = owner_facts("LeaderWorkerSet", lws)
+        told = owner_facts("LeaderWorkerSet", msgspec.convert(lws, OwnerObject))
         made = pods.leader_worker_set(lws)
         assert told.size == spec["size"] == len(made[0]), name
         assert _count(made) == (lws["spec"]["replicas"], {"LeaderWorkerSet"}), name
