@@ -16,7 +16,11 @@ from scaler.informers.records import NodeFacts
 from scaler.kube.api import Object, Refused, Resource
 
 
-class InstanceChanged(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True):
+    """What is published; each type of it has its own subscribers."""
+
+
+class InstanceChanged(Change, frozen=True):
     """Something that this instance is made of came, changed or went; perhaps the instance itself."""
 
     uid: str
@@ -24,43 +28,43 @@ class InstanceChanged(msgspec.Struct, frozen=True):
     """None when its service need not be looked at for that."""
 
 
-class RuleChanged(msgspec.Struct, frozen=True):
+class RuleChanged(Change, frozen=True):
     """The ConfigMap of this service's rule came, changed or went."""
 
     service: ServiceKey
 
 
-class PodChanged(msgspec.Struct, frozen=True):
+class PodChanged(Change, frozen=True):
     """A pod of anybody came (`old` is None), changed, or went (`new` is None)."""
 
     old: PodRecord | None
     new: PodRecord | None
 
 
-class PodArrivedUngated(msgspec.Struct, frozen=True):
+class PodArrivedUngated(Change, frozen=True):
     """A pod that names a rule was seen for the first time, and without our gate."""
 
     uid: str
 
 
-class NodeChanged(msgspec.Struct, frozen=True):
+class NodeChanged(Change, frozen=True):
     """A node, or what is reported of it, changed. `facts` is None when there is no such node."""
 
     name: str
     facts: NodeFacts | None
 
 
-class RoomChanged(msgspec.Struct, frozen=True):
+class RoomChanged(Change, frozen=True):
     """Something else is free on the nodes now, or something was bound."""
 
 
-class BudgetsChanged(msgspec.Struct, frozen=True):
+class BudgetsChanged(Change, frozen=True):
     """A PodDisruptionBudget of this namespace came, changed or went."""
 
     namespace: str
 
 
-class ObjectRefused(msgspec.Struct, frozen=True):
+class ObjectRefused(Change, frozen=True):
     """An object that names a rule, or is one, cannot be read; or it can be again, or is gone (`refused` is None)."""
 
     resource: Resource
@@ -69,14 +73,14 @@ class ObjectRefused(msgspec.Struct, frozen=True):
     rule: str
 
 
-class OwnConfigMapGone(msgspec.Struct, frozen=True):
+class OwnConfigMapGone(Change, frozen=True):
     """A ConfigMap that the scaler keeps is gone, whoever deleted it. `content` is what it was."""
 
     namespace: str
     content: Object
 
 
-class ElasticServiceChanged(msgspec.Struct, frozen=True):
+class ElasticServiceChanged(Change, frozen=True):
     """An ElasticService about this service came, went, or is another one."""
 
     service: ServiceKey
@@ -84,18 +88,6 @@ class ElasticServiceChanged(msgspec.Struct, frozen=True):
     """It is what it was before, after a restore of the cluster: what was written since is lost."""
 
 
-Change = (
-    InstanceChanged
-    | RuleChanged
-    | PodChanged
-    | PodArrivedUngated
-    | NodeChanged
-    | RoomChanged
-    | OwnConfigMapGone
-    | ObjectRefused
-    | ElasticServiceChanged
-    | BudgetsChanged
-)
 C = TypeVar("C", bound=Change)
 
 

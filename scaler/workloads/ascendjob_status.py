@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from scaler.clock import rfc3339
 from scaler.decide.world import Instance, State, Verdict
 from scaler.kube.api import Object
+from scaler.rules.values import as_list, at
 from scaler.workloads.run_policy import final_condition
 
 CREATED = "Created"
@@ -23,7 +24,6 @@ JOB_CREATED = "JobCreated"
 _MAX_MESSAGE = 1024
 _ADMITTED = frozenset({State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN})
 _ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
-_UNTOUCHED = frozenset({State.FINISHED})
 
 
 class JobSummary(NamedTuple):
@@ -44,10 +44,10 @@ def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] |
     `now` is a Kubernetes Time. The patch carries uid and resourceVersion of `job`: it fails rather than overwrite.
     A job that is being deleted or has finished for good is left as it is.
     """
-    going = (job.get("metadata") or {}).get("deletionTimestamp")
-    if going or summary.verdict.state in _UNTOUCHED or final_condition(job) is not None:
+    going = at(job, "metadata").get("deletionTimestamp")
+    if going or summary.verdict.state is State.FINISHED or final_condition(job) is not None:
         return None
-    before = _status_of(job)
+    before = at(job, "status")
     status = merge_diff(before, _status(before, summary, now))
     return _patch(job, status) if status or not before else None
 
@@ -56,7 +56,7 @@ def final_patch(job: Object, ending: tuple[str, str, str], now: str) -> dict[str
     """The merge patch for the status of a job that ends now: `ending` is the type of its last condition, with reason
     and message. It fails rather than end a job that has changed."""
     kind, reason, message = ending
-    before = _status_of(job)
+    before = at(job, "status")
     found = _conditions(before)
     kept = [item for item in found if item.get("type") not in _OURS or item.get("type") == CREATED]
     ran = [item for item in found if item.get("type") == RUNNING]
@@ -67,21 +67,16 @@ def final_patch(job: Object, ending: tuple[str, str, str], now: str) -> dict[str
 
 
 def _patch(job: Object, status: dict[str, Any]) -> dict[str, Any]:
-    metadata = job.get("metadata") or {}
+    metadata = at(job, "metadata")
     precondition = {key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata}
     return {"metadata": precondition, "status": status}
-
-
-def _status_of(job: Object) -> dict[str, Any]:
-    status = job.get("status")
-    return status if isinstance(status, dict) else {}
 
 
 def already_says(job: Object, verdict: Verdict) -> bool:
     """Whether the job's last condition already gives this reason, e.g. written by the leader before us."""
     if verdict.state is State.FINISHED:
         return final_condition(job) is not None
-    conditions = _conditions(job.get("status"))
+    conditions = _conditions(at(job, "status"))
     if not conditions:
         return False
     reason = JOB_RUNNING if verdict.state is State.RUNNING else verdict.reason.value
@@ -110,9 +105,8 @@ def _status(before: Mapping[str, Any], summary: JobSummary, now: str) -> dict[st
     return status
 
 
-def _conditions(status: object) -> list[dict[str, Any]]:
-    found = status.get("conditions") if isinstance(status, dict) else None
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+def _conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [item for item in as_list(status.get("conditions")) if isinstance(item, dict)]
 
 
 def _new_conditions(before: list[dict[str, Any]], summary: JobSummary, now: str) -> list[dict[str, Any]]:
@@ -152,5 +146,4 @@ def _condition(
 
 def _replica_statuses(before: Mapping[str, Any], replicas: Mapping[str, Any] | None) -> dict[str, Any]:
     """Zeros are left out, as the operator does."""
-    found = before.get("replicaStatuses") if replicas is None else replicas
-    return dict(found) if isinstance(found, Mapping) else {}
+    return dict(at(before, "replicaStatuses") if replicas is None else replicas)
