@@ -250,19 +250,18 @@ class HttpKubeApi:
 
         async def exchange(authorization: str) -> bytes:
             async with asyncio.timeout(self._timeout * timeouts):
-                request = self._request(_METHODS[verb], path, authorization, self._timeout, data, content_type)
-                async with await self._timed(verb, resource, request) as response:
+                sent = self._request(verb, resource, path, authorization, self._timeout, data, content_type)
+                async with await sent as response:
                     return await _json_of(response, longest)
 
-        return await self._authorized(_METHODS[verb], exchange)
+        return await self._authorized(_METHODS.get(verb, "GET"), exchange)
 
     async def _open_watch(self, resource: Resource, path: str) -> aiohttp.ClientResponse:
         """The answer to a watch whose events are yet to be read."""
 
         async def exchange(authorization: str) -> aiohttp.ClientResponse:
             async with asyncio.timeout(self._timeout):
-                request = self._request("GET", path, authorization, self.watch_silence)
-                response = await self._timed("watch", resource, request)
+                response = await self._request("watch", resource, path, authorization, self.watch_silence)
                 if response.status == 200 and response.content_type == "application/json":
                     return response
                 async with response:
@@ -291,40 +290,36 @@ class HttpKubeApi:
         except _TRANSPORT_ERRORS as error:
             raise _untrusted("watch", error) from None
 
-    async def _timed(
-        self, verb: str, resource: Resource, request: Awaitable[aiohttp.ClientResponse]
-    ) -> aiohttp.ClientResponse:
-        """Tell how long it took, also when nothing was answered."""
+    async def _request(
+        self, verb: str, resource: Resource, path: str, authorization: str, silence: float, data: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> aiohttp.ClientResponse:  # fmt: skip
+        """Send it, and tell how long it took until an answer began, also when none did."""
+        headers = {"Content-Type": content_type}
+        if authorization:
+            headers["Authorization"] = authorization
+        connect = min(CONNECT_TIMEOUT, self._timeout / 2)  # before the answer's own, so that "not sent" is certain
         loop = asyncio.get_running_loop()
         began, date = loop.time(), None
         try:
-            response = await request
+            response = await self._session.request(
+                _METHODS.get(verb, "GET"),
+                yarl.URL(self.server + path, encoded=True),
+                data=data,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_read=silence),
+                allow_redirects=False,
+                **self._per_request,
+            )
             date = _date_of(response)
         finally:
             self._answered(verb, resource, loop.time() - began, date)
         return response
 
-    async def _request(
-        self, method: str, path: str, authorization: str, silence: float, data: bytes | None = None,
-        content_type: str = "application/json",
-    ) -> aiohttp.ClientResponse:  # fmt: skip
-        headers = {"Content-Type": content_type}
-        if authorization:
-            headers["Authorization"] = authorization
-        connect = min(CONNECT_TIMEOUT, self._timeout / 2)  # before the answer's own, so that "not sent" is certain
-        return await self._session.request(
-            method,
-            yarl.URL(self.server + path, encoded=True),
-            data=data,
-            headers=headers,
-            timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_read=silence),
-            allow_redirects=False,
-            **self._per_request,
-        )
-
 
 _VERSION = Resource("", "", "version", "Info", namespaced=False)
-_METHODS = {"list": "GET", "get": "GET", "create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"}
+_METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"}
+"""Of the verbs that write; all others are GET."""
 
 _TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 """ValueError: aiohttp's words for a chunk or a line that is too long."""
