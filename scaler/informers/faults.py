@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from scaler.rules.values import at
+
 DEVICE_NAMESPACE, CLUSTER_NAMESPACE = "kube-system", "mindx-dl"
 DEVICE_PREFIX, NODE_PREFIX, CLUSTER_PREFIX = "mindx-dl-deviceinfo-", "mindx-dl-nodeinfo-", "cluster-info-"
 UNHEALTHY = "UnHealthy"
@@ -56,21 +58,21 @@ WELL = NodeFaults()
 
 def read_report(namespace: str, name: str, data: Mapping[str, str]) -> FaultReport | None:
     """What a ConfigMap reports; None for one that is no report."""
-    if namespace == CLUSTER_NAMESPACE and name.startswith(CLUSTER_PREFIX):
-        return _read_cluster(name, data)
-    if namespace == DEVICE_NAMESPACE and name.startswith(DEVICE_PREFIX):
-        return _read_agent(name.removeprefix(DEVICE_PREFIX), _read_device(data))
-    if namespace == CLUSTER_NAMESPACE and name.startswith(NODE_PREFIX):
-        return _read_agent(name.removeprefix(NODE_PREFIX), _read_node(data))
+    try:
+        if namespace == CLUSTER_NAMESPACE and name.startswith(CLUSTER_PREFIX):
+            return _read_cluster(name, data)
+        if namespace == DEVICE_NAMESPACE and name.startswith(DEVICE_PREFIX):
+            return _of_node(name.removeprefix(DEVICE_PREFIX), _read_device(data))
+        if namespace == CLUSTER_NAMESPACE and name.startswith(NODE_PREFIX):
+            return _of_node(name.removeprefix(NODE_PREFIX), _read_node(data))
+    except ValueError as error:
+        return FaultReport(Source.CLUSTER if name.startswith(CLUSTER_PREFIX) else Source.AGENTS, {}, str(error))
     return None
 
 
 def _read_cluster(name: str, data: Mapping[str, str]) -> FaultReport:
     """A document about many nodes; one bad entry does not hide the others."""
-    try:
-        content = _object(data.get(name) or "{}")
-    except ValueError as error:
-        return FaultReport(Source.CLUSTER, {}, str(error))
+    content = _object(data.get(name) or "{}")
     nodes: dict[str, NodeFaults] = {}
     problems: list[str] = []
     for key, entry in content.items():
@@ -84,40 +86,27 @@ def _read_cluster(name: str, data: Mapping[str, str]) -> FaultReport:
     return FaultReport(Source.CLUSTER, nodes, "; ".join(problems[:3]))
 
 
-def _read_agent(node: str, faults: NodeFaults | str) -> FaultReport:
-    if isinstance(faults, str):
-        return FaultReport(Source.AGENTS, {}, faults)
+def _of_node(node: str, faults: NodeFaults) -> FaultReport:
     return FaultReport(Source.AGENTS, {node: faults} if faults != WELL else {})
 
 
-def _read_device(data: Mapping[str, str]) -> NodeFaults | str:
-    try:
-        info = _object(data.get("DeviceInfoCfg") or "{}").get("DeviceInfo")
-        switch = _object(data.get("SwitchInfoCfg") or "{}")
-    except ValueError as error:
-        return str(error)
-    faults = _faults_of(info if isinstance(info, dict) else {}, switch=False)
+def _read_device(data: Mapping[str, str]) -> NodeFaults:
+    info = at(_object(data.get("DeviceInfoCfg") or "{}"), "DeviceInfo")
+    switch = _object(data.get("SwitchInfoCfg") or "{}")
+    faults = _faults_of(info, switch=False)
     isolated = NodeFaults(_names(data.get("ManuallySeparateNPU", "")))
     return faults.joined(isolated).joined(_faults_of(switch, switch=True))
 
 
-def _read_node(data: Mapping[str, str]) -> NodeFaults | str:
-    try:
-        info = _object(data.get("NodeInfo") or "{}").get("NodeInfo")
-    except ValueError as error:
-        return str(error)
-    return _faults_of(info if isinstance(info, dict) else {}, switch=False)
+def _read_node(data: Mapping[str, str]) -> NodeFaults:
+    return _faults_of(at(_object(data.get("NodeInfo") or "{}"), "NodeInfo"), switch=False)
 
 
 def _faults_of(entry: Mapping[str, Any], *, switch: bool) -> NodeFaults:
     """`DeviceList` of a device entry, `NodeStatus` of the others. Only what is UnHealthy is a reason to act:
     PreSeparate and network faults keep new pods away, which is the scheduler's business."""
-    devices = entry.get("DeviceList")
-    listed = [
-        value
-        for key, value in (devices.items() if isinstance(devices, dict) else ())
-        if key.endswith("-Unhealthy") and isinstance(value, str)
-    ]
+    devices = at(entry, "DeviceList").items()
+    listed = [value for key, value in devices if key.endswith("-Unhealthy") and isinstance(value, str)]
     sick = entry.get("NodeStatus") == UNHEALTHY
     return NodeFaults(frozenset().union(*map(_names, listed)), node=sick and not switch, switch=sick and switch)
 
