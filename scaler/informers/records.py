@@ -16,7 +16,7 @@ import msgspec
 from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
-from scaler.kube.metadata import FullMetadata, LabelledMetadata, Metadata, shared
+from scaler.kube.metadata import FullMetadata, LabelledMetadata, shared
 from scaler.kube.shallow import DEEPEST, TOO_DEEP
 from scaler.names import CLASS_NAMESPACES, GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at, is_deeper
@@ -31,21 +31,15 @@ class Condition(msgspec.Struct, gc=False):
     status: str = ""
 
 
-class OwnedObject(msgspec.Struct, gc=False):
-    """The metadata of a PodGroup or Service."""
-
-    metadata: Metadata
-
-
-class _PodGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
+class _OwnedSpec(msgspec.Struct, frozen=True, rename="camel"):
     min_member: int = 0
 
 
-class PodGroupObject(OwnedObject):
-    """The part of a PodGroup that the scaler reads."""
+class OwnedObject(msgspec.Struct, gc=False):
+    """The part of a PodGroup or Service that the scaler reads."""
 
     metadata: LabelledMetadata
-    spec: _PodGroupSpec = _PodGroupSpec()
+    spec: _OwnedSpec = _OwnedSpec()
 
 
 class OwnedRecord(msgspec.Struct, frozen=True, gc=False):
@@ -63,11 +57,6 @@ class OwnedRecord(msgspec.Struct, frozen=True, gc=False):
     """Of a PodGroup: those that its job had when it was admitted."""
 
 
-def pod_group_record(group: PodGroupObject) -> OwnedRecord:
-    labels = labels_of(group.metadata.labels)
-    return msgspec.structs.replace(owned_record(group), members=group.spec.min_member, labels=labels)
-
-
 def owned_record(obj: OwnedObject) -> OwnedRecord:
     meta = obj.metadata
     return OwnedRecord(
@@ -77,6 +66,8 @@ def owned_record(obj: OwnedObject) -> OwnedRecord:
         resource_version=meta.resource_version,
         owner_uid=shared(job_uid(meta.owner)),
         terminating=meta.deletion_timestamp is not None,
+        members=obj.spec.min_member,
+        labels=labels_of(meta.labels),
     )
 
 

@@ -23,12 +23,10 @@ from scaler.informers.records import (
     JobObject,
     NodeObject,
     OwnedObject,
-    PodGroupObject,
     PriorityClassObject,
     job_record,
     node_record,
     owned_record,
-    pod_group_record,
     priority_record,
     volcano_job_record,
 )
@@ -106,7 +104,7 @@ def informers(
     return {
         ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, JobObject, job_record),
         PODS: watch(PODS, cache.pods, PodObject, pod_record),
-        POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, PodGroupObject, pod_group_record),
+        POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, OwnedObject, owned_record),
         SERVICES: watch(SERVICES, cache.services, OwnedObject, owned_record, label_selector=OURS),
         CONFIG_MAPS: watch(
             CONFIG_MAPS,

@@ -17,10 +17,8 @@ from scaler.informers.records import (
     MOST_KEPT,
     JobObject,
     OwnedObject,
-    PodGroupObject,
     job_record,
     owned_record,
-    pod_group_record,
     volcano_job_record,
 )
 from scaler.informers.refusals import MOST, Refusals
@@ -172,8 +170,8 @@ OWNED = partial(fields_of, spec={"minMember": 1})
 OTHER_KINDS: dict[str, tuple[Any, Callable[[Any], Any], Make]] = {
     "Service": (OwnedObject, owned_record, lambda n: OWNED(meta(n, ownerReferences=[owner(n, uid="x" * LARGE)]))),
     "PodGroup": (
-        PodGroupObject,
-        pod_group_record,
+        OwnedObject,
+        owned_record,
         lambda n: OWNED(meta(n, annotations=pairs(n, LARGE), ownerReferences=[owner(n, uid="x" * LARGE)])),
     ),
     "StatefulSet": (
