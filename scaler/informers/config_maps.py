@@ -9,14 +9,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from scaler.informers.faults import FaultReport, read_report
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, shared
+from scaler.kube.metadata import LabelledMetadata, shared, sharing
 from scaler.names import (
     KEPT_FOR_ANNOTATION,
     KEPT_FOR_LABEL,
@@ -41,6 +40,8 @@ MOST_LAST_VALID = 128 * 1024
 """Bytes of a last valid document as it is stored, compressed: five times what a rule of MAX_BYTES has."""
 _NOTHING: dict[str, str] = {}
 """Of most ConfigMaps, and so one for all; nobody writes into it."""
+_shared = sharing(1024)
+"""Names of keys: most ConfigMaps have the same few."""
 MOST_COMPARED = 256 * 1024
 """Bytes of a rank table up to which its formatting does not matter."""
 
@@ -134,12 +135,6 @@ def _bytes_of(text: str) -> int:
 def _some(keys: Iterable[str]) -> tuple[str, ...]:
     """The first of them, that of a rule always."""
     return _shared(tuple(map(shared, sorted(keys, key=lambda key: (key != RULE_KEY, key))[:MOST_KEYS])))
-
-
-@lru_cache(maxsize=1024)
-def _shared(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Most ConfigMaps have the same few."""
-    return keys
 
 
 def _ours(annotations: Mapping[str, str]) -> dict[str, str]:

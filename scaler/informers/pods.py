@@ -12,7 +12,7 @@ from scaler.clock import seconds_of
 from scaler.decide.nodes import PodRequest, Where
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, Owner, shared
+from scaler.kube.metadata import LabelledMetadata, Owner, shared, sharing
 from scaler.names import DELETION_COST, GATE, HELD_COST, KEEP_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices
@@ -25,6 +25,8 @@ VOLCANO = "volcano"
 LONGEST_CONFIGURATION = 32 * 1024
 """Characters of the annotation about its chips: beyond that it is unusable."""
 
+_shared = sharing(1024)
+"""Claims: pods of one instance say the same."""
 _DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "UnexpectedAdmissionError"})
 """Values of a pod's status.reason that the kubelet gives to pods which it ends or refuses."""
 
@@ -144,7 +146,7 @@ def pod_record(pod: PodObject) -> PodRecord:
     meta, status = pod.metadata, pod.status
     owner = meta.owner
     owner_uid = job_uid(owner)
-    claim = _shared_claim(_claim(pod, owner, owner_uid)) if RULE_LABEL in meta.labels else None
+    claim = _shared(_claim(pod, owner, owner_uid)) if RULE_LABEL in meta.labels else None
     version = meta.labels.get("version", "")
     ready, disrupted = _conditions(status.conditions)
     crashing, restarts, exit_code = _containers(status.container_statuses)
@@ -224,12 +226,6 @@ def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
         maker_uid=shared(owner.uid or meta.uid),
         unknown_owner=unknown_owner(meta, membership) if membership is not None else "",
     )
-
-
-@lru_cache(maxsize=1024)
-def _shared_claim(claim: Claim) -> Claim:
-    """Pods of one instance say the same: one object for all of them."""
-    return claim
 
 
 def _need(spec: _PodSpec) -> PodRequest:

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 
+T = TypeVar("T")
+
+
+def sharing(most: int) -> Callable[[T], T]:
+    """A function that gives one object for all that are equal; it remembers the last `most`."""
+    return lru_cache(maxsize=most)(lambda value: value)
+
+
 shared: Callable[[str], str] = lru_cache(maxsize=1 << 15)(str)
 """One object for texts that are equal. Not `sys.intern`, which on Python 3.12 keeps every text for ever."""
-
 
 LONGEST = 253
 """Characters of the name of any object. What is longer names none."""

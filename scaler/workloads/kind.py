@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
 
 from scaler.decide.world import Reason, ServiceKey
-from scaler.kube.metadata import Owner
+from scaler.kube.metadata import Owner, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
@@ -82,6 +81,7 @@ class Labels(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_LABELS = Labels()
+_shared = sharing(1 << 12)
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
@@ -130,12 +130,7 @@ def label_problem_of(rule: str, job_id: str, group: str) -> Reason | None:
 def labels_of(labels: Mapping[str, Any]) -> Labels:
     """Those of an object."""
     rule, group, job_id = (as_text(labels.get(name)) for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL))
-    return _shared_labels(Labels(rule, group, job_id))
-
-
-@lru_cache(maxsize=1 << 12)
-def _shared_labels(labels: Labels) -> Labels:
-    return labels
+    return _shared(Labels(rule, group, job_id))
 
 
 def as_admitted(found: Placed, then: Labels, *, no_such_rule: bool = False) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import msgspec
 
 from scaler.decide.nodes import NODE_NAME, PODS, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
+from scaler.kube.metadata import sharing
 from scaler.kube.quantity import add_quantities, parse_quantity
 from scaler.rules.jobspec import read_replicas
 from scaler.rules.limits import MAX_PODS
@@ -33,6 +34,7 @@ LONGEST_PLAIN = 1024
 """Characters of requests that are remembered with what they mean; ordinary ones have 100."""
 PLACEMENT = ("nodeSelector", "affinity", "tolerations", "volumes", "topologySpreadConstraints")
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+_shared = sharing(1024)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Requests = tuple[tuple[str, int], ...]
@@ -124,8 +126,7 @@ def _effective(pod: PodResources) -> Requests:
     amounts = {**(running | highest), **_asked(pod.resources)}
     found = Counter(amounts) + Counter(whole_amounts(pod.overhead or {}))
     found[PODS] = 1
-    requests: Requests = _shared(tuple(sorted((name, min(amount, MOST)) for name, amount in _some(found))))
-    return requests
+    return _shared(tuple(sorted((name, min(amount, MOST)) for name, amount in _some(found))))
 
 
 def _asked(resources: Asked | None) -> Counter[str]:
@@ -140,12 +141,6 @@ def _some(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return possible[:MOST_RESOURCES]
 
 
-@lru_cache(maxsize=1024)
-def _shared(value: Any) -> Any:
-    """One object for all that are equal."""
-    return value
-
-
 def need_of(spec: Any, *, large: bool = False) -> PodRequest:
     """What a pod with this spec asks for; `spec` is that of a pod or of a template, in any shape. When it is `large`,
     nothing is read of where it may run."""
@@ -153,8 +148,7 @@ def need_of(spec: Any, *, large: bool = False) -> PodRequest:
     resources, read = _read_resources(spec)
     large = large or _size(spec) > LONGEST_PLACEMENT
     where = Where(opaque=True) if large else _where(spec, opaque=not read or _is_opaque(spec))
-    need: PodRequest = _shared(PodRequest(requests_of(resources), where))
-    return need
+    return _shared(PodRequest(requests_of(resources), where))
 
 
 def ascend_job_needs(obj: Object) -> tuple[PodRequest, ...]:
@@ -221,7 +215,7 @@ def _where(spec: Mapping[str, Any], *, opaque: bool) -> Where:
     tolerations = {_toleration(at(one)) for one in as_list(spec.get("tolerations"))}
     named = as_text(spec.get("nodeName"))
     pairs = {(key, value) for key, value in selector.items() if isinstance(value, str)}
-    where: Where = _shared(
+    return _shared(
         Where(
             selector=tuple(sorted(pairs | ({(NODE_NAME, named)} if named else set()))),
             affinity=terms,
@@ -229,7 +223,6 @@ def _where(spec: Mapping[str, Any], *, opaque: bool) -> Where:
             opaque=opaque or not read or len(pairs) < len(selector),
         )
     )
-    return where
 
 
 def _affinity(required: Any) -> tuple[tuple[tuple[Requirement, ...], ...], bool]:
