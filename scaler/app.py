@@ -45,7 +45,7 @@ from scaler.installs import Installs, OverlapError, marks
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi, Resource
 from scaler.kube.confined import Confined, confined
 from scaler.kube.writer import Writer
-from scaler.lease_thread import Connect, LeaseThread
+from scaler.lease_thread import Connect, lead_in_thread
 from scaler.names import BUDGET, MANAGED_BY
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.elastic_services import StatusWriter
@@ -153,7 +153,8 @@ class App:
         """Not decided on: nothing waits for them."""
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.sight = Sight(self.informers, settings.out_of_touch)
-        self.election = _leadership(self, rng, apart) if settings.leader_election else None
+        self.election = _election(self, rng) if settings.leader_election else None
+        self._apart = apart
         self.installs = Installs(
             api,
             namespace=settings.lease_namespace,
@@ -276,8 +277,10 @@ class App:
             await self._synced()
             if self.election is None:
                 await self._work()
+            elif self._apart is None:
+                await self.election.lead(self.api, self._work)
             else:
-                await self.election.lead(self._work)
+                await lead_in_thread(self.election, self._apart, self._work)
 
     async def _synced(self) -> None:
         """No decision, and so no write, before everything has been listed once."""
@@ -467,24 +470,20 @@ def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | 
     return now() - informer.heard if informer.heard > -math.inf else None
 
 
-def _leadership(app: App, rng: random.Random, apart: Connect | None) -> Election | LeaseThread:
+def _election(app: App, rng: random.Random) -> Election:
     settings = app.settings
-    timing = LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period, settings.out_of_touch)
-
-    def election(api: KubeApi) -> Election:
-        return Election(
-            api,
-            app.clock,
-            namespace=settings.lease_namespace,
-            name=settings.lease_name,
-            identity=settings.identity,
-            rng=rng,
-            timing=timing,
-            marks=marks(settings.namespaces) if settings.mode is not Mode.SHADOW else {},
-            heard=app.sight.heard,
-        )
-
-    return election(app.api) if apart is None else LeaseThread(apart, election, timing)
+    return Election(
+        app.clock,
+        namespace=settings.lease_namespace,
+        name=settings.lease_name,
+        identity=settings.identity,
+        rng=rng,
+        timing=LeaseTiming(
+            settings.lease_duration, settings.renew_deadline, settings.retry_period, settings.out_of_touch
+        ),
+        marks=marks(settings.namespaces) if settings.mode is not Mode.SHADOW else {},
+        heard=app.sight.heard,
+    )
 
 
 @asynccontextmanager

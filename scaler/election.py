@@ -68,17 +68,17 @@ class Election:
     """
 
     def __init__(  # noqa: PLR0913 - where the Lease is, who asks for it, and what tells when
-        self, api: KubeApi, clock: Clock, *, namespace: str, name: str, identity: str, rng: random.Random,
+        self, clock: Clock, *, namespace: str, name: str, identity: str, rng: random.Random,
         timing: LeaseTiming = DEFAULT_TIMING, marks: Mapping[str, Mapping[str, str]] = NO_MARKS,
         heard: Callable[[], float] = lambda: math.inf,
     ) -> None:  # fmt: skip
         self.identity = identity
-        self._api = api
+        self.timing = timing
+        self._api: KubeApi
         self._clock = clock
         self._namespace = namespace
         self._name = name
         self._rng = rng
-        self._timing = timing
         self._marks = marks
         self._heard = heard
         self._blind_since = ""
@@ -114,12 +114,14 @@ class Election:
     def leading(self) -> bool:
         return _now() < self._deadline
 
-    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def lead(self, api: KubeApi, work: Callable[[], Awaitable[None]]) -> None:
         """Wait until leader, then run `work` until it ends, leadership is lost (LeadershipLost) or this is cancelled.
+        The Lease is asked for and renewed over `api`.
 
         However it ends, `work` is cancelled and awaited first; then the Lease is released, unless it is lost. To be
         called once.
         """
+        self._api = api
         await self._acquire()
         _log.info("leadership gained", identity=self.identity, lease=self._name)
         relieved = self._relieved_by = asyncio.get_running_loop().create_future()
@@ -169,14 +171,14 @@ class Election:
         if claimed or _is_released(self._lease):
             return self._state_since
         stated = float(spec.get("leaseDurationSeconds") or 0)
-        return self._state_since + max(self._timing.duration, min(stated, LONGEST_LEASE))
+        return self._state_since + max(self.timing.duration, min(stated, LONGEST_LEASE))
 
     async def _make_vacant(self) -> None:
         """Make the missing Lease, held by nobody. That it is missing proves nothing about who led a moment ago, and no
         precondition would tell; so its time runs from here, and it is taken like one that somebody emptied."""
         asked = _now()
         try:
-            lease = await within(self._timing.renew_deadline / 2, self._send(self._body({}, {})))
+            lease = await within(self.timing.renew_deadline / 2, self._send(self._body({}, {})))
         except KubeError as error:
             _log.info("lease not made", lease=self._name, error=str(error))
             await self._look()
@@ -189,7 +191,7 @@ class Election:
         self._acquired = self._clock.micro_timestamp()
         self._transitions = int(spec_of(self._lease).get("leaseTransitions") or 0) + 1
         try:
-            await self._write(self._timing.renew_deadline / 2)
+            await self._write(self.timing.renew_deadline / 2)
         except KubeError as error:
             _log.info("lease not taken", lease=self._name, error=str(error))
             await self._look()
@@ -214,7 +216,7 @@ class Election:
     async def _watch_once(self) -> None:
         selector, asked = f"metadata.name={self._name}", _now()
         listing = self._api.list(LEASES, self._namespace, field_selector=selector)
-        page = await within(self._timing.renew_deadline, listing)
+        page = await within(self.timing.renew_deadline, listing)
         named = [item for item in page.items if item["metadata"]["name"] == self._name]
         self._observe(named[0] if named else None, page.resource_version, asked=asked)
         stream = self._api.watch(
@@ -229,7 +231,7 @@ class Election:
         """Read the Lease; an answer that stays out changes nothing."""
         asked = _now()
         try:
-            lease = await within(self._timing.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name))
+            lease = await within(self.timing.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name))
         except NotFoundError:
             self._observe(None, str(self._version))
         except KubeError as error:
@@ -268,7 +270,7 @@ class Election:
             due = min(began + self._retry(), self._deadline)
             await asyncio.sleep(max(due - _now(), 0.0))
             if _now() >= self._deadline:
-                return f"no renewal came through within {self._timing.renew_deadline:g} s"
+                return f"no renewal came through within {self.timing.renew_deadline:g} s"
             began = _now()
             try:
                 async with asyncio.timeout_at(self._deadline):
@@ -283,7 +285,7 @@ class Election:
         """Renew once; False when the Lease was taken. Failures of other kinds leave the deadline where it is."""
         for _ in range(_RENEW_TRIES):
             try:
-                await self._write(min(self._deadline - _now(), self._timing.renew_deadline / 2))
+                await self._write(min(self._deadline - _now(), self.timing.renew_deadline / 2))
                 return True
             except (ConflictError, NotFoundError):
                 await self._look()
@@ -325,7 +327,7 @@ class Election:
     # Out of touch
 
     def _is_blind(self) -> bool:
-        return _now() - self._heard() >= self._timing.out_of_touch
+        return _now() - self._heard() >= self.timing.out_of_touch
 
     async def _answer(self) -> None:
         """Tell a leader that is out of touch that this candidate is not: all was heard of since the leader said so.
@@ -337,7 +339,7 @@ class Election:
             return
         asked, body = _now(), with_notes(self._lease, {SEEN_BY: self.identity})
         try:
-            lease = await within(self._timing.renew_deadline / 2, self._send(body))
+            lease = await within(self.timing.renew_deadline / 2, self._send(body))
         except KubeError as error:
             _log.info("lease not answered", lease=self._name, error=str(error))
             await self._look()
@@ -357,7 +359,7 @@ class Election:
     async def _write(self, seconds: float) -> None:
         """Write the Lease as ours. On success the deadline moves, counted from before the request was sent."""
         started, uid = _now(), uid_of(self._lease)
-        held = {"holderIdentity": self.identity, "leaseDurationSeconds": math.ceil(self._timing.duration)}
+        held = {"holderIdentity": self.identity, "leaseDurationSeconds": math.ceil(self.timing.duration)}
         spec = self._spec(held)
         self._blind_since = (self._blind_since or self._clock.timestamp()) if self._is_blind() else ""
         notes = {BLIND_SINCE: self._blind_since} if self._blind_since else {}
@@ -368,7 +370,7 @@ class Election:
         if uid_of(lease) != uid and not self.leading:
             # PUT makes a Lease that is missing, whatever its preconditions: this proves nothing about who leads.
             raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
-        self._deadline = started + self._timing.renew_deadline
+        self._deadline = started + self.timing.renew_deadline
 
     def _spec(self, held: Object) -> Object:
         now = self._clock.micro_timestamp()
@@ -385,7 +387,7 @@ class Election:
         return await self._api.replace(LEASES, self._namespace, self._name, body)
 
     def _retry(self) -> float:
-        return self._timing.retry * self._rng.uniform(1.0, JITTER)
+        return self.timing.retry * self._rng.uniform(1.0, JITTER)
 
 
 def _now() -> float:

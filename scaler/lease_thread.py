@@ -12,7 +12,6 @@ monotonic clock, which is why a deadline of one means the same in the other.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -34,48 +33,29 @@ def patience(timing: LeaseTiming) -> float:
     return 2 * timing.duration
 
 
-class LeaseThread:
-    """An Election of another loop. `build` makes it for a connection; as Election in everything else."""
+async def lead_in_thread(election: Election, connect: Connect, work: Work) -> None:
+    """As `election.lead`, in a thread and over a connection of its own; `work` runs in the loop that calls this."""
+    main, longest = asyncio.get_running_loop(), patience(election.timing)
+    beat = main.time()
 
-    def __init__(self, connect: Connect, build: Callable[[KubeApi], Election], timing: LeaseTiming) -> None:
-        self._connect = connect
-        self._build = build
-        self._retry = timing.retry
-        self._patience = patience(timing)
-        self._beat = -math.inf
-        self._election: Election | None = None
-
-    def deadline(self) -> float:
-        """As Election.deadline; from any thread."""
-        return self._election.deadline() if self._election is not None else -math.inf
-
-    @property
-    def transitions(self) -> int:
-        """As Election.transitions; from any thread."""
-        return self._election.transitions if self._election is not None else 0
-
-    async def lead(self, work: Work) -> None:
-        """As Election.lead; `work` runs in the loop that calls this."""
-        main = asyncio.get_running_loop()
-        self._beat = main.time()
-        beating = main.create_task(self._beat_for_ever())
-        try:
-            with loop_in_thread("lease") as there:
-                await run_in(there, lambda: self._lead_there(main, work))
-        finally:
-            beating.cancel()
-
-    async def _lead_there(self, main: asyncio.AbstractEventLoop, work: Work) -> None:
-        async with self._connect() as api:
-            self._election = self._build(Guarded(api, self._refuse_when_still))
-            await self._election.lead(lambda: run_in(main, work))
-
-    async def _beat_for_ever(self) -> None:
+    async def beat_for_ever() -> None:
+        nonlocal beat
         while True:
-            self._beat = asyncio.get_running_loop().time()
-            await asyncio.sleep(self._retry)
+            beat = main.time()
+            await asyncio.sleep(election.timing.retry)
 
-    def _refuse_when_still(self, *_: object) -> None:
-        still = asyncio.get_running_loop().time() - self._beat
-        if still > self._patience:
+    def refuse_when_still(*_: object) -> None:
+        still = asyncio.get_running_loop().time() - beat
+        if still > longest:
             raise NotSentError(f"the main loop stands still since {still:.0f} s: the Lease is left to others")
+
+    async def lead_there() -> None:
+        async with connect() as api:
+            await election.lead(Guarded(api, refuse_when_still), lambda: run_in(main, work))
+
+    beating = main.create_task(beat_for_ever())
+    try:
+        with loop_in_thread("lease") as there:
+            await run_in(there, lead_there)
+    finally:
+        beating.cancel()

@@ -88,11 +88,11 @@ class Candidate:
         self.faults = Faults(stage.clock, *faults, seed=len(stage.candidates))
         api = stage.cluster.client(name, self.faults)
         rng = random.Random(name)
-        self.election = Election(api, stage.clock, namespace=NS, name=NAME, identity=name, rng=rng)
+        self.election = Election(stage.clock, namespace=NS, name=NAME, identity=name, rng=rng)
         self.began = -1.0
         self.ended = -1.0
         self._work = work
-        self.task = asyncio.create_task(self.election.lead(self.work))
+        self.task = asyncio.create_task(self.election.lead(api, self.work))
         self.task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def work(self) -> None:

@@ -16,7 +16,7 @@ from scaler.election import Election, LeadershipLost, LeaseTiming
 from scaler.kube.api import LEASES, PODS, KubeApi, Object
 from scaler.kube.errors import NotSentError
 from scaler.kube.writer import NotLeaderError, Writer
-from scaler.lease_thread import LeaseThread, patience
+from scaler.lease_thread import lead_in_thread, patience
 from scaler.names import RELEASED_BY
 from scaler.sim.cluster import SimCluster
 
@@ -35,8 +35,10 @@ class Stage:
         vacant = {"apiVersion": LEASES.api_version, "kind": "Lease", "spec": {}}
         metadata = {"name": NAME, "namespace": NS, "annotations": {RELEASED_BY: "nobody"}}
         self.cluster.apply([vacant | {"metadata": metadata}])
-        self.thread = LeaseThread(self.connect, self.build, TIMING)
-        self.writer = Writer(self.cluster, deadline=self.thread.deadline, rng=random.Random(1))
+        self.election = Election(
+            self.clock, namespace=NS, name=NAME, identity="me", rng=random.Random(1), timing=TIMING
+        )  # fmt: skip
+        self.writer = Writer(self.cluster, deadline=self.election.deadline, rng=random.Random(1))
         self.threads: set[str] = set()
         self.working = asyncio.Event()
         self.ended = False
@@ -45,11 +47,6 @@ class Stage:
     async def connect(self) -> AsyncIterator[KubeApi]:
         self.threads.add(threading.current_thread().name)
         yield self.cluster.client("candidate")
-
-    def build(self, api: KubeApi) -> Election:
-        return Election(
-            api, self.clock, namespace=NS, name=NAME, identity="me", rng=random.Random(1), timing=TIMING
-        )  # fmt: skip
 
     async def work(self) -> None:
         self.threads.add(threading.current_thread().name)
@@ -68,7 +65,7 @@ class Stage:
 
 
 async def led(stage: Stage) -> asyncio.Task[None]:
-    leading = asyncio.create_task(stage.thread.lead(stage.work))
+    leading = asyncio.create_task(lead_in_thread(stage.election, stage.connect, stage.work))
     async with asyncio.timeout(20):
         await stage.working.wait()
     return leading
@@ -81,7 +78,7 @@ async def test_a_main_loop_that_stands_still_for_a_while_stays_the_leader() -> N
     before = stage.renewals()
     time.sleep(SHORT)  # noqa: ASYNC251 - that is what is tried
     assert stage.renewals() > before + 1
-    assert stage.thread.deadline() > asyncio.get_running_loop().time()
+    assert stage.election.deadline() > asyncio.get_running_loop().time()
     assert stage.threads == {"MainThread", "lease"}
     leading.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -95,7 +92,7 @@ async def test_a_main_loop_that_stands_still_for_too_long_sends_nothing_when_it_
     stage = Stage()
     leading = await led(stage)
     time.sleep(LONG)  # noqa: ASYNC251
-    assert stage.thread.deadline() <= asyncio.get_running_loop().time()
+    assert stage.election.deadline() <= asyncio.get_running_loop().time()
     with pytest.raises(NotLeaderError):
         await stage.writer.create(PODS, NS, {"metadata": {"name": "late"}})
     with pytest.raises(LeadershipLost, match="no renewal came through"):
@@ -111,7 +108,7 @@ async def test_what_ends_the_work_ends_the_thread_with_the_same_error() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await stage.thread.lead(fail)
+        await lead_in_thread(stage.election, stage.connect, fail)
     assert not stage.lease().get("holderIdentity")
     assert "lease" not in {thread.name for thread in threading.enumerate()}
 
@@ -120,6 +117,5 @@ async def test_a_connection_that_cannot_be_made_is_told_to_who_wants_to_lead() -
     def refused() -> AbstractAsyncContextManager[KubeApi]:
         raise NotSentError("no usable configuration of a cluster")
 
-    thread = LeaseThread(refused, Stage().build, TIMING)
     with pytest.raises(NotSentError):
-        await thread.lead(Stage().work)
+        await lead_in_thread(Stage().election, refused, Stage().work)
