@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from scaler.decide.world import ServiceKey
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.store import Store
-from scaler.kube.metadata import FullMetadata, shared, version_of
+from scaler.kube.metadata import LabelledMetadata, shared, version_of
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.rule import ALL
 from scaler.workloads.kind import LONGEST_NAME
@@ -34,7 +34,7 @@ class _Spec(msgspec.Struct, frozen=True, gc=False):
 class ElasticServiceObject(msgspec.Struct, gc=False):
     """The part of an ElasticService that the scaler reads."""
 
-    metadata: FullMetadata
+    metadata: LabelledMetadata
     spec: _Spec = _Spec()
 
 

@@ -16,7 +16,7 @@ import msgspec
 from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
-from scaler.kube.metadata import FullMetadata, LabelledMetadata, shared
+from scaler.kube.metadata import LabelledMetadata, shared
 from scaler.kube.shallow import DEEPEST, TOO_DEEP
 from scaler.names import CLASS_NAMESPACES, GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at, is_deeper
@@ -176,7 +176,7 @@ def priority_record(found: PriorityClassObject) -> PriorityRecord:
 class JobObject(msgspec.Struct, gc=False):
     """An AscendJob or Volcano Job. Most are none of ours, so what may be large is decoded only where it matters."""
 
-    metadata: FullMetadata
+    metadata: LabelledMetadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: msgspec.Raw = msgspec.Raw(b"{}")
 

@@ -65,15 +65,11 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
 
 
 class LabelledMetadata(Metadata):
-    """With labels and annotations, where they matter."""
+    """With labels and annotations, where they matter: all that is read of anything. What is long and nobody reads
+    (`managedFields`) is not decoded."""
 
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     labels: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class FullMetadata(LabelledMetadata):
-    """All that is read of anything; what is long and nobody reads (`managedFields`) is not decoded."""
-
     generation: int = 0
 
 

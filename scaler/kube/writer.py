@@ -137,14 +137,14 @@ class Writer:
 
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
-        grace_period_seconds: int | None = None, propagation_policy: str = "",
+        propagation_policy: str = "",
     ) -> None:  # fmt: skip
         """DELETE. That it is gone, terminating, or another object by that name (given `uid`), is success."""
 
         async def send() -> None:
             await self._api.delete(
                 resource, namespace, name, uid=uid, resource_version=resource_version,
-                grace_period_seconds=grace_period_seconds, propagation_policy=propagation_policy,
+                propagation_policy=propagation_policy,
             )  # fmt: skip
 
         tries = 2
