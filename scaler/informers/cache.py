@@ -363,7 +363,7 @@ class Cache:
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         self._count_node((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
-        if (old is not None and old.ready) == (new is not None and new.ready):
+        if (old is not None and old.facts.ready) == (new is not None and new.facts.ready):
             return
         self._on_faults((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
 
@@ -371,7 +371,7 @@ class Cache:
         """A node by all that is known of it: its own words, and MindCluster's."""
         record = self.nodes.get("", name)
         facts = None
-        if record is not None and record.facts is not None:
+        if record is not None:
             faults = self.faults.of(name)
             sick, chips = faults.node or faults.switch, faulty_devices(faults.chips)
             facts = msgspec.structs.replace(record.facts, unhealthy=sick, faulty=chips)

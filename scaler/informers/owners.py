@@ -48,7 +48,7 @@ class Owners:
         facts = new or old
         if facts is not None:
             maker = identity(*_name(facts)) if facts.kind in MAKERS else facts.maker
-            self._changed([_name(facts)], maker if _tells_other(old, new) else "")
+            self._changed([_name(facts)], maker if _told(old) != _told(new) else "")
 
     def _index(self, facts: OwnerFacts, *, exists: bool) -> None:
         known = self._by_maker[facts.maker]
@@ -64,9 +64,5 @@ def _name(facts: OwnerFacts) -> OwnerName:
     return facts.kind, facts.namespace, facts.name
 
 
-def _tells_other(old: OwnerFacts | None, new: OwnerFacts | None) -> bool:
-    return old is None or new is None or _told(old) != _told(new)
-
-
-def _told(facts: OwnerFacts) -> tuple[str, int, int]:
-    return facts.revision, facts.rank, facts.wanted
+def _told(facts: OwnerFacts | None) -> tuple[str, int, int] | None:
+    return (facts.revision, facts.rank, facts.wanted) if facts is not None else None

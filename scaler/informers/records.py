@@ -100,6 +100,7 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     capacity: Mapping[str, int] = {}
     """With the devices that its kubelet does not count as allocatable because they are faulty."""
     ready: bool = True
+    """Its condition Ready is True; unknown and missing count as not ready."""
     unschedulable: bool = False
     """Cordoned."""
     unhealthy: bool = False
@@ -109,20 +110,18 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, gc=False):
-    """One node; Ready means that the condition Ready is True, unknown and missing count as not ready."""
+    """One node."""
 
     name: str
     uid: str
     resource_version: str
-    ready: bool
+    facts: NodeFacts
+    """As far as the node itself tells."""
     namespace: str = ""
-    facts: NodeFacts | None = None
-    """What it has for pods, as far as the node itself tells."""
 
 
 def node_record(node: NodeObject) -> NodeRecord:
     meta, status = node.metadata, node.status
-    ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions)
     name = shared(meta.name)
     facts = NodeFacts(
         name=name,
@@ -130,10 +129,10 @@ def node_record(node: NodeObject) -> NodeRecord:
         taints=tuple(_taint(taint) for taint in node.spec.taints),
         allocatable=whole_amounts(status.allocatable),
         capacity=whole_amounts(status.capacity),
-        ready=ready,
+        ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
         unschedulable=node.spec.unschedulable,
     )
-    return NodeRecord(name=name, uid=meta.uid, resource_version=meta.resource_version, ready=ready, facts=facts)
+    return NodeRecord(name, meta.uid, meta.resource_version, facts)
 
 
 def _taint(taint: dict[str, Any]) -> Taint:

@@ -371,7 +371,7 @@ def _ends_by(cache: Cache, pods: Sequence[PodRecord]) -> float:
 def _is_lost(cache: Cache, node: str) -> bool:
     """Whether this node is missing or not Ready."""
     known = cache.nodes.get("", node)
-    return cache.sees_nodes and (known is None or not known.ready)
+    return cache.sees_nodes and (known is None or not known.facts.ready)
 
 
 def _present(pods: Sequence[PodRecord]) -> list[PodRecord]:

@@ -132,12 +132,10 @@ def _of_file(file: str) -> list[NodeFacts]:
     for made in _manifests(file):
         if made.get("kind") == "Node":
             try:
-                record = node_record(msgspec.convert(made, NodeObject, strict=False))
+                found.append(node_record(msgspec.convert(made, NodeObject, strict=False)).facts)
             except msgspec.ValidationError as error:
                 name = at(made, "metadata").get("name", "without a name")
                 raise BadInputError(f"{file}: Node {name} is not as an API server gives it: {error}") from None
-            if record.facts is not None:
-                found.append(record.facts)
     if not found:
         raise BadInputError(f"{file}: no Node; write them with 'kubectl get nodes -o yaml', or as '40x KEY=VALUE,...'")
     return found

@@ -72,7 +72,7 @@ class Seen:
         self.cache.pods.apply(pods.read_pod(raw))
 
     def node(self, name: str, *, ready: bool) -> None:
-        self.cache.nodes.apply(objects.NodeRecord(name, name, self.version(), ready))
+        self.cache.nodes.apply(objects.NodeRecord(name, name, self.version(), objects.NodeFacts(name, ready=ready)))
 
     def service(self) -> Service:
         return self.state.service(KEY)

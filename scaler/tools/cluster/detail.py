@@ -130,8 +130,8 @@ def node_trouble(cluster: Cluster, name: str) -> str:
     if record is None:
         return "does not exist" if len(cluster.cache.nodes) else ""
     facts, faults = record.facts, cluster.cache.faults.of(name)
-    words = [] if record.ready else ["NotReady"]
-    words += ["cordoned"] if facts is not None and facts.unschedulable else []
+    words = [] if facts.ready else ["NotReady"]
+    words += ["cordoned"] if facts.unschedulable else []
     words += ["reported as faulty"] if faults.node or faults.switch else []
     words += ["faulty chips"] if faults.chips else []
     return ", ".join(words)
