@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ class GuardedApi(KubeApi):
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, **options: Any
-    ) -> AsyncIterator[WatchEvent[Any]]:
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
         self._rbac.check("watch", resource, namespace, _selected(options))
         async for event in self._api.watch(resource, namespace, **options):
             yield event

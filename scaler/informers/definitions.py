@@ -7,10 +7,11 @@ and the caller's own pauses are all. It decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 
 import msgspec
 
-from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, KubeApi, Resource, closing
+from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, KubeApi, Resource
 from scaler.kube.errors import ForbiddenError, KubeError
 from scaler.kube.metadata import Metadata
 
@@ -49,7 +50,7 @@ async def definition_changed(api: KubeApi, resource: Resource, seconds: int, on_
             CUSTOM_RESOURCE_DEFINITIONS, resource_version=page.resource_version, field_selector=selector,
             timeout_seconds=seconds, decode=_Definition,
         )  # fmt: skip
-        async with closing(stream):
+        async with aclosing(stream):
             async for event in stream:
                 if event.object is not None:
                     return True

@@ -12,6 +12,7 @@ import math
 import random
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -21,7 +22,7 @@ from scaler.informers.definitions import definition_changed
 from scaler.informers.history import History
 from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, R, Store
-from scaler.kube.api import EventType, KubeApi, Page, Refused, Resource, WatchEvent, closing
+from scaler.kube.api import EventType, KubeApi, Page, Refused, Resource, WatchEvent
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import version_of
 from scaler.kube.wire import in_words
@@ -341,7 +342,7 @@ class _Feed(Generic[T, R]):
             decode=self._parent.decode,
         )
         try:
-            async with closing(stream), asyncio.timeout_at(opened + silence) as limit:
+            async with aclosing(stream), asyncio.timeout_at(opened + silence) as limit:
                 self._limit, taken, due, slices = limit, 0, opened + silence, Slices()
                 async for event in stream:
                     self._take(event)

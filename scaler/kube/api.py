@@ -7,8 +7,7 @@ against a real API server and `sim.cluster.SimCluster`. Nothing here knows about
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
@@ -163,12 +162,12 @@ class KubeApi(Protocol):
     def watch(
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
         field_selector: str = "", timeout_seconds: int = 300,
-    ) -> AsyncIterator[WatchEvent[Object]]: ...  # fmt: skip
+    ) -> AsyncGenerator[WatchEvent[Object], None]: ...  # fmt: skip
     @overload
     def watch(
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
         field_selector: str = "", timeout_seconds: int = 300, decode: type[T],
-    ) -> AsyncIterator[WatchEvent[T]]: ...  # fmt: skip
+    ) -> AsyncGenerator[WatchEvent[T], None]: ...  # fmt: skip
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
 
@@ -204,12 +203,3 @@ async def within(seconds: float, call: Awaitable[T]) -> T:
             return await call
     except TimeoutError:
         raise UnknownOutcomeError("no answer in time") from None
-
-
-def closing(stream: AsyncIterator[Any]) -> AsyncExitStack:
-    """Close a watch whatever ends the loop over it, so that no connection is left to the garbage collector."""
-    stack = AsyncExitStack()
-    aclose = getattr(stream, "aclose", None)
-    if aclose is not None:
-        stack.push_async_callback(aclose)
-    return stack

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -174,7 +174,7 @@ class HttpKubeApi:
     async def watch(
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
         field_selector: str = "", timeout_seconds: int = 300, decode: Any = Object,
-    ) -> AsyncIterator[WatchEvent[Any]]:  # fmt: skip
+    ) -> AsyncGenerator[WatchEvent[Any], None]:  # fmt: skip
         query = query_of(
             {
                 "watch": "true",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -26,8 +26,10 @@ class Guarded(KubeApi):
         page: Page[Any] = await self._api.list(resource, namespace, **options)
         return page
 
-    def watch(self, resource: Resource, namespace: str | None = None, **options: Any) -> AsyncIterator[WatchEvent[Any]]:
-        events: AsyncIterator[WatchEvent[Any]] = self._api.watch(resource, namespace, **options)
+    def watch(
+        self, resource: Resource, namespace: str | None = None, **options: Any
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
+        events: AsyncGenerator[WatchEvent[Any], None] = self._api.watch(resource, namespace, **options)
         return events
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from scaler.kube.api import LEASES, PODS, SERVICES, KubeApi, Page, Resource, WatchEvent
@@ -44,7 +44,7 @@ class Repeating:
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, **options: Any
-    ) -> AsyncIterator[WatchEvent[Any]]:
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
         if resource == PODS and self._first is not None:
             yield self._first
         async for event in self._api.watch(resource, namespace, **options):

@@ -10,7 +10,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class Stopwatch:
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, **how: Any
-    ) -> AsyncIterator[WatchEvent[Any]]:
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
         async for event in self._api.watch(resource, namespace, **how):
             metadata = getattr(event.object, "metadata", None) or (event.object or {}).get("metadata", {})
             name = metadata.get("name", "") if isinstance(metadata, dict) else metadata.name

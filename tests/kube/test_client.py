@@ -85,7 +85,7 @@ async def events_of(api: HttpKubeApi, decode: Any = Object) -> tuple[list[tuple[
     """What a watch brought (type, version) and the error that ended it."""
     seen = []
     try:
-        async with aclosing(api.watch(PODS, "ns", resource_version="5", decode=decode)) as events:  # type: ignore[type-var]
+        async with aclosing(api.watch(PODS, "ns", resource_version="5", decode=decode)) as events:
             async for event in events:
                 seen.append((str(event.type), event.resource_version))  # noqa: PERF401 - kept when an error ends it
     except KubeError as error:

@@ -75,7 +75,7 @@ async def _replay(sim: SimCluster, start: dict[str, str], version: str) -> dict[
     found = dict(start)
     watch = sim.watch(CONFIG_MAPS, "ns", resource_version=version, timeout_seconds=1)
     last = int(version)
-    async with aclosing(watch) as stream:  # type: ignore[type-var]
+    async with aclosing(watch) as stream:
         async for event in stream:
             assert int(event.resource_version) > last
             last = int(event.resource_version)

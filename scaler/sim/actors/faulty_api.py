@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from enum import StrEnum
 from typing import Any
 
@@ -116,7 +116,7 @@ class FaultyApi(KubeApi):
     async def delete(self, *args: Any, **options: Any) -> None:
         await self._write(self._api.delete, *args, **options)
 
-    async def watch(self, *args: Any, **options: Any) -> AsyncIterator[WatchEvent[Any]]:
+    async def watch(self, *args: Any, **options: Any) -> AsyncGenerator[WatchEvent[Any], None]:
         self._refuse()
         stream = aiter(self._api.watch(*args, **options))
         while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -74,7 +74,7 @@ class SimClient:
     async def watch(
         self, resource: Resource, namespace: str | None = None, *, timeout_seconds: int = 300, decode: Any = None,
         **query: Any,
-    ) -> AsyncIterator[WatchEvent[Any]]:  # fmt: skip
+    ) -> AsyncGenerator[WatchEvent[Any], None]:  # fmt: skip
         """See KubeApi.watch."""
         request = Request(self.name, "watch", resource, namespace or "")
         watch = await self._send(request, lambda: self._open(resource, namespace, Query(**query), timeout_seconds))
