@@ -40,7 +40,7 @@ def _canonical(number: Decimal, *, binary: bool) -> str:
         return "0"
     if binary and number == number.to_integral_value():
         for suffix, power in sorted(_BINARY.items(), key=lambda item: -item[1]):
-            if number % (Decimal(1024) ** power) == 0:
+            if int(number) % 1024**power == 0:
                 return f"{number / Decimal(1024) ** power:f}{suffix}"
         return f"{number.to_integral_value():f}"
     for suffix, power in sorted(_DECIMAL.items(), key=lambda item: -item[1]):

@@ -34,6 +34,11 @@ def test_a_sum_is_written_as_the_api_server_writes_it(terms: list[object], total
     assert add_quantities(terms) == total
 
 
+@pytest.mark.parametrize("terms", [["9" * 60 + "Ki"], ["1Ki", "1e999"], ["9" * 5000], ["1Ki", "9" * 5000]])
+def test_a_sum_of_any_size_can_be_written(terms: list[object]) -> None:
+    assert parse_quantity(add_quantities(terms))
+
+
 @given(st.lists(st.from_regex(r"[0-9]{1,4}(m|k|M|Ki|Mi|Gi)?", fullmatch=True), min_size=1, max_size=5))
 def test_a_sum_stands_for_the_sum_of_the_numbers(terms: list[str]) -> None:
     numbers = [number for term in terms if (number := parse_quantity(term)) is not None]
