@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from scaler.kube.api import KubeApi, Object, Page, PatchType, Resource
 from scaler.kube.errors import (
@@ -22,6 +22,7 @@ from scaler.kube.errors import (
 )
 from scaler.kube.slots import Slots
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 TRIES = 5
@@ -84,9 +85,7 @@ class Writer:
         while True:
             tries -= 1
             try:
-                return await self._send(
-                    ("create", resource, namespace), lambda: self._api.create(resource, namespace, body)
-                )
+                return await self._send("create", self._api.create, resource, namespace, body)
             except (AlreadyExistsError, UnknownOutcomeError) as error:
                 try:
                     return await self._existing(resource, namespace, body, error)
@@ -96,14 +95,11 @@ class Writer:
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
         """GET, for a write that depends on what is there now."""
-        return await self._send(("get", resource, namespace), lambda: self._api.get(resource, namespace, name))
+        return await self._send("get", self._api.get, resource, namespace, name)
 
     async def find(self, resource: Resource, namespace: str | None, name: str) -> Page[Object]:
         """LIST of this one name: that nothing is there is an answer, too, and says as of which version."""
-        return await self._send(
-            ("list", resource, namespace),
-            lambda: self._api.list(resource, namespace, field_selector=f"metadata.name={name}"),
-        )
+        return await self._send("list", self._api.list, resource, namespace, field_selector=f"metadata.name={name}")
 
     async def _existing(self, resource: Resource, namespace: str | None, body: Object, error: KubeError) -> Object:
         """The object that is there under the body's name, if it is ours. NotFoundError when none is."""
@@ -120,10 +116,7 @@ class Writer:
         self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
     ) -> Object:
         """PUT. An unknown outcome is raised: with a resourceVersion in the body, trying again later is safe."""
-        return await self._send(
-            ("replace", resource, namespace),
-            lambda: self._api.replace(resource, namespace, name, body, subresource=subresource),
-        )
+        return await self._send("replace", self._api.replace, resource, namespace, name, body, subresource=subresource)
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
@@ -131,8 +124,7 @@ class Writer:
     ) -> Object:  # fmt: skip
         """PATCH. An unknown outcome is raised: put `metadata.uid` into the patch, and trying again later is safe."""
         return await self._send(
-            ("patch", resource, namespace),
-            lambda: self._api.patch(resource, namespace, name, patch, patch_type=patch_type, subresource=subresource),
+            "patch", self._api.patch, resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
         )
 
     async def delete(
@@ -140,18 +132,14 @@ class Writer:
         propagation_policy: str = "",
     ) -> None:  # fmt: skip
         """DELETE. That it is gone, terminating, or another object by that name (given `uid`), is success."""
-
-        async def send() -> None:
-            await self._api.delete(
-                resource, namespace, name, uid=uid, resource_version=resource_version,
-                propagation_policy=propagation_policy,
-            )  # fmt: skip
-
         tries = 2
         while True:
             tries -= 1
             try:
-                return await self._send(("delete", resource, namespace), send)
+                return await self._send(
+                    "delete", self._api.delete, resource, namespace, name, uid=uid, resource_version=resource_version,
+                    propagation_policy=propagation_policy,
+                )  # fmt: skip
             except NotFoundError:
                 return None
             except (ConflictError, UnknownOutcomeError) as error:
@@ -168,16 +156,19 @@ class Writer:
         metadata = found["metadata"]
         return bool(uid and metadata["uid"] != uid) or "deletionTimestamp" in metadata
 
-    async def _send(self, where: _Where, call: Callable[[], Awaitable[T]]) -> T:
+    async def _send(
+        self, verb: str, call: Callable[Concatenate[Resource, str | None, P], Awaitable[T]], resource: Resource,
+        namespace: str | None, *args: P.args, **options: P.kwargs,
+    ) -> T:  # fmt: skip
         """One request, tried again while it certainly had no effect and there is time."""
-        loop = asyncio.get_running_loop()
+        loop, where = asyncio.get_running_loop(), (verb, resource, namespace)
         end = loop.time() + self._timeout
         tries = 0
         while True:
             await self._until_wanted(where, end)
             tries += 1
             try:
-                return await self._send_once(where, call, end)
+                return await self._send_once(where, lambda: call(resource, namespace, *args, **options), end)
             except KubeError as error:
                 delay = self._pause(where, error)
                 if not isinstance(error, TooManyRequestsError | NotSentError):
