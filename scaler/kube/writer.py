@@ -112,12 +112,6 @@ class Writer:
             raise error
         raise AlreadyExistsError(409, "AlreadyExists", f'{resource.plural} "{name}" has another controller')
 
-    async def replace(
-        self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
-    ) -> Object:
-        """PUT. An unknown outcome is raised: with a resourceVersion in the body, trying again later is safe."""
-        return await self._send("replace", self._api.replace, resource, namespace, name, body, subresource=subresource)
-
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
         subresource: str = "",

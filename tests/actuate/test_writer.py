@@ -212,12 +212,12 @@ def test_an_answer_that_asks_for_a_pause_holds_for_nobody_else() -> None:
 
 def test_a_pause_that_a_server_error_asks_for_is_kept_too() -> None:
     async def scene() -> None:
-        stage = Stage(hit(Fault.REFUSED, "replace", status=503, retry_after=60.0, times=99))
+        stage = Stage(hit(Fault.REFUSED, "patch", status=503, retry_after=60.0, times=99))
         for _ in range(10):
             with pytest.raises(KubeError):
-                await stage.writer.replace(PODS, NS, "p", pod())
+                await stage.writer.patch(PODS, NS, "p", {}, patch_type=PatchType.MERGE)
             await asyncio.sleep(5.0)
-        assert stage.reported == ["replace pods UnknownOutcome"]
+        assert stage.reported == ["patch pods UnknownOutcome"]
 
     play(scene)
 
@@ -305,17 +305,17 @@ def test_a_change_whose_outcome_is_unknown_is_left_to_the_caller(fault: Fault) -
     play(scene)
 
 
-def test_a_replacement_of_an_outdated_object_is_refused() -> None:
+def test_a_patch_of_an_outdated_object_is_refused() -> None:
     async def scene() -> None:
         stage = Stage()
         stage.cluster.apply([pod()])
-        body = await stage.cluster.get(PODS, NS, "p")
-        body["metadata"]["labels"] = {"a": "b"}
-        await stage.writer.replace(PODS, NS, "p", body)
+        seen = (await stage.cluster.get(PODS, NS, "p"))["metadata"]["resourceVersion"]
+        patch = {"metadata": {"resourceVersion": seen, "labels": {"a": "b"}}}
+        await stage.writer.patch(PODS, NS, "p", patch, patch_type=PatchType.MERGE)
         with pytest.raises(ConflictError):
-            await stage.writer.replace(PODS, NS, "p", body)
+            await stage.writer.patch(PODS, NS, "p", patch, patch_type=PatchType.MERGE)
         with pytest.raises(NotFoundError):
-            await stage.writer.replace(PODS, NS, "q", {**body, "metadata": {"name": "q", "namespace": NS}})
+            await stage.writer.patch(PODS, NS, "q", patch, patch_type=PatchType.MERGE)
 
     play(scene)
 
