@@ -19,6 +19,7 @@ import structlog
 
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object, within
 from scaler.kube.errors import KubeError
+from scaler.kube.lease import notes_of, spec_of, uid_of
 from scaler.names import GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 
 EVERYTHING = "*"
@@ -86,8 +87,8 @@ class Installs:
         first = await self._others(scopes)
         if not first:
             return
-        known = {_uid(other): _renewed(other) for other in first}
-        longest = max(float(other["spec"].get("leaseDurationSeconds") or 0) for other in first)
+        known = {uid_of(other): spec_of(other).get("renewTime") for other in first}
+        longest = max(float(spec_of(other).get("leaseDurationSeconds") or 0) for other in first)
         now = asyncio.get_running_loop().time
         end = now() + min(longest, LONGEST) + MARGIN
         _log.warning("another install governs the same", **self._words(first[0]), waits=round(end - now()))
@@ -98,7 +99,7 @@ class Installs:
                 found = await self._others(scopes)
                 if not found:
                     return
-                alive = [other for other in found if known.get(_uid(other)) != _renewed(other)]
+                alive = [other for other in found if known.get(uid_of(other)) != spec_of(other).get("renewTime")]
             if any(other["older"] for other in alive or ()):
                 break
         if alive or alive is None:  # otherwise nobody renews any of them
@@ -120,7 +121,7 @@ class Installs:
         if own is not None and not self._is_known:
             anywhere = await self._leases([None])
             found |= {name: lease for name, lease in anywhere.items() if turn(lease) < turn(own)}
-        held = (lease for lease in found.values() if (lease.get("spec") or {}).get("holderIdentity"))
+        held = (lease for lease in found.values() if spec_of(lease).get("holderIdentity"))
         return [
             {**lease, "older": older}
             for lease in sorted(filter(self._shared, held), key=turn)
@@ -135,8 +136,7 @@ class Installs:
 
     def _shared(self, lease: Object) -> str:
         """Which namespaces both govern, "" = none."""
-        text = str((lease["metadata"].get("annotations") or {}).get(GOVERNS, ""))
-        theirs = frozenset(filter(None, text.split(",")))
+        theirs = frozenset(filter(None, str(notes_of(lease).get(GOVERNS, "")).split(",")))
         if EVERYTHING in theirs:
             return ", ".join(sorted(self._governed)) or "all namespaces"
         shared = theirs & self._governed if self._governed else theirs
@@ -154,11 +154,3 @@ class Installs:
 
 def _name(lease: Object) -> tuple[str, str]:
     return lease["metadata"]["namespace"], lease["metadata"]["name"]
-
-
-def _uid(lease: Object) -> str:
-    return str(lease["metadata"]["uid"])
-
-
-def _renewed(lease: Object) -> object:
-    return (lease.get("spec") or {}).get("renewTime")

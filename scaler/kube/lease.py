@@ -1,4 +1,4 @@
-"""What a Lease says, and what is noted in its annotations: pure values, for election.py."""
+"""What a Lease says, and what is noted in its annotations: pure values."""
 
 from __future__ import annotations
 
