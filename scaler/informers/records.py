@@ -264,19 +264,9 @@ def _kept(obj: JobObject) -> bytes:
 
 
 def _metadata(obj: JobObject) -> dict[str, Any]:
-    meta = obj.metadata
-    found = {
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
-        "resourceVersion": meta.resource_version,
-        "generation": meta.generation,
-        "creationTimestamp": meta.creation_timestamp,
-        "deletionTimestamp": meta.deletion_timestamp,
-        "labels": meta.labels,
-        "annotations": {key: value for key, value in meta.annotations.items() if key != LAST_APPLIED},
-    }
-    return {key: value for key, value in found.items() if value}
+    found: dict[str, Any] = msgspec.to_builtins(obj.metadata)
+    found["annotations"].pop(LAST_APPLIED, None)
+    return {key: value for key, value in found.items() if value and key != "ownerReferences"}
 
 
 def _refused(obj: JobObject, size: int) -> JobRecord:
