@@ -101,33 +101,30 @@ def informers(
         kind = resource.kind
         return watch(resource, cache.owners.stores[kind], OwnerObject, partial(owner_facts, kind), **options)
 
-    return {
-        ASCEND_JOBS: watch(ASCEND_JOBS, cache.jobs, JobObject, job_record),
-        PODS: watch(PODS, cache.pods, PodObject, pod_record),
-        POD_GROUPS: watch(POD_GROUPS, cache.pod_groups, OwnedObject, owned_record),
-        SERVICES: watch(SERVICES, cache.services, OwnedObject, owned_record, label_selector=OURS),
-        CONFIG_MAPS: watch(
+    watched = (
+        watch(ASCEND_JOBS, cache.jobs, JobObject, job_record),
+        watch(PODS, cache.pods, PodObject, pod_record),
+        watch(POD_GROUPS, cache.pod_groups, OwnedObject, owned_record),
+        watch(SERVICES, cache.services, OwnedObject, owned_record, label_selector=OURS),
+        watch(
             CONFIG_MAPS,
             cache.config_maps,
             ConfigMapObject,
             partial(config_map_record, home=home),
             namespaces=tuple({**dict.fromkeys(namespaces), home: None}) if namespaces else None,
         ),
-        PRIORITY_CLASSES: watch(
-            PRIORITY_CLASSES, cache.priorities, PriorityClassObject, priority_record, namespaces=None
-        ),
-        NODES: watch(NODES, cache.nodes, NodeObject, node_record, namespaces=None),
-        DEPLOYMENTS: ask(DEPLOYMENTS, namespaces=None),
-        REPLICA_SETS: ask(REPLICA_SETS, label_selector=RULE_LABEL),
-        STATEFUL_SETS: ask(STATEFUL_SETS),
-        LEADER_WORKER_SETS: ask(LEADER_WORKER_SETS),
-        POD_SETS: ask(POD_SETS),
-        VOLCANO_JOBS: watch(VOLCANO_JOBS, cache.volcano_jobs, JobObject, volcano_job_record),
-        ELASTIC_SERVICES: watch(
-            ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record
-        ),
-        DISRUPTION_BUDGETS: watch(DISRUPTION_BUDGETS, cache.budgets, BudgetObject, budget_record),
-    }
+        watch(PRIORITY_CLASSES, cache.priorities, PriorityClassObject, priority_record, namespaces=None),
+        watch(NODES, cache.nodes, NodeObject, node_record, namespaces=None),
+        ask(DEPLOYMENTS, namespaces=None),
+        ask(REPLICA_SETS, label_selector=RULE_LABEL),
+        ask(STATEFUL_SETS),
+        ask(LEADER_WORKER_SETS),
+        ask(POD_SETS),
+        watch(VOLCANO_JOBS, cache.volcano_jobs, JobObject, volcano_job_record),
+        watch(ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record),
+        watch(DISRUPTION_BUDGETS, cache.budgets, BudgetObject, budget_record),
+    )
+    return {one.resource: one for one in watched}
 
 
 def report_informers(
