@@ -221,7 +221,8 @@ class Reporter:
         self._reasons[verdict.uid] = now
         if before == now:
             return
-        job = report.jobs.get(verdict.uid)
+        record = report.jobs.get(verdict.uid)
+        job = record.object if record is not None else None
         if (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
             return
         failed = job is not None and has_failed(job)
@@ -329,7 +330,7 @@ class Reporter:
         subject = report.subjects[uid]
         with suppress(NotFoundError):  # the job is gone, and nobody reads its status any more
             try:
-                await self._patch_status(uid, subject, report.jobs[uid])
+                await self._patch_status(uid, subject, report.jobs[uid].object)
             except ConflictError:
                 # Somebody else wrote to the job, often we ourselves: once more on what is there now.
                 job = await self._writer.get(ASCEND_JOBS, subject.namespace, subject.name)
@@ -392,7 +393,8 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
     """Whether the job itself or its counts changed; what was decided about it is compared apart."""
-    return before.versions.get(uid) != after.versions.get(uid) or before.replicas.get(uid) != after.replicas.get(uid)
+    version = before.jobs[uid].resource_version
+    return version != after.jobs[uid].resource_version or before.replicas.get(uid) != after.replicas.get(uid)
 
 
 def _was_reported(job: Object | None, verdict: Verdict) -> bool:

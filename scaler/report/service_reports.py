@@ -5,7 +5,7 @@ This module decides nothing, and must not know how anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from scaler.decide.world import Plan, Service
 from scaler.informers.cache import Cache
 from scaler.informers.records import JobRecord
-from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Object
+from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid
 from scaler.state.own_config_maps import Name
@@ -33,34 +33,13 @@ class Subject(NamedTuple):
     uid: str = ""
 
 
-class _Jobs(Mapping[str, Object]):
-    """The objects of jobs, each decoded when somebody asks for it: what a report keeps is their text."""
-
-    def __init__(self, records: Mapping[str, JobRecord]) -> None:
-        self._records = records
-
-    def __getitem__(self, uid: str) -> Object:
-        return self._records[uid].object
-
-    def __contains__(self, uid: object) -> bool:
-        return uid in self._records
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-
 class ServiceReport(msgspec.Struct, frozen=True, gc=False):
-    """One service after one pass. Objects are read, never changed."""
+    """One service after one pass."""
 
     service: Service
     plan: Plan
-    jobs: Mapping[str, Object] = {}
-    """Owner uid -> AscendJob as the cache has it, where its status is ours to write. Each look decodes it."""
-    versions: Mapping[str, str] = {}
-    """Owner uid -> its resourceVersion."""
+    jobs: Mapping[str, JobRecord] = {}
+    """Owner uid -> AscendJob as the cache has it, where its status is ours to write."""
     subjects: Mapping[str, Subject] = {}
     """Instance uid -> whom events about it are about; there are none about any other."""
     replicas: Mapping[str, ReplicaStatuses] = {}
@@ -90,8 +69,7 @@ def report_of(
     return ServiceReport(
         service=service,
         plan=plan,
-        jobs=_Jobs({job.uid: job for job in jobs if job.uid in ours and job.text}),
-        versions={job.uid: job.resource_version for job in jobs},
+        jobs={job.uid: job for job in jobs if job.uid in ours and job.text},
         subjects={
             instance.uid: subject
             for instance in service.instances
