@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
 
 from scaler.clock import Clock
@@ -27,7 +26,7 @@ class Admission:
     ) -> None:
         self._settings = settings
         shown = ServerCertificate()
-        self._state = WebhookState(shown, groups_of, metrics.webhook_answered, partial(metrics.turned_away, "webhook"))
+        self._state = WebhookState(shown, groups_of, metrics)
         if settings.webhook_cert_file:
             key = settings.webhook_key_file or settings.webhook_cert_file
             self.certificate = CertificateFiles(shown, Path(settings.webhook_cert_file), Path(key))

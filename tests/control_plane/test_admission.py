@@ -32,6 +32,7 @@ from scaler.names import (
     RULE_LABEL,
     WEBHOOK_SECRET,
 )
+from scaler.report.metrics import Metrics
 from scaler.serve.reviews import review_ascend_job, review_pod
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
@@ -326,7 +327,7 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
     """Manifests with the component admission-webhook, and a server as `scaler run` has it."""
     plane, shown = cluster.plane, ServerCertificate()
     rendered = await cluster.kubectl("kustomize", kustomization(folder, "admission-webhook"))
-    state = WebhookState(shown, lambda _namespace, rule: ("group0", "group1") if rule == "rule" else None)
+    state = WebhookState(shown, lambda _namespace, rule: ("group0", "group1") if rule == "rule" else None, Metrics())
     async with serve_webhook(state, "127.0.0.1", 0) as port:
         await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
         account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
