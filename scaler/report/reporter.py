@@ -326,18 +326,17 @@ class Reporter:
     async def _write_conditions(self, uid: str) -> None:
         if uid not in self._jobs:
             return
-        report, _ = self._jobs[uid]
-        subject = report.subjects[uid]
+        record = self._jobs[uid][0].jobs[uid]
         with suppress(NotFoundError):  # the job is gone, and nobody reads its status any more
             try:
-                await self._patch_status(uid, subject, report.jobs[uid].object)
+                await self._patch_status(uid, record.object)
             except ConflictError:
                 # Somebody else wrote to the job, often we ourselves: once more on what is there now.
-                job = await self._writer.get(ASCEND_JOBS, subject.namespace, subject.name)
+                job = await self._writer.get(ASCEND_JOBS, record.namespace, record.name)
                 if job["metadata"]["uid"] == uid:
-                    await self._patch_status(uid, subject, job)
+                    await self._patch_status(uid, job)
 
-    async def _patch_status(self, uid: str, subject: Subject, job: Object) -> None:
+    async def _patch_status(self, uid: str, job: Object) -> None:
         if uid not in self._jobs:
             return
         report, verdict = self._jobs[uid]
@@ -346,8 +345,9 @@ class Reporter:
         reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid), started)
         patch = status_patch(job, reported, self._clock.timestamp())
         if patch is not None:
+            namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
             await self._writer.patch(
-                ASCEND_JOBS, subject.namespace, subject.name, patch, patch_type=PatchType.MERGE, subresource="status"
+                ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status"
             )
 
     async def _write_event(self, number: str) -> None:
