@@ -342,7 +342,7 @@ class Reporter:
         report, verdict = self._jobs[uid]
         instance = next(found for found in report.service.instances if found.uid == uid)
         started = self._clock.skew.stamp(instance.admitted_at)
-        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid), started)
+        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas[uid], started)
         patch = status_patch(job, reported, self._clock.timestamp())
         if patch is not None:
             namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
@@ -394,7 +394,7 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
     """Whether the job itself or its counts changed; what was decided about it is compared apart."""
     version = before.jobs[uid].resource_version
-    return version != after.jobs[uid].resource_version or before.replicas.get(uid) != after.replicas.get(uid)
+    return version != after.jobs[uid].resource_version or before.replicas[uid] != after.replicas[uid]
 
 
 def _was_reported(job: Object | None, verdict: Verdict) -> bool:

@@ -43,7 +43,7 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     subjects: Mapping[str, Subject] = {}
     """Instance uid -> whom events about it are about; there are none about any other."""
     replicas: Mapping[str, ReplicaStatuses] = {}
-    """Owner uid -> its pods; a uid that is not in it keeps the counts that its job has."""
+    """Owner uid -> its pods, of those in `jobs` and perhaps more."""
     rule_uid: str = ""
     """uid of the rule ConfigMap that exists now; "" when there is none."""
     last_valid: LastValid | None = None

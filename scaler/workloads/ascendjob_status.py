@@ -31,7 +31,7 @@ _UNTOUCHED = frozenset({State.FINISHED})
 _COUNTED = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
 
 ReplicaStatuses = Mapping[str, Mapping[str, int]]
-"""Replica type -> pods as an AscendJob counts them, zeros left out."""
+"""Replica type -> pods as an AscendJob counts them. Zeros are left out, as the operator does."""
 
 
 class JobSummary(NamedTuple):
@@ -40,8 +40,7 @@ class JobSummary(NamedTuple):
     instance: Instance
     verdict: Verdict
     words: str
-    replicas: ReplicaStatuses | None = None
-    """Without counts those that are there stay."""
+    replicas: ReplicaStatuses
     started: float = 0.0
     """When its oldest pod was made, as the API server counts; 0.0 without pods."""
 
@@ -135,7 +134,7 @@ def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 
 def _status(before: Mapping[str, Any], summary: JobSummary, now: str) -> dict[str, Any]:
     status: dict[str, Any] = {"conditions": _new_conditions(_conditions(before), summary, now)}
-    status["replicaStatuses"] = _replica_statuses(before, summary.replicas)
+    status["replicaStatuses"] = summary.replicas
     if summary.verdict.state in _ADMITTED and not before.get("startTime"):
         status["startTime"] = rfc3339(summary.started) if summary.started > 0 else now
     return status
@@ -179,9 +178,3 @@ def _condition(
         return dict(old)
     moved = old.get("status") != new["status"] or not old.get("lastTransitionTime")
     return {**new, "lastTransitionTime": now if moved else old["lastTransitionTime"], "lastUpdateTime": now}
-
-
-def _replica_statuses(before: Mapping[str, Any], replicas: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Zeros are left out, as the operator does."""
-    found = before.get("replicaStatuses") if replicas is None else replicas
-    return dict(found) if isinstance(found, Mapping) else {}

@@ -16,6 +16,7 @@ from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, Not
 from scaler.report.service_reports import ServiceReport, Subject
 from scaler.sim.apiserver.patches import merge_patch
 from scaler.workloads.ascendjob import read_job
+from scaler.workloads.ascendjob_status import ReplicaStatuses
 from tests.builders import plan, service
 
 
@@ -119,7 +120,10 @@ def report_of(service: Service, **changes: Any) -> ServiceReport:
     jobs = changes.pop("jobs", None) or records(job(instance.name) for instance in service.instances)
     subjects = {uid: _subject(found) for uid, found in jobs.items()}
     plans = {} if "plan" in changes else {"plan": plan(service)}
-    return ServiceReport(**{"service": service, "jobs": jobs, "subjects": subjects, **plans, **changes})
+    replicas: dict[str, ReplicaStatuses] = {uid: {} for uid in jobs}
+    return ServiceReport(
+        **{"service": service, "jobs": jobs, "subjects": subjects, "replicas": replicas, **plans, **changes}
+    )
 
 
 def records(objs: Iterable[Object]) -> dict[str, JobRecord]:
