@@ -7,7 +7,6 @@ from pathlib import Path
 
 from scaler.clock import Clock
 from scaler.kube.api import KubeApi
-from scaler.names import WEBHOOK_SECRET
 from scaler.report.metrics import Metrics
 from scaler.serve.labelled import GroupsOf
 from scaler.serve.tls import ServerCertificate
@@ -33,7 +32,7 @@ class Admission:
         else:
             home, names = settings.lease_namespace, (settings.webhook_name,)
             self.certificate = CertificateKeeper(
-                api, clock, shown, namespace=home, secret=WEBHOOK_SECRET, configurations=settings.install, names=names
+                api, clock, shown, namespace=home, configurations=settings.install, names=names
             )
 
     def serving(self) -> AbstractAsyncContextManager[int]:

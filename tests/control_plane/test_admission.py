@@ -30,7 +30,6 @@ from scaler.names import (
     JOB_ID_LABEL,
     MOVED_RULE,
     RULE_LABEL,
-    WEBHOOK_SECRET,
 )
 from scaler.report.metrics import Metrics
 from scaler.serve.reviews import review_ascend_job, review_pod
@@ -332,7 +331,7 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
         await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
         account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
         async with plane.client(account) as api:
-            home = {"namespace": NAMESPACE, "secret": WEBHOOK_SECRET, "configurations": "mind-cluster-scaler"}
+            home = {"namespace": NAMESPACE, "configurations": "mind-cluster-scaler"}
             keeper = CertificateKeeper(api, wall_clock(), shown, names=("127.0.0.1",), **home)
             tasks = [asyncio.create_task(work) for work in (keeper.run_as_leader(), keeper.follow())]
             try:
