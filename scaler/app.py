@@ -501,8 +501,7 @@ async def _serving(app: App) -> AsyncIterator[None]:
 def _http(app: App) -> AbstractAsyncContextManager[int]:
     from scaler.serve.http import ServeState, serve  # noqa: PLC0415 - the simulation does without a server
 
-    turned_away = partial(app.metrics.turned_away, "http")
-    state = ServeState(app.health, app.metrics, lambda: app.controller.world, turned_away)
+    state = ServeState(app.health, app.metrics, lambda: app.controller.world)
     return serve(state, app.settings.http_host, app.settings.http_port)
 
 

@@ -15,6 +15,7 @@ from scaler.kube.api import PODS
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from tests.held import held
+from tests.jobs import job, rule_config_map
 from tests.rig import rig
 from tests.test_gates import SERVICE, let_run, lose
 
@@ -96,10 +97,11 @@ def test_every_arrow_on_the_way_of_an_event_is_an_import() -> None:
 
 
 class Trace(Interceptor):
-    """Modules that run from `begin` until a pod is patched."""
+    """Modules that run from `begin` until the spec of a pod is written, by this verb."""
 
-    def __init__(self) -> None:
+    def __init__(self, verb: str) -> None:
         self.modules: set[str] = set()
+        self._verb = verb
         self._on = False
 
     def begin(self) -> None:
@@ -111,8 +113,8 @@ class Trace(Interceptor):
         sys.setprofile(None)
 
     async def before(self, request: Request) -> None:
-        patched = request.verb == "patch" and request.resource == PODS
-        if self._on and patched and "spec" in request.body:
+        written = request.verb == self._verb and request.resource == PODS
+        if self._on and written and "spec" in request.body:
             self.end()
 
     def _call(self, frame: FrameType, event: str, _arg: Any) -> None:
@@ -122,7 +124,7 @@ class Trace(Interceptor):
 
 
 def test_the_way_of_an_event_has_the_modules_that_run_and_no_more_than_one_can_read() -> None:
-    trace = Trace()
+    trace = Trace("patch")
 
     async def story() -> None:
         async with rig(*SERVICE, interceptor=trace) as on:
@@ -143,3 +145,24 @@ def test_the_way_of_an_event_has_the_modules_that_run_and_no_more_than_one_can_r
     assert shown - trace.modules == set()
     ran = {name for name in trace.modules - shown if not name.startswith("sim/")}
     assert {name for name in ran if not name.startswith(BESIDE)} == set()
+
+
+def test_the_modules_that_the_page_names_run_when_a_job_loses_its_pods() -> None:
+    trace = Trace("create")
+
+    async def story() -> None:
+        async with rig(job("p0"), job("d0"), rule_config_map(), interceptor=trace) as on:
+            await on.start("p0", "d0")
+            await on.settle(20)
+            trace.begin()
+            try:
+                await on.kill("d0")
+                await on.settle()
+            finally:
+                trace.end()
+
+    run(story())
+    section = PAGE.read_text().split("### A job loses its pods\n", 1)[1].split("\nWhat ends", 1)[0]
+    named = set(re.findall(r"`([a-z]+/[a-z_]+)`", section))
+    assert len(named) > 5
+    assert named - trace.modules == set()

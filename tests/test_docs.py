@@ -50,6 +50,27 @@ def test_every_link_to_a_section_leads_to_its_heading(page: Path) -> None:
     assert [section for goal, section in goals if goal.suffix == ".md" and section not in anchors(goal)] == []
 
 
+TABLE = re.compile(r"^(\|.*)\n\|[-:| ]+\|\n((?:\|.*\n?)*)", re.MULTILINE)
+
+
+def cells(row: str) -> int:
+    """A vertical bar inside of code does not end a cell when it is escaped."""
+    return len(re.findall(r"(?<!\\)\|", row)) - 1
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_row_of_a_table_has_as_many_cells_as_its_heading(page: Path) -> None:
+    tables = TABLE.findall(page.read_text("utf-8"))
+    assert [row for heading, rows in tables for row in rows.splitlines() if cells(row) != cells(heading)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_test_file_of_a_command_is_there(page: Path) -> None:
+    words = [word for block in blocks(page) for line in block.splitlines() for word in line.split("  #")[0].split()]
+    named = [word.split("::")[0] for word in words if re.match(r"(tests|scaler|schemas)/[\w./:-]+$", word)]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 @pytest.mark.parametrize("line", sorted({line for page in PAGES for line in commands(page)}))
 def test_every_command_of_the_pages_runs(line: str) -> None:
     words = shlex.split(line)

@@ -13,6 +13,7 @@ import pytest
 from scaler.decide.world import Policy, Reason
 from scaler.settings import Settings
 from scaler.workloads.kinds import KINDS
+from tests.control_plane.real_world import DIVIDED
 
 ROOT = Path(__file__).parent.parent
 HOWTO = ROOT / "docs" / "howto"
@@ -72,6 +73,12 @@ def naming(least: int, wanted: Iterable[Spellings], *folders: str) -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in found}
 
 
+def named_in(folder: str, pattern: str, *but: str) -> set[str]:
+    """What the pattern finds in the modules of a folder, but for these."""
+    modules = [path for path in (ROOT / folder).glob("*.py") if path.name not in but]
+    return {name for path in modules for name in re.findall(pattern, path.read_text("utf-8"))}
+
+
 def words(names: Iterable[str]) -> list[Spellings]:
     return [frozenset({name}) for name in names]
 
@@ -108,6 +115,22 @@ def test_a_reason_is_named_in_these_places_and_no_others() -> None:
     assert complete.keys() | naming(5, reasons, "scaler") <= set(places(REASONS))
     assert {name: left_out for name, left_out in complete.items() if left_out} == {}
     assert [one for one in places(REASONS) if one not in naming(1, reasons, *places(REASONS))] == []
+
+
+def test_every_setting_of_the_decision_is_read_by_it() -> None:
+    read = named_in("scaler/decide", r"\bpolicy\.(\w+)")
+    assert set(DECIDED_BY) - read == set()
+
+
+def test_every_duration_of_the_decision_is_divided_where_scenarios_run_in_real_time() -> None:
+    durations = {name for name in DECIDED_BY if isinstance(Settings.model_fields[name].default, float)}
+    assert durations == set(DIVIDED)
+
+
+def test_every_reason_is_chosen_somewhere() -> None:
+    assert {reason.name for reason in Reason} - named_in(
+        "scaler/decide", r"\bReason\.(\w+)", "explain.py", "world.py"
+    ) == set()
 
 
 def test_a_kind_is_named_in_these_places_and_no_others() -> None:

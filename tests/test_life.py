@@ -216,6 +216,24 @@ def test_a_job_whose_pods_have_all_succeeded_has_succeeded() -> None:
     run(story())
 
 
+def test_a_job_that_has_ended_counts_its_pods_as_they_were_then() -> None:
+    async def story() -> None:
+        ends, fails = with_policy("p0", pods=2), with_policy("d0", pods=2, retries=False)
+        async with rig(ONE_AND_ONE, ends, fails) as on:
+            await on.start("p0", "d0")
+            await on.settle(2)
+            for pod in on.pods_of("p0"):
+                await on.status(pod, phase="Succeeded")
+            await fail(on, on.pods_of("d0")[0], 3)
+            await on.settle(5)
+            assert (last(on, "p0"), last(on, "d0")) == (("Succeeded", "JobSucceeded"), ("Failed", "PodFailed"))
+            found = {one["metadata"]["name"]: one["status"] for one in on.cluster.peek(ASCEND_JOBS)}
+            assert found["p0"]["replicaStatuses"] == {"Master": {"succeeded": 1}, "Worker": {"succeeded": 1}}
+            assert found["d0"]["replicaStatuses"] == {"Master": {"failed": 1}, "Worker": {"active": 1}}
+
+    run(story())
+
+
 def test_lowered_replicas_remove_the_last_workers_and_only_those() -> None:
     async def story() -> None:
         async with rig(ONE_AND_ONE, job("p0", pods=4), job("d0")) as on:

@@ -1,4 +1,4 @@
-"""docs/explanation/promises.md: each sentence stands where it is said to, and each test exists and runs by default."""
+"""docs/explanation/promises.md: each sentence stands where it is said to, each test exists, and is not skipped."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Promise:
         self.chinese = cells[1] if page in CHINESE else ""
         self.tests = re.findall(r"`([\w/]+\.py::\w+)`", cells[-1])
         self.benches = re.findall(r"bench `([\w/]+\.py)`", cells[-1])
+        self.left_to_the_rest = cells[-1].endswith(" (`make test-rest`)")
 
 
 def promises() -> Iterator[Promise]:
@@ -62,6 +63,20 @@ def needs(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return {argument.arg for argument in node.args.args} & NOT_IN_A_CLONE
 
 
+@cache
+def marks(path: str) -> str:
+    """Those of a whole module."""
+    module = ast.parse((ROOT / path).read_text("utf-8"))
+    return " ".join(ast.unparse(part) for part in module.body if "pytestmark" in ast.unparse(part)[:12])
+
+
+def is_long(test: str) -> bool:
+    """Whether `make test` leaves it out."""
+    path, name = test.split("::")
+    own = [ast.unparse(decorator) for decorator in functions(path)[name].decorator_list]
+    return any("mark.long(" in mark and "parametrize" not in mark for mark in (marks(path), *own))
+
+
 def why_not(test: str) -> str:
     """Why this test holds nothing in a plain clone; "" when it does."""
     path, name = test.split("::")
@@ -70,9 +85,7 @@ def why_not(test: str) -> str:
     node = functions(path).get(name)
     if node is None:
         return "no such test"
-    module = ast.parse((ROOT / path).read_text("utf-8"))
-    marks = [ast.unparse(part) for part in module.body if "pytestmark" in ast.unparse(part)[:12]]
-    if skipped(node) or any("skip" in mark for mark in marks):
+    if skipped(node) or "skip" in marks(path):
         return "skipped"
     if needs(node) or OTHER_PROGRAMS.search(test):
         return "needs what a clone does not have"
@@ -86,6 +99,7 @@ def test_a_promise_stands_on_its_page_and_something_holds_it(promise: Promise) -
         assert promise.chinese.replace(" ", "") in words(CHINESE[promise.page]).replace(" ", "")
     assert promise.tests or promise.benches
     assert {test: why_not(test) for test in promise.tests if why_not(test)} == {}
+    assert promise.left_to_the_rest == (bool(promise.tests) and all(map(is_long, promise.tests)))
     assert [bench for bench in promise.benches if "__main__" not in (ROOT / bench).read_text("utf-8")] == []
 
 

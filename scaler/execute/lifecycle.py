@@ -18,7 +18,7 @@ from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, Object, PatchType
 from scaler.kube.writer import Writer
 from scaler.state.expectations import Expectations
 from scaler.workloads import ascendjob_objects as objects
-from scaler.workloads.ascendjob_status import final_patch
+from scaler.workloads.ascendjob_status import final_patch, replica_statuses
 from scaler.workloads.run_policy import rounds_patch
 
 
@@ -42,9 +42,7 @@ class LifecycleExecutor:
             case Resize():
                 await self._resize(key, record)
             case Finish():
-                ending = (step.outcome.value, step.reason.value, step.message)
-                patch = final_patch(record.object, ending, self._clock.timestamp())
-                await self._patch_job(key, record, patch, subresource="status")
+                await self._patch_job(key, record, self._final_patch(record, step), subresource="status")
             case Expire():
                 await self._writer.delete(
                     ASCEND_JOBS, record.namespace, record.name, uid=record.uid, propagation_policy="Background"
@@ -52,6 +50,13 @@ class LifecycleExecutor:
                 self._expectations.expect_gone(key, self._cache.jobs, record.namespace, record.name, record.uid)
             case _:
                 assert_never(step)
+
+    def _final_patch(self, record: JobRecord, step: Finish) -> dict[str, Any]:
+        present = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.terminating]
+        replicas = replica_statuses(record.job, {pod.name: pod.phase for pod in present})
+        started = min((pod.created for pod in present), default=0.0)
+        ending = (step.outcome.value, step.reason.value, step.message)
+        return final_patch(record.object, ending, replicas, started, self._clock.timestamp())
 
     async def _patch_job(
         self, key: ServiceKey, record: JobRecord, patch: dict[str, Any], *, subresource: str = ""

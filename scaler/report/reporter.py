@@ -221,7 +221,8 @@ class Reporter:
         self._reasons[verdict.uid] = now
         if before == now:
             return
-        job = report.jobs.get(verdict.uid)
+        record = report.jobs.get(verdict.uid)
+        job = record.object if record is not None else None
         if (before is None and _was_reported(job, verdict)) or not _is_served(job, verdict):
             return
         failed = job is not None and has_failed(job)
@@ -325,28 +326,28 @@ class Reporter:
     async def _write_conditions(self, uid: str) -> None:
         if uid not in self._jobs:
             return
-        report, _ = self._jobs[uid]
-        subject = report.subjects[uid]
+        record = self._jobs[uid][0].jobs[uid]
         with suppress(NotFoundError):  # the job is gone, and nobody reads its status any more
             try:
-                await self._patch_status(uid, subject, report.jobs[uid])
+                await self._patch_status(uid, record.object)
             except ConflictError:
                 # Somebody else wrote to the job, often we ourselves: once more on what is there now.
-                job = await self._writer.get(ASCEND_JOBS, subject.namespace, subject.name)
+                job = await self._writer.get(ASCEND_JOBS, record.namespace, record.name)
                 if job["metadata"]["uid"] == uid:
-                    await self._patch_status(uid, subject, job)
+                    await self._patch_status(uid, job)
 
-    async def _patch_status(self, uid: str, subject: Subject, job: Object) -> None:
+    async def _patch_status(self, uid: str, job: Object) -> None:
         if uid not in self._jobs:
             return
         report, verdict = self._jobs[uid]
         instance = next(found for found in report.service.instances if found.uid == uid)
         started = self._clock.skew.stamp(instance.admitted_at)
-        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas.get(uid), started)
+        reported = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas[uid], started)
         patch = status_patch(job, reported, self._clock.timestamp())
         if patch is not None:
+            namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
             await self._writer.patch(
-                ASCEND_JOBS, subject.namespace, subject.name, patch, patch_type=PatchType.MERGE, subresource="status"
+                ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status"
             )
 
     async def _write_event(self, number: str) -> None:
@@ -392,7 +393,8 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
 
 def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
     """Whether the job itself or its counts changed; what was decided about it is compared apart."""
-    return before.versions.get(uid) != after.versions.get(uid) or before.replicas.get(uid) != after.replicas.get(uid)
+    version = before.jobs[uid].resource_version
+    return version != after.jobs[uid].resource_version or before.replicas[uid] != after.replicas[uid]
 
 
 def _was_reported(job: Object | None, verdict: Verdict) -> bool:

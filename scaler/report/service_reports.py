@@ -5,25 +5,19 @@ This module decides nothing, and must not know how anything is written.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from scaler.decide.world import Plan, Service
 from scaler.informers.cache import Cache
-from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
-from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Object
-from scaler.rules.jobspec import LEADER, WORKER
+from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid
 from scaler.state.own_config_maps import Name
-
-_COUNTED = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
-
+from scaler.workloads.ascendjob_status import ReplicaStatuses, replica_statuses
 
 RuleKey = Name
 """A rule ConfigMap, existing or not."""
@@ -39,39 +33,17 @@ class Subject(NamedTuple):
     uid: str = ""
 
 
-class _Jobs(Mapping[str, Object]):
-    """The objects of jobs, each decoded when somebody asks for it: what a report keeps is their text."""
-
-    def __init__(self, records: Mapping[str, JobRecord]) -> None:
-        self._records = records
-
-    def __getitem__(self, uid: str) -> Object:
-        return self._records[uid].object
-
-    def __contains__(self, uid: object) -> bool:
-        return uid in self._records
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-
 class ServiceReport(msgspec.Struct, frozen=True, gc=False):
-    """One service after one pass. Objects are read, never changed."""
+    """One service after one pass."""
 
     service: Service
     plan: Plan
-    jobs: Mapping[str, Object] = {}
-    """Owner uid -> AscendJob as the cache has it, where its status is ours to write. Each look decodes it."""
-    versions: Mapping[str, str] = {}
-    """Owner uid -> its resourceVersion."""
+    jobs: Mapping[str, JobRecord] = {}
+    """Owner uid -> AscendJob as the cache has it, where its status is ours to write."""
     subjects: Mapping[str, Subject] = {}
     """Instance uid -> whom events about it are about; there are none about any other."""
-    replicas: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
-    """Owner uid -> replica type -> pods as AscendJob's `replicaStatuses` counts them, zeros left out; a uid that is not
-    in it keeps the counts that its job has."""
+    replicas: Mapping[str, ReplicaStatuses] = {}
+    """Owner uid -> its pods, of those in `jobs` and perhaps more."""
     rule_uid: str = ""
     """uid of the rule ConfigMap that exists now; "" when there is none."""
     last_valid: LastValid | None = None
@@ -97,14 +69,13 @@ def report_of(
     return ServiceReport(
         service=service,
         plan=plan,
-        jobs=_Jobs({job.uid: job for job in jobs if job.uid in ours and job.text}),
-        versions={job.uid: job.resource_version for job in jobs},
+        jobs={job.uid: job for job in jobs if job.uid in ours and job.text},
         subjects={
             instance.uid: subject
             for instance in service.instances
             if (subject := _subject(cache, instance.uid)) is not None
         },
-        replicas={job.uid: _replicas(job, cache.pods_of(job.uid)) for job in jobs if job.uid in ours},
+        replicas={job.uid: replica_statuses(job.job, _phases(cache, job.uid)) for job in jobs if job.uid in ours},
         rule_uid=rule.uid,
         last_valid=rule.last_valid,
         alone=alone or _why_alone(service),
@@ -128,19 +99,5 @@ def _subject(cache: Cache, uid: str) -> Subject | None:
     return Subject(PODS.api_version, PODS.kind, first.namespace, first.name, first.uid) if first is not None else None
 
 
-def _replicas(record: JobRecord, pods: Mapping[str, PodRecord]) -> Mapping[str, Mapping[str, int]]:
-    """Pods by replica type and phase; terminating ones are no longer anybody's."""
-    counts: dict[str, Counter[str]] = {}
-    for name in record.job.pods:
-        kind = LEADER if name.removeprefix(f"{record.name}-").startswith("master") else WORKER
-        found = counts.setdefault(kind, Counter())
-        pod = pods.get(name)
-        if pod is not None and not pod.terminating and pod.phase in _COUNTED:
-            found[_COUNTED[pod.phase]] += 1
-    return _as_mapping(tuple((kind, *sorted(found.items())) for kind, found in counts.items()))
-
-
-@lru_cache(maxsize=1024)
-def _as_mapping(counts: tuple[tuple[Any, ...], ...]) -> Mapping[str, Mapping[str, int]]:
-    """One for all that are equal, which most are."""
-    return {kind: dict(found) for kind, *found in counts}
+def _phases(cache: Cache, uid: str) -> dict[str, str]:
+    return {pod.name: pod.phase for pod in cache.pods_of(uid).values() if not pod.terminating}

@@ -1,1 +1,1 @@
-"""What the scaler answers over HTTP: health, readiness, metrics, recorded snapshots."""
+"""What the scaler answers over HTTP: the admission webhook, with its certificates; health, metrics, the last world."""

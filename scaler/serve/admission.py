@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
 
 from scaler.clock import Clock
 from scaler.kube.api import KubeApi
-from scaler.names import WEBHOOK_SECRET
 from scaler.report.metrics import Metrics
 from scaler.serve.labelled import GroupsOf
 from scaler.serve.tls import ServerCertificate
@@ -27,14 +25,14 @@ class Admission:
     ) -> None:
         self._settings = settings
         shown = ServerCertificate()
-        self._state = WebhookState(shown, groups_of, metrics.webhook_answered, partial(metrics.turned_away, "webhook"))
+        self._state = WebhookState(shown, groups_of, metrics)
         if settings.webhook_cert_file:
             key = settings.webhook_key_file or settings.webhook_cert_file
             self.certificate = CertificateFiles(shown, Path(settings.webhook_cert_file), Path(key))
         else:
             home, names = settings.lease_namespace, (settings.webhook_name,)
             self.certificate = CertificateKeeper(
-                api, clock, shown, namespace=home, secret=WEBHOOK_SECRET, configurations=settings.install, names=names
+                api, clock, shown, namespace=home, configurations=settings.install, names=names
             )
 
     def serving(self) -> AbstractAsyncContextManager[int]:

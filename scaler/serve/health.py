@@ -14,8 +14,7 @@ STALLED_AFTER = 30.0
 class HealthState:
     """Loops beat, the app says what it waits for; both answers are words for people."""
 
-    def __init__(self, *, stalled_after: float = STALLED_AFTER) -> None:
-        self._stalled_after = stalled_after
+    def __init__(self) -> None:
         self._beats: dict[str, float] = {}
         self._waiting: dict[str, str] = {"start": "starting"}
 
@@ -37,7 +36,7 @@ class HealthState:
         return [
             f"{loop}: no sign of life for {now - beat:.0f} s"
             for loop, beat in sorted(self._beats.items())
-            if now - beat > self._stalled_after
+            if now - beat > STALLED_AFTER
         ]
 
     def missing(self) -> list[str]:

@@ -29,11 +29,6 @@ from scaler.report.metrics import CONTENT_TYPE, Metrics
 from scaler.serve.health import HealthState
 from scaler.serve.server import Limits, Server, text
 
-
-def _unnoted() -> None:
-    return
-
-
 LIMITS = Limits(connections=256, bytes=64 * 2**20, answer=10.0, idle=10.0)
 _SHARE = 0.05
 """Of the loop's time, for each of the two answers that cost some: until it is over, the last one is repeated."""
@@ -45,13 +40,12 @@ class ServeState(NamedTuple):
     health: HealthState
     metrics: Metrics
     world: Callable[[], World | None]
-    turned_away: Callable[[], None] = _unnoted
-    """Called for every connection and request that there is no room for."""
 
 
 def serve(state: ServeState, host: str, port: int) -> AbstractAsyncContextManager[int]:
     """As serve.server.Server.served."""
-    server = Server(LIMITS, state.turned_away, {"Content-Security-Policy": "default-src 'none'"})
+    turned_away = partial(state.metrics.turned_away, "http")
+    server = Server(LIMITS, turned_away, {"Content-Security-Policy": "default-src 'none'"})
     pages = _Pages(state, server)
     for path, handler in (
         ("/healthz", pages.healthz),

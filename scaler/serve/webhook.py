@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
+from scaler.report.metrics import Metrics
 from scaler.serve.labelled import GroupsOf
 from scaler.serve.reviews import MAX_BODY, Response, encode, review_ascend_job, review_labels, review_pod, review_rule
 from scaler.serve.server import Limits, Server
@@ -35,22 +36,12 @@ _LONG = 16
 """Longer requests that wait for their turn or have it, half of them from one address."""
 
 
-def _uncounted(_path: str, _outcome: str, _seconds: float) -> None:
-    return
-
-
-def _unnoted() -> None:
-    return
-
-
 class WebhookState(NamedTuple):
-    """What the webhook needs of its process. `answered(path, outcome, seconds)` is called for every answer."""
+    """What the webhook needs of its process."""
 
     certificate: ServerCertificate
     groups_of: GroupsOf
-    answered: Callable[[str, str, float], None] = _uncounted
-    turned_away: Callable[[], None] = _unnoted
-    """Called for every connection and request that there is no room for."""
+    metrics: Metrics
 
 
 def serve_webhook(state: WebhookState, host: str, port: int) -> AbstractAsyncContextManager[int]:
@@ -60,7 +51,7 @@ def serve_webhook(state: WebhookState, host: str, port: int) -> AbstractAsyncCon
 
 def server_of(state: WebhookState) -> Server:
     """Not serving yet."""
-    server = Server(LIMITS, state.turned_away)
+    server = Server(LIMITS, partial(state.metrics.turned_away, "webhook"))
     aside = _Aside(server)
 
     def add(path: str, review: Callable[[bytes], Response], at_once: int) -> None:
@@ -70,7 +61,7 @@ def server_of(state: WebhookState) -> Server:
             server.lend(request, _length(request))
             body = await request.read()
             answer = review(body) if len(body) <= at_once else await aside.review(request, review, body)
-            state.answered(path, answer.outcome, loop.time() - began)
+            state.metrics.webhook_answered(path, answer.outcome, loop.time() - began)
             return web.Response(body=encode(answer), content_type="application/json")
 
         server.app.router.add_post(path, handle)

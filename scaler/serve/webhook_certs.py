@@ -31,6 +31,7 @@ from scaler.kube.api import (
     within,
 )
 from scaler.kube.errors import KubeError, NotFoundError
+from scaler.names import WEBHOOK_SECRET
 from scaler.serve import certificates
 from scaler.serve.certificates import Keys
 from scaler.serve.tls import KeyPair, ServerCertificate
@@ -120,14 +121,13 @@ class CertificateKeeper(CertificateSource):
     the name of both webhook configurations."""
 
     def __init__(
-        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str, secret: str,
+        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str,
         configurations: str, names: Sequence[str],
     ) -> None:  # fmt: skip
         super().__init__(shown)
         self._api = api
         self._clock = clock
         self._namespace = namespace
-        self._secret = secret
         self._configurations = configurations
         self._names = tuple(names)
         self._keys: Keys | None = None
@@ -152,7 +152,7 @@ class CertificateKeeper(CertificateSource):
             keys = _keys_of(secret)
         except KubeError as error:
             return str(error)
-        return self._use(keys) if keys else f"Secret {self._secret} holds no usable certificate"
+        return self._use(keys) if keys else f"Secret {WEBHOOK_SECRET} holds no usable certificate"
 
     async def _keep(self) -> str:
         """One look: what was read is trusted before it is advanced, what was made is stored before it is shown."""
@@ -172,22 +172,22 @@ class CertificateKeeper(CertificateSource):
 
     def _use(self, keys: Keys) -> str:
         self._keys = keys
-        return self._show(keys.shown, f"Secret {self._secret}")
+        return self._show(keys.shown, f"Secret {WEBHOOK_SECRET}")
 
     async def _stored(self) -> Object | None:
         try:
-            return await within(DEADLINE, self._api.get(SECRETS, self._namespace, self._secret))
+            return await within(DEADLINE, self._api.get(SECRETS, self._namespace, WEBHOOK_SECRET))
         except NotFoundError:
             return None
 
     async def _store(self, secret: Object | None, keys: Keys) -> None:
         data = {name: _base64(value) for name, value in certificates.write(keys).items()}
-        _log.info("webhook certificate written", name=self._secret, next=keys.coming is not None)
+        _log.info("webhook certificate written", name=WEBHOOK_SECRET, next=keys.coming is not None)
         if secret is not None:
             body = {**secret, "data": data}
-            await within(DEADLINE, self._api.replace(SECRETS, self._namespace, self._secret, body))
+            await within(DEADLINE, self._api.replace(SECRETS, self._namespace, WEBHOOK_SECRET, body))
             return
-        metadata = {"name": self._secret, "namespace": self._namespace, "labels": _LABELS}
+        metadata = {"name": WEBHOOK_SECRET, "namespace": self._namespace, "labels": _LABELS}
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": data}
         await within(DEADLINE, self._api.create(SECRETS, self._namespace, body))
 

@@ -1,1 +1,1 @@
-"""One module per workload kind: raw object <-> what the planner needs. No I/O."""
+"""From the objects of each workload kind to what the decision needs, and back. No I/O."""

@@ -6,13 +6,17 @@ is True only while all pods run, never longer. Conditions of other types belong 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scaler.clock import rfc3339
 from scaler.decide.world import Instance, State, Verdict
 from scaler.kube.api import Object
+from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.values import as_list, at
+from scaler.workloads.ascendjob import Job
 from scaler.workloads.run_policy import final_condition
 
 CREATED = "Created"
@@ -24,6 +28,10 @@ JOB_CREATED = "JobCreated"
 _MAX_MESSAGE = 1024
 _ADMITTED = frozenset({State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN})
 _ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
+_COUNTED = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
+
+ReplicaStatuses = Mapping[str, Mapping[str, int]]
+"""Replica type -> pods as an AscendJob counts them. Zeros are left out, as the operator does."""
 
 
 class JobSummary(NamedTuple):
@@ -32,8 +40,7 @@ class JobSummary(NamedTuple):
     instance: Instance
     verdict: Verdict
     words: str
-    replicas: Mapping[str, Mapping[str, int]] | None = None
-    """As in ServiceReport; without counts those that are there stay."""
+    replicas: ReplicaStatuses
     started: float = 0.0
     """When its oldest pod was made, as the API server counts; 0.0 without pods."""
 
@@ -52,9 +59,13 @@ def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] |
     return _patch(job, status) if status or not before else None
 
 
-def final_patch(job: Object, ending: tuple[str, str, str], now: str) -> dict[str, Any]:
+def final_patch(
+    job: Object, ending: tuple[str, str, str], replicas: ReplicaStatuses, started: float, now: str
+) -> dict[str, Any]:
     """The merge patch for the status of a job that ends now: `ending` is the type of its last condition, with reason
-    and message. It fails rather than end a job that has changed."""
+    and message; `started` as in JobSummary. It fails rather than end a job that has changed.
+
+    It is the last one, so it says what `status_patch` may not have come to say yet: counts and start time."""
     kind, reason, message = ending
     before = at(job, "status")
     found = _conditions(before)
@@ -62,8 +73,27 @@ def final_patch(job: Object, ending: tuple[str, str, str], now: str) -> dict[str
     ran = [item for item in found if item.get("type") == RUNNING]
     stopped = [_condition(item, RUNNING, False, (reason, message), now) for item in ran]
     last = _condition(None, kind, True, (reason, message), now)
-    status = {"conditions": [*kept, *stopped, last], "completionTime": now}
-    return _patch(job, {"replicaStatuses": _replica_statuses(before, None), **status})
+    status = {"conditions": [*kept, *stopped, last], "replicaStatuses": replicas, "completionTime": now}
+    if started > 0 and not before.get("startTime"):
+        status["startTime"] = rfc3339(started)
+    return _patch(job, merge_diff(before, status))
+
+
+def replica_statuses(job: Job, phases: Mapping[str, str]) -> ReplicaStatuses:
+    """Of a job whose pods have these phases, by name. Without those that are terminating: they are nobody's."""
+    counts: dict[str, Counter[str]] = {}
+    for name in job.pods:
+        kind = LEADER if name.startswith(f"{job.name}-{LEADER.lower()}-") else WORKER
+        found = counts.setdefault(kind, Counter())
+        if phases.get(name) in _COUNTED:
+            found[_COUNTED[phases[name]]] += 1
+    return _as_mapping(tuple((kind, *sorted(found.items())) for kind, found in counts.items()))
+
+
+@lru_cache(maxsize=1024)
+def _as_mapping(counts: tuple[tuple[Any, ...], ...]) -> ReplicaStatuses:
+    """One for all that are equal, which most are."""
+    return {kind: dict(found) for kind, *found in counts}
 
 
 def _patch(job: Object, status: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +129,7 @@ def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 
 def _status(before: Mapping[str, Any], summary: JobSummary, now: str) -> dict[str, Any]:
     status: dict[str, Any] = {"conditions": _new_conditions(_conditions(before), summary, now)}
-    status["replicaStatuses"] = _replica_statuses(before, summary.replicas)
+    status["replicaStatuses"] = summary.replicas
     if summary.verdict.state in _ADMITTED and not before.get("startTime"):
         status["startTime"] = rfc3339(summary.started) if summary.started > 0 else now
     return status
@@ -142,8 +172,3 @@ def _condition(
         return dict(old)
     moved = old.get("status") != new["status"] or not old.get("lastTransitionTime")
     return {**new, "lastTransitionTime": now if moved else old["lastTransitionTime"], "lastUpdateTime": now}
-
-
-def _replica_statuses(before: Mapping[str, Any], replicas: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Zeros are left out, as the operator does."""
-    return dict(at(before, "replicaStatuses") if replicas is None else replicas)

@@ -20,6 +20,7 @@ import time
 
 import aiohttp
 
+from scaler.report.metrics import Metrics
 from scaler.serve import certificates
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
@@ -65,7 +66,7 @@ async def serve() -> None:
     shown = ServerCertificate()
     shown.use(keys.shown)
     gc.freeze()
-    state = WebhookState(shown, lambda _namespace, _rule: ("group0", "group1"))
+    state = WebhookState(shown, lambda _namespace, _rule: ("group0", "group1"), Metrics())
     async with serve_webhook(state, "127.0.0.1", 0) as port:
         print(json.dumps({"port": port, "authorities": keys.trusted.decode()}), flush=True)
         await asyncio.Event().wait()

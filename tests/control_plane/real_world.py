@@ -36,10 +36,11 @@ from tests.control_plane.stage import wall_clock
 from tests.control_plane.witness import witnessed
 
 _TIMES = ("at", "until", "within", "never_for", "lasting", "every")
-_SETTINGS = (
+DIVIDED = (
     "broken_grace", "stable_after", "start_timeout", "minimum_timeout", "backoff", "backoff_max",
     "due_back", "fit_patience", "trade_after",
 )  # fmt: skip
+"""Settings that are divided as the times of a scenario are."""
 
 
 def compressed(scenario: Scenario, factor: float) -> Scenario:
@@ -73,7 +74,7 @@ def flags(settings: Settings, factor: float) -> list[str]:
     """The scaler's settings that are about the service's time, not the API server's, and those that the scenario
     gives."""
     given = {name: getattr(settings, name) for name in sorted(settings.model_fields_set)}
-    shorter = {name: round(getattr(settings, name) / factor, 3) for name in _SETTINGS}
+    shorter = {name: round(getattr(settings, name) / factor, 3) for name in DIVIDED}
     return [
         word for name, value in (given | shorter).items() for word in (f"--{name.replace('_', '-')}", str(value))
     ]  # fmt: skip

@@ -30,8 +30,8 @@ from scaler.names import (
     JOB_ID_LABEL,
     MOVED_RULE,
     RULE_LABEL,
-    WEBHOOK_SECRET,
 )
+from scaler.report.metrics import Metrics
 from scaler.serve.reviews import review_ascend_job, review_pod
 from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
@@ -326,12 +326,12 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
     """Manifests with the component admission-webhook, and a server as `scaler run` has it."""
     plane, shown = cluster.plane, ServerCertificate()
     rendered = await cluster.kubectl("kustomize", kustomization(folder, "admission-webhook"))
-    state = WebhookState(shown, lambda _namespace, rule: ("group0", "group1") if rule == "rule" else None)
+    state = WebhookState(shown, lambda _namespace, rule: ("group0", "group1") if rule == "rule" else None, Metrics())
     async with serve_webhook(state, "127.0.0.1", 0) as port:
         await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
         account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
         async with plane.client(account) as api:
-            home = {"namespace": NAMESPACE, "secret": WEBHOOK_SECRET, "configurations": "mind-cluster-scaler"}
+            home = {"namespace": NAMESPACE, "configurations": "mind-cluster-scaler"}
             keeper = CertificateKeeper(api, wall_clock(), shown, names=("127.0.0.1",), **home)
             tasks = [asyncio.create_task(work) for work in (keeper.run_as_leader(), keeper.follow())]
             try:

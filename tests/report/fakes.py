@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import copy
+import zlib
+from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from scaler.decide.world import Service
+from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from scaler.report.service_reports import ServiceReport, Subject
 from scaler.sim.apiserver.patches import merge_patch
+from scaler.workloads.ascendjob import read_job
+from scaler.workloads.ascendjob_status import ReplicaStatuses
 from tests.builders import plan, service
 
 
@@ -110,11 +117,25 @@ def report(ratios: str, instances: str, **changes: Any) -> ServiceReport:
 
 
 def report_of(service: Service, **changes: Any) -> ServiceReport:
-    jobs = changes.get("jobs", {instance.uid: job(instance.name) for instance in service.instances})
-    subjects = {uid: _subject(found["metadata"]) for uid, found in jobs.items()}
+    jobs = changes.pop("jobs", None) or records(job(instance.name) for instance in service.instances)
+    subjects = {uid: _subject(found) for uid, found in jobs.items()}
     plans = {} if "plan" in changes else {"plan": plan(service)}
-    return ServiceReport(**{"service": service, "jobs": jobs, "subjects": subjects, **plans, **changes})
+    replicas: dict[str, ReplicaStatuses] = {uid: {} for uid in jobs}
+    return ServiceReport(
+        **{"service": service, "jobs": jobs, "subjects": subjects, "replicas": replicas, **plans, **changes}
+    )
 
 
-def _subject(metadata: Object) -> Subject:
-    return Subject(ASCEND_JOBS.api_version, ASCEND_JOBS.kind, metadata["namespace"], metadata["name"], metadata["uid"])
+def records(objs: Iterable[Object]) -> dict[str, JobRecord]:
+    """By their uids, as the cache has them."""
+    return {obj["metadata"]["uid"]: _record(obj) for obj in objs}
+
+
+def _record(obj: Object) -> JobRecord:
+    metadata, text = obj["metadata"], zlib.compress(msgspec.json.encode(obj))
+    names = metadata["namespace"], metadata["name"], metadata["uid"], metadata["resourceVersion"]
+    return JobRecord(*names, read_job(obj), text)
+
+
+def _subject(record: JobRecord) -> Subject:
+    return Subject(ASCEND_JOBS.api_version, ASCEND_JOBS.kind, record.namespace, record.name, record.uid)

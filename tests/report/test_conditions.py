@@ -31,12 +31,13 @@ NOW, LATER = "2026-11-21T07:00:00Z", "2026-11-21T08:00:00Z"
 def told(state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]) -> JobSummary:  # noqa: B008 - a value
     verdict = Verdict("uid-p0", "p0", "group0", state, reason)
     shown = instance("p0", state, life=life)
-    return JobSummary(shown, verdict, "words", replicas or None, shown.admitted_at)
+    return JobSummary(shown, verdict, "words", replicas, shown.admitted_at)
 
 
 HELD = told(State.HELD, Reason.WAITING_FOR_RATIO)
 RUNNING = told(State.RUNNING, Reason.RUNNING)
 BROKEN = told(State.BROKEN, Reason.BROKEN)
+ENDING = ("Failed", "PodFailed", "words")
 
 
 def written(obj: Object, *history: JobSummary, now: str = NOW) -> Object:
@@ -84,10 +85,23 @@ def test_a_later_round_is_restarting_until_it_runs() -> None:
 
 def test_a_job_that_ends_has_its_ending_last_and_runs_no_more() -> None:
     running = written(job("p0"), RUNNING)
-    running = merge_patch(running, final_patch(running, ("Failed", "PodFailed", "words"), LATER))
+    running = merge_patch(running, final_patch(running, ENDING, {}, 0.0, LATER))
     assert conditions(running)[1:] == [("Running", "False", "PodFailed"), ("Failed", "True", "PodFailed")]
     assert running["status"]["completionTime"] == LATER
     assert status_patch(running, BROKEN, LATER) is None
+
+
+def test_the_last_patch_says_what_was_not_told_before() -> None:
+    after = merge_patch(job("p0"), final_patch(job("p0"), ENDING, {"Master": {"failed": 1}}, 1_000_000.0, LATER))
+    assert after["status"]["replicaStatuses"] == {"Master": {"failed": 1}}
+    assert after["status"]["startTime"] == "1970-01-12T13:46:40Z"
+
+
+def test_the_last_patch_keeps_the_start_and_replaces_the_counts() -> None:
+    before = written(job("p0"), told(State.RUNNING, Reason.RUNNING, Master={"active": 1}))
+    after = merge_patch(before, final_patch(before, ENDING, {"Master": {"failed": 1}}, 1_000_000.0, LATER))
+    assert after["status"]["replicaStatuses"] == {"Master": {"failed": 1}}
+    assert after["status"]["startTime"] == before["status"]["startTime"]
 
 
 def test_what_ascend_operator_called_a_failure_for_its_shape_is_lifted() -> None:
@@ -129,11 +143,6 @@ def test_counts_that_became_zero_disappear() -> None:
     fewer = told(State.BROKEN, Reason.BROKEN, Master={"failed": 1}, Worker={})
     after = written(job("p0"), many, fewer)
     assert after["status"]["replicaStatuses"] == {"Master": {"failed": 1}, "Worker": {}}
-
-
-def test_without_counts_those_that_are_there_stay() -> None:
-    after = written(job("p0", conditions=[], replicaStatuses={"Master": {"active": 1}}), HELD)
-    assert after["status"]["replicaStatuses"] == {"Master": {"active": 1}}
 
 
 def test_the_patch_fails_rather_than_overwrite_a_newer_object() -> None:

@@ -26,7 +26,7 @@ from scaler.sim.loop import run
 from scaler.state.last_valid import LastValid
 from tests import jobs
 from tests.builders import NOW, instance, service
-from tests.report.fakes import report_of
+from tests.report.fakes import records, report_of
 
 HELD, RUNS = "p0 Held, p1 Held, d0 Held", "p0 Running, p1 Held, d0 Running"
 
@@ -37,8 +37,7 @@ def report(cluster: SimCluster, states: str, rule_name: str = "rule") -> Service
     parts = [part.split() for part in states.split(",")]
     members = tuple(instance(name, state, uid=found[name]["metadata"]["uid"]) for name, state in parts)
     taken = service("2P1D > 1P1D", members, key=ServiceKey(jobs.NAMESPACE, rule_name, "mindie"))
-    shown = {job["metadata"]["uid"]: job for job in found.values()}
-    return report_of(taken, jobs=shown, last_valid=LastValid("{}"))
+    return report_of(taken, jobs=records(found.values()), last_valid=LastValid("{}"))
 
 
 async def told(cluster: SimCluster, *notes: Callable[[Reporter], Awaitable[None] | None]) -> None:

@@ -24,7 +24,7 @@ from scaler.report.service_reports import RuleKey, ServiceReport
 from scaler.sim.loop import run
 from scaler.state.last_valid import LastValid, decode
 from tests.builders import NOW, instance, service
-from tests.report.fakes import FakeStore, job, report, report_of
+from tests.report.fakes import FakeStore, job, records, report, report_of
 
 RULE = RuleKey("default", "rule")
 STATUS = "elasticservices/rule-mindie"
@@ -135,7 +135,7 @@ def test_the_next_leader_repeats_nothing() -> None:
     store = cluster()
     play(store, notes(LATER))
     written = list(store.log)
-    seen = msgspec.structs.replace(LATER, jobs={uid: store[f"ascendjobs/{uid[4:]}"] for uid in LATER.jobs})
+    seen = msgspec.structs.replace(LATER, jobs=records(store[f"ascendjobs/{uid[4:]}"] for uid in LATER.jobs))
     play(store, notes(seen))
     assert store.log == written
 
@@ -337,7 +337,7 @@ def test_training_jobs_hear_nothing_from_us() -> None:
     training = job("p0")
     training["metadata"]["labels"] = {"framework": "pytorch"}
     alone = service(None, (instance("p0", label_problem=Reason.NOT_SERVED),), key=ServiceKey("default", "", ""))
-    play(store, notes(report_of(alone, jobs={"uid-p0": training})))
+    play(store, notes(report_of(alone, jobs=records([training]))))
     assert store.log == []
 
 

@@ -10,7 +10,7 @@ from scaler.sim.loop import run
 
 def test_a_loop_that_stops_is_named_after_a_while_and_forgiven_when_it_beats_again() -> None:
     async def main() -> list[list[str]]:
-        health = HealthState(stalled_after=30)
+        health = HealthState()
         health.beat("decision loop")
         await asyncio.sleep(30)
         answers = [health.stalled()]

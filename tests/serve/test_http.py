@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import Metrics
+from scaler.serve import health
 from scaler.serve.health import HealthState
 from scaler.serve.http import ServeState, serve
 from tests.builders import service, world
@@ -51,8 +52,9 @@ async def test_it_is_ready_once_it_waits_for_nothing(client: aiohttp.ClientSessi
         assert (answer.status, await answer.text()) == (200, "ok\n")
 
 
-async def test_a_stalled_loop_is_unhealthy(state: ServeState) -> None:
-    stalled = HealthState(stalled_after=-1.0)
+async def test_a_stalled_loop_is_unhealthy(state: ServeState, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "STALLED_AFTER", -1.0)
+    stalled = HealthState()
     stalled.beat("decision loop")
     status, text = await fetched(state._replace(health=stalled), "/healthz")
     assert status == 500

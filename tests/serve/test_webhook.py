@@ -15,6 +15,7 @@ import pytest
 from cryptography import x509
 from structlog.testing import capture_logs
 
+from scaler.report.metrics import Metrics
 from scaler.serve import certificates, webhook
 from scaler.serve.certificates import Keys
 from scaler.serve.reviews import MAX_BODY, Response, review_rule
@@ -37,7 +38,7 @@ def state(keys: Keys | None = None) -> WebhookState:
     shown = ServerCertificate()
     if keys is not None:
         shown.use(keys.shown)
-    return WebhookState(shown, lambda _namespace, _rule: ("group0", "group1"))
+    return WebhookState(shown, lambda _namespace, _rule: ("group0", "group1"), Metrics())
 
 
 def trusting(keys: Keys) -> ssl.SSLContext:
@@ -80,17 +81,15 @@ async def test_each_path_answers_its_question(keys: Keys) -> None:
 
 
 async def test_every_answer_is_counted_with_its_outcome(keys: Keys) -> None:
-    counted: list[tuple[str, str]] = []
-
-    def count(path: str, outcome: str, seconds: float) -> None:
-        assert seconds >= 0
-        counted.append((path, outcome))
-
-    async with session(state(keys)._replace(answered=count)) as client:
+    served = state(keys)
+    async with session(served) as client:
         for path, body in (("/validate/rules", request(rule_config_map("{"))), ("/mutate/pods", b"?")):
             async with client.post(path, data=body, ssl=trusting(keys)) as answer:
                 assert answer.status == 200
-    assert counted == [("/validate/rules", "refused"), ("/mutate/pods", "unreadable")]
+    registry = served.metrics.registry
+    for path, outcome in (("/validate/rules", "refused"), ("/mutate/pods", "unreadable")):
+        assert registry.get_sample_value("scaler_webhook_answers_total", {"path": path, "outcome": outcome}) == 1
+    assert registry.get_sample_value("scaler_webhook_duration_seconds_count") == 2
 
 
 @pytest.mark.parametrize(
@@ -129,8 +128,12 @@ async def test_more_long_requests_than_may_wait_are_told_to_come_again(
     monkeypatch.setattr(webhook, "review_rule", review)
     monkeypatch.setattr(webhook, "_LONG", 4)
     long = request(rule_config_map("{" + " " * 20_000))
-    turned_away: list[None] = []
-    async with session(state(keys)._replace(turned_away=lambda: turned_away.append(None))) as client:
+    served = state(keys)
+
+    def turned_away() -> float:
+        return served.metrics.registry.get_sample_value("scaler_turned_away_total", {"server": "webhook"}) or 0
+
+    async with session(served) as client:
 
         async def status() -> tuple[int, str]:
             async with client.post("/validate/rules", data=long, ssl=trusting(keys)) as answer:
@@ -138,7 +141,7 @@ async def test_more_long_requests_than_may_wait_are_told_to_come_again(
 
         asking = [asyncio.create_task(status()) for _ in range(5)]
         async with asyncio.timeout(60):
-            while len(turned_away) < 3:  # noqa: ASYNC110 - counted, not told
+            while turned_away() < 3:  # noqa: ASYNC110 - counted, not told
                 await asyncio.sleep(0.01)
         async with client.post("/mutate/pods", data=b"{}", ssl=trusting(keys)) as answer:
             assert answer.status == 200

@@ -53,9 +53,7 @@ class Home:
 
     def replica(self, api: KubeApi | None = None) -> tuple[CertificateKeeper, ServerCertificate]:
         shown = ServerCertificate()
-        keeper = CertificateKeeper(
-            api or self.api, self.clock, shown, namespace=HOME, secret=SECRET, configurations=NAME, names=NAMES
-        )
+        keeper = CertificateKeeper(api or self.api, self.clock, shown, namespace=HOME, configurations=NAME, names=NAMES)
         return keeper, shown
 
     def secret(self) -> Object:
