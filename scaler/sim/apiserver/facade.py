@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from scaler.kube.api import Apply, EventType, KubeApi, Object, PatchType, Resource, WatchEvent
+from scaler.kube.api import Apply, EventType, Object, PatchType, Resource, WatchEvent
 from scaler.kube.errors import KubeError, StatusError
 from scaler.sim.apiserver import discovery, protobuf, refusals, tables
 from scaler.sim.apiserver.kinds import BINDINGS, Kind
@@ -74,12 +74,11 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 class _Facade:
-    """One handler for everything; each request is one call of KubeApi."""
+    """One handler for everything; each request is one call of a client."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._client = cluster.client("http", latency=0)
-        self._kube: KubeApi = self._client
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -129,11 +128,11 @@ class _Facade:
         if target.subresource == SCALE:
             return _json(await self._client.get(*target.place, subresource=SCALE))
         if target.name:
-            obj = await self._kube.get(*target.place)
+            obj = await self._client.get(*target.place)
             return _json(self._shown(request, target, [obj]) or obj)
         if request.query.get("watch") in ("true", "1"):
             return await self._watch(request, target)
-        page = await self._kube.list(
+        page = await self._client.list(
             target.resource, target.namespace, **_selectors(request), limit=_number(request, "limit"),
             continue_token=request.query.get("continue", ""),
             resource_version=request.query.get("resourceVersion", ""),
@@ -145,13 +144,12 @@ class _Facade:
         if shown is not None:
             return _json({**shown, "metadata": metadata})
         api_version, kind = target.resource.api_version, f"{target.resource.kind}List"
-        items = [_bare(target.kind, item) for item in page.items]
-        return _json({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
+        return _json({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": page.items})
 
     async def _watch(self, request: web.Request, target: _Target) -> web.StreamResponse:
         if request.query.get("sendInitialEvents") == "true":
             raise refusals.unprocessable("sendInitialEvents: Forbidden: lists come by listing here")
-        watch: Any = self._kube.watch(
+        watch: Any = self._client.watch(
             target.resource, target.namespace, resource_version=request.query.get("resourceVersion", ""),
             **_selectors(request), timeout_seconds=_number(request, "timeoutSeconds") or 1800,
         )  # fmt: skip
@@ -210,16 +208,16 @@ class _Facade:
             return await self._bind(target.namespace, target.name, body)
         if target.name:
             raise refusals.method_not_allowed()
-        return _json(await self._kube.create(target.resource, target.namespace, _object(body)), 201)
+        return _json(await self._client.create(target.resource, target.namespace, _object(body)), 201)
 
     async def _bind(self, namespace: str | None, name: str, body: Any) -> web.StreamResponse:
         metadata = {**(_object(body).get("metadata") or {}), **({"name": name} if name else {})}
-        await self._kube.create(BINDINGS, namespace, {**body, "metadata": metadata})
+        await self._client.create(BINDINGS, namespace, {**body, "metadata": metadata})
         return _json({**_SUCCESS, "code": 201}, 201)
 
     async def _replace(self, request: web.Request, target: _Target) -> web.StreamResponse:
         body = _object(await _body(request))
-        return _json(await self._kube.replace(*target.place, body, subresource=target.subresource))
+        return _json(await self._client.replace(*target.place, body, subresource=target.subresource))
 
     async def _patch(self, request: web.Request, target: _Target) -> web.StreamResponse:
         body = await _body(request)
@@ -239,8 +237,8 @@ class _Facade:
         options = {**dict(request.query), **(options if isinstance(options, dict) else {})}
         preconditions = options.get("preconditions") or {}
         grace = options.get("gracePeriodSeconds")
-        before = await self._kube.get(*target.place)
-        await self._kube.delete(
+        before = await self._client.get(*target.place)
+        await self._client.delete(
             *target.place, uid=preconditions.get("uid", ""),
             resource_version=preconditions.get("resourceVersion", ""),
             grace_period_seconds=None if grace is None else int(grace),
@@ -260,13 +258,6 @@ def _number(request: web.Request, parameter: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise refusals.bad_request(f"{parameter}: a number is wanted, not {text!r}")
     return int(text)
-
-
-def _bare(kind: Kind, obj: Object) -> Object:
-    """Items of a list of built-in objects say neither apiVersion nor kind."""
-    if kind.custom:
-        return obj
-    return {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
 
 
 async def _body(request: web.Request) -> Any:

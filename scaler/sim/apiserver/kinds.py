@@ -15,10 +15,9 @@ from scaler.kube.api import Object, Resource
 from scaler.sim.apiserver.refusals import unknown_resource
 
 BINDINGS = Resource("", "v1", "bindings", "Binding")
-"""Create one of these, named like a pod, to bind the pod to `target.name`; works on a real API server as well."""
+"""Create one of these, named like a pod, to bind the pod to `target.name`; works on a real API server as well.
 
-POD_BINDINGS = Resource("", "v1", "pods/binding", "Binding")
-"""The same by the name of the subresource."""
+So does the same kind by the name of the subresource, `pods/binding`."""
 
 STORM_SERVICES = Resource("orchestration.aibrix.ai", "v1alpha1", "stormservices", "StormService")
 ROLE_SETS = Resource("orchestration.aibrix.ai", "v1alpha1", "rolesets", "RoleSet")

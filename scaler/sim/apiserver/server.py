@@ -20,7 +20,7 @@ from scaler.sim.apiserver import deletion, pods, reading, refusals, schema, shap
 from scaler.sim.apiserver.admission import Hook, Review, admit
 from scaler.sim.apiserver.apply import Claims, applied
 from scaler.sim.apiserver.deletion import DeleteOptions, Outcome
-from scaler.sim.apiserver.kinds import BINDINGS, POD_BINDINGS, Catalog, Kind
+from scaler.sim.apiserver.kinds import BINDINGS, Catalog, Kind
 from scaler.sim.apiserver.patches import json_patch, merge_patch
 from scaler.sim.apiserver.reading import Query, RecordPage
 from scaler.sim.apiserver.store import Key, Record, Store
@@ -64,7 +64,7 @@ class ApiServer:
         return reading.list_page(self.store, self.catalog.find(resource), namespace, query)
 
     def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Record:
-        if resource.plural in (BINDINGS.plural, POD_BINDINGS.plural):
+        if resource.kind == BINDINGS.kind:
             return self._bind(namespace, body)
         kind = self.catalog.find(resource)
         obj = self._admitted(kind, "CREATE", namespace, self._accept(kind, _private(body)))
