@@ -87,8 +87,7 @@ class Happenings:
 
     async def apply_all(self, objs: Sequence[Object]) -> list[str]:
         """Apply manifests in order; the names of what was skipped."""
-        outcomes = [(obj, await apply(self._api, obj)) for obj in objs]
-        return [f"{obj['kind']} {obj['metadata']['name']}" for obj, outcome in outcomes if outcome == "skipped"]
+        return [f"{obj['kind']} {obj['metadata']['name']}" for obj in objs if not await apply(self._api, obj)]
 
     async def _node(self, event: scenario.NodeEvent) -> None:
         names = await self._named(event) or list(self._specs)

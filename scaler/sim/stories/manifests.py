@@ -6,6 +6,7 @@ what the objects mean. Kinds that the scaler has no business with are left out a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, NotFoundError
 from scaler.sim.apiserver.kinds import WORKLOADS
+from scaler.sim.apiserver.shapes import without_nulls
 
 KINDS: dict[str, Resource] = {
     resource.kind: resource
@@ -66,12 +68,12 @@ def _read_file(path: Path, replace: Mapping[str, str]) -> Iterable[Object]:
         if document is None:
             continue
         if SHORT_FILES and isinstance(document, dict) and "app_name" in document and "kind" not in document:
-            yield from (_without_nulls(obj) for obj in SHORT_FILES[0](path, text))
+            yield from (without_nulls(obj) for obj in SHORT_FILES[0](path, text))
             return
         if not _is_object(document):
             raise ManifestError(f"{path}: document {number} is not a Kubernetes object (kind and metadata.name)")
         for obj in document["items"] if document["kind"] == "List" else [document]:
-            cleaned: Object = _without_nulls(obj)
+            cleaned: Object = without_nulls(obj)
             cleaned.pop("status", None)
             yield cleaned
 
@@ -83,14 +85,6 @@ def _is_object(document: Any) -> bool:
         return isinstance(document.get("items"), list) and all(_is_object(item) for item in document["items"])
     metadata = document.get("metadata")
     return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
 
 
 def copied(objs: Iterable[Object], namespace: str) -> list[Object]:
@@ -107,11 +101,11 @@ def _moved(obj: Object, namespace: str) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 
-async def apply(api: KubeApi, obj: Object) -> str:
-    """Create the object or merge it into the one that is there: `created`, `configured` or `skipped`."""
+async def apply(api: KubeApi, obj: Object) -> bool:
+    """Create the object or merge it into the one that is there; False where its kind is left out."""
     resource = KINDS.get(obj["kind"])
     if resource is None or resource.api_version != obj.get("apiVersion"):
-        return "skipped"
+        return False
     namespace, name = place_of(resource, obj)
     if namespace is not None:
         await ensure_namespace(api, namespace)
@@ -119,21 +113,17 @@ async def apply(api: KubeApi, obj: Object) -> str:
         await api.create(resource, namespace, obj)
     except AlreadyExistsError:
         await api.patch(resource, namespace, name, obj, patch_type=PatchType.MERGE)
-        return "configured"
-    return "created"
+    return True
 
 
-async def delete(api: KubeApi, obj: Object) -> str:
-    """Delete the object by kind and name: `deleted`, `not found` or `skipped`."""
+async def delete(api: KubeApi, obj: Object) -> None:
+    """Delete the object by kind and name; nothing where it is gone or its kind is left out."""
     resource = KINDS.get(obj["kind"])
     if resource is None or obj.get("apiVersion", resource.api_version) != resource.api_version:
-        return "skipped"
+        return
     namespace, name = place_of(resource, obj)
-    try:
+    with contextlib.suppress(NotFoundError):
         await api.delete(resource, namespace, name, propagation_policy="Background")
-    except NotFoundError:
-        return "not found"
-    return "deleted"
 
 
 def place_of(resource: Resource, obj: Object) -> tuple[str | None, str]:
