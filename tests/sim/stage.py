@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from scaler.clock import Clock
 from scaler.kube.api import NODES, POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.actors import objects
+from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.nodes import NodeSpec, add_node, ready_condition
 from scaler.sim.apiserver.admission import Hook
 from scaler.sim.cluster import SimCluster
@@ -16,10 +17,6 @@ from tests.jobs import manifest
 
 NPU = "huawei.com/Ascend910"
 FORCE = {"fault-scheduling": "force", "fault-retry-times": "3"}
-
-
-class Actor(Protocol):
-    async def run(self) -> None: ...
 
 
 class Stage:

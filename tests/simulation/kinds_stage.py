@@ -19,6 +19,7 @@ from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Settings
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.deployments import Deployments
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.infer_operator import InferOperator
@@ -34,7 +35,6 @@ from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano_jobs import VolcanoJobs
 from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.world import Actor
 from scaler.sim.webhooks import webhooks
 from tests.campaign import outside
 from tests.campaign.client import Life

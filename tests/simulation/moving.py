@@ -26,6 +26,7 @@ from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.settings import Settings
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.kubelet import Kubelet
@@ -37,7 +38,6 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.census import Condition, census
 from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import START
-from scaler.sim.stories.world import Actor
 from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
 from tests.jobs import QUEUE
 from tests.simulation.worlds import A2, A3

@@ -5,47 +5,39 @@ A table may be wrong for as long as a write takes, and no longer: `GRACE` virtua
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import StandIn
 from scaler.sim.stories.play import START
 
 GRACE = 0.5
 
 
-class TableWitness:
+class TableWitness(StandIn):
     """`wrong` lists every table that was wrong for longer than the grace, with what it said."""
 
     def __init__(self, api: KubeApi, clock: Clock) -> None:
+        super().__init__(api, PODS, CONFIG_MAPS, ASCEND_JOBS)
         self.wrong: list[str] = []
         self.completions = 0
         self.withdrawals = 0
         self._clock = clock
-        self._mirror = Mirror(api, PODS, CONFIG_MAPS, ASCEND_JOBS)
         self._since: dict[str, tuple[str, float]] = {}
         self._last: dict[str, tuple[str, int]] = {}
 
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run())
-            group.create_task(self._watch())
+    async def _round(self) -> float | None:
+        self._look()
+        return GRACE / 4 if self._since else None
 
-    async def _watch(self) -> None:
-        while True:
-            await self._mirror.wait(GRACE / 4 if self._since else None)
-            if self._mirror.synced:
-                self.look()
-
-    def look(self) -> None:
+    def _look(self) -> None:
         """Judge everything as it is now."""
         now = self._clock.now()
         found: dict[str, str] = {}
-        for cm in self._mirror.all(CONFIG_MAPS):
+        for cm in self.mirror.all(CONFIG_MAPS):
             if objects.name(cm).startswith("rings-config-"):
                 self._follow(cm)
                 found[objects.name(cm)] = self._judge(cm)
@@ -63,7 +55,7 @@ class TableWitness:
     def statuses(self) -> dict[str, str]:
         return {
             objects.name(cm): json.loads(cm["data"]["hccl.json"])["status"]
-            for cm in self._mirror.all(CONFIG_MAPS)
+            for cm in self.mirror.all(CONFIG_MAPS)
             if objects.name(cm).startswith("rings-config-")
         }
 
@@ -71,7 +63,7 @@ class TableWitness:
         """The jobs in the global rank tables."""
         tables = [
             json.loads(cm["data"]["global_ranktable"])
-            for cm in self._mirror.all(CONFIG_MAPS)
+            for cm in self.mirror.all(CONFIG_MAPS)
             if objects.name(cm).startswith("global-ranktable-")
         ]
         return {group["job"] for table in tables for group in table["server_group_list"] if "job" in group}
@@ -101,13 +93,13 @@ class TableWitness:
 
     def _whole_instance(self, namespace: str, name: str) -> list[Object] | None:
         """The pods in the order of ranks when all are there with chips and address, else None."""
-        job = self._mirror.get(ASCEND_JOBS, namespace, name)
+        job = self.mirror.get(ASCEND_JOBS, namespace, name)
         if job is None:
             return None
         number = sum(spec.get("replicas", 1) for spec in job["spec"]["replicaSpecs"].values())
         pods = [
             pod
-            for pod in self._mirror.all(PODS)
+            for pod in self.mirror.all(PODS)
             if objects.owner_uid(pod) == objects.uid(job)
             and not (objects.terminating(pod) or objects.ended(pod))
             and objects.status(pod).get("podIP")
@@ -120,7 +112,7 @@ class TableWitness:
         """Nobody who is gone is in the global table."""
         table = json.loads(cm["data"]["global_ranktable"])
         listed = [s for group in table["server_group_list"] if group["group_id"] == "2" for s in group["server_list"]]
-        alive = {objects.status(pod).get("podIP") for pod in self._mirror.all(PODS) if not objects.terminating(pod)}
+        alive = {objects.status(pod).get("podIP") for pod in self.mirror.all(PODS) if not objects.terminating(pod)}
         gone = [server["container_ip"] for server in listed if server["container_ip"] not in alive]
         return f"lists {gone}, which are gone" if gone and "completed" in self.statuses().values() else ""
 

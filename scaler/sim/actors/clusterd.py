@@ -13,9 +13,8 @@ from typing import Any
 
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import attempt
+from scaler.sim.actors.controller import RETRY, StandIn, attempt
 from scaler.sim.actors.fault_reports import DEVICE_NAMESPACE, DEVICE_PREFIX, NODE_NAMESPACE, NODE_PREFIX, put
-from scaler.sim.actors.mirror import Mirror
 
 RINGS_PREFIX = "rings-config-"
 GLOBAL_PREFIX = "global-ranktable-"
@@ -23,35 +22,29 @@ GRT_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
 LABELS = {"mx-consumer-volcano": "true"}
 _ROLES = {"mindie-ms-coordinator": "0", "mindie-ms-controller": "1"}
 """App of MindIE's own pods -> group id in the global rank table; servers are group 2."""
-_RETRY = 1.0  # seconds after a failed write
 
 Wanted = dict[tuple[str, str], dict[str, str]]
 """(namespace, name) of a ConfigMap -> its data."""
 
 
-class ClusterD:
+class ClusterD(StandIn):
     """Follows reports, rank tables and pods; publishes on every change."""
 
     def __init__(self, api: KubeApi) -> None:
-        self._api = api
-        self._mirror = Mirror(api, CONFIG_MAPS, PODS)
+        super().__init__(api, CONFIG_MAPS, PODS)
         self._published: Wanted = {}
 
-    async def run(self) -> None:
-        """Publish until cancelled."""
-        await self._mirror.drive(self._round, "clusterd")
-
     async def _round(self) -> float | None:
-        config_maps, good = self._mirror.all(CONFIG_MAPS), True
-        wanted = {**cluster_info(config_maps), **global_tables(config_maps, self._mirror.all(PODS))}
+        config_maps, good = self.mirror.all(CONFIG_MAPS), True
+        wanted = {**cluster_info(config_maps), **global_tables(config_maps, self.mirror.all(PODS))}
         for (namespace, name), data in wanted.items():
             if self._published.get((namespace, name)) != data:
                 good = await self._publish(namespace, name, data) and good
-        return None if good else _RETRY
+        return None if good else RETRY
 
     async def _publish(self, namespace: str, name: str, data: dict[str, str]) -> bool:
         labels = LABELS if namespace == NODE_NAMESPACE else {}
-        if not await attempt(put(self._api, namespace, name, data, labels)):
+        if not await attempt(put(self.api, namespace, name, data, labels)):
             return False
         self._published[namespace, name] = data
         return True

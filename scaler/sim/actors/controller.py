@@ -1,4 +1,4 @@
-"""What all simulated controllers do: follow the cluster, reconcile after changes, and wait for their own writes.
+"""What all stand-ins do: follow the cluster and act after changes. Controllers also wait for their own writes.
 
 A controller that makes pods for an owner says which objects the owner shall have (`have`) or makes and deletes them one
 by one. Refusals and failures are left to the next round. Must not: know what any object means.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from scaler.kube.api import KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Key, Mirror, key_of
 
-_RETRY = 1.0  # seconds after a failed write
+RETRY = 1.0
+"""Seconds until a write that failed is tried again."""
 
 
 async def attempt(write: Awaitable[Any]) -> bool:
@@ -29,20 +30,43 @@ async def attempt(write: Awaitable[Any]) -> bool:
     return True
 
 
-class Controller(ABC):
-    """Base of the controllers. `reconcile` is called only when the mirror shows everything that was written."""
+async def merge(api: KubeApi, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> Object:
+    """A merge patch of exactly this object, and of none that came after it under the same name."""
+    patch = {**patch, "metadata": {**(patch.get("metadata") or {}), "uid": objects.uid(obj)}}
+    return await api.patch(resource, *key_of(obj), patch, patch_type=PatchType.MERGE, subresource=subresource)
+
+
+class Actor(Protocol):
+    """A stand-in: an ordinary client of KubeApi that works until cancelled."""
+
+    async def run(self) -> None: ...
+
+
+class StandIn(ABC):
+    """Base of actors who follow objects of some types and act when these change."""
 
     def __init__(self, api: KubeApi, *resources: Resource) -> None:
         self.api = api
         self.mirror = Mirror(api, *resources)
-        self._written: dict[Resource, int] = {}
-        """The newest version of own writes."""
-        self._deleted: dict[str, tuple[Resource, Key]] = {}
-        self._failed = False
 
     async def run(self) -> None:
         """Work until cancelled."""
         await self.mirror.drive(self._round, type(self).__name__)
+
+    @abstractmethod
+    async def _round(self) -> float | None:
+        """Do what is due; seconds until something else will be, None when nothing is waiting for time."""
+
+
+class Controller(StandIn):
+    """Base of the controllers. `reconcile` is called only when the mirror shows everything that was written."""
+
+    def __init__(self, api: KubeApi, *resources: Resource) -> None:
+        super().__init__(api, *resources)
+        self._written: dict[Resource, int] = {}
+        """The newest version of own writes."""
+        self._deleted: dict[str, tuple[Resource, Key]] = {}
+        self._failed = False
 
     @abstractmethod
     async def reconcile(self) -> None:
@@ -56,7 +80,7 @@ class Controller(ABC):
         if self._settled():
             await self.reconcile()
         failed, self._failed = self._failed, False
-        return _RETRY if failed or not self._settled() else None
+        return RETRY if failed or not self._settled() else None
 
     def _settled(self) -> bool:
         self._deleted = {uid: where for uid, where in self._deleted.items() if self._still_there(uid, *where)}
@@ -95,10 +119,8 @@ class Controller(ABC):
 
     async def patch(self, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> None:
         """A merge patch of exactly this object; nothing where it is gone."""
-        patch = {**patch, "metadata": {**(patch.get("metadata") or {}), "uid": objects.uid(obj)}}
-        merge = PatchType.MERGE
         try:
-            changed = await self.api.patch(resource, *key_of(obj), patch, patch_type=merge, subresource=subresource)
+            changed = await merge(self.api, resource, obj, patch, subresource=subresource)
         except (NotFoundError, ConflictError):
             return
         except KubeError:
@@ -119,21 +141,16 @@ class Controller(ABC):
         if {**before, **status} != before:
             await self.patch(resource, obj, {"status": status}, subresource="status")
 
-    async def delete(
-        self, resource: Resource, obj: Object, *, propagation: str = "Background", grace: int | None = None
-    ) -> bool:
-        """Of exactly this object; True when it is on its way, or no longer there."""
+    async def delete(self, resource: Resource, obj: Object, *, propagation: str = "Background") -> None:
+        """Of exactly this object; nothing where it is gone."""
         try:
-            await self.api.delete(
-                resource, *key_of(obj), uid=objects.uid(obj), propagation_policy=propagation, grace_period_seconds=grace
-            )
+            await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj), propagation_policy=propagation)
         except (NotFoundError, ConflictError):
-            return True
+            return
         except KubeError:
             self._failed = True
-            return False
+            return
         self._deleted[objects.uid(obj)] = resource, key_of(obj)
-        return True
 
     def _note(self, resource: Resource, obj: Object) -> None:
         version = str(obj["metadata"].get("resourceVersion", ""))

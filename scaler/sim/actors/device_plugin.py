@@ -6,38 +6,30 @@ annotations that say so. Must not: bind pods, report faults, or know of rules, j
 
 from __future__ import annotations
 
-from scaler.kube.api import CONFIG_MAPS, NODES, PODS, KubeApi, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, NODES, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import chip_name, chips_of, device_annotations, given_chips, wanted_chips
-from scaler.sim.actors.controller import attempt
+from scaler.sim.actors.controller import RETRY, StandIn, attempt, merge
 from scaler.sim.actors.fault_reports import reported
-from scaler.sim.actors.mirror import Mirror, key_of
-
-_RETRY = 1.0  # seconds after a failed write
 
 
-class DevicePlugin:
+class DevicePlugin(StandIn):
     """Follows pods and nodes. Driven by what the pods themselves say, so it may be restarted at any time."""
 
     def __init__(self, api: KubeApi) -> None:
-        self._api = api
-        self._mirror = Mirror(api, PODS, NODES, CONFIG_MAPS)
+        super().__init__(api, PODS, NODES, CONFIG_MAPS)
         self._given: dict[str, frozenset[str]] = {}
         """Pod uid -> its chips, also before the mirror shows the annotation."""
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._mirror.drive(self._round, "device plugin")
-
     async def _round(self) -> float | None:
-        pods = [pod for pod in self._mirror.all(PODS) if objects.node_of(pod) and not objects.ended(pod)]
+        pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod) and not objects.ended(pod)]
         known = {objects.uid(pod): given_chips(pod) or self._given.get(objects.uid(pod), frozenset()) for pod in pods}
         self._given = known
         good = True
         for pod in pods:
             if not known[objects.uid(pod)] and not objects.terminating(pod):
                 good = await self._serve(pod, pods) and good
-        return None if good else _RETRY
+        return None if good else RETRY
 
     async def _serve(self, pod: Object, pods: list[Object]) -> bool:
         """False when a write failed; a pod for which there are not enough chips waits for a change."""
@@ -48,14 +40,14 @@ class DevicePlugin:
         if not number or len(free) < number:
             return True
         chips = self._given[objects.uid(pod)] = frozenset(free[:number])
-        patch = {"metadata": {"uid": objects.uid(pod), "annotations": device_annotations(pod, node, chips)}}
-        written = await attempt(self._api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.MERGE))
+        patch: Object = {"metadata": {"annotations": device_annotations(pod, node, chips)}}
+        written = await attempt(merge(self.api, PODS, pod, patch))
         if not written:
             self._given[objects.uid(pod)] = frozenset()
         return written
 
     def _usable(self, node: str, resource: str) -> list[str]:
-        has, number = chips_of(self._mirror.get(NODES, "", node))
-        faults = reported(self._mirror.all(CONFIG_MAPS), node)
+        has, number = chips_of(self.mirror.get(NODES, "", node))
+        faults = reported(self.mirror.all(CONFIG_MAPS), node)
         names = [chip_name(resource, index) for index in range(number)] if has == resource else []
         return [name for name in names if name not in faults.chips]

@@ -15,24 +15,22 @@ from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import given_chips
-from scaler.sim.actors.controller import attempt
+from scaler.sim.actors.controller import RETRY, StandIn, attempt
 from scaler.sim.actors.fault_reports import reported, reports
-from scaler.sim.actors.mirror import Key, Mirror, key_of
+from scaler.sim.actors.mirror import Key, key_of
 
 _POD_LEVEL_APPS = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
 _RECOVERY = "huawei.com/recover_policy_path"
-_RETRY = 1.0  # seconds after a failed write
 
 
-class FaultActor:
+class FaultActor(StandIn):
     """`detection` is the time from a fault to the deletion; `grace_over_time` forces what `grace` did not end."""
 
     def __init__(self, api: KubeApi, clock: Clock, *, detection: float = 5.0, grace_over_time: float = 900.0) -> None:
-        self._api = api
+        super().__init__(api, PODS, NODES, POD_GROUPS, CONFIG_MAPS)
         self._clock = clock
         self._detection = detection
         self._grace_over_time = grace_over_time
-        self._mirror = Mirror(api, PODS, NODES, POD_GROUPS, CONFIG_MAPS)
         self._reports: list[Object] = []
         """The ConfigMaps with what agents report, in this round."""
         self._faulty_since: dict[str, float] = {}
@@ -40,13 +38,9 @@ class FaultActor:
         self._evicted: dict[str, float] = {}
         """Pod uid -> when its graceful deletion is forced."""
 
-    async def run(self) -> None:
-        """Act until cancelled."""
-        await self._mirror.drive(self._round, "fault actor")
-
     async def _round(self) -> float | None:
         members = self._members()
-        self._reports = reports(self._mirror.all(CONFIG_MAPS))
+        self._reports = reports(self.mirror.all(CONFIG_MAPS))
         faults = [
             (group, pod) for group in self._watched() for pod in members[key_of(group)] if self._faulty(group, pod)
         ]
@@ -66,14 +60,14 @@ class FaultActor:
 
     def _members(self) -> dict[Key, list[Object]]:
         members: dict[Key, list[Object]] = defaultdict(list)
-        for pod in self._mirror.all(PODS):
+        for pod in self.mirror.all(PODS):
             group = objects.annotations_of(pod).get(objects.GROUP_NAME)
             if group:
                 members[objects.namespace(pod), group].append(pod)
         return members
 
     def _watched(self) -> list[Object]:
-        groups = self._mirror.all(POD_GROUPS)
+        groups = self.mirror.all(POD_GROUPS)
         return [group for group in groups if objects.status(group).get("phase") in {"Running", "Unknown"}]
 
     def _faulty(self, group: Object, pod: Object) -> bool:
@@ -82,7 +76,7 @@ class FaultActor:
         return self._separated(pod) or self._failed(group, pod)
 
     def _separated(self, pod: Object) -> bool:
-        node = self._mirror.get(NODES, "", objects.node_of(pod))
+        node = self.mirror.get(NODES, "", objects.node_of(pod))
         faults = reported(self._reports, objects.node_of(pod))
         hurt = faults.whole or bool(faults.chips & given_chips(pod))
         return hurt or not objects.node_ready(node) or objects.labels_of(pod).get("fault-type") == "Separate"
@@ -99,7 +93,7 @@ class FaultActor:
         return abs(retries) - self._retries_used.get(objects.uid(group), 0)
 
     async def _act(self, key: Key, faulty: list[Object], members: list[Object]) -> float | None:
-        group = self._mirror.get(POD_GROUPS, *key)
+        group = self.mirror.get(POD_GROUPS, *key)
         if group is None:
             return None
         force = _strategy(group, faulty[0]) == "force"
@@ -108,17 +102,17 @@ class FaultActor:
         if doomed and not any(self._separated(pod) for pod in faulty):
             self._retries_used[objects.uid(group)] = self._retries_used.get(objects.uid(group), 0) + 1
         good = [await self._delete(pod, force) for pod in doomed]
-        return None if all(good) else _RETRY
+        return None if all(good) else RETRY
 
     async def _force_overdue(self) -> float | None:
         """End what `grace` did not end in time, whatever its PodGroup says by now."""
         now = self._clock.now()
-        present = {objects.uid(pod): pod for pod in self._mirror.all(PODS)}
+        present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
         self._evicted = {uid: due for uid, due in self._evicted.items() if uid in present}
         for uid, due in list(self._evicted.items()):
             if due <= now and await self._delete(present[uid], force=True):
                 del self._evicted[uid]
-        waits = [max(due - now, _RETRY) for due in self._evicted.values()]
+        waits = [max(due - now, RETRY) for due in self._evicted.values()]
         return min(waits, default=None)
 
     async def _delete(self, pod: Object, force: bool) -> bool:
@@ -127,7 +121,7 @@ class FaultActor:
             self._evicted.setdefault(objects.uid(pod), self._clock.now() + self._grace_over_time)
         grace = 0 if force else None
         return await attempt(
-            self._api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=grace)
+            self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=grace)
         )  # fmt: skip
 
 

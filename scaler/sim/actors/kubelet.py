@@ -12,14 +12,12 @@ import zlib
 import msgspec
 
 from scaler.clock import Clock, rfc3339, seconds_of
-from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
+from scaler.kube.api import NODES, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import host_address, pod_address
-from scaler.sim.actors.controller import attempt
+from scaler.sim.actors.controller import RETRY, StandIn, attempt, merge
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Cursed, Never, nobody
-from scaler.sim.actors.mirror import Mirror, key_of
-
-_RETRY = 1.0  # seconds after a failed write
+from scaler.sim.actors.mirror import key_of
 
 
 class KubeletTimings(msgspec.Struct, frozen=True):
@@ -35,29 +33,24 @@ class KubeletTimings(msgspec.Struct, frozen=True):
     """First pause of CrashLoopBackOff; doubles per restart up to 300."""
 
 
-class Kubelet:
+class Kubelet(StandIn):
     """Follows pods and nodes. The same seed draws the same durations for the same pods."""
 
     def __init__(
         self, api: KubeApi, clock: Clock, *, timings: KubeletTimings | None = None, seed: int = 0,
         cursed: Cursed = nobody,
     ) -> None:  # fmt: skip
-        self._api = api
+        super().__init__(api, PODS, NODES)
         self._clock = clock
         self._timings = timings or KubeletTimings()
         self._seed = seed
         self._cursed = cursed
-        self._mirror = Mirror(api, PODS, NODES)
         self._since: dict[tuple[str, str], float] = {}
         """When a pod (uid) was first seen at a stage: bound, running, stopping, crashed."""
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._mirror.drive(self._round, "kubelet")
-
     async def _round(self) -> float | None:
         """Do what is due; seconds until something else will be, None when nothing is waiting for time."""
-        pods = [pod for pod in self._mirror.all(PODS) if objects.node_of(pod)]
+        pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
         self._forget(pods)
         pauses = [pause for pod in pods if self._reports(pod) and (pause := await self._step(pod)) is not None]
         return min(pauses, default=None)
@@ -67,7 +60,7 @@ class Kubelet:
         self._since = {key: since for key, since in self._since.items() if key[0] in present}
 
     def _reports(self, pod: Object) -> bool:
-        return objects.node_ready(self._mirror.get(NODES, "", objects.node_of(pod)))
+        return objects.node_ready(self.mirror.get(NODES, "", objects.node_of(pod)))
 
     async def _step(self, pod: Object) -> float | None:
         stage, delay = self._next(pod)
@@ -78,7 +71,7 @@ class Kubelet:
         remaining = self._since.setdefault((objects.uid(pod), stage), self._clock.now()) + delay - self._clock.now()
         if remaining > 0:
             return remaining
-        return None if await attempt(self._perform(pod, stage)) else _RETRY
+        return None if await attempt(self._perform(pod, stage)) else RETRY
 
     def _next(self, pod: Object) -> tuple[str, float]:
         """The stage that the pod is in and how long it lasts; "" when it stays as it is."""
@@ -106,10 +99,10 @@ class Kubelet:
 
     async def _perform(self, pod: Object, stage: str) -> None:
         if stage == "stopping":
-            await self._api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=0)
+            await self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=0)
         else:
             status = running_status(pod, now=self._clock.now(), ready=stage.startswith("running"))
-            await write_status(self._api, pod, status)
+            await write_status(self.api, pod, status)
 
 
 def crash_looping(pod: Object) -> bool:
@@ -161,5 +154,4 @@ async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
 
 
 async def write_status(api: KubeApi, pod: Object, status: Object) -> None:
-    patch = {"metadata": {"uid": objects.uid(pod)}, "status": status}
-    await api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.MERGE, subresource="status")
+    await merge(api, PODS, pod, {"status": status}, subresource="status")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Resource
+from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.deployments import Deployments
 from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
@@ -25,14 +25,10 @@ from scaler.sim.actors.volcano_jobs import VolcanoJobs
 from scaler.sim.apiserver import kinds
 
 
-class _Actor(Protocol):
-    async def run(self) -> None: ...
-
-
 class WhenUsed:
     """An actor that begins to live when the first object of these types exists, and then stays."""
 
-    def __init__(self, api: KubeApi, make: Callable[[KubeApi], _Actor], *resources: Resource) -> None:
+    def __init__(self, api: KubeApi, make: Callable[[KubeApi], Actor], *resources: Resource) -> None:
         self._api = api
         self._make = make
         self._mirror = Mirror(api, *resources)

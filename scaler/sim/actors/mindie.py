@@ -18,14 +18,13 @@ from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
+from scaler.sim.actors.controller import RETRY, StandIn
 from scaler.sim.actors.kubelet import exit_pod
-from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.placement import natural
 
 RULE_LABEL = "mind-cluster/scaling-rule"
 GROUP_LABEL = "mind-cluster/group-name"
 RULE_KEY = "elastic_scaling.json"
-_RETRY = 1.0  # seconds after a failed write
 
 Service = tuple[str, str, str]
 """(namespace, rule, jobID)"""
@@ -39,23 +38,18 @@ def _nobody(_words: str, _service: str, _job: str) -> None:
     return
 
 
-class MindIEController:
+class MindIEController(StandIn):
     """Follows all services at once, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
 
     def __init__(
         self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False, tell: Tell = _nobody
     ) -> None:
-        self._api = api
+        super().__init__(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._clock = clock
         self._patience = patience
         self._beside = beside
         self._tell = tell
-        self._mirror = Mirror(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._short_since: dict[Service, float] = {}
-
-    async def run(self) -> None:
-        """Act until cancelled."""
-        await self._mirror.drive(self._round, "mindie")
 
     async def _round(self) -> float | None:
         services = self._services().items()
@@ -75,14 +69,14 @@ class MindIEController:
         job = str(objects.controller(surplus[-1]).get("name", objects.name(surplus[-1])))
         self._tell("MindIE Controller lets it exit: a decode instance finds no node", "/".join(service), job)
         try:
-            await exit_pod(self._api, surplus[-1], now=now, code=1)
+            await exit_pod(self.api, surplus[-1], now=now, code=1)
         except KubeError:
-            return _RETRY
+            return RETRY
         return self._patience
 
     def _services(self) -> dict[Service, list[Object]]:
         services: dict[Service, list[Object]] = defaultdict(list)
-        for job in self._mirror.all(ASCEND_JOBS):
+        for job in self.mirror.all(ASCEND_JOBS):
             labels = objects.scaling_labels(job)
             if labels.get(RULE_LABEL) and labels.get("jobID"):
                 services[objects.namespace(job), labels[RULE_LABEL], labels["jobID"]].append(job)
@@ -91,31 +85,31 @@ class MindIEController:
     def _surplus(self, service: Service, jobs: list[Object]) -> list[Object]:
         """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
         queued = self._queued()
-        waiting = [job for job in jobs if _waits(self._mirror.owned(PODS, job)) or objects.uid(job) in queued]
+        waiting = [job for job in jobs if _waits(self.mirror.owned(PODS, job)) or objects.uid(job) in queued]
         needed = self._smallest(service) if waiting else None
         if needed is None or not self._controller_runs(service):
             return []
         (prefill, prefill_count), (decode, decode_count) = needed
-        decodes = [self._mirror.owned(PODS, job) for job in _of_group(jobs, decode)]
+        decodes = [self.mirror.owned(PODS, job) for job in _of_group(jobs, decode)]
         if sum(map(_runs, decodes)) >= decode_count or not _of_group(waiting, decode):
             return []
-        prefills = [self._mirror.owned(PODS, job) for job in _of_group(jobs, prefill)]
+        prefills = [self.mirror.owned(PODS, job) for job in _of_group(jobs, prefill)]
         return [members[0] for members in [p for p in prefills if _runs(p)][prefill_count:]]
 
     def _queued(self) -> set[str]:
         """The jobs whose PodGroup is Pending: Ascend Operator makes no pods of them."""
-        groups = self._mirror.all(POD_GROUPS) if self._beside else []
+        groups = self.mirror.all(POD_GROUPS) if self._beside else []
         return {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
 
     def _controller_runs(self, service: Service) -> bool:
         namespace, _, job_id = service
-        pods = [pod for pod in self._mirror.all(PODS) if objects.namespace(pod) == namespace]
+        pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == namespace]
         wanted = {"app": "mindie-ms-controller", "jobID": job_id}.items()
         return any(wanted <= objects.labels_of(pod).items() and objects.phase(pod) == "Running" for pod in pods)
 
     def _smallest(self, service: Service) -> tuple[tuple[str, int], tuple[str, int]] | None:
         """(prefill group, count), (decode group, count) of the smallest ratio; None when the rule is unreadable."""
-        rule = self._mirror.get(CONFIG_MAPS, service[0], service[1])
+        rule = self.mirror.get(CONFIG_MAPS, service[0], service[1])
         try:
             document = json.loads(((rule or {}).get("data") or {})[RULE_KEY])
             prefill, decode = document["elastic_scaling_list"][-1]["group_list"]

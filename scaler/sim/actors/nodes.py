@@ -14,11 +14,9 @@ from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.chips import host_address
-from scaler.sim.actors.controller import attempt
+from scaler.sim.actors.controller import RETRY, StandIn, attempt
 from scaler.sim.actors.kubelet import write_status
-from scaler.sim.actors.mirror import Mirror, key_of
-
-_RETRY = 1.0  # seconds after a failed write
+from scaler.sim.actors.mirror import key_of
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
@@ -96,7 +94,7 @@ async def _patch_status(api: KubeApi, name: str, status: Object) -> None:
     await api.patch(NODES, None, name, {"status": status}, patch_type=PatchType.MERGE, subresource="status")
 
 
-class NodeLifecycle:
+class NodeLifecycle(StandIn):
     """What the control plane does about pods on lost nodes: Ready turns False, and after a while they are deleted.
 
     `eviction` is how long a node may be not Ready (the default toleration of 300 s); `orphan` how long pods of a
@@ -104,21 +102,16 @@ class NodeLifecycle:
     """
 
     def __init__(self, api: KubeApi, clock: Clock, *, eviction: float = 300.0, orphan: float = 40.0) -> None:
-        self._api = api
+        super().__init__(api, PODS, NODES)
         self._clock = clock
         self._eviction = eviction
         self._orphan = orphan
-        self._mirror = Mirror(api, PODS, NODES)
         self._lost_since: dict[str, float] = {}
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._mirror.drive(self._round, "node lifecycle")
-
     async def _round(self) -> float | None:
-        pods = [pod for pod in self._mirror.all(PODS) if objects.node_of(pod)]
+        pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
         used = dict.fromkeys(objects.node_of(pod) for pod in pods)
-        lost = {name for name in used if not objects.node_ready(self._mirror.get(NODES, "", name))}
+        lost = {name for name in used if not objects.node_ready(self.mirror.get(NODES, "", name))}
         now = self._clock.now()
         self._lost_since = {name: self._lost_since.get(name, now) for name in used if name in lost}
         pauses = [pause for pod in pods if objects.node_of(pod) in lost and (pause := await self._attend(pod))]
@@ -126,18 +119,18 @@ class NodeLifecycle:
 
     async def _attend(self, pod: Object) -> float | None:
         """Look after one pod on a lost node; seconds until it needs more, None when there is nothing left to do."""
-        gone = self._mirror.get(NODES, "", objects.node_of(pod)) is None
+        gone = self.mirror.get(NODES, "", objects.node_of(pod)) is None
         due = self._lost_since[objects.node_of(pod)] + (self._orphan if gone else self._eviction)
         good = await attempt(self._mark_unready(pod)) if objects.ready(pod) else True
         if due > self._clock.now():
-            return due - self._clock.now() if good else _RETRY
+            return due - self._clock.now() if good else RETRY
         if good and (gone or not objects.terminating(pod)):
             good = await attempt(self._delete(pod, gone))
-        return None if good else _RETRY
+        return None if good else RETRY
 
     async def _mark_unready(self, pod: Object) -> None:
         conditions = [c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"]
-        await write_status(self._api, pod, {"conditions": [*conditions, {"type": "Ready", "status": "False"}]})
+        await write_status(self.api, pod, {"conditions": [*conditions, {"type": "Ready", "status": "False"}]})
 
     async def _delete(self, pod: Object, gone: bool) -> None:
-        await self._api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=0 if gone else None)
+        await self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=0 if gone else None)

@@ -18,10 +18,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from scaler.clock import Clock
-from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, KubeApi, Object, PatchType
+from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import attempt
+from scaler.sim.actors.controller import attempt, merge
 from scaler.sim.actors.faulty_api import Cursed, Never, nobody
 from scaler.sim.actors.mirror import Mirror, key_of
 from scaler.sim.actors.placement import Room
@@ -247,8 +247,7 @@ class GangScheduler:
     async def _write_phase(self, gang: Gang, phase: str) -> bool:
         if gang.group is None or objects.status(gang.group).get("phase") == phase:
             return True
-        patch = {"metadata": {"uid": objects.uid(gang.group)}, "status": {"phase": phase}}
-        return await attempt(self._api.patch(POD_GROUPS, *key_of(gang.group), patch, patch_type=PatchType.MERGE))
+        return await attempt(merge(self._api, POD_GROUPS, gang.group, {"status": {"phase": phase}}))
 
 
 def _min_member(group: Object | None) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 
 from scaler.kube.api import DEPLOYMENTS, ELASTIC_SERVICES, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import KubeError
@@ -19,20 +18,21 @@ from scaler.sim.load.autoscaling import Advice, Scale, desired
 from scaler.sim.load.queueing import Capacity, Flow
 from scaler.sim.stories.census import Condition
 from scaler.sim.stories.loads import Autoscaler, Load, Metric
-from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Timeline
+from scaler.sim.stories.recorder import Recorder
+from scaler.sim.stories.timeline import LoadSample, MomentKind, Timeline
 
 _STEP = 5.0
 """Seconds of one step, at most."""
 
 
 class LoadedService:
-    """`elapsed` gives the seconds since the start of the scenario; samples and moments go to the timeline."""
+    """Samples go to the timeline. The recorder gives the time and is told what happens."""
 
-    def __init__(self, api: KubeApi, load: Load, timeline: Timeline, elapsed: Callable[[], float]) -> None:
+    def __init__(self, api: KubeApi, load: Load, timeline: Timeline, recorder: Recorder) -> None:
         self._api = api
         self._load = load
         self._timeline = timeline
-        self._elapsed = elapsed
+        self._recorder = recorder
         self._flow = Flow(at=load.since)
         self._decoders: set[str] = set()
         """Instances that decoded at the step before."""
@@ -53,7 +53,7 @@ class LoadedService:
 
     def _step(self) -> None:
         load, before = self._load, self._flow
-        seconds = self._elapsed() - before.at
+        seconds = self._recorder.elapsed - before.at
         sample = self._timeline.last(load.service)
         takes = {group: {view.name for view in sample.instances if view.group == group and view.ready}
                  for group in (load.prefill.group, load.decode.group)}  # fmt: skip
@@ -93,7 +93,7 @@ class LoadedService:
             try:
                 past = await self._scale(scaler, past)
             except KubeError as error:
-                self._say(f"autoscaler: {error}", MomentKind.WARNING)
+                self._recorder.say(MomentKind.WARNING, f"autoscaler: {error}", self._load.service)
 
     async def _scale(self, scaler: Autoscaler, past: tuple[Advice, ...]) -> tuple[Advice, ...]:
         resource, target = await self._target(scaler)
@@ -105,11 +105,12 @@ class LoadedService:
             int(objects.spec(target).get("replicas", default)), int(objects.status(target).get("replicas") or 0)
         )
         metrics = [(measured(samples[-1], metric), metric.average) for metric in scaler.metrics]
-        wanted, past = desired(scaler.policy, scale, metrics, past, self._elapsed())
+        wanted, past = desired(scaler.policy, scale, metrics, past, self._recorder.elapsed)
         if wanted != scale.specified:
             name, merge = objects.name(target), {"spec": {"replicas": wanted}}
             await self._api.patch(resource, self._load.namespace, name, merge, patch_type=PatchType.MERGE)
-            self._say(f"autoscaler: {resource.kind} {name} from {_said(scale.specified)} to {wanted}")
+            text = f"autoscaler: {resource.kind} {name} from {_said(scale.specified)} to {wanted}"
+            self._recorder.say(MomentKind.TARGET, text, self._load.service)
         return past
 
     async def _target(self, scaler: Autoscaler) -> tuple[Resource, Object | None]:
@@ -119,9 +120,6 @@ class LoadedService:
             return ELASTIC_SERVICES, next((one for one in found if about.items() <= objects.spec(one).items()), None)
         stage = self._load.prefill if scaler.scales == "prefill" else self._load.decode
         return DEPLOYMENTS, await self._api.get(DEPLOYMENTS, self._load.namespace, stage.group)
-
-    def _say(self, text: str, kind: MomentKind = MomentKind.TARGET) -> None:
-        self._timeline.say(Moment(self._elapsed(), kind, text, self._load.service))
 
 
 def _said(replicas: int) -> str:

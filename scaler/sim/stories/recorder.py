@@ -88,14 +88,10 @@ class Recorder:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="recorder mirror")
-            group.create_task(self._follow(), name="recorder")
+        await self._mirror.drive(self._look, "recorder")
 
-    async def _follow(self) -> None:
-        while True:
-            await self._mirror.wait()
-            self._take_census()
+    async def _look(self) -> None:
+        self._take_census()
 
     def _take_census(self) -> None:
         """Count anew, unless nothing has changed since the last time."""

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from scaler.clock import Clock
 from scaler.controller import Observer
@@ -18,6 +18,7 @@ from scaler.kube.api import QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import FaultyApi, nobody
@@ -37,12 +38,6 @@ from scaler.sim.stories.timeline import MomentKind, Timeline
 
 RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
 """Runs the controller until cancelled; raises when it dies."""
-
-
-class Actor(Protocol):
-    """A stand-in: an ordinary client of KubeApi that works until cancelled."""
-
-    async def run(self) -> None: ...
 
 
 _DEFAULT_QUEUE: Object = {
@@ -144,7 +139,7 @@ class World:
             NodeLifecycle(api, clock, eviction=timing.eviction),
             GarbageCollector(api),
             *makers(making),
-            *(LoadedService(api, load, self._timeline, lambda: self._recorder.elapsed) for load in self._scenario.load),
+            *(LoadedService(api, load, self._timeline, self._recorder) for load in self._scenario.load),
             *([AscendOperator(making, clock, cursed=cursed)] if self._scenario.ascend_operator else []),
         ]
 
