@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 import zlib
+from typing import Annotated
 
-import msgspec
+from pydantic import Field
 
 from scaler.clock import Clock, rfc3339, seconds_of
 from scaler.kube.api import NODES, PODS, KubeApi, Object
@@ -18,19 +19,20 @@ from scaler.sim.actors.chips import host_address, pod_address
 from scaler.sim.actors.controller import RETRY, StandIn, attempt, merge
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Cursed, Never, nobody
 from scaler.sim.actors.mirror import key_of
+from scaler.sim.stories.fields import Model, Range, Seconds
 
 
-class KubeletTimings(msgspec.Struct, frozen=True):
-    """How long things take on a node, in seconds; pairs are the least and the most, drawn once per pod."""
+class KubeletTimings(Model):
+    """How long things take on a node, in seconds; pairs are the least and the most, drawn once per pod.
 
-    start: tuple[float, float] = (8.0, 12.0)
-    """From bound to phase Running: image and devices."""
-    ready: tuple[float, float] = (20.0, 40.0)
-    """From Running to Ready: loading the weights."""
-    stop: tuple[float, float] = (1.0, 3.0)
-    """From a graceful deletion to the end of the processes, at most the pod's grace period."""
-    crash_backoff: float = 10.0
-    """First pause of CrashLoopBackOff; doubles per restart up to 300."""
+    A pod starts with image and devices, and is ready when its weights are loaded. It stops within its grace period at
+    the latest. The pause of CrashLoopBackOff doubles per restart up to 300.
+    """
+
+    start: Annotated[Range, Field(description="From bound to Running.")] = (8.0, 12.0)
+    ready: Annotated[Range, Field(description="From Running to Ready.")] = (20.0, 40.0)
+    stop: Annotated[Range, Field(description="From a graceful deletion to the end.")] = (1.0, 3.0)
+    crash_backoff: Annotated[Seconds, Field(description="First pause of CrashLoopBackOff.")] = 10.0
 
 
 class Kubelet(StandIn):

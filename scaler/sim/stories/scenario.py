@@ -14,8 +14,9 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from scaler.settings import Settings
 from scaler.sim.actors.faulty_api import Never
+from scaler.sim.actors.kubelet import KubeletTimings
 from scaler.sim.actors.nodes import NodeFate
-from scaler.sim.stories.fields import Counts, File, Model, Name, Range, Seconds
+from scaler.sim.stories.fields import Counts, File, Model, Name, Seconds
 from scaler.sim.stories.loads import Load
 
 
@@ -65,13 +66,9 @@ class Copies(Model):
             yield self.at + number * self.every, self.namespace.replace("{}", digits)
 
 
-class Timing(Model):
+class Timing(KubeletTimings):
     """How long the stand-ins take. A pair is the least and the most; each pod draws its own from the seed."""
 
-    start: Range = Field((8.0, 12.0), description="From bound to Running.")
-    ready: Range = Field((20.0, 40.0), description="From Running to Ready.")
-    stop: Range = Field((1.0, 3.0), description="From a graceful deletion to the end.")
-    crash_backoff: Seconds = Field(10.0, description="First pause of CrashLoopBackOff.")
     schedule_period: Seconds = Field(1.0, description="Least time between two scheduler sessions.")
     fault_detection: Seconds = Field(5.0, description="From a fault to the deletion of the pods.")
     mindie_patience: Seconds = Field(

@@ -22,7 +22,7 @@ from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.device_plugin import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import FaultyApi, nobody
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.kubelet import Kubelet
 from scaler.sim.actors.makers import makers
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, add_node
@@ -115,9 +115,6 @@ class World:
 
     def _actors(self) -> Sequence[Actor]:
         timing = self._scenario.timing
-        kubelet = KubeletTimings(
-            start=timing.start, ready=timing.ready, stop=timing.stop, crash_backoff=timing.crash_backoff
-        )
         api, clock, cursed = self._api, self._clock, self._cursed
         making = FaultyApi(api, cursed, maker=True) if self._curses else api
         scheduler = GangScheduler(api, clock, period=timing.schedule_period, seed=self._seed, cursed=cursed)
@@ -126,7 +123,7 @@ class World:
             self._recorder,
             scheduler,
             DevicePlugin(api),
-            Kubelet(api, clock, timings=kubelet, seed=self._seed, cursed=cursed),
+            Kubelet(api, clock, timings=timing, seed=self._seed, cursed=cursed),
             ClusterD(api),
             FaultActor(api, clock, detection=timing.fault_detection),
             MindIEController(
