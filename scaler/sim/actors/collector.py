@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from scaler.kube import api
-from scaler.kube.api import EventType, KubeApi, PatchType, Resource, WatchEvent
+from scaler.kube.api import EventType, KubeApi, PatchType, Resource
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.sim.apiserver.kinds import WORKLOADS
 
@@ -91,13 +91,10 @@ class GarbageCollector:
     async def _watch(self, resource: Resource, version: str) -> None:
         """Until an error makes a new list necessary."""
         while True:
-            async for event in self._events(resource, version):
+            async for event in self._kube.watch(resource, resource_version=version, decode=_Item):
                 version = event.resource_version
                 if event.object is not None:
                     self._see(resource, event.object.metadata, gone=event.type is EventType.DELETED)
-
-    def _events(self, resource: Resource, version: str) -> AsyncIterator[WatchEvent[_Item]]:
-        return self._kube.watch(resource, resource_version=version, decode=_Item)
 
     def _replace(self, resource: Resource, found: Iterable[_Metadata]) -> None:
         present = {item.uid: item for item in found}

@@ -42,9 +42,8 @@ class ApiServer:
     """
 
     def __init__(
-        self, clock: Clock, *, seed: int = 0, history: int = 4096, strict_namespaces: bool = False,
-        admission: Sequence[Hook] = (),
-    ) -> None:  # fmt: skip
+        self, clock: Clock, *, seed: int, history: int, strict_namespaces: bool, admission: Sequence[Hook]
+    ) -> None:
         self.clock = clock
         self.store = Store(history=history)
         self.catalog = Catalog()
