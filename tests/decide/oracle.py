@@ -117,7 +117,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     if seen.service.options.paused:
         reasons = {one.uid: barred(one, seen) or Reason.PAUSED for one in held}
         return Judgement(said, complete, serves, states, held=reasons, counts=counts)
-    largest = {group: reachable(rule, live).get(group, 0) for group in groups}
+    largest = {group: rule.ratios[attainable(rule, live)[0]].counts.get(group, 0) for group in groups}
     healed = {group: heal(seen, group, placed[group], target[group]) for group in groups}
     seated = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)] for group in groups}
     given = {group: give_places(held, group, seen, seated[group], target[group]) for group in groups}
@@ -127,7 +127,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     bound = {group: sum(bool(one.bound) for one in placed[group] if one not in run[group]) for group in groups}
     short = any(running[group] + bound[group] < target[group] for group in groups)
     most = target if short else largest  # nobody knows what is free: surplus could take it from what is missing
-    drains = [drained(seen, group, rule.ratios[0].counts[group], run[group]) for group in rule.groups]
+    drains = [drained(seen, group, rule.ratios[0].counts[group], target[group], run[group]) for group in rule.groups]
     going_down = [one for going, _ in drains for one in going]
     back = [beyond(seen, group, placed[group], target[group], most[group]) for group in groups]
     going = [one for group in back for one in group] if seen.policy.revoke else []
@@ -163,12 +163,14 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     )
 
 
-def drained(seen: Seen, group: str, wanted: int, running: list[Instance]) -> tuple[list[Instance], list[Instance]]:
+def drained(
+    seen: Seen, group: str, wanted: int, target: int, running: list[Instance]
+) -> tuple[list[Instance], list[Instance]]:
     """One after the other, while more are bound than wanted, a pair of revisions counted once: the least useful first,
     of running ones only what is beyond. Those that cannot pay for it stay, where the others are not enough."""
     here = [one for one in members(seen, group, lambda one, _: one.bound > 0) if is_there(one, seen)]
     placed = members(seen, group, lambda one, seen: one in running or is_in_flight(one, seen))
-    paired = min(pairs(placed, seen), max(0, len(placed) - aim(seen, group)))
+    paired = min(pairs(placed, seen), max(0, len(placed) - target))
     owners = {one.owner for one in placed}
     paired = min(paired, sum(pairs_that_end(owner, group, placed, running, seen) for owner in owners))
     going: list[Instance] = []
@@ -205,19 +207,10 @@ def is_there(one: Instance, seen: Seen) -> bool:
     return state(one, seen) not in (State.TERMINATING, State.FINISHED)
 
 
-def aim(seen: Seen, group: str) -> int:
-    """The target of the group."""
-    assert seen.rule is not None
-    groups = sorted({*seen.rule.groups, group})
-    live = {name: len(members(seen, name, is_live)) - passing(seen, name) for name in groups}
-    running = {name: len(members(seen, name, counts_as_running)) for name in groups}
-    return seen.rule.ratios[target_of(seen.rule, running, live)[0]].counts.get(group, 0)
-
-
-def reachable(rule: Rule, live: dict[str, int]) -> dict[str, int]:
-    """The largest ratio that has enough live instances; the last one if none has."""
-    attainable = [ratio for ratio in rule.ratios if all(n <= live.get(g, 0) for g, n in ratio.counts.items())]
-    return (attainable or [rule.ratios[-1]])[0].counts
+def attainable(rule: Rule, live: dict[str, int]) -> list[int]:
+    """Which ratios have enough live instances, the largest first; the last one if none has."""
+    indexes = range(len(rule.ratios))
+    return [i for i in indexes if all(n <= live.get(g, 0) for g, n in rule.ratios[i].counts.items())] or [indexes[-1]]
 
 
 def tried_first(ready: list[Instance], seen: Seen, *, serves: bool) -> list[Instance]:
@@ -321,13 +314,9 @@ def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
 
 def target_of(rule: Rule, running: dict[str, int], live: dict[str, int]) -> tuple[int, bool]:
     """From the last ratio upward, the first with a group below its number; those beyond the live jobs are left out."""
-    indexes = range(len(rule.ratios))
-    attainable = [i for i in indexes if all(n <= live.get(g, 0) for g, n in rule.ratios[i].counts.items())]
-    unsatisfied = [i for i in attainable if any(running.get(g, 0) < n for g, n in rule.ratios[i].counts.items())]
-    if not attainable:
-        last = rule.ratios[-1].counts
-        return len(rule.ratios) - 1, all(running.get(g, 0) >= n for g, n in last.items())
-    return (max(unsatisfied), False) if unsatisfied else (min(attainable), True)
+    found = attainable(rule, live)
+    unsatisfied = [i for i in found if any(running.get(g, 0) < n for g, n in rule.ratios[i].counts.items())]
+    return (max(unsatisfied), False) if unsatisfied else (min(found), True)
 
 
 def state(one: Instance, seen: Seen) -> State:
