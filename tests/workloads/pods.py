@@ -72,13 +72,10 @@ def deployment(deployment: Object, again: int = 0, revision: str = "5d9c7f6b4") 
     return [[_pod(spec["template"], pod, owner, again, labels=hashed)] for pod in names]
 
 
-def stateful_set(set_: Object, again: int = 0, labels: Mapping[str, str] | None = None) -> Instances:
+def stateful_set(set_: Object, again: int = 0) -> Instances:
     spec, name = set_["spec"], set_["metadata"]["name"]
-    given = {"controller-revision-hash": f"{name}-6b", **(labels or {})}
-    return [
-        [_pod(spec["template"], f"{name}-{i}", f"apps/v1 StatefulSet {name}", again, labels=_ordinal(given, name, i))]
-        for i in range(spec["replicas"])
-    ]
+    labels = {"controller-revision-hash": f"{name}-6b"}
+    return [[_numbered(spec["template"], name, i, again, labels, {})] for i in range(spec["replicas"])]
 
 
 def leader_worker_set(lws: Object, again: int = 0, revision: str = "6c8d", *, webhook: bool = True) -> Instances:
@@ -94,17 +91,11 @@ def _group(lws: Object, index: int, again: int, revision: str, webhook: bool) ->
     grouped = {f"{LWS}/group-index": str(index), f"{LWS}/group-key": _random(leader, 40)}
     first = base | {f"{LWS}/worker-index": "0"} | (grouped if webhook else {})
     leaders = spec.get("leaderTemplate") or spec["workerTemplate"]
-    pods = [
-        _pod(
-            leaders, leader, f"apps/v1 StatefulSet {name}", again, labels=_ordinal(first, name, index), annotations=size
-        )
-    ]
+    pods = [_numbered(leaders, name, index, again, first, size)]
     for worker in range(1, spec["size"]):
         labels = base | grouped | ({f"{LWS}/worker-index": str(worker)} if webhook else {})
         said = size | {f"{LWS}/leader-name": leader}
-        owner = f"apps/v1 StatefulSet {leader}"
-        made = _ordinal(labels, leader, worker)
-        pods.append(_pod(spec["workerTemplate"], f"{leader}-{worker}", owner, again, labels=made, annotations=said))
+        pods.append(_numbered(spec["workerTemplate"], leader, worker, again, labels, said))
     return pods
 
 
@@ -204,12 +195,13 @@ def _pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": template["spec"]}
 
 
-def _ordinal(labels: Mapping[str, str], set_: str, index: int) -> dict[str, str]:
-    return {
-        **labels,
-        "statefulset.kubernetes.io/pod-name": f"{set_}-{index}",
-        "apps.kubernetes.io/pod-index": str(index),
-    }
+def _numbered(
+    template: Object, set_: str, index: int, again: int, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Object:
+    """The pod of a StatefulSet that has this number."""
+    name = f"{set_}-{index}"
+    given = {**labels, "statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(index)}
+    return _pod(template, name, f"apps/v1 StatefulSet {set_}", again, labels=given, annotations=annotations)
 
 
 def _random(seed: str, length: int) -> str:
@@ -243,16 +235,13 @@ def _infer(kind: str) -> Object:
     return obj("qwen", replicas=2, template={"roles": roles})
 
 
-def _lws(**changes: Any) -> Object:
-    return obj("vllm", replicas=3, leaderWorkerTemplate={"size": 3, "workerTemplate": template(), **changes})
-
-
 def _unseen(lws: Object, again: int = 0) -> Instances:
     return leader_worker_set(lws, again, webhook=False)
 
 
 _SETS = obj("p", replicas=3, template=template())
 _GROUPS = obj("p", replicas=3, size=2, template=template())
+_LWS = obj("vllm", replicas=3, leaderWorkerTemplate={"size": 3, "workerTemplate": template()})
 _ROLE = obj("rbg", role="prefill", replicas=2, template=template())
 _ROLE_OF_TWO = obj("rbg", role="decode", replicas=2, size=2, template=template())
 
@@ -261,8 +250,8 @@ SAMPLES = (
     Sample("annotated pods", "Pod", annotated, _GROUPS, size=2),
     Sample("Deployment", "Deployment", deployment, _SETS, size=1, mortal=True),
     Sample("StatefulSet", "StatefulSet", stateful_set, _SETS, size=1),
-    Sample("LeaderWorkerSet", "LeaderWorkerSet", leader_worker_set, _lws(), size=3),
-    Sample("LeaderWorkerSet unseen by its webhook", "LeaderWorkerSet", _unseen, _lws(), size=3),
+    Sample("LeaderWorkerSet", "LeaderWorkerSet", leader_worker_set, _LWS, size=3),
+    Sample("LeaderWorkerSet unseen by its webhook", "LeaderWorkerSet", _unseen, _LWS, size=3),
     Sample("StormService", "StormService", storm_service, storm(), size=1, mortal=True),
     Sample("stateful StormService", "StormService", storm_service, storm(stateful=True), size=1),
     Sample(
