@@ -12,7 +12,6 @@ import asyncio
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, KubeApi, Object, PatchType, Resource
@@ -89,13 +88,13 @@ async def fill(cluster: SimCluster, clock: Clock, services: int) -> None:
 
 async def flip(cluster: SimCluster, number: int, message: str) -> float:
     """Say something else of one service; the moment when it was written."""
-    patch: dict[str, Any] = {"status": {"running": "5+4", "reason": "Broken", "message": message}}
-    patch["status"]["conditions"] = [
-        {"type": "Available", "status": "False", "reason": "Broken", "message": message, "lastTransitionTime": None}
-    ]
-    patch["status"]["conditions"][0]["lastTransitionTime"] = cluster.server.clock.timestamp()
+    condition = {
+        "type": "Available", "status": "False", "reason": "Broken", "message": message,
+        "lastTransitionTime": cluster.server.clock.timestamp(),
+    }  # fmt: skip
+    status = {"running": "5+4", "reason": "Broken", "message": message, "conditions": [condition]}
     about = manifest(ELASTIC_SERVICES, "rule-mindie", f"team-{number:04d}")
-    await write_status(cluster, ELASTIC_SERVICES, about, patch["status"])
+    await write_status(cluster, ELASTIC_SERVICES, about, status)
     return time.time()
 
 

@@ -33,10 +33,10 @@ def text(*ratios: Mapping[str, int | tuple[int, int]], **more: Any) -> str:
 TWO_TO_ONE = text({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
 
 
-def config_map(value: str, *, name: str = "scaling-rule", namespace: str = "mindie", style: str = "|-") -> str:
+def config_map(value: str, *, namespace: str = "mindie", style: str = "|-") -> str:
     """A ConfigMap whose document is a block scalar; its first line is line 8, indented by 4."""
     body = "".join(f"    {line}\n" for line in value.splitlines())
-    head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {namespace}\ndata:\n"
+    head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: scaling-rule\n  namespace: {namespace}\ndata:\n"
     return f"{head}  elastic_scaling.json: {style}\n{body}"
 
 
@@ -116,17 +116,14 @@ numbers = st.one_of(
 names = st.one_of(
     st.sampled_from(NAMES), st.sampled_from(["", "组", "a b", "x" * 64, "-a", "a\n"]), st.integers(), st.none()
 )
-
-
-def _maybe(required: dict[str, Any], optional: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({}, optional={**required, **optional})
-
-
+_fields: dict[str, st.SearchStrategy[Any]] = {
+    "group_name": names,
+    "group_num": numbers,
+    "server_num_per_group": numbers,
+}
 groups = st.one_of(
-    st.fixed_dictionaries({"group_name": names, "group_num": numbers, "server_num_per_group": numbers}),
-    _maybe(
-        {"group_name": names, "group_num": numbers, "server_num_per_group": numbers}, {"priority": st.text(max_size=2)}
-    ),
+    st.fixed_dictionaries(_fields),
+    st.fixed_dictionaries({}, optional={**_fields, "priority": st.text(max_size=2)}),
 )
 entries = st.one_of(
     st.fixed_dictionaries({"group_list": st.lists(groups, max_size=3)}, optional={"server_count": numbers}),
