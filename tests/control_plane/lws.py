@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from pathlib import Path
 
 from scaler.kube.api import Object
-from scaler.serve import certificates
 from tests.control_plane.build import LWS, ensure
-from tests.control_plane.programs import Program, answers_ok, free_ports
+from tests.control_plane.programs import Program, answers_ok, certify, free_ports
 
 NAME = "leaderworkerset.sigs.k8s.io/name"
 """Label of every pod of a LeaderWorkerSet; its manager looks at no other pods."""
@@ -33,7 +31,7 @@ class LwsManager(Program):
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
         port, self._health = free_ports(2)
         place = folder / "lws-certificates"
-        self.webhooks = _webhooks(port, _certify(place))
+        self.webhooks = _webhooks(port, certify(place))
         configuration = folder / "lws.json"
         configuration.write_text(json.dumps(_configuration(port, self._health, place)))
         program = ensure(LWS) / "lws-manager"
@@ -90,13 +88,3 @@ def _webhooks(port: int, authority: bytes) -> Object:
         for kind, webhooks in (("Mutating", mutating), ("Validating", validating))
     ]
     return {"apiVersion": "v1", "kind": "List", "items": items}
-
-
-def _certify(folder: Path) -> bytes:
-    """Key and self-signed certificate of a server on loopback; the certificate as PEM."""
-    keys = certificates.advance(None, [_HOST], time.time())
-    assert keys is not None
-    folder.mkdir()
-    (folder / "tls.crt").write_bytes(keys.shown.certificate)
-    (folder / "tls.key").write_bytes(keys.shown.key)
-    return keys.trusted

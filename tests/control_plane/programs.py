@@ -19,6 +19,8 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, Signals
 from typing import Any
 
+from scaler.serve import certificates
+
 _CHILD = Path(__file__).with_name("child.py")
 _TAIL = 12  # lines of each log in an error
 _PAUSE = 0.05
@@ -100,6 +102,16 @@ def free_ports(count: int) -> list[int]:
     for sock in sockets:
         sock.close()
     return ports
+
+
+def certify(folder: Path) -> bytes:
+    """Key and self-signed certificate of a server on loopback, `tls.key` and `tls.crt`; the certificate as PEM."""
+    keys = certificates.advance(None, ["127.0.0.1"], time.time())
+    assert keys is not None
+    folder.mkdir(mode=0o700)
+    (folder / "tls.crt").write_bytes(keys.shown.certificate)
+    (folder / "tls.key").write_bytes(keys.shown.key)
+    return keys.trusted
 
 
 def answers_ok(url: str, *, authority: Path | None = None, token: str = "") -> bool:
