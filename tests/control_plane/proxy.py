@@ -60,7 +60,6 @@ class Proxy:
         """New connections are reset at once."""
         self.silent = False
         """Nothing passes in either direction, and nobody is told (a partition)."""
-        self.requests: list[tuple[str, str]] = []
         self._upstream = port
         self._tls = ssl.create_default_context(cafile=str(authority))
         self._writers: set[asyncio.StreamWriter] = set()
@@ -151,7 +150,6 @@ class _Connection:
             await self._server[1].drain()
 
     async def _admits(self, method: str, path: str) -> bool:
-        self._proxy.requests.append((method, path))
         fault = self._proxy.judge(method, path)
         await asyncio.sleep(self._proxy.delay)
         self._losing = fault == LOST
