@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import tempfile
@@ -48,14 +47,19 @@ LIFE = 5.0
 """Seconds that a life lasts at most: starting takes about one of them."""
 REST = 180.0
 """Seconds in which every service must run whole once nobody is killed: a second or two on a machine at leisure."""
-_POLICY = """
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-  - {level: Request, verbs: [delete, deletecollection], resources: [{group: "", resources: [pods]}]}
-  - {level: None}
-"""
+OPTIONS = PlaneOptions(
+    crds=definitions(),
+    audit=True,
+    audit_rules=(
+        {
+            "level": "Request",
+            "verbs": ["delete", "deletecollection"],
+            "resources": [{"group": "", "resources": ["pods"]}],
+        },
+        {"level": "None"},
+    ),
+)
+"""Of a plane that records every deletion of a pod, with its preconditions."""
 
 
 class Ledger:
@@ -96,10 +100,10 @@ class Ledger:
             )
 
     def deletions(self, audit: Iterable[dict[str, Any]]) -> Counter[str]:
-        """What the scaler deleted, as the API server recorded it; one of a bound pod is a broken promise."""
+        """What the scaler deleted, as the API server recorded its requests; a bound pod is a broken promise."""
         found: Counter[str] = Counter()
         for entry in audit:
-            if entry["user"]["username"] != USER or entry["responseStatus"]["code"] >= 300:
+            if entry["responseStatus"]["code"] >= 300:
                 continue
             uid = str((entry.get("requestObject") or {}).get("preconditions", {}).get("uid", ""))
             pod = self.seen.get(uid)
@@ -214,20 +218,12 @@ def _owner(pod: Object) -> str:
     return str(owners[0].get("name", ""))
 
 
-def options(folder: Path) -> PlaneOptions:
-    """A plane that records every deletion of a pod, with its preconditions."""
-    policy = folder / "deletions.yaml"
-    policy.write_text(_POLICY)
-    flags = (f"--audit-policy-file={policy}", f"--audit-log-path={folder / 'deletions.log'}")
-    return PlaneOptions(crds=definitions(), apiserver_flags=flags)
-
-
 async def play(
     plane: ControlPlane, folder: Path, *, kills: int, seed: int, replicas: int, tell: bool = False
 ) -> tuple[Counter[str], list[str]]:
     """So many kills; what was done, and which promises were broken. AssertionError where it does not come to rest.
 
-    `plane` was started with `options`.
+    `plane` was started with OPTIONS.
     """
     async with AsyncExitStack() as around:
         stage = await around.enter_async_context(staged(plane))
@@ -246,8 +242,7 @@ async def play(
             await killing.stop()
         await until(lambda: _caught_up(stage.api, ledger), "the watch has caught up")
         watching.cancel()
-        audit = [json.loads(line) for line in (folder / "deletions.log").read_text().splitlines()]
-        killing.counts += ledger.deletions(audit)
+        killing.counts += ledger.deletions(plane.audit_events(USER))
         killing.counts["pods that were there"] = len(ledger.seen)
         _tell(killing.counts, ledger, on=tell)  # the witness, which ends with the block, may have more to say
         lost = [f"dead: the watch ended: {watching}"] if watching.done() and not watching.cancelled() else []
@@ -272,7 +267,7 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
-        with ControlPlane(folder / "plane", binaries(args.kubernetes), options(folder)) as plane:
+        with ControlPlane(folder / "plane", binaries(args.kubernetes), OPTIONS) as plane:
             counts, broken = asyncio.run(
                 play(plane, folder, kills=args.kills, seed=args.seed, replicas=args.replicas, tell=True)
             )

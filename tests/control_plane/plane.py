@@ -34,13 +34,6 @@ _STAGES = Path(__file__).with_name("stages.yaml")
 _PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kwok")
 _GARBAGE = {"GOGC": "400"}
 """Programs in Go collect garbage a quarter as often: a fifth less CPU time, 100 to 200 MB more of the API server."""
-_AUDIT_POLICY = """
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-  - {level: Metadata}
-"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,9 @@ class PlaneOptions:
     ascend_operator: bool = False
     """Ascend Operator itself, and its definition of AscendJob instead of that in `crds`."""
     audit: bool = False
-    """Log every answered request (`audit_events`)."""
+    """Log answered requests (`audit_events`)."""
+    audit_rules: Sequence[Object] = ({"level": "Metadata"},)
+    """Which ones and how much of them, as in an audit policy; by default all."""
     pod_start: float = 0.3
     """From bound to Running and Ready."""
     pod_stop: float = 0.2
@@ -183,7 +178,8 @@ class ControlPlane:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write("tokens.csv", f"{self._admin_token},admin,admin,system:masters\n")
         certify(self.authority.parent)
-        self._write("audit-policy.yaml", _AUDIT_POLICY)
+        policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
+        self._write("audit-policy.json", json.dumps({**policy, "rules": list(self.options.audit_rules)}))
         stages = _STAGES.read_text()
         stages = stages.replace("START_MILLISECONDS", str(round(self.options.pod_start * 1000)))
         self._write("stages.yaml", stages.replace("STOP_MILLISECONDS", str(round(self.options.pod_stop * 1000))))
@@ -204,7 +200,7 @@ class ControlPlane:
 
     def _apiserver_command(self) -> list[str | Path]:
         key = self.authority.with_suffix(".key")
-        audit = ["--audit-policy-file=" + str(self.folder / "audit-policy.yaml"), f"--audit-log-path={self._audit_log}"]
+        audit = ["--audit-policy-file=" + str(self.folder / "audit-policy.json"), f"--audit-log-path={self._audit_log}"]
         return [
             self.binaries.kube_apiserver, f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
             f"--tls-cert-file={self.authority}", f"--tls-private-key-file={key}", f"--secure-port={self.port}",
@@ -270,8 +266,9 @@ class ControlPlane:
 
     def compact(self) -> None:
         """Let etcd forget its history, and the API server its own memory of it: older versions are gone (410)."""
-        range_ = self._etcd("kv/range", {"key": base64.b64encode(b"\0").decode(), "keys_only": True, "limit": 1})
-        self._etcd("kv/compaction", {"revision": range_["header"]["revision"], "physical": True})
+        etcd = f"http://127.0.0.1:{self._ports['etcd']}/v3/kv"
+        range_ = post_json(f"{etcd}/range", {"key": base64.b64encode(b"\0").decode(), "keys_only": True, "limit": 1})
+        post_json(f"{etcd}/compaction", {"revision": range_["header"]["revision"], "physical": True})
         self.kill("kube-apiserver")
         self.revive("kube-apiserver")
 
@@ -292,11 +289,6 @@ class ControlPlane:
         shutil.copytree(copy, self.folder / "etcd")
         for name in self.programs:
             self.revive(name)
-
-    def _etcd(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
-        """One call of etcd's JSON gateway."""
-        url = f"http://127.0.0.1:{self._ports['etcd']}/v3/{call}"
-        return post_json(url, body)
 
     @asynccontextmanager
     async def client(

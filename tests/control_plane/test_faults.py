@@ -177,7 +177,7 @@ async def _whole(stage: Stage) -> bool:
 async def test_a_scaler_that_is_killed_at_any_moment_makes_no_pod_twice_and_loses_none(
     fresh_plane: FreshPlane, tmp_path: Path
 ) -> None:
-    counts, broken = await kills.play(fresh_plane(kills.options(tmp_path)), tmp_path, kills=KILLS, seed=4, replicas=1)
+    counts, broken = await kills.play(fresh_plane(kills.OPTIONS), tmp_path, kills=KILLS, seed=4, replicas=1)
     assert (counts["kills"], broken) == (KILLS, [])
 
 
@@ -185,7 +185,7 @@ async def test_a_scaler_that_is_killed_at_any_moment_makes_no_pod_twice_and_lose
 async def test_replicas_that_are_killed_at_any_moment_make_no_pod_twice_and_lose_none(
     fresh_plane: FreshPlane, tmp_path: Path
 ) -> None:
-    counts, broken = await kills.play(fresh_plane(kills.options(tmp_path)), tmp_path, kills=KILLS, seed=5, replicas=2)
+    counts, broken = await kills.play(fresh_plane(kills.OPTIONS), tmp_path, kills=KILLS, seed=5, replicas=2)
     assert (counts["kills"], broken) == (KILLS, [])
 
 
