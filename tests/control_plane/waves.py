@@ -34,7 +34,7 @@ from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.platform_stage import Platform, PlatformStage, ascend_jobs, played
 from tests.control_plane.stage import EXAMPLE, kinds_definitions
 from tests.control_plane.test_kinds import PLATFORMS as OTHERS
-from tests.control_plane.witness import WATCHED, WINDOW, census_of
+from tests.control_plane.witness import WATCHED, WINDOW, census_of, covers
 
 LADDER = ((3, 1), (2, 1), (1, 1))
 MOST = 4
@@ -170,9 +170,9 @@ class Orders:
         """Never below the least ratio that was ordered a moment ago, once what is ordered was reached."""
         least = self._rungs[min(number for _, number in self._past)]
         rose = len(self._past) > 1 and rung > self._past[-2][1]
-        if self._whole and not rose and not faulty and not _covers(there, least):
+        if self._whole and not rose and not faulty and not covers(there, least):
             self.broken.append(f"{there} runs, and {least} was ordered")
-        self._whole = (self._whole and not rose and not faulty) or _covers(there, self._rungs[rung])
+        self._whole = (self._whole and not rose and not faulty) or covers(there, self._rungs[rung])
 
     def _judge_end(self, pod: Object, group: str, there: Mapping[str, int]) -> None:
         """A pod goes, or has gone."""
@@ -183,10 +183,6 @@ class Orders:
         self.counts[f"pods of {group} drained"] += 1
         if objects.phase(pod) == "Running" and there.get(group, 0) < least[group]:
             self.broken.append(f"{objects.name(pod)} was deleted, {there} runs and {least} was ordered")
-
-
-def _covers(there: Mapping[str, int], ratio: Mapping[str, int]) -> bool:
-    return all(there.get(group, 0) >= number for group, number in ratio.items())
 
 
 @asynccontextmanager

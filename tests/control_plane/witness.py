@@ -143,14 +143,15 @@ def _targets(ratios: list[Counts], views: list[InstanceView]) -> Counts:
     """Section 3.2 of the contract, written once more: the first ratio from below that something is missing for."""
     running = Counter(view.group for view in views if view.condition is Condition.RUNNING)
     live = Counter(view.group for view in views)
-    attainable = [ratio for ratio in ratios if _covers(live, ratio)] or ratios[-1:]
+    attainable = [ratio for ratio in ratios if covers(live, ratio)] or ratios[-1:]
     for ratio in reversed(attainable):
-        if not _covers(running, ratio):
+        if not covers(running, ratio):
             return ratio
     return attainable[0] if attainable else {}
 
 
-def _covers(counts: Mapping[str, int], ratio: Counts) -> bool:
+def covers(counts: Mapping[str, int], ratio: Mapping[str, int]) -> bool:
+    """Whether there are so many of every group."""
     return all(counts.get(group, 0) >= number for group, number in ratio.items())
 
 
