@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from tests.campaign.aimed import FAMILIES
-from tests.campaign.gated_schedule import GatedSchedule, describe_gated, gated_schedule
-from tests.campaign.gated_stage import play_any
+from tests.campaign.gated_schedule import gated_schedule
 from tests.campaign.plugin import faults
 from tests.campaign.schedule import Schedule, describe, schedule
+from tests.campaign.stage import play
 
 
 class Played(msgspec.Struct):
@@ -59,8 +59,8 @@ def _schedules(args: argparse.Namespace) -> Callable[[int], Schedule]:
 
 def _one(seed: int, schedules: Callable[[int], Schedule], *, verbose: bool) -> int:
     made = schedules(seed)
-    result = play_any(made, keep_trace=verbose)
-    print(describe_gated(made) if isinstance(made, GatedSchedule) else describe(made))
+    result = play(made, keep_trace=verbose)
+    print(describe(made))
     print("\n".join(result.trace))
     _tell(msgspec.convert(result, Played, from_attributes=True))
     print(f"trace {result.digest}")
@@ -120,7 +120,7 @@ def _settle_down() -> None:
 def _play(schedules: Callable[[int], Schedule], seed: int) -> Played:
     """One that cannot be played to its end has failed."""
     try:
-        return msgspec.convert(play_any(schedules(seed)), Played, from_attributes=True)
+        return msgspec.convert(play(schedules(seed)), Played, from_attributes=True)
     except Exception as error:
         return Played(seed, [f"not played to its end: {error!r}"], [], {}, 0, 0.0, 0.0)
     finally:

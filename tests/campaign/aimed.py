@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from scaler.sim.actors.nodes import NodeSpec
 from tests.campaign import attacks, skew
-from tests.campaign.gated_schedule import ROLLOUT, GatedSchedule, GatedService
+from tests.campaign.gated_schedule import ROLLOUT, gated_service
 from tests.campaign.schedule import Event, Schedule, Weather
-from tests.campaign.things import CPU_NODE, Ratio, Service, World
+from tests.campaign.things import CPU_NODE, Service, World
 from tests.faults import Fault
 from tests.simulation import kinds
-from tests.simulation.kinds import Kind, Spot
+from tests.simulation.kinds import Ratio
 
 RACED = (kinds.DEPLOYMENTS, kinds.LEADER_WORKER_SETS, kinds.MIXED, kinds.STORM_STATELESS, kinds.INSTANCE_SETS)
 OF_SEVERAL_PODS = (kinds.LEADER_WORKER_SETS,)
@@ -29,47 +29,53 @@ def race(seed: int) -> Schedule:
     """An instance is bound, and while the scaler's watch of pods is behind, the rule has no place for it any more."""
     rng = random.Random(f"race-{seed}")
     ladder, pods = _one_to_spare(rng), (rng.randint(1, 3), rng.randint(1, 2))
-    service = Service("a", "mindie", "a", ladder, ladder[0], pods, mindie=False)
-    nodes = _nodes(service.nodes_for(ladder[-1]), spare=pods[0])
-    return _schedule(seed, World((service,), nodes), (*_opened(nodes), _smaller_rule(rng)), lag=True)
+    return _race(seed, Service("a", "mindie", "a", ladder, ladder[0], pods), rng)
+
+
+def gated_race(seed: int) -> Schedule:
+    """`race` for pods that others make."""
+    rng = random.Random(f"gated-race-{seed}")
+    kind, ladder = rng.choice(RACED), _one_to_spare(rng)
+    return _race(seed, gated_service("a", kind, ladder, ladder[0]), rng)
+
+
+def _race(seed: int, service: Service, rng: random.Random) -> Schedule:
+    nodes = _nodes(service.nodes_for(service.ladder[-1]), spare=service.pods[0])
+    return Schedule(
+        seed, World((service,), nodes), STORM, (*_opened(nodes), _smaller_rule(rng)), weather=(_BEHIND,)
+    )  # fmt: skip
 
 
 def half_bound(seed: int) -> Schedule:
     """Without gangs, some pods of an instance are bound and others wait when another group loses its node."""
     rng = random.Random(f"half-bound-{seed}")
     ladder, pods = _one_to_spare(rng), (rng.randint(2, 3), rng.randint(1, 2))
-    service = Service("a", "mindie", "a", ladder, ladder[0], pods, mindie=False)
-    nodes = _nodes(service.nodes_for(ladder[-1]), spare=pods[0] - 1)
-    return _schedule(seed, World((service,), nodes), (*_opened(nodes), _lost(rng, "a-d0")), gangs=False)
+    return _half_bound(seed, Service("a", "mindie", "a", ladder, ladder[0], pods), "a-d0", rng)
 
 
-def gated_race(seed: int) -> GatedSchedule:
-    """`race` for pods that others make."""
-    rng = random.Random(f"gated-race-{seed}")
-    service = _gated(rng.choice(RACED), _one_to_spare(rng))
-    nodes = _nodes(service.kind.nodes_for(service.ladder[-1]), spare=service.kind.pods[0])
-    return _gated_schedule(seed, service, nodes, (*_opened(nodes), _smaller_rule(rng)), lag=True)
-
-
-def gated_half_bound(seed: int) -> GatedSchedule:
+def gated_half_bound(seed: int) -> Schedule:
     """`half_bound` for pods that others make."""
     rng = random.Random(f"gated-half-bound-{seed}")
-    service = _gated(rng.choice(OF_SEVERAL_PODS), _one_to_spare(rng))
-    nodes = _nodes(service.kind.nodes_for(service.ladder[-1]), spare=1)
-    return _gated_schedule(seed, service, nodes, (*_opened(nodes), _lost(rng, "a")), gangs=False)
+    kind, ladder = rng.choice(OF_SEVERAL_PODS), _one_to_spare(rng)
+    return _half_bound(seed, gated_service("a", kind, ladder, ladder[0]), "a", rng)
 
 
-def rollout(seed: int) -> GatedSchedule:
+def _half_bound(seed: int, service: Service, victim: str, rng: random.Random) -> Schedule:
+    nodes = _nodes(service.nodes_for(service.ladder[-1]), spare=service.pods[0] - 1)
+    return Schedule(seed, World((service,), nodes), STORM, (*_opened(nodes), _lost(rng, victim)), gangs=False)
+
+
+def rollout(seed: int) -> Schedule:
     """An update of a service none of whose instances is held, with nodes for the newest beside the outdated."""
     rng = random.Random(f"rollout-{seed}")
     largest = (rng.randint(1, 3), rng.randint(1, 2))
     ladder = tuple(dict.fromkeys((largest, (1, 1))))
-    service = _gated(rng.choice(ROLLED), ladder)
-    nodes = _nodes(2 * service.kind.nodes_for(largest), spare=0)
+    service = gated_service("a", rng.choice(ROLLED), ladder, largest)
+    nodes = _nodes(2 * service.nodes_for(largest), spare=0)
     events = [Event(round(rng.uniform(20, 40), 1), "updated", "a", 2)]
     if rng.random() < 0.5:
         events.append(Event(round(rng.uniform(40, 80), 1), "updated", "a", 3))
-    return _gated_schedule(seed, service, nodes, tuple(events))
+    return Schedule(seed, World((service,), nodes), STORM, tuple(events))
 
 
 FAMILIES: dict[str, Callable[[int], Schedule]] = {
@@ -106,24 +112,3 @@ def _smaller_rule(rng: random.Random) -> Event:
 
 
 _BEHIND = Weather("lag of Pod", 29.0, 30.0, 1.0, Fault.LAG, ("watch",), ("Pod",), 10.0)
-
-
-def _gated(kind: Kind, ladder: tuple[Ratio, ...]) -> GatedService:
-    return GatedService(Spot("a", "ns-a", pool="a"), kind, ladder, ladder[0], quota=False)
-
-
-def _schedule(seed: int, world: World, events: tuple[Event, ...], *, lag: bool = False, gangs: bool = True) -> Schedule:
-    return Schedule(
-        seed=seed, world=world, replicas=1, election=False, storm=STORM, events=events,
-        weather=(_BEHIND,) if lag else (), linger=0.0, stale_lists=0.0, lost_nodes=(), gangs=gangs,
-    )  # fmt: skip
-
-
-def _gated_schedule(
-    seed: int, service: GatedService, nodes: tuple[NodeSpec, ...], events: tuple[Event, ...], *, lag: bool = False,
-    gangs: bool = True,
-) -> GatedSchedule:  # fmt: skip
-    return GatedSchedule(
-        seed=seed, world=World((), nodes), services=(service,), replicas=1, election=False, storm=STORM, events=events,
-        weather=(_BEHIND,) if lag else (), linger=0.0, stale_lists=0.0, lost_nodes=(), gangs=gangs,
-    )  # fmt: skip

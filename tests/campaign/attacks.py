@@ -20,7 +20,7 @@ HURT = 60.0
 BACK_AT = 200.0
 AT_ONCE = 45.0
 """Seconds in which it must be whole again though the attack goes on: binding, starting and getting ready take ten."""
-_NEIGHBOUR = Service("s", "slow", "s", ((4, 2), (2, 1), (1, 1)), jobs=(4, 2), pods=(1, 2), mindie=False)
+_NEIGHBOUR = Service("s", "slow", "s", ((4, 2), (2, 1), (1, 1)), jobs=(4, 2), pods=(1, 2))
 
 
 def _history(seed: int, *events: Event, weather: tuple[Weather, ...] = (), at: float = HURT, within: float = AT_ONCE,
@@ -32,8 +32,7 @@ def _history(seed: int, *events: Event, weather: tuple[Weather, ...] = (), at: f
     nodes = (NodeSpec(CPU_NODE, npu=0), *NODES, *(NodeSpec(f"s-{i}", labels={"pool": "s"}) for i in range(number)))
     return Schedule(
         seed=seed, world=World(services, nodes), replicas=replicas, election=replicas > 1, storm=STORM,
-        events=tuple(sorted((*events, hurt), key=lambda event: event.at)), weather=weather, linger=0.0,
-        stale_lists=0.0, lost_nodes=(), gangs=True, attacked=True,
+        events=tuple(sorted((*events, hurt), key=lambda event: event.at)), weather=weather, attacked=True,
     )  # fmt: skip
 
 

@@ -1,13 +1,13 @@
 """What users, machines and other operators do to the world, by the names that schedules use.
 
-A deed whose object is not there is no deed.
+A subject is a node, a replica of the scaler, a service, or a job of one. A deed whose object is not there is no deed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from scaler.clock import Clock
@@ -16,14 +16,19 @@ from scaler.kube.errors import KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.nodes import NodeFate, befall
+from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from tests.campaign import hostile, outside, things
 from tests.campaign.lives import Replica
 from tests.campaign.onlooker import HEALTHY, Onlooker
+from tests.campaign.outside import Instance
 from tests.campaign.schedule import SCALED, Event
-from tests.campaign.things import Ratio, Service, World
+from tests.campaign.things import Service, World
 from tests.campaign.witness import LEASE, OWN_SUFFIXES
+from tests.deployed_operator import DEPLOYMENT, deployment
+from tests.simulation import applying, kinds
+from tests.simulation.kinds import Ratio
 
 BROKEN = ("{", "", "[]", '{"elastic_scaling_list": [{}]}')
 FATES = {
@@ -36,22 +41,20 @@ RESTORED = 120.0
 """Seconds in which everything has found its way back after a restore of etcd."""
 UNDER = "node under it lost"
 _AT_ONCE = DeleteOptions(grace_period_seconds=0)
-OPERATOR: Object = {
-    "apiVersion": "apps/v1", "kind": "Deployment",
-    "metadata": {"name": "ascend-operator-manager", "namespace": "mindx-dl"},
-    "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}},
-             "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
-}  # fmt: skip
-
-WriteRule = Callable[[str | None, Mapping[str, str]], None]
+DECODE = (things.GROUPS[1], kinds.GROUPS[1])
 
 
 class Deeds:
-    """`ladders` has the ladder that the user wrote last, per service."""
+    """`ladders` has the ladder that the user wrote last, per service; `told` the instances and the image that the user
+    of a service whose pods others make wrote last."""
 
     def __init__(self, cluster: SimCluster, clock: Clock, world: World, replicas: list[Replica]) -> None:
         self.ladders: dict[str, tuple[Ratio, ...]] = {service.name: service.ladder for service in world.services}
         self._first_ladders = dict(self.ladders)
+        self.told: dict[str, tuple[Ratio, str]] = {
+            service.name: (service.jobs, kinds.Spot().image) for service in world.services
+        }
+        self._applied: dict[str, Sequence[Object]] = {}
         self._cluster = cluster
         self._clock = clock
         self._world = world
@@ -80,17 +83,23 @@ class Deeds:
             await self._hurt(event)
         elif event.what == "clock stepped":
             self._replicas[int(event.subject)].ahead += event.amount
-        elif event.what.startswith(("pod ", "instance ")):
-            await self._to_pods(event)
-        elif event.what.startswith(("job ", "group label", "rule label", "name taken")):
-            await self._to_job(event, self._world.service_of(event.subject))
-        elif event.what == UNDER:
-            await self._lose_node(self._pods_of(event.subject))
-        elif event.what == SCALED or event.what.startswith("rule "):
-            service = next(s for s in self._world.services if s.name == event.subject)
-            await self._to_rule(event, service.namespace, service.name, self._writer(service))
+        elif event.subject:
+            await self._to_service(event, self._world.service_of(event.subject))
         else:
             await self._to_cluster(event)
+
+    async def _to_service(self, event: Event, service: Service) -> None:
+        if event.what.startswith(("job ", "group label", "rule label", "name taken")):
+            await self._to_job(event, service)
+        elif event.what.startswith(("pod ", "instance ")):
+            await self._end(event, service.namespace, _victims(event, self._instances(service, event.subject)))
+        elif event.what == UNDER:
+            found = self._instances(service, event.subject)
+            await self._lose_node([pod for one in found if one.group in DECODE for pod in one.pods])
+        elif event.what == SCALED or event.what.startswith("rule "):
+            await self._to_rule(event, service)
+        else:
+            await self._to_makers(event, service)
 
     async def fate(self, node: str, fate: NodeFate) -> None:
         spec = next(spec for spec in self._world.nodes if spec.name == node)
@@ -110,9 +119,9 @@ class Deeds:
             emptied = {"spec": {"holderIdentity": ""}}
             await self._cluster.patch(LEASES, "default", LEASE, emptied, patch_type=PatchType.MERGE)
         elif what == "operator comes":
-            self._cluster.apply([OPERATOR], "mindx-dl")
+            self._cluster.apply([deployment()])
         else:
-            await self._cluster.delete(DEPLOYMENTS, "mindx-dl", "ascend-operator-manager")
+            await self._cluster.delete(DEPLOYMENTS, OPERATOR_NAMESPACE, DEPLOYMENT)
 
     def _cut_watches(self) -> None:
         self._cluster.cut_all_watches()
@@ -155,14 +164,6 @@ class Deeds:
         self.onlooker.expect(event.amount)
         await self._end(event, HEALTHY.namespace, pods[:1])
 
-    async def _to_pods(self, event: Event) -> None:
-        namespace, pods = self._world.service_of(event.subject).namespace, self._pods_of(event.subject)
-        if event.what == "pod failed":
-            pods = [pod for pod in pods if objects.node_of(pod)]
-        one = int(event.amount) % len(pods) if pods else 0
-        chosen = pods if event.what == "instance killed" else pods[one : one + 1]
-        await self._end(event, namespace, chosen)
-
     async def _end(self, event: Event, namespace: str, pods: Sequence[Object]) -> None:
         """They fail, are evicted, or are gone at once. NotFoundError when there are none."""
         if not pods:
@@ -174,12 +175,16 @@ class Deeds:
                 grace = None if event.what == "pod evicted" else 0
                 await self._cluster.delete(PODS, namespace, objects.name(pod), grace_period_seconds=grace)
 
-    def _pods_of(self, job: str) -> list[Object]:
-        return [
+    def _instances(self, service: Service, subject: str) -> list[Instance]:
+        """The one of the job that is the subject, or all of the service; pods that outlive their job count."""
+        if service.kind is not None:
+            return [one for one in outside.instances(self._cluster) if one.service == service.key]
+        pods = [
             pod
-            for pod in self._cluster.peek(PODS, self._world.service_of(job).namespace)
-            if any(owner["name"] == job for owner in pod["metadata"].get("ownerReferences", ()))
+            for pod in self._cluster.peek(PODS, service.namespace)
+            if any(owner["name"] == subject for owner in pod["metadata"].get("ownerReferences", ()))
         ]
+        return [Instance(service.key, things.group_of(subject), subject, len(pods), pods=pods)]
 
     async def _lose_node(self, pods: list[Object]) -> None:
         """The node of the first of these pods that runs is no longer ready."""
@@ -211,58 +216,75 @@ class Deeds:
         if event.what == "job applied anew":
             await self._cluster.create(ASCEND_JOBS, service.namespace, job)
 
-    async def _scale(self, namespace: str, rule: str, number: int) -> None:
+    async def _to_makers(self, event: Event, service: Service) -> None:
+        (prefill, decode), image = self.told[service.name]
+        number = int(event.amount)
+        if event.what == "scaled":
+            self.told[service.name] = ((max(1, service.jobs[0] + number % 3 - 1), decode), image)
+        elif event.what == "updated":
+            self.told[service.name] = ((prefill, decode), f"server:{number}")
+        elif event.what == "applied anew" and service.kind is kinds.ASCEND_JOBS:
+            # Ascend Operator takes the pods of the job before for the new one's, and never looks again when they go.
+            raise NotFoundError(404, "NotFound", "not with this operator")
+        elif event.what == "applied anew":
+            await applying.apply(self._cluster, (), prune=self._applied[service.name])
+        await self.apply(service)
+
+    async def apply(self, service: Service) -> None:
+        """`kubectl apply --prune` of what the user of a service whose pods others make wrote last."""
+        made, before = things.made_by_others(service, *self.told[service.name]), self._applied.get(service.name, ())
+        self._applied[service.name] = await applying.apply(self._cluster, made, prune=before)
+
+    async def _scale(self, service: Service, number: int) -> None:
         """NotFoundError while there is no object about it yet."""
-        found = outside.elastic_service(self._cluster, namespace, rule)
+        found = outside.elastic_service(self._cluster, service.namespace, service.name)
         if found is None:
             raise NotFoundError(404, "NotFound", "no ElasticService")
-        patch = {"spec": {"replicas": number}}
-        await self._cluster.patch(ELASTIC_SERVICES, namespace, objects.name(found), patch, patch_type=PatchType.MERGE)
+        patch, place = {"spec": {"replicas": number}}, (service.namespace, objects.name(found))
+        await self._cluster.patch(ELASTIC_SERVICES, *place, patch, patch_type=PatchType.MERGE)
 
     async def _relabel(self, service: Service, job: str, labels: dict[str, str | None]) -> None:
         patch = {"metadata": {"labels": labels}}
         await self._cluster.patch(ASCEND_JOBS, service.namespace, job, patch, patch_type=PatchType.MERGE)
 
-    async def _to_rule(self, event: Event, namespace: str, name: str, write: WriteRule) -> None:
-        """`write` replaces the rule by a text, or by the ladder in `ladders` where there is none."""
+    async def _to_rule(self, event: Event, service: Service) -> None:
         number = int(event.amount)
         if event.what == SCALED:
-            await self._scale(namespace, name, number)
+            await self._scale(service, number)
         elif event.what == "rule deleted":
-            await self._cluster.delete(CONFIG_MAPS, namespace, name)
+            await self._cluster.delete(CONFIG_MAPS, service.namespace, service.name)
         elif event.what == "rule broken":
-            write(BROKEN[number % len(BROKEN)], {})
+            self.write_rule(service, BROKEN[number % len(BROKEN)])
         elif event.what == "rule paused":
-            write(None, {"paused": "true"})
+            self.write_rule(service, paused="true")
         else:
             if event.what == "rule edited":
-                self.ladders[name] = edited(self._first_ladders[name], number)
-            write(None, {})
+                self.ladders[service.name] = edited(self._first_ladders[service.name], number)
+            self.write_rule(service)
 
-    def _writer(self, service: Service) -> WriteRule:
-        def write(text: str | None, annotations: Mapping[str, str]) -> None:
-            text = things.rule_text(service, self.ladders[service.name]) if text is None else text
-            self._cluster.apply([things.rule(service, text, **annotations)])
-
-        return write
-
-    async def _heal_nodes(self, lost: tuple[str, ...]) -> None:
-        for node in self._world.nodes:
-            with contextlib.suppress(NotFoundError):
-                await self.fate(node.name, NodeFate.GONE if node.name in lost else NodeFate.READY)
+    def write_rule(self, service: Service, text: str | None = None, **annotations: str) -> None:
+        """The user's last ladder, or this text instead."""
+        self._cluster.apply([things.rule(service, self.ladders[service.name], text, **annotations)])
 
     async def heal(self, lost_nodes: tuple[str, ...]) -> None:
-        """Everything that users and machines broke is mended: nodes but the lost ones, labels, rules, names."""
+        """Everything that users and machines broke is mended: nodes but the lost ones, labels, rules, names. What
+        others make is applied once more."""
         self.free_names()
-        await self._heal_nodes(lost_nodes)
-        with contextlib.suppress(NotFoundError):
-            await self._to_cluster(Event(0.0, "operator goes"))
+        for node in self._world.nodes:
+            with contextlib.suppress(NotFoundError):
+                await self.fate(node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY)
+        if not self._world.gated:
+            with contextlib.suppress(NotFoundError):
+                await self._to_cluster(Event(0.0, "operator goes"))
         self._throw_out()
         for replica in self._replicas:
             replica.ahead = 0.0
         for service in self._world.services:
             # A rule that is created again inherits its annotations, so it has to be said that it goes on.
-            self._writer(service)(None, {"paused": "false"})
+            self.write_rule(service, paused="false")
+            if service.kind is not None:
+                await self.apply(service)
+                continue
             for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
                 name = objects.name(job)
                 if name in service.job_names():
@@ -282,6 +304,17 @@ class Deeds:
             pods = {objects.name(pod): pod for pod in self._cluster.peek(PODS, namespace)}
             if name in pods and not objects.owner_uid(pods[name]):
                 self._cluster.server.delete(PODS, namespace, name, _AT_ONCE)
+
+
+def _victims(event: Event, found: list[Instance]) -> list[Object]:
+    """Instances and pods are chosen by the event's number; only a pod on a node can fail."""
+    pods = [pod for one in found for pod in one.pods if event.what != "pod failed" or objects.node_of(pod)]
+    if not pods:
+        return []
+    if event.what == "instance killed":
+        with_pods = [one for one in found if one.pods]
+        return with_pods[int(event.amount) % len(with_pods)].pods
+    return [pods[int(event.amount) % len(pods)]]
 
 
 def _relabelled(die: random.Random) -> dict[str, Any]:

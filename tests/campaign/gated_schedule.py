@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import random
 
-import msgspec
-
 from scaler.sim.actors.nodes import NodeSpec
 from tests.campaign.schedule import (
     NAMES,
@@ -19,14 +17,13 @@ from tests.campaign.schedule import (
     Event,
     Scene,
     Schedule,
-    describe,
     events_of,
     ladder_of,
     on_service,
     scaled,
     weather_of,
 )
-from tests.campaign.things import CPU_NODE, World
+from tests.campaign.things import CPU_NODE, Service, World
 from tests.simulation.kinds import (
     ASCEND_JOBS,
     DEPLOYMENTS,
@@ -40,7 +37,6 @@ from tests.simulation.kinds import (
     VOLCANO_JOBS,
     Kind,
     Ratio,
-    Spot,
 )
 
 KINDS = (
@@ -52,37 +48,17 @@ WATCHED = ("Pod", "Pod", "PodGroup", "ConfigMap", "Node", "ReplicaSet", "Statefu
            "AscendJob", "Job", "Deployment", "Lease")  # fmt: skip
 
 
-class GatedService(msgspec.Struct, frozen=True):
-    """`ladder` begins with the largest ratio; `replicas` are the instances that its makers are told to make."""
-
-    spot: Spot
-    kind: Kind
-    ladder: tuple[Ratio, ...]
-    replicas: Ratio
-    quota: bool
-    """Somebody else holds its pods too, by a gate of their own, for a moment."""
-
-    @property
-    def name(self) -> str:
-        return self.spot.name
-
-    @property
-    def key(self) -> str:
-        return f"{self.spot.namespace}/{self.name}/qwen"
+def gated_service(name: str, kind: Kind, ladder: tuple[Ratio, ...], jobs: Ratio, *, quota: bool = False) -> Service:
+    """A service whose pods others make, in a namespace and on nodes of its own."""
+    return Service(name, f"ns-{name}", name, ladder, jobs, kind.pods, kind=kind, quota=quota)
 
 
-class GatedSchedule(Schedule, frozen=True, kw_only=True):
-    """Its world has the nodes; the services are here."""
-
-    services: tuple[GatedService, ...]
-
-
-def gated_schedule(seed: int) -> GatedSchedule:
+def gated_schedule(seed: int) -> Schedule:
     rng = random.Random(f"gated-{seed}")
     services = tuple(_service(rng, NAMES[i]) for i in range(rng.choice([1, 1, 2])))
     nodes = [NodeSpec(CPU_NODE, npu=0)]
     for service in services:
-        least, most = service.kind.nodes_for(service.ladder[-1]), service.kind.nodes_for(service.ladder[0]) + 2
+        least, most = service.nodes_for(service.ladder[-1]), service.nodes_for(service.ladder[0]) + 2
         nodes += [
             NodeSpec(f"{service.name}-{i}", labels={"pool": service.name}) for i in range(rng.randint(least, most))
         ]
@@ -93,10 +69,9 @@ def gated_schedule(seed: int) -> GatedSchedule:
         weather_of(rng, storm, rng.choice([-1, rng.randrange(replicas)]), WATCHED)
         for _ in range(rng.choice([0, 1, 2, 4, 7]))
     ]
-    made = GatedSchedule(
+    made = Schedule(
         seed=seed,
-        world=World((), tuple(nodes)),
-        services=services,
+        world=World(services, tuple(nodes)),
         replicas=replicas,
         election=replicas > 1 or rng.random() < 0.5,
         storm=storm,
@@ -105,15 +80,14 @@ def gated_schedule(seed: int) -> GatedSchedule:
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
         lost_nodes=tuple(rng.sample(pool_nodes, rng.choice([0, 0, 0, 1]))),
-        gangs=True,
     )
-    return scaled(made, [service.name for service in services], random.Random(f"gated-scaled-{seed}"))
+    return scaled(made, random.Random(f"gated-scaled-{seed}"))
 
 
-def _service(rng: random.Random, name: str) -> GatedService:
+def _service(rng: random.Random, name: str) -> Service:
     ladder = ladder_of(rng, 3, 2, 2)
-    replicas = (max(1, ladder[0][0] + rng.choice([-1, 0, 0, 1])), max(1, ladder[0][1] + rng.choice([0, 0, 1])))
-    return GatedService(Spot(name, f"ns-{name}", pool=name), rng.choice(KINDS), ladder, replicas, rng.random() < 0.3)
+    jobs = (max(1, ladder[0][0] + rng.choice([-1, 0, 0, 1])), max(1, ladder[0][1] + rng.choice([0, 0, 1])))
+    return gated_service(name, rng.choice(KINDS), ladder, jobs, quota=rng.random() < 0.3)
 
 
 EVENTS: Catalogue = (
@@ -131,20 +105,13 @@ EVENTS: Catalogue = (
 )
 
 
-_ROLLED = GatedService(Spot("a", "ns-a", pool="a"), SURGING, ((2, 1), (1, 1)), (3, 1), quota=False)
-ROLLOUT = GatedSchedule(
-    seed=0, replicas=1, election=False, storm=60.0, weather=(), linger=0.0, stale_lists=0.0, lost_nodes=(),
-    gangs=True,
-    world=World((), (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(f"a-{i}", labels={"pool": "a"}) for i in range(8)))),
-    services=(_ROLLED,), events=(Event(30.0, "updated", "a", 2),),
-)  # fmt: skip
+ROLLOUT = Schedule(
+    seed=0,
+    world=World(
+        (gated_service("a", SURGING, ((2, 1), (1, 1)), (3, 1)),),
+        (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(f"a-{i}", labels={"pool": "a"}) for i in range(8))),
+    ),
+    storm=60.0,
+    events=(Event(30.0, "updated", "a", 2),),
+)
 """One held, two running, and a whole new set of pods beside them: where pairs of revisions are counted."""
-
-
-def describe_gated(made: GatedSchedule) -> str:
-    """The schedule for people, one thing a line."""
-    told = [
-        f"  service {s.name}: {s.kind.name}, ladder {s.ladder}, replicas {s.replicas}{', quota' if s.quota else ''}"
-        for s in made.services
-    ]
-    return "\n".join([describe(made), *told])

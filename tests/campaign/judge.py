@@ -5,20 +5,22 @@ Attainable ratios are found by trying them all. Shares nothing with scaler.decid
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from scaler.decide.world import Complete, Plan, Revoke, State, Verdict
-from scaler.kube.api import ASCEND_JOBS, NODES, POD_GROUPS, PODS, SERVICES, Object
+from scaler.kube.api import ASCEND_JOBS, NODES, POD_GROUPS, PODS, SERVICES
 from scaler.rules.rule import ALL
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from tests.campaign import outside
-from tests.campaign.things import GROUPS, Ratio, Service, World, group_of, training_job
+from tests.campaign.outside import Instance
+from tests.campaign.things import GROUPS, Service, World, training_job
 from tests.campaign.witness import Witness, controller_of
+from tests.simulation.kinds import Ratio
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -50,10 +52,11 @@ class Judge:
     def at_rest(self, ladders: Mapping[str, tuple[Ratio, ...]]) -> list[str]:
         """Fails what is promised and does not hold; returns what is not promised and does not hold either."""
         self._foreign_things()
+        found = outside.instances(self._cluster)
         gaps = []
         for service in self._world.services:
-            standings = self._standings(service)
-            ladder = self._wanted(service.namespace, service.name, ladders[service.name], standings)
+            standings = self._standings(service, [one for one in found if one.service == service.key])
+            ladder = self._wanted(service, ladders[service.name], standings)
             self._whole_or_nothing(service, standings, ladder)
             self._no_surplus_waits(service.name, standings, ladder)
             if not self._world.shared:
@@ -61,18 +64,18 @@ class Judge:
         return gaps
 
     def _wanted(
-        self, namespace: str, name: str, ladder: tuple[Ratio, ...], standings: Sequence[Standing]
-    ) -> tuple[Ratio, ...]:
+        self, service: Service, ladder: tuple[Ratio, ...], standings: Sequence[Standing]
+    ) -> tuple[Ratio, ...]:  # fmt: skip
         """3c: the ladder without the ratios larger than the smallest with as many instances as somebody wants. At rest
         nothing beyond is bound."""
-        found = outside.elastic_service(self._cluster, namespace, name)
+        found = outside.elastic_service(self._cluster, service.namespace, service.name)
         wanted = found["spec"].get("replicas", ALL) if found else ALL
         if wanted > sum(ladder[0]):
             return ladder
         left = ladder[max(at for at, ratio in enumerate(ladder) if sum(ratio) >= wanted) :] if wanted else ((0, 0),)
         for group, number in zip(GROUPS, left[0], strict=True):
             if sum(s.group == group and s.bound > 0 for s in standings) > number:
-                self._fail(f"3c: {name} keeps more {group} than {left[0]}: {words(standings)}")
+                self._fail(f"3c: {service.name} keeps more {group} than {left[0]}: {words(standings)}")
         return left
 
     def status_agrees(self, plans: Sequence[Plan]) -> None:
@@ -102,23 +105,17 @@ class Judge:
 
     # what is there
 
-    def _standings(self, service: Service) -> list[Standing]:
-        ready = {objects.name(node) for node in self._cluster.peek(NODES) if objects.node_ready(node)}
-        pods: dict[str, list[Object]] = defaultdict(list)
-        for pod in self._cluster.peek(PODS, service.namespace):
-            pods[controller_of(pod)].append(pod)
+    def _standings(self, service: Service, found: Sequence[Instance]) -> list[Standing]:
+        """Held pods count as none: an instance has the pods that were released."""
+        ready = outside.ready_nodes(self._cluster)
         standings = []
-        for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
-            if objects.name(job) not in service.job_names():
-                continue
-            own = pods[objects.uid(job)]
-            group = group_of(objects.name(job))
-            running = [p for p in own if objects.phase(p) == "Running" and objects.node_of(p) in ready]
-            bound = [p for p in own if objects.node_of(p)]
-            ended = [p for p in own if objects.ended(p)]
-            expected = service.pods[GROUPS.index(group)]
+        for one in found:
+            group = GROUPS[service.groups.index(one.group)]
+            bound = [pod for pod in one.staying if objects.node_of(pod)]
+            runs = [pod for pod in bound if objects.phase(pod) == "Running" and objects.node_of(pod) in ready]
+            ended = sum(objects.ended(pod) for pod in bound)
             standings.append(
-                Standing(objects.name(job), group, expected, len(running), len(bound), len(ended), len(own))
+                Standing(one.name, group, one.size, len(runs), len(bound), ended, len(one.released))
             )  # fmt: skip
         return standings
 
@@ -173,7 +170,7 @@ class Judge:
 
     def _largest_ratio(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> list[str]:
         """L1: the largest ratio that its jobs and nodes allow, as far as nothing bound has to move for it."""
-        reached = self._reached(service.name, service.pool, standings, ladder)
+        reached = self._reached(service, standings, ladder)
         if reached is None:
             return []
         everywhere = self._free_nodes(service.pool) + sum(s.bound for s in standings)
@@ -184,13 +181,13 @@ class Judge:
             self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {words(standings)}")
         return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {words(standings)}"]
 
-    def _reached(self, name: str, pool: str, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> Ratio | None:
+    def _reached(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> Ratio | None:
         """The ratio that it runs; None, and a failure, when a larger one was to be had without moving what is bound."""
         reached = next((r for r in ladder if satisfied(r, standings)), (0, 0))
-        within = next((r for r in ladder if attainable(r, standings, self._free_nodes(pool))), (0, 0))
+        within = next((r for r in ladder if attainable(r, standings, self._free_nodes(service.pool))), (0, 0))
         if reached == within:
             return reached
-        self._fail(f"L1: {name} reached {reached}, {within} was attainable: {words(standings)}")
+        self._fail(f"L1: {service.name} reached {reached}, {within} was attainable: {words(standings)}")
         return None
 
     def _mindie_should_have_helped(

@@ -22,9 +22,9 @@ from scaler.report import story
 from scaler.state import expectations, instances, queue
 from tests.campaign.aimed import FAMILIES
 from tests.campaign.gated_schedule import gated_schedule
-from tests.campaign.gated_stage import play_any
 from tests.campaign.histories import HISTORIES, tell
 from tests.campaign.schedule import schedule
+from tests.campaign.stage import play
 from tests.mutants import Edit, Mutant, ask, broken
 
 NEVER = "if False and "
@@ -117,15 +117,15 @@ def failures_of(history: str, seed: int = 0) -> list[str]:
     if history in HISTORIES:
         return tell(history)
     if history in FAMILIES:
-        return play_any(FAMILIES[history](seed), family=history).failures
-    return play_any(gated_schedule(int(history.removeprefix("gated ")))).failures
+        return play(FAMILIES[history](seed), family=history).failures
+    return play(gated_schedule(int(history.removeprefix("gated ")))).failures
 
 
 def _noticed_at_random(mutant: Mutant, most: int) -> str:
     """The first random schedule of created pods that notices."""
     with broken(mutant):
         for number in range(most):
-            failures = play_any(schedule(number)).failures
+            failures = play(schedule(number)).failures
             if failures:
                 return f"schedule {number}: {failures[0]}"
     return ""

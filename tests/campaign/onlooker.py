@@ -18,8 +18,7 @@ from tests.campaign.things import Service
 from tests.campaign.witness import Witness
 
 HOUR = 3600
-HEALTHY = Service("h", "healthy", "h", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), mindie=False,
-                  deadline=HOUR - 100)  # fmt: skip
+HEALTHY = Service("h", "healthy", "h", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), deadline=HOUR - 100)
 """Its deadline is longer than any storm, and shorter than a step of a clock."""
 NODES = tuple(NodeSpec(f"h-{number}", labels={"pool": "h"}) for number in range(4))
 PODS_OF_IT = HEALTHY.nodes_for(HEALTHY.ladder[0])

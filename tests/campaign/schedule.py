@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,8 +16,9 @@ from scaler.sim.actors.nodes import NodeSpec
 from tests.campaign.not_yet import NOT_YET
 from tests.campaign.onlooker import HEALTHY
 from tests.campaign.onlooker import NODES as HEALTHY_NODES
-from tests.campaign.things import CPU_NODE, Ratio, Service, World
+from tests.campaign.things import CPU_NODE, Service, World
 from tests.faults import Fault, Rule
+from tests.simulation.kinds import Ratio
 
 WATCHED = ("AscendJob", "Pod", "PodGroup", "Service", "ConfigMap", "Node", "Lease")
 NAMES = "abc"
@@ -64,19 +65,19 @@ RESTORE_TAKES = 5.0
 class Schedule(msgspec.Struct, frozen=True):
     seed: int
     world: World
-    replicas: int
-    election: bool
     storm: float
     """Seconds until everything that goes wrong has ended."""
-    events: tuple[Event, ...]
-    weather: tuple[Weather, ...]
-    linger: float
+    events: tuple[Event, ...] = ()
+    weather: tuple[Weather, ...] = ()
+    replicas: int = 1
+    election: bool = False
+    linger: float = 0.0
     """Share of the writes that reach the server seconds after their client gave up on them or died."""
-    stale_lists: float
+    stale_lists: float = 0.0
     """Share of the lists that are answered with what the same client was told before."""
-    lost_nodes: tuple[str, ...]
+    lost_nodes: tuple[str, ...] = ()
     """Nodes that never come back."""
-    gangs: bool
+    gangs: bool = True
     """Whether the scheduler binds gangs whole; otherwise each pod for itself."""
     attacked: bool = False
     """Whether it is about one attack, and nothing else hinders the scaler."""
@@ -92,8 +93,7 @@ class Schedule(msgspec.Struct, frozen=True):
 def schedule(seed: int) -> Schedule:
     """What happens of itself, in every second one attacks as well, and in some an autoscaler."""
     made = _attacked(_schedule(seed), random.Random(f"attacks-{seed}"))
-    names = [service.name for service in made.world.services if service is not HEALTHY]
-    return scaled(made, names, random.Random(f"scaled-{seed}"))
+    return scaled(made, random.Random(f"scaled-{seed}"))
 
 
 def _schedule(seed: int) -> Schedule:
@@ -116,7 +116,6 @@ def _schedule(seed: int) -> Schedule:
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
         lost_nodes=tuple(rng.sample(pool_nodes, rng.choice([0, 0, 0, 1, 2]) % (len(pool_nodes) + 1))),
-        gangs=True,
     )
 
 
@@ -161,8 +160,7 @@ def ladder_of(rng: random.Random, prefill: int, decode: int, steps: int) -> tupl
 class Scene(NamedTuple):
     """Whom something may happen to."""
 
-    services: Sequence[Any]
-    """With a `name`, and with `job_names` where they are created."""
+    services: Sequence[Service]
     nodes: Sequence[NodeSpec]
     replicas: int
 
@@ -361,13 +359,11 @@ NUMBERS = (0, 0, 1, 2, 3, 3, 4, 5, 6, ALL, ALL)
 """Of instances that somebody wants in all."""
 
 
-_Made = TypeVar("_Made", bound=Schedule)
-
-
-def scaled(made: _Made, names: Sequence[str], rng: random.Random) -> _Made:
+def scaled(made: Schedule, rng: random.Random) -> Schedule:
     """Somebody wants fewer instances, or more, at random moments; what they want last stays so."""
     if rng.random() < 0.6:
         return made
+    names = [service.name for service in made.world.services if service is not HEALTHY]
     events = [
         Event(round(rng.uniform(0, made.storm), 1), SCALED, rng.choice(names), rng.choice(NUMBERS))
         for _ in range(rng.choice([1, 2, 4, 8]))
@@ -395,7 +391,8 @@ def describe(made: Schedule) -> str:
     ]
     lines += [
         f"  service {s.name} in {s.namespace} on {s.pool}: ladder {s.ladder}, jobs {s.jobs}, pods {s.pods}"
-        f"{', MindIE Controller' if s.mindie else ''}"
+        f"{f', made by {s.kind.name}' if s.kind else ''}"
+        f"{', MindIE Controller' if s.mindie else ''}{', quota' if s.quota else ''}"
         for s in made.world.services
     ]
     lines += [

@@ -18,10 +18,7 @@ from tests.campaign.things import CPU_NODE, Service, World
 SERVICE = Service("a", "mindie", "a", ladder=((2, 1), (1, 1)), jobs=(2, 1), pods=(2, 1), mindie=True)
 NODES = (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(f"a-{i}", labels={"pool": "a"}) for i in range(5)))
 STORY = (Event(30.0, "instance killed", "a-d0"), Event(45.0, "node gone", "a-0"), Event(75.0, "node back", "a-0"))
-REFERENCE = Schedule(
-    seed=0, world=World((SERVICE,), NODES), replicas=1, election=False, storm=100.0, events=STORY, weather=(),
-    linger=0.0, stale_lists=0.0, lost_nodes=(), gangs=True,
-)  # fmt: skip
+REFERENCE = Schedule(seed=0, world=World((SERVICE,), NODES), storm=100.0, events=STORY)
 
 
 def reference() -> tuple[Result, list[Request]]:

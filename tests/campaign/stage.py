@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,32 +16,40 @@ import structlog
 from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.world import Decision, World
-from scaler.kube.api import PODS
+from scaler.kube.api import NAMESPACES, PODS, Object
 from scaler.kube.writer import JITTER
+from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.kubelet import Kubelet
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, node_object
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.apiserver.admission import Hook
 from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.play import ADMISSION, START
+from scaler.sim.stories.world import Actor
 from tests.campaign import things
 from tests.campaign.client import LATENCY, Life
 from tests.campaign.deeds import Deeds
+from tests.campaign.gated_judge import GatedJudge
 from tests.campaign.judge import Judge
 from tests.campaign.lives import EARLIER, Replica
 from tests.campaign.onlooker import HEALTHY, Onlooker
+from tests.campaign.quota import QUOTA, Quota, hold_for_quota
 from tests.campaign.schedule import Schedule
 from tests.campaign.skew import EarlierLife
 from tests.campaign.surgeon import Surgeon
+from tests.campaign.things import Service
 from tests.campaign.witness import Witness
+from tests.deployed_operator import deployment
 from tests.faults import Faults
+from tests.jobs import QUEUE, manifest
 from tests.repeat import played
+from tests.simulation import kinds
+from tests.simulation.cast import TIMINGS, machines, makers
 
-START = 1_790_000_000.0
 REST = 600.0
 """Seconds without a write after which the world counts as being at rest."""
 PATIENCE = 3600.0
@@ -55,9 +64,6 @@ STORM_WRITES = (100, 45)
 """Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance. Where all
 pods are refused, each instance is tried six times in a minute, with about seven writes. What users order comes on top
 (tests.campaign.witness.ORDERED)."""
-TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
-QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"},
-         "spec": {"weight": 1}}  # fmt: skip
 
 
 class Result(msgspec.Struct):
@@ -79,25 +85,29 @@ class Result(msgspec.Struct):
 
 
 def play(
-    made: Schedule, *, keep_trace: bool = False, surgeon: Surgeon | None = None, option: str = ""
+    made: Schedule, *, keep_trace: bool = False, surgeon: Surgeon | None = None, family: str = ""
 ) -> Result:  # fmt: skip
     """Everything in virtual time; the same schedule gives the same result, trace and digest.
 
-    `surgeon` stands in for the weather; its `crash` ends the life of the first replica. `option`: of `python -m
-    tests.campaign`, so that a failed test can name what repeats it.
+    `surgeon` stands in for the weather; its `crash` ends the life of the first replica. `family` of
+    tests.campaign.aimed that the schedule is of, if any, so that a failed test can name what repeats it.
     """
-    played(f"tests.campaign {option} --seed {made.seed} -v".replace("  ", " "))
+    chosen = ["--aimed", family] if family else ["--gated"] if made.world.gated else []
+    played(shlex.join(["tests.campaign", *chosen, "--seed", str(made.seed), "-v"]))
     return loop.run(Stage(made, keep_trace=keep_trace, surgeon=surgeon).play(), seed=made.seed)
 
 
 class Stage:
-    """One schedule under way."""
+    """One schedule under way.
 
-    mode = "create"
-    admission: tuple[Hook, ...] = ()
+    Where others make the pods there are their makers, admission and an Ascend Operator too, and the scaler runs in mode
+    auto.
+    """
 
     def __init__(self, made: Schedule, *, keep_trace: bool, surgeon: Surgeon | None) -> None:
         self._made = made
+        self._gated = made.world.gated
+        self._mode = "auto" if self._gated else "create"
         self._surgeon = surgeon
         self._keep_trace = keep_trace
 
@@ -105,7 +115,7 @@ class Stage:
         self._raise()
         turns = Turns(self.witness.fail)
         with _errors_to(self.witness.fail):
-            actors = [asyncio.create_task(run()) for run in self._actors()]
+            actors = [asyncio.create_task(actor.run()) for actor in self._actors()]
             await self._storm()
             await self._mend()
             rest_after = await self._rest()
@@ -126,16 +136,17 @@ class Stage:
         """Set the stage; needs the running loop."""
         made = self._made
         self.clock = Clock(START)
-        sizes = self.sizes()
+        sizes = {service.name: self._size(service) for service in made.world.services}
         bound = STORM_WRITES[0] + STORM_WRITES[1] * sum(sizes.values())
         self.witness = Witness(self.clock, storm_bound=bound, sizes=sizes, keep_trace=self._keep_trace)
-        self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=self.admission)
+        hooks = (hold_for_quota, *ADMISSION) if self._gated else ()
+        self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=hooks)
         self.cluster.observe(self.witness.see)
         self.witness.pods = lambda namespace: self.cluster.peek(PODS, namespace)
         self.weather: list[Faults] = []
         elect = made.election
         self.replicas = [
-            Replica(slot, self._born, self.clock, self.witness, election=elect, seed=made.seed, mode=self.mode)
+            Replica(slot, self._born, self.clock, self.witness, election=elect, seed=made.seed, mode=self._mode)
             for slot in range(made.replicas)
         ]
         for replica in self.replicas:
@@ -144,20 +155,28 @@ class Stage:
             self._surgeon.crash = self.replicas[0].crash
         self._furnish()
 
-    def sizes(self) -> dict[str, int]:
-        """How many instances there are of each service at the beginning."""
-        return {service.name: len(service.job_names()) for service in self._made.world.services}
+    def _size(self, service: Service) -> int:
+        """How many instances there are at the beginning; of gated pods, each is released by itself."""
+        return sum(service.jobs) if service.kind is None else service.nodes_for(service.jobs)
 
     def _furnish(self) -> None:
         made = self._made
         self.deeds = Deeds(self.cluster, self.clock, made.world, self.replicas)
-        self.judge = Judge(self.cluster, made.world, self.witness)
+        self.judge = (
+            GatedJudge(self.cluster, made.world, self.witness, self.deeds.told)
+            if self._gated
+            else Judge(self.cluster, made.world, self.witness)
+        )
         self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), things.training_job()])
         if HEALTHY in made.world.services:
             self.deeds.onlooker = Onlooker(self.cluster, self.clock, self.witness, by=served_by(made))
+        if any(service.kind is kinds.ASCEND_JOBS for service in made.world.services):
+            self.cluster.apply([deployment()])
         for service in made.world.services:
-            jobs = [things.server_job(service, name) for name in service.job_names()]
-            self.cluster.apply([things.foreign_config_map(service.namespace), things.rule(service), *jobs])
+            self.cluster.apply([] if service.kind is None else [_namespace(service)])
+            self.cluster.apply([things.foreign_config_map(service.namespace), things.rule(service)])
+            jobs = service.job_names() if service.kind is None else ()
+            self.cluster.apply([things.server_job(service, name) for name in jobs])
             self.cluster.apply([things.mindie_job(service)] if service.mindie else [])
 
     def _born(self, name: str) -> Life:
@@ -175,20 +194,24 @@ class Stage:
             linger=made.linger if raging else 0.0, stale=made.stale_lists if raging else 0.0,
         )  # fmt: skip
 
-    def _actors(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        def api(name: str) -> Any:
-            return self.cluster.client(name)
-
+    def _actors(self) -> list[Actor]:
+        api, clock, made = self.cluster.client, self.clock, self._made
+        if self._gated:
+            others = [Quota(api("quota"), clock), *makers(api("makers"), clock)]
+            return [*others, *machines(api("machines"), clock, made.seed, gangs=made.gangs)]
         return [
-            GangScheduler(api("scheduler"), self.clock, gangs=self._made.gangs).run,
-            Kubelet(api("kubelet"), self.clock, timings=TIMINGS, seed=self._made.seed).run,
-            FaultActor(api("fault-actor"), self.clock, detection=2.0, grace_over_time=60.0).run,
-            MindIEController(api("mindie"), self.clock, patience=15.0).run,
-            NodeLifecycle(api("nodes"), self.clock, eviction=30.0, orphan=20.0).run,
-            GarbageCollector(api("collector")).run,
+            GangScheduler(api("scheduler"), clock, gangs=made.gangs),
+            Kubelet(api("kubelet"), clock, timings=TIMINGS, seed=made.seed),
+            FaultActor(api("fault-actor"), clock, detection=2.0, grace_over_time=60.0),
+            MindIEController(api("mindie"), clock, patience=15.0),
+            NodeLifecycle(api("nodes"), clock, eviction=30.0, orphan=20.0),
+            GarbageCollector(api("collector")),
         ]
 
     async def _storm(self) -> None:
+        for service in self._made.world.services:
+            if service.kind is not None:
+                await self.deeds.apply(service)
         for replica in self.replicas:
             replica.start()
         for event in self._made.events:
@@ -238,7 +261,7 @@ class Stage:
 
         before = self.witness.last_action
         life = self._born("fresh")
-        settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": self.mode})
+        settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": self._mode})
         running = asyncio.create_task(run_controller(life, settings, self.clock, observer=see, seed=0))
         await asyncio.sleep(FRESH)
         await _end([running], self.witness)
@@ -268,6 +291,11 @@ def served_by(made: Schedule) -> float:
         return SERVED_BY
     told = [one.start + one.lasting + one.retry_after * JITTER for one in made.weather if one.retry_after]
     return max([made.storm, *told]) + SERVED_BY
+
+
+def _namespace(service: Service) -> Object:
+    labels = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true", **({QUOTA: "held"} if service.quota else {})}
+    return manifest(NAMESPACES, service.namespace, labels=labels)
 
 
 class Turns:

@@ -54,9 +54,7 @@ def test_a_seed_gives_one_schedule_and_another_seed_another() -> None:
 
 def calm(storm: float, *weather: catalogue.Weather, events: tuple[catalogue.Event, ...] = ()) -> catalogue.Schedule:
     """Only the healthy service, one replica without a Lease, and nothing goes wrong but this."""
-    return catalogue.Schedule(
-        0, World((HEALTHY,), NODES), 1, False, storm, events, weather, 0.0, 0.0, lost_nodes=(), gangs=True
-    )  # fmt: skip
+    return catalogue.Schedule(0, World((HEALTHY,), NODES), storm, events, weather)
 
 
 def test_the_healthy_service_may_wait_as_long_as_the_last_refusal_of_a_storm_told_the_scaler_to_wait() -> None:

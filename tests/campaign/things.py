@@ -7,18 +7,18 @@ import msgspec
 from scaler.kube.api import Object
 from scaler.sim.actors.nodes import NodeSpec
 from tests import jobs
+from tests.simulation import kinds
+from tests.simulation.kinds import Kind, Ratio, Spot
 
 GROUPS = ("group0", "group1")
 PREFIX = {"group0": "p", "group1": "d"}
 CPU_NODE = "cpu-0"
-Ratio = tuple[int, int]
-"""Instances of group0 and group1."""
 
 
 class Service(msgspec.Struct, frozen=True):
     """One service of the world; services differ by rule, and half of the time by namespace.
 
-    `ladder` begins with the largest ratio; `jobs` and `pods` are per group."""
+    `ladder` begins with the largest ratio; `jobs` (instances that its user asks for) and `pods` are per group."""
 
     name: str
     namespace: str
@@ -26,10 +26,24 @@ class Service(msgspec.Struct, frozen=True):
     ladder: tuple[Ratio, ...]
     jobs: Ratio
     pods: Ratio
-    mindie: bool
+    mindie: bool = False
     """Whether a MindIE Controller is among its jobs."""
     deadline: int = 0
     """Seconds that its jobs may take (activeDeadlineSeconds), 0 for ever."""
+    kind: Kind | None = None
+    """What makes its pods, which the scaler holds; None = AscendJobs whose pods the scaler makes."""
+    quota: bool = False
+    """Somebody else holds its pods too, by a gate of their own, for a moment."""
+
+    @property
+    def key(self) -> str:
+        """As it stands in a status."""
+        return f"{self.namespace}/{self.name}/{'mindie' if self.kind is None else 'qwen'}"
+
+    @property
+    def groups(self) -> tuple[str, str]:
+        """As its rule names them."""
+        return GROUPS if self.kind is None else kinds.GROUPS
 
     def job_names(self) -> list[str]:
         return [
@@ -52,8 +66,14 @@ class World(msgspec.Struct, frozen=True):
         """Whether services compete for nodes."""
         return len({service.pool for service in self.services}) < len(self.services)
 
-    def service_of(self, job: str) -> Service:
-        return next(service for service in self.services if job.startswith(f"{service.name}-"))
+    @property
+    def gated(self) -> bool:
+        """Whether others make the pods of its services."""
+        return any(service.kind is not None for service in self.services)
+
+    def service_of(self, subject: str) -> Service:
+        """The service of this name, or of a job of this name."""
+        return next(one for one in self.services if subject == one.name or subject.startswith(f"{one.name}-"))
 
 
 def group_of(job: str) -> str:
@@ -97,12 +117,16 @@ def foreign_config_map(namespace: str) -> Object:
     return jobs.rule_config_map("not a rule of anybody", "notes", namespace)
 
 
-def rule(service: Service, text: str | None = None, **annotations: str) -> Object:
-    """The rule's ConfigMap, with this text instead of the ladder where given."""
-    document = rule_text(service, service.ladder) if text is None else text
-    return jobs.rule_config_map(document, service.name, service.namespace, **annotations)
+def made_by_others(service: Service, replicas: Ratio, image: str) -> list[Object]:
+    """What the user of a service whose pods others make applies for so many instances."""
+    assert service.kind is not None
+    return service.kind.objects(Spot(service.name, service.namespace, image, service.pool), replicas)
 
 
-def rule_text(service: Service, ladder: tuple[Ratio, ...]) -> str:
-    sizes = dict(zip(GROUPS, service.pods, strict=True))
-    return jobs.rule_document(*(dict(zip(GROUPS, ratio, strict=True)) for ratio in ladder), pods=sizes)
+def rule(
+    service: Service, ladder: tuple[Ratio, ...] | None = None, text: str | None = None, **annotations: str
+) -> Object:
+    """The rule's ConfigMap, with this ladder in place of the service's, or with this text instead of any."""
+    sizes, ratios = dict(zip(service.groups, service.pods, strict=True)), ladder or service.ladder
+    document = jobs.rule_document(*(dict(zip(service.groups, one, strict=True)) for one in ratios), pods=sizes)
+    return jobs.rule_config_map(document if text is None else text, service.name, service.namespace, **annotations)

@@ -14,62 +14,29 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Evict, World
-from scaler.kube.api import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.kube.api import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, Object
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Settings
 from scaler.sim.actors import objects
-from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.controller import Actor
-from scaler.sim.actors.deployments import Deployments
-from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.infer_operator import InferOperator
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
-from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
-from scaler.sim.actors.lws_webhook import label_member
-from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, befall, node_object
-from scaler.sim.actors.pod_groups import PodGroups
-from scaler.sim.actors.replica_sets import ReplicaSets
-from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.actors.stateful_sets import StatefulSets
-from scaler.sim.actors.storm_services import StormServices
-from scaler.sim.actors.volcano_jobs import VolcanoJobs
+from scaler.sim.actors.nodes import NodeFate, NodeSpec, befall, node_object
 from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.cluster import SimCluster
-from scaler.sim.webhooks import webhooks
+from scaler.sim.stories.play import ADMISSION, START
 from tests.campaign import outside
 from tests.campaign.client import Life
 from tests.campaign.outside import Instance
 from tests.campaign.releases import held
 from tests.campaign.witness import Witness
-from tests.deployed_operator import DeployedOperator, deployment
+from tests.deployed_operator import deployment
 from tests.jobs import QUEUE, manifest
 from tests.simulation.applying import apply
+from tests.simulation.cast import machines, makers
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
 
-START = 1_790_000_000.0
-TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
 LOOK, MOMENT = 0.5, 3.0
 """Seconds between two looks, and how long an instance may be half released, or held without a reason."""
 LONG = 180.0
 """Seconds within which everything ends that only waits for machines."""
-
-
-def makers(api: KubeApi, clock: Clock) -> list[Actor]:
-    """Everybody who makes pods and PodGroups, Ascend Operator where it is deployed."""
-    return [
-        Deployments(api), ReplicaSets(api), StatefulSets(api), LeaderWorkerSets(api), StormServices(api),
-        InferOperator(api), VolcanoJobs(api), PodGroups(api), DeployedOperator(api, clock),
-    ]  # fmt: skip
-
-
-def machines(
-    api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True, force_enqueue: bool = True
-) -> list[Actor]:  # fmt: skip
-    faults = FaultActor(api, clock, detection=2.0, grace_over_time=60.0)
-    nodes = NodeLifecycle(api, clock, eviction=30.0, orphan=20.0)
-    kubelet = Kubelet(api, clock, timings=TIMINGS, seed=seed)
-    scheduler = GangScheduler(api, clock, gangs=gangs, force_enqueue=force_enqueue)
-    return [scheduler, kubelet, faults, nodes, GarbageCollector(api)]
 
 
 class KindsStage:
@@ -79,7 +46,7 @@ class KindsStage:
         self.kind = kind
         self.spot = Spot()
         self.clock = Clock(START)
-        self.cluster = SimCluster(self.clock, seed=seed, admission=(label_member, *webhooks()))
+        self.cluster = SimCluster(self.clock, seed=seed, admission=ADMISSION)
         self.witness = Witness(self.clock, storm_bound=500)
         self.witness.released = self._on_release
         self.cluster.observe(self.witness.see)

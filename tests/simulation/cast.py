@@ -1,0 +1,41 @@
+"""Who works in a simulated cluster beside the scaler: the machines, and whoever makes pods and PodGroups."""
+
+from __future__ import annotations
+
+from scaler.clock import Clock
+from scaler.kube.api import KubeApi
+from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.deployments import Deployments
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.infer_operator import InferOperator
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
+from scaler.sim.actors.nodes import NodeLifecycle
+from scaler.sim.actors.pod_groups import PodGroups
+from scaler.sim.actors.replica_sets import ReplicaSets
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.stateful_sets import StatefulSets
+from scaler.sim.actors.storm_services import StormServices
+from scaler.sim.actors.volcano_jobs import VolcanoJobs
+from scaler.sim.stories.world import Actor
+from tests.deployed_operator import DeployedOperator
+
+TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
+
+
+def makers(api: KubeApi, clock: Clock) -> list[Actor]:
+    """Everybody who makes pods and PodGroups, Ascend Operator where it is deployed."""
+    return [
+        Deployments(api), ReplicaSets(api), StatefulSets(api), LeaderWorkerSets(api), StormServices(api),
+        InferOperator(api), VolcanoJobs(api), PodGroups(api), DeployedOperator(api, clock),
+    ]  # fmt: skip
+
+
+def machines(
+    api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True, force_enqueue: bool = True
+) -> list[Actor]:  # fmt: skip
+    faults = FaultActor(api, clock, detection=2.0, grace_over_time=60.0)
+    nodes = NodeLifecycle(api, clock, eviction=30.0, orphan=20.0)
+    kubelet = Kubelet(api, clock, timings=TIMINGS, seed=seed)
+    scheduler = GangScheduler(api, clock, gangs=gangs, force_enqueue=force_enqueue)
+    return [scheduler, kubelet, faults, nodes, GarbageCollector(api)]
