@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -175,10 +175,19 @@ async def controller(
     """One life of the controller."""
     chosen = Settings(**{"leader_election": False, "http_port": 0, **settings})
     api = through(on.cluster.client(name, interceptor))
-    task = asyncio.create_task(run_controller(api, chosen, clock, observer=on.observe, seed=0))
+    async with at_work(run_controller(api, chosen, clock, observer=on.observe, seed=0)):
+        yield
+
+
+@asynccontextmanager
+async def at_work(*lives: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Everybody works for as long as the block lasts, and must still be alive at its end."""
+    tasks = [asyncio.create_task(life) for life in lives]
     try:
         yield
-        assert not task.done(), task.exception()
+        ended = [task.exception() for task in tasks if task.done()]
+        assert ended == []
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -71,8 +71,8 @@ class Life(SimClient):
     """The client of one process life. `linger` and `stale`: shares of the writes and lists, while the storm lasts."""
 
     def __init__(
-        self, cluster: SimCluster, name: str, witness: Witness, *, weather: Interceptor, seed: int, linger: float,
-        stale: float,
+        self, cluster: SimCluster, name: str, witness: Witness, *, weather: Interceptor, seed: int,
+        linger: float = 0.0, stale: float = 0.0,
     ) -> None:  # fmt: skip
         self.gate = Gate(weather, cluster.server.clock)
         super().__init__(

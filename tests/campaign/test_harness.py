@@ -34,7 +34,7 @@ def test_an_old_list_answers_the_question_that_was_asked() -> None:
     async def story() -> None:
         cluster, witness = _world()
         cluster.apply(_pods(*NAMES))
-        life = Life(cluster, "life", witness, weather=Interceptor(), seed=0, linger=0.0, stale=1.0)
+        life = Life(cluster, "life", witness, weather=Interceptor(), seed=0, stale=1.0)
         first = await life.list(PODS, limit=1)
         rest = await life.list(PODS, limit=500, continue_token=first.continue_token)
         whole = await life.list(PODS, limit=500)

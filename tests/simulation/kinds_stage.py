@@ -29,6 +29,7 @@ from tests.campaign.releases import held
 from tests.campaign.witness import Witness
 from tests.deployed_operator import deployment
 from tests.jobs import QUEUE, manifest
+from tests.rig import at_work
 from tests.simulation.applying import apply
 from tests.simulation.cast import machines, makers
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
@@ -199,7 +200,7 @@ class KindsStage:
                     self.witness.fail(what)
 
     def life(self) -> Life:
-        return Life(self.cluster, "scaler", self.witness, weather=Interceptor(), seed=self._seed, linger=0.0, stale=0.0)
+        return Life(self.cluster, "scaler", self.witness, weather=Interceptor(), seed=self._seed)
 
 
 @asynccontextmanager
@@ -214,16 +215,8 @@ async def kinds_stage(
     on.furnish(admission=admission)
     settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": "auto"})
     api = on.cluster.client("world")
-    lives = [
-        actor.run() for actor in (*makers(api, on.clock), *machines(api, on.clock, seed, force_enqueue=force_enqueue))
-    ]
+    actors = (*makers(api, on.clock), *machines(api, on.clock, seed, force_enqueue=force_enqueue))
     controller = run_controller(on.life(), settings, on.clock, observer=on.decided, seed=seed)
-    tasks = [asyncio.create_task(life) for life in (*lives, on.look(), controller)]
-    try:
+    async with at_work(*(actor.run() for actor in actors), on.look(), controller):
         yield on
         assert on.witness.failures == []
-        assert [task.exception() for task in tasks if task.done()] == []
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -40,6 +40,7 @@ from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import START
 from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
 from tests.jobs import QUEUE
+from tests.rig import at_work
 from tests.simulation.worlds import A2, A3
 
 SCALER, OPERATOR = "scaler", "operator"
@@ -164,15 +165,9 @@ async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: 
         GarbageCollector(api),
         DeployedOperator(on.cluster.client(OPERATOR, on.guard), on.clock),
     ]
-    tasks = [asyncio.create_task(actor.run()) for actor in actors]
-    try:
+    async with at_work(*(actor.run() for actor in actors)):
         await on.furnish(nodes, manifests, more, a3=a3)
         await asyncio.sleep(240)
         yield on
         await on.stop_scaler()
-    finally:
-        for task in tasks:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [end for end in ended if isinstance(end, Exception)] == []
     assert on.guard.broken == []
