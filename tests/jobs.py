@@ -25,14 +25,18 @@ QUEUE = manifest(QUEUES, "default", spec={"weight": 1})
 """Volcano's, for gangs that name none."""
 
 
+NOBODYS_POD: Object = {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]}
+"""The spec of a pod that no scheduler of ours binds."""
+
+
 def job(
     name: str, group: str | None = None, *, pods: int = 1, rule: str | None = "rule", namespace: str = NAMESPACE,
-    app: str = "mindie-ms-server", pod: Object | None = None, **changes: Any,
+    app: str = "mindie-ms-server", job_id: str = "mindie", pod: Object | None = None, **changes: Any,
 ) -> Object:  # fmt: skip
     """`p0` is in group0, `d0` in group1, unless `group` says otherwise; `pod` is the template of its pods. `changes`
     replace parts of metadata."""
     groups = {"p": "group0", "d": "group1"}
-    labels = {"app": app, "jobID": "mindie", "framework": "pytorch", "fault-scheduling": "force"}
+    labels = {"app": app, "jobID": job_id, "framework": "pytorch", "fault-scheduling": "force"}
     labels["fault-retry-times"] = "10000"
     if rule is not None:
         labels |= {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": group or groups.get(name[0], name)}

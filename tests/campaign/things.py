@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scaler.kube.api import Object
+from scaler.kube.api import PODS, Object
 from scaler.sim.actors.nodes import NodeSpec
 from tests import jobs
 from tests.simulation import kinds
@@ -12,7 +12,8 @@ from tests.simulation.kinds import Kind, Ratio, Spot
 
 GROUPS = ("group0", "group1")
 PREFIX = {"group0": "p", "group1": "d"}
-CPU_NODE = "cpu-0"
+CPU_NODE = NodeSpec("cpu-0", npu=0)
+"""For pods that take no NPUs."""
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -55,6 +56,11 @@ class Service(msgspec.Struct, frozen=True):
     def nodes_for(self, ratio: Ratio) -> int:
         """Nodes that this ratio fills: each pod takes all NPUs of one."""
         return sum(number * size for number, size in zip(ratio, self.pods, strict=True))
+
+
+def nodes(pool: str, number: int) -> tuple[NodeSpec, ...]:
+    """So many nodes of one pool."""
+    return tuple(NodeSpec(f"{pool}-{index}", labels={"pool": pool}) for index in range(number))
 
 
 class World(msgspec.Struct, frozen=True):
@@ -107,10 +113,7 @@ def training_job() -> Object:
 
 def foreign_pod(namespace: str, name: str) -> Object:
     """Somebody else's pod under a name that an instance may need."""
-    return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
-        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]},
-    }  # fmt: skip
+    return jobs.manifest(PODS, name, namespace, spec={**jobs.NOBODYS_POD})
 
 
 def foreign_config_map(namespace: str) -> Object:

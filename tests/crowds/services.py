@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.kube.api import Object
+from scaler.kube.api import NAMESPACES, PODS, PRIORITY_CLASSES, Object
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.sim.stories.timeline import Timeline
 from tests import jobs
@@ -22,7 +22,7 @@ USUAL = {"group0": 1, "group1": 2}
 
 
 def _priority_class(name: str, value: int) -> Object:
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+    return jobs.manifest(PRIORITY_CLASSES, name, value=value)
 
 
 PRIORITIES = [_priority_class(name, value) for name, value in USUAL.items()]
@@ -70,7 +70,7 @@ class Service(msgspec.Struct, frozen=True):
         rule = jobs.rule_config_map(self._rule(), RULE, self.name, **self.annotations)
         names = [*(f"p{n}" for n in range(prefills)), *(f"d{n}" for n in range(decodes))]
         labels = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"} if self.beside else {}
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": labels}}
+        space = jobs.manifest(NAMESPACES, self.name, labels=labels)
         own = [_priority_class(self.priority_class(""), self.priority)] if self.priority else []
         return [space, *PRIORITIES, *own, rule, *(self._job(name) for name in names)]
 
@@ -80,23 +80,13 @@ class Service(msgspec.Struct, frozen=True):
         )
 
     def _job(self, name: str) -> Object:
-        labels = {
-            "framework": "pytorch", "app": "mindie-ms-server", "jobID": self.name, "fault-scheduling": "force",
-            "fault-retry-times": "10000", "mind-cluster/scaling-rule": RULE,
-            "mind-cluster/group-name": GROUPS[name[0]],
-        }  # fmt: skip
-        template = {"metadata": {"labels": {}}, "spec": pod_spec(self.kind, self.scheduler)}
-        replicas = {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
-        if self.pods > 1:
-            replicas["Worker"] = {"replicas": self.pods - 1, "restartPolicy": "Never", "template": template}
-        return {
-            "apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob",
-            "metadata": {"name": f"{self.name}-{name}", "namespace": self.name, "labels": labels},
-            "spec": {
-                "schedulerName": self.scheduler, "replicaSpecs": replicas,
-                "runPolicy": {"schedulingPolicy": {"priorityClass": self.priority_class(GROUPS[name[0]])}},
-            },
-        }  # fmt: skip
+        group, pod = GROUPS[name[0]], {"metadata": {"labels": {}}, "spec": pod_spec(self.kind, self.scheduler)}
+        job = jobs.job(
+            f"{self.name}-{name}", group, pods=self.pods, rule=RULE, namespace=self.name, job_id=self.name, pod=pod
+        )
+        job["spec"]["schedulerName"] = self.scheduler
+        job["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": self.priority_class(group)}}
+        return job
 
 
 def pod_spec(kind: str, scheduler: str) -> Object:
@@ -109,9 +99,9 @@ def pod_spec(kind: str, scheduler: str) -> Object:
 def training(count: int, first: int = 0) -> list[Object]:
     """Pods of somebody else, bound by the default scheduler."""
     return [
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"train-{n}", "namespace": FOREIGN},
-         "spec": pod_spec("", "default-scheduler")} for n in range(first, first + count)
-    ]  # fmt: skip
+        jobs.manifest(PODS, f"train-{n}", FOREIGN, spec=pod_spec("", "default-scheduler"))
+        for n in range(first, first + count)
+    ]
 
 
 def written(folder: Path, name: str, manifests: Sequence[Object]) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from functools import partial
 
 from scaler.clock import Clock
 from scaler.controller import Observer
@@ -12,8 +11,7 @@ from scaler.decide.world import Decision
 from scaler.decide.world import World as Seen
 from scaler.kube.api import KubeApi
 from scaler.sim import loop
-from scaler.sim.actors.faulty_api import FaultyApi as CursedApi
-from scaler.sim.actors.faulty_api import FaultyApi as FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.curses import Curses
 from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
@@ -45,7 +43,7 @@ def watched(
         )  # fmt: skip
         eyes = Eyes(cluster, witness.sight, clock, sky.own_lag, dice("eyes", seed))
         curses = Curses(what.curse, lambda: clock.now() - START)
-        api = CursedApi(cluster.client("scaler", eyes, latency=sky.latency), curses)
+        api = FaultyApi(cluster.client("scaler", eyes, latency=sky.latency), curses, seed=seed)
         real = real_controller(seed, settings=settings)
 
         async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
@@ -57,8 +55,9 @@ def watched(
 
             await real(api, clock, both)
 
-        world = partial(World, cluster, clock, what, controller=controller, timeline=timeline, seed=seed)
-        await world(controller_api=FlakyApi(api, seed=seed)).play()
+        await World(
+            cluster, clock, what, controller=controller, timeline=timeline, seed=seed, controller_api=api
+        ).play()
         witness.finish()
         return witness
 

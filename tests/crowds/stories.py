@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,23 +114,16 @@ class Teller(msgspec.Struct):
         return events
 
 
-def on_forty(teller: Teller) -> Tale:
-    return _twenty(teller, 40)
-
-
-def on_twenty(teller: Teller) -> Tale:
-    return _twenty(teller, 20)
-
-
-def _twenty(teller: Teller, count: int) -> Tale:
+def _twenty(teller: Teller, *, on: int) -> Tale:
+    """Twenty services come together, on so many nodes."""
     services = teller.ranked(teller.crowd(20))
     events = teller.together(services)
-    return Tale(services, [nodes(count)], events, serving=min(20, count // 2), settings=teller.settings())
+    return Tale(services, [nodes(on)], events, serving=min(20, on // 2), settings=teller.settings())
 
 
 def failover(teller: Teller) -> Tale:
     """The scaler dies and starts, its watches break and its requests fail while it sorts out who serves."""
-    tale = on_twenty(teller)
+    tale = _twenty(teller, on=20)
     troubles: list[dict[str, Any]] = [
         {"controller": "restart"}, {"api_fault": {"kind": "watches-cut"}},
         {"api_fault": {"kind": "errors", "share": 0.5, "lasting": 5}},
@@ -293,36 +287,16 @@ def shared_with_training(teller: Teller) -> Tale:
     return Tale(services, [nodes(count)], events, serving=8)
 
 
-def unbound(teller: Teller) -> Tale:
-    return _cursed(teller, Never.BOUND)
-
-
-def half_bound(teller: Teller) -> Tale:
-    return _cursed(teller, Never.HALF_BOUND)
-
-
-def not_enqueued(teller: Teller) -> Tale:
-    return _cursed(teller, Never.ENQUEUED)
-
-
 def not_made(teller: Teller) -> Tale:
     """Where the scaler makes the pods itself they are refused."""
-    return _cursed(teller, Never.MADE if teller.beside else Never.CREATED)
-
-
-def refused(teller: Teller) -> Tale:
-    return _cursed(teller, Never.CREATED)
-
-
-def never_running(teller: Teller) -> Tale:
-    return _cursed(teller, Never.RUNNING)
+    return _cursed(teller, never=Never.MADE if teller.beside else Never.CREATED)
 
 
 ONE, DECODE, ALL = "a-cursed-p0", "a-cursed-d0", "*"
 """What is cursed: one prefill instance, for which there is another; the only decode instance; all of them."""
 
 
-def _cursed(teller: Teller, never: Never) -> Tale:
+def _cursed(teller: Teller, *, never: Never) -> Tale:
     """Something of one service makes no progress, from the beginning or from a moment on, for a while or for ever."""
     rng = teller.rng
     pods, what = 2 if never is Never.HALF_BOUND else rng.choice([1, 1, 2]), rng.choice([ONE, DECODE, ALL])
@@ -411,11 +385,19 @@ def scheduler_away(teller: Teller) -> Tale:
     )  # fmt: skip
 
 
+_CURSES = {
+    "unbound": Never.BOUND, "half-bound": Never.HALF_BOUND, "not-enqueued": Never.ENQUEUED, "refused": Never.CREATED,
+    "never-running": Never.RUNNING,
+}  # fmt: skip
 STORIES: Mapping[str, Callable[[Teller], Tale]] = {
-    made.__name__.replace("_", "-"): made
-    for made in (
-        on_forty, on_twenty, failover, arrivals, job_by_job, rack_lost, flapping, mixed_hardware, sizes, any_sizes,
-        never_fits, never_bound, incomplete, removed, shared_with_training, preempting, unbound, half_bound,
-        not_enqueued, not_made, refused, never_running, never_ending, node_gone, scheduler_away,
-    )
+    "on-forty": partial(_twenty, on=40), "on-twenty": partial(_twenty, on=20),
+    **{name: partial(_cursed, never=never) for name, never in _CURSES.items()},
+    **{
+        made.__name__.replace("_", "-"): made
+        for made in (
+            failover, arrivals, job_by_job, rack_lost, flapping, mixed_hardware, sizes, any_sizes, never_fits,
+            never_bound, incomplete, removed, shared_with_training, preempting, not_made, never_ending, node_gone,
+            scheduler_away,
+        )
+    },
 }  # fmt: skip
