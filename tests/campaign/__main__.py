@@ -19,19 +19,7 @@ from tests.campaign.aimed import FAMILIES
 from tests.campaign.gated_schedule import gated_schedule
 from tests.campaign.plugin import faults
 from tests.campaign.schedule import Schedule, describe, schedule
-from tests.campaign.stage import play
-
-
-class Played(msgspec.Struct):
-    """One schedule that was played: what a record keeps of it."""
-
-    seed: int
-    failures: list[str]
-    gaps: list[str]
-    counts: dict[str, int]
-    busiest: int
-    rest_after: float
-    longest: float
+from tests.campaign.stage import Played, play
 
 
 def main() -> int:

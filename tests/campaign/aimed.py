@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 
 from scaler.sim.actors.nodes import NodeSpec
-from tests.campaign import attacks, skew
+from tests.campaign import attacks, skew, things
 from tests.campaign.gated_schedule import ROLLOUT, gated_service
 from tests.campaign.schedule import Event, Schedule, Weather
 from tests.campaign.things import CPU_NODE, Service, World
@@ -91,8 +91,8 @@ def _one_to_spare(rng: random.Random) -> tuple[Ratio, Ratio]:
 
 
 def _nodes(number: int, *, spare: int) -> tuple[NodeSpec, ...]:
-    names = [f"a-{index}" for index in range(number)] + [f"{SPARE}{index}" for index in range(spare)]
-    return (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(name, labels={"pool": "a"}) for name in names))
+    more = (NodeSpec(f"{SPARE}{index}", labels={"pool": "a"}) for index in range(spare))
+    return (CPU_NODE, *things.nodes("a", number), *more)
 
 
 def _opened(nodes: tuple[NodeSpec, ...]) -> list[Event]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from scaler.sim.actors.nodes import NodeSpec
+from tests.campaign import things
 from tests.campaign.onlooker import HEALTHY, NODES
 from tests.campaign.schedule import WRITES, Event, Schedule, Weather, blind, slow_webhook, told_to_wait
 from tests.campaign.things import CPU_NODE, Service, World
@@ -29,7 +29,7 @@ def _history(seed: int, *events: Event, weather: tuple[Weather, ...] = (), at: f
     hurt = Event(at, "healthy hurt", "", within)
     services = (HEALTHY, _NEIGHBOUR) if neighbour else (HEALTHY,)
     number = _NEIGHBOUR.nodes_for(_NEIGHBOUR.ladder[0]) if neighbour else 0
-    nodes = (NodeSpec(CPU_NODE, npu=0), *NODES, *(NodeSpec(f"s-{i}", labels={"pool": "s"}) for i in range(number)))
+    nodes = (CPU_NODE, *NODES, *things.nodes("s", number))
     return Schedule(
         seed=seed, world=World(services, nodes), replicas=replicas, election=replicas > 1, storm=STORM,
         events=tuple(sorted((*events, hurt), key=lambda event: event.at)), weather=weather, attacked=True,

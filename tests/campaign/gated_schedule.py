@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from scaler.sim.actors.nodes import NodeSpec
+from tests.campaign import things
 from tests.campaign.schedule import (
     NAMES,
     TO_NODES,
@@ -56,12 +56,10 @@ def gated_service(name: str, kind: Kind, ladder: tuple[Ratio, ...], jobs: Ratio,
 def gated_schedule(seed: int) -> Schedule:
     rng = random.Random(f"gated-{seed}")
     services = tuple(_service(rng, NAMES[i]) for i in range(rng.choice([1, 1, 2])))
-    nodes = [NodeSpec(CPU_NODE, npu=0)]
+    nodes = [CPU_NODE]
     for service in services:
         least, most = service.nodes_for(service.ladder[-1]), service.nodes_for(service.ladder[0]) + 2
-        nodes += [
-            NodeSpec(f"{service.name}-{i}", labels={"pool": service.name}) for i in range(rng.randint(least, most))
-        ]
+        nodes += things.nodes(service.pool, rng.randint(least, most))
     storm = rng.choice([60.0, 120.0, 240.0])
     replicas = rng.choice([1, 2, 2])
     pool_nodes = [node.name for node in nodes[1:]]
@@ -109,7 +107,7 @@ ROLLOUT = Schedule(
     seed=0,
     world=World(
         (gated_service("a", SURGING, ((2, 1), (1, 1)), (3, 1)),),
-        (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(f"a-{i}", labels={"pool": "a"}) for i in range(8))),
+        (CPU_NODE, *things.nodes("a", 8)),
     ),
     storm=60.0,
     events=(Event(30.0, "updated", "a", 2),),

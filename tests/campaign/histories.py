@@ -10,16 +10,18 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import NODES, PODS, KubeApi, PatchType
+from scaler.kube.api import LEASES, NODES, PODS, KubeApi, PatchType
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.play import silence_logs
 from tests.campaign.servers import Behind, BlindFor, Both, LateWrites, Repeating, Swap
+from tests.campaign.witness import LEASE
 from tests.faults import Fault, Faults, Rule
-from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, job, manifest, rule_config_map, rule_document
 from tests.rig import NODE, START, Rig, controller, rig
 
 SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
@@ -71,7 +73,7 @@ async def pods_killed() -> list[str]:
         return _unless("p0" in on.with_pods(), "nobody noticed that p0 has no pods")
 
 
-async def pods_killed_unseen(*, compacted: bool) -> list[str]:
+async def pods_killed_unseen(*, compacted: bool = False) -> list[str]:
     """The same while no watch is to be had, and the history may be gone when they are back."""
     away = _rule(Fault.REFUSED, "watch", "Pod", status=503, start=START + 10, end=START + 10 + BLIND)
     cut = _rule(Fault.CUT, "watch", "Pod", start=START + 10, end=START + 10 + BLIND)
@@ -265,9 +267,7 @@ async def lease_held() -> list[str]:
     clock = Clock(START)
     cluster = SimCluster(clock)
     spec = {"holderIdentity": "other", "leaseDurationSeconds": 8, "renewTime": clock.micro_timestamp()}
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec,
-             "metadata": {"name": "mind-cluster-scaler", "namespace": "default"}}  # fmt: skip
-    cluster.apply([lease])
+    cluster.apply([manifest(LEASES, LEASE, "default", spec=spec)])
     async with rig(*SERVICE, cluster=cluster, leader_election=True) as on:
         await on.settle(5)
         return _unless(not on.writes(), f"written beside another leader: {on.writes()[:3]}")
@@ -296,23 +296,14 @@ async def one_pod_gone() -> list[str]:
         return _unless(len(on.pods_of("p0")) == 2, "half an instance is left")
 
 
-async def _unseen() -> list[str]:
-    return await pods_killed_unseen(compacted=False)
-
-
-async def _unseen_and_compacted() -> list[str]:
-    return await pods_killed_unseen(compacted=True)
-
-
 HISTORIES: dict[str, History] = {
-    "start": start, "one ratio up": one_ratio_up, "pods killed": pods_killed, "pods killed unseen": _unseen,
-    "pods killed unseen, history gone": _unseen_and_compacted, "node lost": node_lost, "too much waits": too_much_waits,
-    "broken for good": broken_for_good, "watch behind": watch_behind, "stale list": stale_list,
-    "events repeated": events_repeated, "pods never shown": pods_never_shown, "refused in part": refused_in_part,
-    "failed once": failed_once, "report failed": report_failed, "request lost": request_lost, "busy": busy,
-    "name changes hands": name_changes_hands, "stopped process": stopped_process, "lease held": lease_held,
-    "listed late": listed_late, "one pod gone": one_pod_gone,
-}  # fmt: skip
+    made.__name__.replace("_", " "): made
+    for made in (
+        start, one_ratio_up, pods_killed, pods_killed_unseen, node_lost, too_much_waits, broken_for_good, watch_behind,
+        stale_list, events_repeated, pods_never_shown, refused_in_part, failed_once, report_failed, request_lost, busy,
+        name_changes_hands, stopped_process, lease_held, listed_late, one_pod_gone,
+    )
+} | {"pods killed unseen, history gone": partial(pods_killed_unseen, compacted=True)}  # fmt: skip
 
 
 def tell(name: str) -> list[str]:

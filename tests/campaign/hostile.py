@@ -10,8 +10,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from scaler.kube.api import ELASTIC_SERVICES, Object
+from scaler.kube.api import ELASTIC_SERVICES, PODS, Object
 from scaler.names import (
+    GATE,
     GROUP_LABEL,
     INSTANCE,
     INSTANCE_SIZE,
@@ -128,18 +129,13 @@ def _statuses(die: random.Random, index: int, number: int) -> list[Object]:
     """Of services that there are and are not, under names that the scaler would take, as its own and as theirs."""
     made = []
     for name, job_id in ((f"rule-{index}-mindie", "mindie"), (f"mine-{index}", die.choice(_TEXTS))):
-        metadata = {"name": name, "namespace": NAMESPACE, "labels": die.choice([{}, {MANAGED_BY_LABEL: MANAGED_BY}])}
+        labels = die.choice([{}, {MANAGED_BY_LABEL: MANAGED_BY}])
         spec = {"rule": f"rule-{die.randrange(number)}", "jobID": job_id}
-        named = {"apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind}
-        made.append({**named, "metadata": metadata, "spec": spec})
+        made.append(jobs.manifest(ELASTIC_SERVICES, name, NAMESPACE, labels=labels, spec=spec))
     return made
 
 
 def _pod(name: str, rule: str, annotations: dict[str, str]) -> Object:
-    return {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations,
-                     "labels": {RULE_LABEL: rule, GROUP_LABEL: "group0", JOB_ID_LABEL: "mindie"}},
-        "spec": {"schedulerName": "nobody", "schedulingGates": [{"name": "mind-cluster/hold"}],
-                 "containers": [{"name": "c", "image": "i"}]},
-    }  # fmt: skip
+    labels = {RULE_LABEL: rule, GROUP_LABEL: "group0", JOB_ID_LABEL: "mindie"}
+    spec = {**jobs.NOBODYS_POD, "schedulingGates": [{"name": GATE}]}
+    return jobs.manifest(PODS, name, NAMESPACE, labels=labels, annotations=annotations, spec=spec)

@@ -19,7 +19,7 @@ from scaler.sim.cluster import SimCluster
 from tests.campaign import outside
 from tests.campaign.outside import Instance
 from tests.campaign.things import GROUPS, Service, World, training_job
-from tests.campaign.witness import Witness, controller_of
+from tests.campaign.witness import Witness
 from tests.simulation.kinds import Ratio
 
 
@@ -140,12 +140,12 @@ class Judge:
         owners = {objects.uid(job) for job in self._cluster.peek(ASCEND_JOBS)}
         for resource in (PODS, POD_GROUPS, SERVICES):
             for obj in self._cluster.peek(resource):
-                if controller_of(obj) and controller_of(obj) not in owners:
+                if objects.owner_uid(obj) and objects.owner_uid(obj) not in owners:
                     self._fail(f"S8: {resource.plural} {objects.name(obj)} outlived its job")
 
     def _whole_or_nothing(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> None:
         """S2: all of an instance or none of it; what is left of a broken one waits until there is a slot for it."""
-        groups = {controller_of(g) for g in self._cluster.peek(POD_GROUPS, service.namespace)}
+        groups = {objects.owner_uid(g) for g in self._cluster.peek(POD_GROUPS, service.namespace)}
         uids = {objects.name(job): objects.uid(job) for job in self._cluster.peek(ASCEND_JOBS, service.namespace)}
         for standing in standings:
             if standing.pods not in (0, standing.expected) and not self._may_wait(standing, standings, ladder):

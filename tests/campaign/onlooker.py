@@ -10,17 +10,17 @@ import asyncio
 from scaler.clock import Clock
 from scaler.kube.api import DEPLOYMENTS, PODS
 from scaler.sim.actors import objects
-from scaler.sim.actors.nodes import NodeSpec
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster
+from tests.campaign import things
 from tests.campaign.things import Service
 from tests.campaign.witness import Witness
 
 HOUR = 3600
 HEALTHY = Service("h", "healthy", "h", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), deadline=HOUR - 100)
 """Its deadline is longer than any storm, and shorter than a step of a clock."""
-NODES = tuple(NodeSpec(f"h-{number}", labels={"pool": "h"}) for number in range(4))
+NODES = things.nodes("h", 4)
 PODS_OF_IT = HEALTHY.nodes_for(HEALTHY.ladder[0])
 
 

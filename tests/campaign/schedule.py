@@ -13,6 +13,7 @@ import msgspec
 
 from scaler.rules.rule import ALL
 from scaler.sim.actors.nodes import NodeSpec
+from tests.campaign import things
 from tests.campaign.not_yet import NOT_YET
 from tests.campaign.onlooker import HEALTHY
 from tests.campaign.onlooker import NODES as HEALTHY_NODES
@@ -101,7 +102,7 @@ def _schedule(seed: int) -> Schedule:
     world = _world(rng)
     storm = rng.choice([60.0, 120.0, 240.0])
     replicas = rng.choice([1, 2, 2])
-    pool_nodes = [node.name for node in world.nodes if node.name != CPU_NODE]
+    pool_nodes = [node.name for node in world.nodes if node is not CPU_NODE]
     return Schedule(
         seed=seed,
         world=world,
@@ -127,12 +128,12 @@ def _world(rng: random.Random) -> World:
     shared = number > 1 and rng.random() < 0.4
     apart = rng.random() < 0.5
     services = tuple(_service(rng, NAMES[i], shared=shared, apart=apart) for i in range(number))
-    nodes = [NodeSpec(CPU_NODE, npu=0)]
+    nodes = [CPU_NODE]
     for pool in dict.fromkeys(service.pool for service in services):
         inside = [service for service in services if service.pool == pool]
         least = max(s.nodes_for(s.ladder[-1]) for s in inside)
         most = sum(s.nodes_for(s.ladder[0]) for s in inside) + 1
-        nodes += [NodeSpec(f"{pool}-{i}", labels={"pool": pool}) for i in range(rng.randint(least, most))]
+        nodes += things.nodes(pool, rng.randint(least, most))
     return World(services, tuple(nodes))
 
 

@@ -12,6 +12,7 @@ from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.apiserver.watching import Seen
 from scaler.sim.cluster import SimCluster
 from tests.campaign.schedule import WRITES
+from tests.jobs import manifest
 
 
 class Behind:
@@ -75,9 +76,8 @@ class Swap(Interceptor):
     async def before(self, request: Request) -> None:
         if (request.verb, request.resource) == ("delete", SERVICES) and not self.swapped:
             self.cluster.server.delete(SERVICES, request.namespace, request.name, DeleteOptions())
-            spec = {"ports": [{"port": 80}]}
-            foreign = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": request.name}, "spec": spec}
-            self.cluster.apply([foreign], request.namespace)
+            foreign = manifest(SERVICES, request.name, request.namespace, spec={"ports": [{"port": 80}]})
+            self.cluster.apply([foreign])
             self.swapped = True
 
 

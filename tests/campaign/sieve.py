@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.sim.actors.nodes import NodeSpec
 from scaler.sim.apiserver.interceptor import Request
+from tests.campaign import things
 from tests.campaign.schedule import Event, Schedule
 from tests.campaign.stage import Result, play
 from tests.campaign.surgeon import How, Plan, Surgeon
 from tests.campaign.things import CPU_NODE, Service, World
 
 SERVICE = Service("a", "mindie", "a", ladder=((2, 1), (1, 1)), jobs=(2, 1), pods=(2, 1), mindie=True)
-NODES = (NodeSpec(CPU_NODE, npu=0), *(NodeSpec(f"a-{i}", labels={"pool": "a"}) for i in range(5)))
+NODES = (CPU_NODE, *things.nodes("a", 5))
 STORY = (Event(30.0, "instance killed", "a-d0"), Event(45.0, "node gone", "a-0"), Event(75.0, "node back", "a-0"))
 REFERENCE = Schedule(seed=0, world=World((SERVICE,), NODES), storm=100.0, events=STORY)
 

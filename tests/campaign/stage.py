@@ -66,20 +66,25 @@ pods are refused, each instance is tried six times in a minute, with about seven
 (tests.campaign.witness.ORDERED)."""
 
 
-class Result(msgspec.Struct):
-    """What became of one schedule. `failures` name broken promises, `gaps` what is known not to be promised."""
+class Played(msgspec.Struct):
+    """What a record keeps of one schedule. `failures` name broken promises, `gaps` what is known not to be promised."""
 
     seed: int
     failures: list[str]
     gaps: list[str]
-    counts: Counter[str]
-    digest: str
-    trace: list[str]
+    counts: dict[str, int]
     busiest: int
     rest_after: float
     """Seconds from the end of the storm to the last write."""
     longest: float
     """Seconds of CPU that one turn of the loop took at most."""
+
+
+class Result(Played):
+    """What became of one schedule."""
+
+    digest: str
+    trace: list[str]
     said: dict[str, dict[str, str]]
     """Service -> instance -> reason, as the status says at rest."""
 
@@ -127,9 +132,8 @@ class Stage:
             gaps += await self._fresh_life()
             await _end(actors, self.witness)
         return Result(
-            self._made.seed, self.witness.failures, gaps, self._counts(), self.witness.digest,
-            self.witness.trace or [], self.witness.busiest, rest_after, turns.longest,
-            self.judge.said,
+            self._made.seed, self.witness.failures, gaps, self._counts(), self.witness.busiest, rest_after,
+            turns.longest, self.witness.digest, self.witness.trace or [], self.judge.said,
         )  # fmt: skip
 
     def _raise(self) -> None:

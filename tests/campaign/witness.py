@@ -27,6 +27,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import NotSentError, TooManyRequestsError
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL, ROUNDS_ANNOTATION
+from scaler.sim.actors import objects
 from scaler.sim.apiserver.interceptor import Request
 from scaler.sim.apiserver.store import Change
 from scaler.sim.stories.claims import claim_of
@@ -164,7 +165,7 @@ class Witness:
         elif change.resource == PODS and RULE in change.after.object["metadata"].get("labels", {}):
             pod = change.after.object
             self._ruled.add(pod["metadata"]["uid"])
-            self._shared.add(f"podgroup-{controller_of(pod) or pod['metadata']['uid']}")
+            self._shared.add(f"podgroup-{objects.owner_uid(pod) or pod['metadata']['uid']}")
         elif change.resource == ELASTIC_SERVICES and change.before is not None and self._actor is None:
             self._ordered(change.before.object, change.after.object)
         who = self._actor[0] if self._actor else "-"
@@ -217,7 +218,7 @@ class Witness:
         if change.resource != PODS or change.before is None or request.verb != "patch":
             return False
         before, after = change.before.object, change.after.object
-        ours = RULE in before["metadata"].get("labels", {}) or controller_of(before) in self._jobs
+        ours = RULE in before["metadata"].get("labels", {}) or objects.owner_uid(before) in self._jobs
         named = request.body.get("metadata", {}).get("uid") == before["metadata"]["uid"]
         return ours and named and only_keeps(before, after)
 
@@ -261,7 +262,7 @@ class Witness:
 
     def _instance_object(self, change: Change, what: str) -> None:
         subject = change.after.object if change.before is None else change.before.object
-        labels = self._jobs.get(controller_of(subject))
+        labels = self._jobs.get(objects.owner_uid(subject))
         if labels is None or not ("mind-cluster/scaling-rule" in labels or {"app", "jobID"} <= labels.keys()):
             self.fail(f"S8: {what}: of no job of ours")
         if change.before is None:
@@ -270,17 +271,21 @@ class Witness:
         if not gone:
             self.fail(f"S8: {what}: only created and deleted objects were promised")
         elif change.resource == PODS and subject["spec"].get("nodeName"):
-            self._bound_pod_deleted(subject, controller_of(subject), what)
+            self._bound_pod_deleted(subject, objects.owner_uid(subject), what)
 
     def _left_alone(self, change: Change, what: str) -> None:
         """The PodGroup or Service of an instance goes when no pod of it is left that somebody runs."""
-        uid = controller_of(change.after.object)
+        uid = objects.owner_uid(change.after.object)
         for pod in self.pods(change.key[0]):
-            if controller_of(pod) == uid and pod["spec"].get("nodeName") and not _goes(pod):
+            if (
+                objects.owner_uid(pod) == uid
+                and pod["spec"].get("nodeName")
+                and not (objects.terminating(pod) or objects.ended(pod))
+            ):
                 self.fail(f"S3: {what}: its pod {pod['metadata']['name']} is bound to {pod['spec']['nodeName']}")
 
     def _bound_pod_deleted(self, pod: Object, instance: str, what: str) -> None:
-        if not self.evicted.isdisjoint({instance, controller_of(pod), pod["metadata"]["uid"]}):
+        if not self.evicted.isdisjoint({instance, objects.owner_uid(pod), pod["metadata"]["uid"]}):
             self.counts["eviction"] += 1
         else:
             self.fail(f"S3: {what}: bound to {pod['spec']['nodeName']}")
@@ -319,18 +324,6 @@ class Witness:
 
 def _write(life: str, request: Request) -> tuple[str, ...]:
     return life, request.verb, request.resource.plural, request.namespace, request.name
-
-
-def controller_of(obj: Object) -> str:
-    """The uid of the controlling owner, "" without one."""
-    for owner in obj["metadata"].get("ownerReferences", ()):
-        if owner.get("controller"):
-            return str(owner["uid"])
-    return ""
-
-
-def _goes(pod: Object) -> bool:
-    return "deletionTimestamp" in pod["metadata"] or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _without_ours(obj: Object) -> Object:
