@@ -17,6 +17,7 @@ from scaler.rules.rule import ALL
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from tests.campaign import outside
+from tests.campaign.deeds import Deeds
 from tests.campaign.outside import Instance
 from tests.campaign.things import GROUPS, Service, World, training_job
 from tests.campaign.witness import Witness
@@ -40,23 +41,34 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Judge:
-    def __init__(self, cluster: SimCluster, world: World, witness: Witness) -> None:
+    """`deeds`: what users wrote last."""
+
+    def __init__(self, cluster: SimCluster, world: World, witness: Witness, deeds: Deeds) -> None:
         self._cluster = cluster
         self._world = world
+        self._deeds = deeds
         self._witness = witness
         self._fail = witness.fail
         self.said: dict[str, dict[str, str]] = {}
         self.half_made = False
         """Whether something broken is left at rest: since when it is so is memory, and ends with the process."""
 
-    def at_rest(self, ladders: Mapping[str, tuple[Ratio, ...]]) -> list[str]:
+    def at_rest(self) -> list[str]:
         """Fails what is promised and does not hold; returns what is not promised and does not hold either."""
-        self._foreign_things()
+        if not self._world.gated:
+            self._foreign_things()
         found = outside.instances(self._cluster)
-        gaps = []
+        for name in outside.unexplained(self._cluster, found):
+            self._fail(f"L2: {name} is held without a reason")
+        gaps: list[str] = []
         for service in self._world.services:
-            standings = self._standings(service, [one for one in found if one.service == service.key])
-            ladder = self._wanted(service, ladders[service.name], standings)
+            own = [one for one in found if one.service == service.key]
+            standings = self._standings(service, own)
+            ladder = self._wanted(service, own, standings)
+            if service.kind is not None:
+                self._released_whole(own, standings, ladder)
+                gaps += self._rolled_out(service, own, standings, ladder)
+                continue
             self._whole_or_nothing(service, standings, ladder)
             self._no_surplus_waits(service.name, standings, ladder)
             if not self._world.shared:
@@ -64,10 +76,13 @@ class Judge:
         return gaps
 
     def _wanted(
-        self, service: Service, ladder: tuple[Ratio, ...], standings: Sequence[Standing]
+        self, service: Service, own: Sequence[Instance], standings: Sequence[Standing]
     ) -> tuple[Ratio, ...]:  # fmt: skip
         """3c: the ladder without the ratios larger than the smallest with as many instances as somebody wants. At rest
-        nothing beyond is bound."""
+        nothing beyond is bound, but for pairs of revisions."""
+        ladder = self._deeds.ladders[service.name]
+        if _rolls(own):
+            standings = ()
         found = outside.elastic_service(self._cluster, service.namespace, service.name)
         wanted = found["spec"].get("replicas", ALL) if found else ALL
         if wanted > sum(ladder[0]):
@@ -153,6 +168,34 @@ class Judge:
             if (uids[standing.job] in groups) != (standing.pods > 0):
                 self._fail(f"S2: {standing.job} has {standing.pods} pods and a PodGroup that does not fit them")
 
+    def _released_whole(
+        self, own: Sequence[Instance], standings: Sequence[Standing], ladder: tuple[Ratio, ...]
+    ) -> None:  # fmt: skip
+        """S2 of pods that others make: all of an instance is released or none of it."""
+        for one, standing in zip(own, standings, strict=True):
+            if one.half and not self._may_wait(standing, standings, ladder):
+                self._fail(f"S2: {one.name} is half released at rest")
+
+    def _rolled_out(
+        self, service: Service, own: Sequence[Instance], standings: Sequence[Standing], ladder: tuple[Ratio, ...]
+    ) -> list[str]:
+        """3.8 and L1 of pods that others make. During a rollout that cannot end there are no numbers to reach."""
+        if _rolls(own):
+            self.half_made = True
+            if self._must_end(service, ladder):
+                self._fail(f"3.8: the rollout of {service.name} does not end")
+            return [f"{service.name}: its rollout does not end"]
+        self.half_made |= any(s.bound and s.bound < s.expected for s in standings)
+        self._no_surplus_waits(service.name, standings, ladder)
+        self._reached(service, standings, ladder)
+        return []
+
+    def _must_end(self, service: Service, ladder: tuple[Ratio, ...]) -> bool:
+        """A rollout of instances none of which has to be held, with nodes for one more of each group."""
+        wanted = self._deeds.told[service.name][0]
+        none_held = all(number <= most for number, most in zip(wanted, ladder[0], strict=True))
+        return none_held and self._free_nodes(service.pool) >= sum(service.pods)
+
     def _may_wait(self, half: Standing, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> bool:
         """Whether what is bound of an instance has no slot to be completed in: others fill its group."""
         self.half_made = True
@@ -197,6 +240,11 @@ class Judge:
         prefill, decode = (sum(s.whole for s in standings if s.group == group) for group in GROUPS)
         waits = any(s.group == GROUPS[1] and s.pods and not s.bound for s in standings)
         return service.mindie and waits and prefill > ladder[-1][0] and decode < ladder[-1][1]
+
+
+def _rolls(own: Sequence[Instance]) -> bool:
+    """Some maker has instances of two revisions."""
+    return len({(one.maker, one.revision) for one in own}) > len({one.maker for one in own})
 
 
 def agrees(said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: AbstractSet[str]) -> bool:

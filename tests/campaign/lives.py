@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Evict, Plan, World
 from scaler.election import LeadershipLost
-from scaler.settings import Settings
+from scaler.settings import Mode
+from scaler.sim.stories.play import real_controller
 from tests.campaign.client import Life, settled
+from tests.campaign.schedule import Schedule
 from tests.campaign.view import wrong
 from tests.campaign.witness import Witness
 
@@ -33,8 +34,7 @@ class Replica:
     """One pod of the controller's Deployment."""
 
     def __init__(
-        self, slot: int, born: Callable[[str], Life], clock: Clock, witness: Witness, *, election: bool, seed: int,
-        mode: str = "create",
+        self, slot: int, born: Callable[[str], Life], clock: Clock, witness: Witness, made: Schedule, mode: Mode
     ) -> None:  # fmt: skip
         self.life: Life | None = None
         self.ahead = 0.0
@@ -43,10 +43,10 @@ class Replica:
         self._slot = slot
         self._born = born
         self._witness = witness
-        self._election = election
-        self._seed = seed
+        self._election = made.election
+        self._seed = made.seed
         self._mode = mode
-        self.earlier = False
+        self.earlier = made.earlier
         """Whether its next life is of the release before."""
         self._number = 0
         self._task: asyncio.Task[None] | None = None
@@ -64,16 +64,13 @@ class Replica:
         name = f"scaler-{self._slot}.{self._number}{EARLIER if self.earlier else ''}"
         life = self.life = self._born(name)
         self._lives.append(life)
-        settings = Settings.model_validate(
-            {"leader_election": self._election, "http_port": 0, "identity": name, "mode": self._mode}
-        )
         self._witness.note(f"{name} starts")
         observer = self._observer(name)
         loop_time = asyncio.get_running_loop().time()
         clock = life.gate.clock = Clock(self._clock.now() - loop_time + self.ahead)
-        self._task = asyncio.create_task(
-            run_controller(life, settings, clock, observer=observer, seed=self._seed + self._number)
-        )
+        seed = self._seed + self._number
+        controller = real_controller(seed, leader_election=self._election, identity=name, mode=self._mode)
+        self._task = asyncio.create_task(controller(life, clock, observer))
         self._tasks.append(self._task)
         self._task.add_done_callback(lambda task: self._ended(task, name))
 

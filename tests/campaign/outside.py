@@ -131,14 +131,9 @@ def _revision(pod: Object) -> tuple[str, str]:
     labels = objects.labels_of(pod)
     for label, maker in REVISIONS:
         if revision := labels.get(label):
-            owner = _owner_name(pod).removesuffix(f"-{revision}")
+            owner = str(objects.controller(pod).get("name", "")).removesuffix(f"-{revision}")
             return (f"{labels[maker]}/{labels.get('role-name', '')}" if maker else owner), revision
     return "", ""
-
-
-def _owner_name(pod: Object) -> str:
-    owners = pod["metadata"].get("ownerReferences") or [{}]
-    return str(owners[0].get("name", ""))
 
 
 def _expected(job: Object) -> int:

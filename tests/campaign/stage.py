@@ -13,13 +13,12 @@ from typing import Any
 import msgspec
 import structlog
 
-from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.world import Decision, World
 from scaler.kube.api import NAMESPACES, PODS, Object
 from scaler.kube.writer import JITTER
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
-from scaler.settings import Settings
+from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.faults import FaultActor
@@ -28,12 +27,11 @@ from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, node_object
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import ADMISSION, START
+from scaler.sim.stories.play import ADMISSION, START, real_controller
 from scaler.sim.stories.world import Actor
 from tests.campaign import things
 from tests.campaign.client import LATENCY, Life
 from tests.campaign.deeds import Deeds
-from tests.campaign.gated_judge import GatedJudge
 from tests.campaign.judge import Judge
 from tests.campaign.lives import EARLIER, Replica
 from tests.campaign.onlooker import HEALTHY, Onlooker
@@ -112,7 +110,7 @@ class Stage:
     def __init__(self, made: Schedule, *, keep_trace: bool, surgeon: Surgeon | None) -> None:
         self._made = made
         self._gated = made.world.gated
-        self._mode = "auto" if self._gated else "create"
+        self._mode = Mode.AUTO if self._gated else Mode.CREATE
         self._surgeon = surgeon
         self._keep_trace = keep_trace
 
@@ -125,7 +123,7 @@ class Stage:
             await self._mend()
             rest_after = await self._rest()
             self._ask_after_patience()
-            gaps = self.judge.at_rest(self.deeds.ladders)
+            gaps = self.judge.at_rest()
             self.judge.read_status()
             for replica in self.replicas:
                 await replica.close()
@@ -148,13 +146,9 @@ class Stage:
         self.cluster.observe(self.witness.see)
         self.witness.pods = lambda namespace: self.cluster.peek(PODS, namespace)
         self.weather: list[Faults] = []
-        elect = made.election
         self.replicas = [
-            Replica(slot, self._born, self.clock, self.witness, election=elect, seed=made.seed, mode=self._mode)
-            for slot in range(made.replicas)
+            Replica(slot, self._born, self.clock, self.witness, made, self._mode) for slot in range(made.replicas)
         ]
-        for replica in self.replicas:
-            replica.earlier = made.earlier
         if self._surgeon is not None:
             self._surgeon.crash = self.replicas[0].crash
         self._furnish()
@@ -166,11 +160,7 @@ class Stage:
     def _furnish(self) -> None:
         made = self._made
         self.deeds = Deeds(self.cluster, self.clock, made.world, self.replicas)
-        self.judge = (
-            GatedJudge(self.cluster, made.world, self.witness, self.deeds.told)
-            if self._gated
-            else Judge(self.cluster, made.world, self.witness)
-        )
+        self.judge = Judge(self.cluster, made.world, self.witness, self.deeds)
         self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), things.training_job()])
         if HEALTHY in made.world.services:
             self.deeds.onlooker = Onlooker(self.cluster, self.clock, self.witness, by=served_by(made))
@@ -265,8 +255,7 @@ class Stage:
 
         before = self.witness.last_action
         life = self._born("fresh")
-        settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": self._mode})
-        running = asyncio.create_task(run_controller(life, settings, self.clock, observer=see, seed=0))
+        running = asyncio.create_task(real_controller(0, mode=self._mode)(life, self.clock, see))
         await asyncio.sleep(FRESH)
         await _end([running], self.witness)
         plans = [plan for decision in seen for plan in decision.plans]

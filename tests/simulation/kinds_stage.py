@@ -10,18 +10,17 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Evict, World
 from scaler.kube.api import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, Object
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
-from scaler.settings import Settings
+from scaler.settings import Mode
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, befall, node_object
 from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import ADMISSION, START
+from scaler.sim.stories.play import ADMISSION, START, real_controller
 from tests.campaign import outside
 from tests.campaign.client import Life
 from tests.campaign.outside import Instance
@@ -213,10 +212,9 @@ async def kinds_stage(
     """
     on = KindsStage(kind, seed)
     on.furnish(admission=admission)
-    settings = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": "auto"})
     api = on.cluster.client("world")
     actors = (*makers(api, on.clock), *machines(api, on.clock, seed, force_enqueue=force_enqueue))
-    controller = run_controller(on.life(), settings, on.clock, observer=on.decided, seed=seed)
+    controller = real_controller(seed, mode=Mode.AUTO)(on.life(), on.clock, on.decided)
     async with at_work(*(actor.run() for actor in actors), on.look(), controller):
         yield on
         assert on.witness.failures == []
