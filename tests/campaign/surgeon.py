@@ -40,31 +40,29 @@ class Surgeon(Interceptor):
         self.writes: list[Request] = []
         self.crash: Callable[[float], None] = lambda _pause: None
         self._plan = plan
-        self._chosen: Request | None = None
 
     async def before(self, request: Request) -> None:
-        if request.verb not in WRITES:
-            return
-        if self._plan is not None and len(self.writes) == self._plan.number:
-            self._chosen = request
-        self.writes.append(request)
-        if self._plan is not None and self._chosen is request:
-            self._harm_before(self._plan.how)
+        if request.verb in WRITES:
+            self.writes.append(request)
+        match self._harm(request):
+            case How.CRASH_BEFORE:
+                self.crash(FRESH_LIFE)
+            case How.LOST_REQUEST:
+                raise UnknownOutcomeError("injected: lost request")
+            case How.CONFLICT:
+                raise status_error(409, "Conflict", "injected")
+            case How.TOO_MANY:
+                raise status_error(429, "TooManyRequests", "injected")
 
     async def after(self, request: Request) -> None:
-        if self._plan is None or self._chosen is not request:
-            return
-        if self._plan.how is How.CRASH_AFTER:
-            self.crash(FRESH_LIFE)
-        elif self._plan.how is How.LOST_ANSWER:
-            raise UnknownOutcomeError("injected: lost answer")
+        match self._harm(request):
+            case How.CRASH_AFTER:
+                self.crash(FRESH_LIFE)
+            case How.LOST_ANSWER:
+                raise UnknownOutcomeError("injected: lost answer")
 
-    def _harm_before(self, how: How) -> None:
-        if how is How.CRASH_BEFORE:
-            self.crash(FRESH_LIFE)
-        elif how is How.LOST_REQUEST:
-            raise UnknownOutcomeError("injected: lost request")
-        elif how is How.CONFLICT:
-            raise status_error(409, "Conflict", "injected")
-        elif how is How.TOO_MANY:
-            raise status_error(429, "TooManyRequests", "injected")
+    def _harm(self, request: Request) -> How | None:
+        """What goes wrong with this request: nothing, unless it is the planned write."""
+        if self._plan is None or len(self.writes) <= self._plan.number:
+            return None
+        return self._plan.how if self.writes[self._plan.number] is request else None
