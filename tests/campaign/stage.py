@@ -21,6 +21,7 @@ from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.kubelet import Kubelet
 from scaler.sim.actors.mindie import MindIEController
@@ -28,7 +29,6 @@ from scaler.sim.actors.nodes import NodeLifecycle, node_object
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
-from scaler.sim.stories.world import Actor
 from tests.campaign import things
 from tests.campaign.client import LATENCY, Life
 from tests.campaign.deeds import Deeds

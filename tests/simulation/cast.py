@@ -5,6 +5,7 @@ from __future__ import annotations
 from scaler.clock import Clock
 from scaler.kube.api import KubeApi
 from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.deployments import Deployments
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.infer_operator import InferOperator
@@ -17,7 +18,6 @@ from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano_jobs import VolcanoJobs
-from scaler.sim.stories.world import Actor
 from tests.deployed_operator import DeployedOperator
 
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
