@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 
 from tests.campaign import things
-from tests.campaign.onlooker import HEALTHY, NODES
+from tests.campaign.healthy_tenant import HEALTHY, NODES
 from tests.campaign.schedule import WRITES, Event, Schedule, Weather, blind, slow_webhook, told_to_wait
 from tests.campaign.things import CPU_NODE, Service, World
 

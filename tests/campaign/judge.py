@@ -17,7 +17,7 @@ from scaler.rules.rule import ALL
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from tests.campaign import outside
-from tests.campaign.deeds import Deeds
+from tests.campaign.operations import Deeds
 from tests.campaign.outside import Instance
 from tests.campaign.things import GROUPS, Service, World, training_job
 from tests.campaign.witness import Witness

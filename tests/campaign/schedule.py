@@ -14,9 +14,9 @@ import msgspec
 from scaler.rules.rule import ALL
 from scaler.sim.actors.nodes import NodeSpec
 from tests.campaign import things
+from tests.campaign.healthy_tenant import HEALTHY
+from tests.campaign.healthy_tenant import NODES as HEALTHY_NODES
 from tests.campaign.not_yet import NOT_YET
-from tests.campaign.onlooker import HEALTHY
-from tests.campaign.onlooker import NODES as HEALTHY_NODES
 from tests.campaign.things import CPU_NODE, Service, World
 from tests.faults import Fault, Rule
 from tests.simulation.kinds import Ratio

@@ -31,14 +31,14 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
 from tests.campaign import things
 from tests.campaign.client import LATENCY, Life
-from tests.campaign.deeds import Deeds
+from tests.campaign.healthy_tenant import HEALTHY, Onlooker
 from tests.campaign.judge import Judge
-from tests.campaign.lives import EARLIER, Replica
-from tests.campaign.onlooker import HEALTHY, Onlooker
+from tests.campaign.one_fault import Surgeon
+from tests.campaign.operations import Deeds
 from tests.campaign.quota import QUOTA, Quota, hold_for_quota
+from tests.campaign.replicas import EARLIER, Replica
 from tests.campaign.schedule import Schedule
 from tests.campaign.skew import EarlierLife
-from tests.campaign.surgeon import Surgeon
 from tests.campaign.things import Service
 from tests.campaign.witness import Witness
 from tests.deployed_operator import deployment

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from tests.campaign import schedule as catalogue
-from tests.campaign.lives import TERMINATION
-from tests.campaign.onlooker import HEALTHY, NODES
+from tests.campaign.every_write import differences, plans, reference
+from tests.campaign.healthy_tenant import HEALTHY, NODES
 from tests.campaign.plugin import told
+from tests.campaign.replicas import TERMINATION
 from tests.campaign.schedule import schedule
-from tests.campaign.sieve import differences, plans, reference
 from tests.campaign.stage import play, served_by
 from tests.campaign.things import World
 from tests.faults import Fault

@@ -14,7 +14,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.campaign import things
 from tests.campaign.client import Life
-from tests.campaign.onlooker import HEALTHY, Onlooker
+from tests.campaign.healthy_tenant import HEALTHY, Onlooker
 from tests.campaign.witness import Witness
 
 START = 1_790_000_000.0

@@ -30,7 +30,7 @@ from scaler.names import MANAGED_BY, MANAGED_BY_LABEL, ROUNDS_ANNOTATION
 from scaler.sim.actors import objects
 from scaler.sim.apiserver.interceptor import Request
 from scaler.sim.apiserver.store import Change
-from scaler.sim.stories.claims import claim_of
+from scaler.sim.stories.membership import claim_of
 from tests.campaign import hostile
 from tests.campaign.releases import (
     KEEP,

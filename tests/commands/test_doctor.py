@@ -18,8 +18,8 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.tools.answers.rank_table import gather
 from scaler.tools.diagnosis import Standing, diagnose
-from tests.actuate.test_ranktables import NAME, RULE, by_node, give_chips, rings, server
 from tests.jobs import NAMESPACE
+from tests.ranktables.test_reconciler import NAME, RULE, by_node, give_chips, rings, server
 from tests.rig import START, Rig, rig
 
 

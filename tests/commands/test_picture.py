@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.sim.stories.census import Condition, InstanceView
+from scaler.sim.stories.instances import Condition, InstanceView
 from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Sample, Timeline
 from scaler.tools.simulation import overview
 from scaler.tools.simulation.overview import MANY

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scaler.sim.stories.census import Condition, InstanceView
+from scaler.sim.stories.instances import Condition, InstanceView
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import LoadSample, Moment, MomentKind, Sample, Timeline
 from scaler.tools.simulation.verdicts import judge

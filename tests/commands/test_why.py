@@ -25,9 +25,9 @@ from scaler.tools.cluster.reading import ServiceView
 from scaler.tools.console import console, show
 from scaler.tools.diagnosis import Standing
 from tests import jobs
-from tests.actuate.test_ranktables import rings, server
 from tests.commands.test_cluster import RULE, Forbidden, elastic_service, idle, lease, scale, write
 from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
+from tests.ranktables.test_reconciler import rings, server
 from tests.rig import Rig, rig
 from tests.sim.manifests import deployment, template
 

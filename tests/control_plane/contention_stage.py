@@ -20,7 +20,7 @@ from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.stories.census import Condition, InstanceView, running
+from scaler.sim.stories.instances import Condition, InstanceView, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import ALONE, ScalerProcess, install, scaler

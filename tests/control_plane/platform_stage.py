@@ -21,7 +21,7 @@ from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.stories.census import Condition, InstanceView
+from scaler.sim.stories.instances import Condition, InstanceView
 from scaler.sim.stories.manifests import read_manifests
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import ALONE, install, scaler

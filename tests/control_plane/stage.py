@@ -25,7 +25,7 @@ from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.crds import definitions, workload_definitions
-from scaler.sim.stories.census import Condition, InstanceView, census, running
+from scaler.sim.stories.instances import Condition, InstanceView, census, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.sim.stories.census import Condition
+from scaler.sim.stories.instances import Condition
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import install, scaler
 from tests.control_plane.stage import EXAMPLE, Stage, staged, until

@@ -27,7 +27,7 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.mindie import GROUP_LABEL, RULE_KEY
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.nodes import NodeFate
-from scaler.sim.stories.census import running, service_of
+from scaler.sim.stories.instances import running, service_of
 from tests.control_plane.autoscaler import OPTIONS, Autoscaler, autoscaling
 from tests.control_plane.build import VERSIONS, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions

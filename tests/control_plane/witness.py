@@ -27,7 +27,7 @@ from scaler.kube.api import (
 from scaler.sim.actors import objects
 from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.mirror import Mirror
-from scaler.sim.stories.census import Condition, InstanceView, census
+from scaler.sim.stories.instances import Condition, InstanceView, census
 
 WINDOW = 3.0
 """Seconds in which a decision becomes a pod that this watch shows."""

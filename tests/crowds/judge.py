@@ -15,11 +15,11 @@ from scaler.decide.world import Preempt
 from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Moment, MomentKind, Timeline
+from tests.crowds.delays import dice, weather
 from tests.crowds.services import serving
-from tests.crowds.sight import Sight, fit
 from tests.crowds.stage import watched
 from tests.crowds.stories import AT_WORK, STORIES, Tale, Teller
-from tests.crowds.weather import dice, weather
+from tests.crowds.view import Sight, fit
 from tests.crowds.witness import Witness
 from tests.repeat import played
 from tests.simulation.worlds import failures

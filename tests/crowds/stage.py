@@ -18,8 +18,8 @@ from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import World
+from tests.crowds.delays import CALM, Eyes, Late, Weather, dice
 from tests.crowds.services import Service
-from tests.crowds.weather import CALM, Eyes, Late, Weather, dice
 from tests.crowds.witness import PATIENCE, Witness
 
 

@@ -12,10 +12,10 @@ from scaler.decide import arbitration, nodes, preemption, turn
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.crowds.delays import dice, weather
 from tests.crowds.judge import play
 from tests.crowds.services import crowd, training
 from tests.crowds.stories import STORIES, Teller
-from tests.crowds.weather import dice, weather
 from tests.crowds.witness import Witness
 from tests.mutants import Mutant, broken
 from tests.parts import short_and_long

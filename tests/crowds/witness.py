@@ -16,7 +16,7 @@ from scaler.sim.actors import objects
 from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster
 from tests.crowds.services import FOREIGN, Service
-from tests.crowds.sight import Job, Sight, fit
+from tests.crowds.view import Job, Sight, fit
 
 SETTLED = 1.0
 """Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""

@@ -16,7 +16,7 @@ from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.sim.stories.claims import Claim, claim_of
+from scaler.sim.stories.membership import Claim, claim_of
 from tests.faults import Fault, Faults, Rule
 from tests.sim.manifests import (
     deployment,

@@ -35,7 +35,7 @@ from scaler.sim.actors.operator import NAMESPACE
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.census import Condition, census
+from scaler.sim.stories.instances import Condition, census
 from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import START
 from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scaler.sim.stories.census import Condition
+from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from tests.simulation.worlds import BESIDE, played, played_beside_operator, scenario

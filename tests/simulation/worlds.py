@@ -9,7 +9,7 @@ from scaler.clock import Clock
 from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.census import Condition
+from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.play import ADMISSION, START, play, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Sample, Timeline

@@ -16,7 +16,7 @@ from scaler.sim.actors import objects
 from scaler.sim.load import queueing
 from scaler.sim.load.autoscaling import Advice, Scale, desired
 from scaler.sim.load.queueing import Capacity, Flow
-from scaler.sim.stories.census import Condition
+from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.loads import Autoscaler, Load, Metric
 from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.timeline import LoadSample, MomentKind, Timeline

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from scaler.sim.stories.census import InstanceView, running
+from scaler.sim.stories.instances import InstanceView, running
 
 
 class MomentKind(StrEnum):

@@ -30,7 +30,7 @@ from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.load.service import LoadedService
 from scaler.sim.stories.curses import Curses
-from scaler.sim.stories.happenings import EventError, Happenings, node_specs
+from scaler.sim.stories.events import EventError, Happenings, node_specs
 from scaler.sim.stories.manifests import ManifestError, copied, read_manifests
 from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.scenario import ControllerEvent, Copies, Event, Scenario, SchedulerEvent

@@ -11,7 +11,7 @@ from enum import StrEnum
 from html import escape
 
 from scaler.sim.actors.placement import natural
-from scaler.sim.stories.census import Condition
+from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
 
 WIDTH = 1000

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from scaler.sim.stories.census import Condition, InstanceView
+from scaler.sim.stories.instances import Condition, InstanceView
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
 
 GLYPHS = {

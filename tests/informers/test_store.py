@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scaler.informers.store import Store
 from scaler.kube.metadata import version_of
-from tests.observe.records import Record, a_record
+from tests.informers.records import Record, a_record
 
 Change = tuple[Record | None, Record | None]
 

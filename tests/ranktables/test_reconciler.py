@@ -16,8 +16,8 @@ from scaler.ranktables.table import INITIALIZING
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
+from tests.ranktables.test_table import configuration
 from tests.rig import START, Rig, rig
-from tests.workloads.test_ranktable import configuration
 
 RULE = rule_config_map(rule_document({"group0": 1, "group1": 1}, pods=2))
 NAME = "rings-config-p0"

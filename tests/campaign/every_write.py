@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from scaler.sim.apiserver.interceptor import Request
 from tests.campaign import things
+from tests.campaign.one_fault import How, Plan, Surgeon
 from tests.campaign.schedule import Event, Schedule
 from tests.campaign.stage import Result, play
-from tests.campaign.surgeon import How, Plan, Surgeon
 from tests.campaign.things import CPU_NODE, Service, World
 
 SERVICE = Service("a", "mindie", "a", ladder=((2, 1), (1, 1)), jobs=(2, 1), pods=(2, 1), mindie=True)

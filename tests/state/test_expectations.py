@@ -8,7 +8,7 @@ import pytest
 from scaler.informers.store import Store
 from scaler.sim.loop import run
 from scaler.state.expectations import TIMEOUT, Expectations
-from tests.observe.records import Record, a_record
+from tests.informers.records import Record, a_record
 
 
 class Bench:

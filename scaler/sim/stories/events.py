@@ -21,8 +21,8 @@ from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, befall
 from scaler.sim.actors.placement import natural
 from scaler.sim.stories import scenario
-from scaler.sim.stories.claims import claim_of
 from scaler.sim.stories.manifests import KINDS, apply, delete, ensure_namespace, read_manifests
+from scaler.sim.stories.membership import claim_of
 
 _FATES = {
     NodeFate.NOT_READY: "stops answering",

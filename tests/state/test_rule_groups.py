@@ -6,7 +6,7 @@ from scaler.informers.config_maps import ConfigMapRecord
 from scaler.state import rule_groups
 from scaler.state.rule_groups import RuleGroups
 from tests.jobs import TWO_P_ONE_D, rule_document
-from tests.observe.test_rulebook import record
+from tests.state.test_rules_in_force import record
 
 
 def test_a_valid_rule_has_its_groups_and_others_none() -> None:

@@ -13,7 +13,7 @@ from scaler.kube.api import EventType
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.apiserver.watching import Seen
 from scaler.sim.cluster import SimCluster
-from tests.crowds.sight import Sight
+from tests.crowds.view import Sight
 
 
 class Weather(msgspec.Struct, frozen=True):

@@ -18,8 +18,8 @@ from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError, s
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.observe.records import Record, Thing, record, thing
-from tests.observe.test_watch import EXPIRED, HANG, Played, Scripted, ScriptedApi, bookmark, event, page, play
+from tests.informers.records import Record, Thing, record, thing
+from tests.informers.test_watch import EXPIRED, HANG, Played, Scripted, ScriptedApi, bookmark, event, page, play
 
 BROKEN = UnknownOutcomeError("reset")
 

@@ -12,7 +12,7 @@ from scaler.informers.records import JobRecord
 from scaler.ranktables.table import Status
 from scaler.ranktables.tables import Tables
 from tests.jobs import NAMESPACE, job
-from tests.workloads.test_ranktable import configuration
+from tests.ranktables.test_table import configuration
 
 
 class Seen:

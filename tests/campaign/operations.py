@@ -20,9 +20,9 @@ from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from tests.campaign import hostile, outside, things
-from tests.campaign.lives import Replica
-from tests.campaign.onlooker import HEALTHY, Onlooker
+from tests.campaign.healthy_tenant import HEALTHY, Onlooker
 from tests.campaign.outside import Instance
+from tests.campaign.replicas import Replica
 from tests.campaign.schedule import SCALED, Event
 from tests.campaign.things import Service, World
 from tests.campaign.witness import LEASE, OWN_SUFFIXES

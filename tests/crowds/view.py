@@ -14,7 +14,7 @@ import msgspec
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, Object, Resource
 from scaler.sim.actors import objects
-from scaler.sim.stories.census import service_of
+from scaler.sim.stories.instances import service_of
 from tests.crowds.services import KIND, RULE, Service
 
 Key = tuple[str, str]

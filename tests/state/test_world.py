@@ -14,7 +14,7 @@ from scaler.state.assumed import GRACE, Intent, foreseen, intents
 from scaler.state.world import WorldBuilder, is_missed
 from tests.builders import NOW, SIZE, instance, others
 from tests.jobs import NAMESPACE
-from tests.observe.test_instances import KEY, Seen
+from tests.state.test_instances import KEY, Seen
 
 NPU = "huawei.com/Ascend910"
 

@@ -17,8 +17,8 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import crash_looping
 from scaler.sim.actors.mindie import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors.placement import natural
-from scaler.sim.stories.claims import claim_of
 from scaler.sim.stories.loads import UNGOVERNED
+from scaler.sim.stories.membership import claim_of
 
 
 class Condition(StrEnum):

@@ -17,7 +17,7 @@ from scaler.kube.api import PODS, EventType, Page, Refused, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
 from scaler.names import RULE_LABEL
 from scaler.sim.loop import run
-from tests.observe.records import Record, Thing, record, thing
+from tests.informers.records import Record, Thing, record, thing
 
 HANG = "hang"
 Scripted = Any

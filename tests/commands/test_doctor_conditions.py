@@ -15,7 +15,7 @@ from scaler.ranktables.table import INITIALIZING, rank_table
 from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.devices import PodDevices, pack
-from tests.workloads.test_ranktable import TWO, job
+from tests.ranktables.test_table import TWO, job
 
 OBJECT = job()
 JOB = read_job(OBJECT)

@@ -15,7 +15,7 @@ from scaler.kube.errors import KubeError
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.faults import Fault, Faults, Rule
-from tests.observe.records import Record, Thing, record
+from tests.informers.records import Record, Thing, record
 
 WEATHER = [
     Rule(fault=Fault.NOT_SENT, probability=0.2),
