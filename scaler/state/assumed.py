@@ -7,48 +7,25 @@ the room of pods that are being created to somebody else, and would not see the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum, auto
 
 import msgspec
 
 from scaler.decide.nodes import Amounts, Node, Nodes
-from scaler.decide.world import Admit, Complete, Evict, Instance, Plan, Revoke
+from scaler.decide.world import Admit, Complete, Evict, Instance, Revoke, SlotAction
 
 GRACE = 30.0
 """Seconds until an evicted pod is taken to be gone, as long as its deletionTimestamp has not been seen: the default of
 Kubernetes."""
 
 
-class Intent(Enum):
-    """What is being done to an instance."""
-
-    ADMIT = auto()
-    REVOKE = auto()
-    EVICT = auto()
-
-
-_INTENTS: dict[type, Intent] = {
-    Admit: Intent.ADMIT,
-    Complete: Intent.ADMIT,
-    Revoke: Intent.REVOKE,
-    Evict: Intent.EVICT,
-}
-
-
-def intents(plan: Plan) -> dict[str, Intent]:
-    """What this plan does to the admission of instances, by uid; what it does for their life is left out."""
-    found = ((action.uid, _INTENTS.get(type(action))) for action in plan.actions)
-    return {uid: intent for uid, intent in found if intent is not None}
-
-
-def foreseen(instance: Instance, intent: Intent, since: float) -> Instance:
-    """The instance after that; `since` is when it began."""
-    match intent:
-        case Intent.ADMIT:
+def foreseen(instance: Instance, action: SlotAction, since: float) -> Instance:
+    """The instance after this was done to it; `since` is when it began."""
+    match action:
+        case Admit() | Complete():
             return _admitted(instance, since)
-        case Intent.REVOKE:
+        case Revoke():
             return _revoked(instance)
-        case Intent.EVICT:
+        case Evict():
             return _evicted(instance, since)
 
 

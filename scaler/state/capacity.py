@@ -100,19 +100,16 @@ class CapacityIndex:
         self._skew = skew
         self._touched.update(dict.fromkeys(self._entries))
 
-    def node_changed(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
-        """The node has come, has become another, or has gone."""
-        facts = new or old
-        if facts is None:
+    def node_changed(self, name: str, facts: NodeFacts | None) -> None:
+        """The node has come, has become another, or has gone (None)."""
+        entry = self._entries.get(name) if facts is None else self._entry(name)
+        if entry is None or entry.facts == facts:
             return
-        entry = self._entries.get(facts.name) if new is None else self._entry(facts.name)
-        if entry is None or entry.facts == new:
-            return
-        if new is not None and (entry.facts is None or _schedulable(entry.facts) != _schedulable(new)):
+        if facts is not None and (entry.facts is None or _schedulable(entry.facts) != _schedulable(facts)):
             entry.since = self._now()
-        entry.facts = new
-        entry.home = self._home(new) if new is not None else None
-        self._touched[facts.name] = None
+        entry.facts = facts
+        entry.home = self._home(facts) if facts is not None else None
+        self._touched[name] = None
 
     def pod_changed(self, old: PodLoad | None, new: PodLoad | None) -> None:
         """The pod has come, has become another, or has gone; `old` is what was given of it last."""

@@ -17,13 +17,13 @@ from scaler.decide.world import Instance, Reason, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged, RoomChanged
 from scaler.informers.pods import PodRecord
-from scaler.informers.records import NodeFacts
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex, PodLoad
-from scaler.state.instances import COUNTS_ON, ENDED, Instances
+from scaler.state.instances import COUNTS_ON, Instances
 from scaler.state.last_valid import LastValid, decode
+from scaler.state.lifecycle import ENDED
 from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.workloads.kind import NO_LABELS
@@ -110,13 +110,14 @@ class ClusterState:
 
     def on_pod(self, change: PodChanged) -> None:
         """Count what the pod takes of its node."""
-        if not _takes_the_same(change.old, change.new):
-            self.capacity.pod_changed(_load(change.old), _load(change.new))
+        old, new = _load(change.old), _load(change.new)
+        if old != new:
+            self.capacity.pod_changed(old, new)
             self._tell_room()
 
     def on_node(self, change: NodeChanged) -> None:
         """Count what the node has."""
-        self.capacity.node_changed(None if change.facts is not None else NodeFacts(change.name), change.facts)
+        self.capacity.node_changed(change.name, change.facts)
         self._tell_room()
 
     def on_instance(self, change: InstanceChanged) -> None:
@@ -138,15 +139,8 @@ class ClusterState:
         return decode(record.own, name) if record is not None and record.own is not None else None
 
 
-def _takes_the_same(old: PodRecord | None, new: PodRecord | None) -> bool:
-    """Whether a change of the pod changed nothing on its node."""
-    if old is None or new is None:
-        return (old or new).node == ""  # type: ignore[union-attr]  # a change has at least one side
-    same = old.node == new.node and old.phase == new.phase
-    return same and old.deletion == new.deletion and old.requests == new.requests
-
-
 def _load(record: PodRecord | None) -> PodLoad | None:
+    """What the pod takes of its node; None where it takes nothing."""
     if record is None or not record.node:
         return None
     return PodLoad(record.node, record.requests, record.deletion, record.phase in ENDED)

@@ -6,7 +6,7 @@ An instance is either a job (it exists without pods) or what pods tell of themse
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from scaler.clock import Skew
@@ -18,7 +18,7 @@ from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
-from scaler.state.lifecycle import in_our_time, life_of
+from scaler.state.lifecycle import ENDED, in_our_time, life_of
 from scaler.workloads.ascendjob import Job
 from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
@@ -26,7 +26,6 @@ from scaler.workloads.kinds import holding_impossible
 VOLCANOS_OWN = "podgroup-"
 """How the names of PodGroups begin that Volcano makes for pods without one."""
 COUNTS_ON = "It counts as it did when it was admitted"
-ENDED = ("Failed", "Succeeded")
 
 
 class Instances:
@@ -306,36 +305,35 @@ def _asked_by_job(
     """Of all its expected pods, whether they exist or not."""
     if len(record.needs) != len(names):
         return {}
-    bound = {name for name in names if (pod := owned.get(name)) is not None and pod.node and not pod.terminating}
     known = cache.priorities.get("", record.priority_class) if record.priority_class else None
-    return {
-        "needs": _together(record.needs),
-        "unbound": _together(need for name, need in zip(names, record.needs, strict=True) if name not in bound),
-        "seats": tuple(
-            (owned[name].node, need)
-            for name, need in zip(names, record.needs, strict=True)
-            if name in bound and owned[name].phase not in ENDED
-        ),
-        "priority": known.worth(record.namespace) if known is not None else 0,
-    }
+    priority = known.worth(record.namespace) if known is not None else 0
+    return _asked_of_nodes([(owned.get(name), need) for name, need in zip(names, record.needs, strict=True)], priority)
 
 
 def _asked_by_pods(present: Sequence[PodRecord], size: int) -> dict[str, Any]:
     """Pods that do not exist yet are taken to ask for what the first one asks."""
-    claimed = [(pod, pod.claim.need) for pod in present if pod.claim is not None]
+    claimed = [(pod, pod.claim) for pod in present if pod.claim is not None]
     if not claimed:
         return {}
-    missing = [claimed[0][1]] * max(0, size - len(claimed))
+    missing = [(None, claimed[0][1].need)] * max(0, size - len(claimed))
+    asked = [*((pod, claim.need) for pod, claim in claimed), *missing]
+    return _asked_of_nodes(asked, max(claim.priority for _, claim in claimed))
+
+
+def _asked_of_nodes(asked: Sequence[tuple[PodRecord | None, PodRequest]], priority: int) -> dict[str, Any]:
+    """`asked`: each expected pod, None where it is missing, and what it asks for."""
+    bound = [(pod, need) for pod, need in asked if pod is not None and pod.node and not pod.terminating]
+    needs = Counter(need for _, need in asked)
     return {
-        "needs": _together([*(need for _, need in claimed), *missing]),
-        "unbound": _together([*(need for pod, need in claimed if not pod.node), *missing]),
-        "seats": tuple((pod.node, need) for pod, need in claimed if pod.node and pod.phase not in ENDED),
-        "priority": max(pod.claim.priority for pod, _ in claimed if pod.claim is not None),
+        "needs": _together(needs),
+        "unbound": _together(needs - Counter(need for _, need in bound)),
+        "seats": tuple((pod.node, need) for pod, need in bound if pod.phase not in ENDED),
+        "priority": priority,
     }
 
 
-def _together(needs: Iterable[PodRequest]) -> PodRequests:
-    return tuple(sorted(Counter(needs).items()))
+def _together(needs: Counter[PodRequest]) -> PodRequests:
+    return tuple(sorted(needs.items()))
 
 
 # pods as counts

@@ -14,8 +14,20 @@ from contextlib import suppress
 import msgspec
 
 from scaler.decide.nodes import Nodes, PodRequest
-from scaler.decide.world import Instance, Memory, Plan, Policy, Service, ServiceKey, World
-from scaler.state.assumed import Intent, foreseen, intents, with_evictions
+from scaler.decide.world import (
+    Admit,
+    Complete,
+    Evict,
+    Instance,
+    Memory,
+    Plan,
+    Policy,
+    Service,
+    ServiceKey,
+    SlotAction,
+    World,
+)
+from scaler.state.assumed import foreseen, with_evictions
 from scaler.state.cluster import ClusterState
 
 
@@ -32,10 +44,10 @@ def _without_words(service: Service) -> Service:
 
 
 class _Assumed(msgspec.Struct):
-    """A service with writes under way: as the cache shows it, and what is being done to its instances."""
+    """A service with writes under way: as the cache shows it, and what is being done to its instances, by uid."""
 
     seen: Service
-    doing: dict[str, Intent]
+    doing: dict[str, SlotAction]
     since: float
 
 
@@ -75,16 +87,19 @@ class WorldBuilder:
         return self._put(self._state.service(key))
 
     def assume(self, plan: Plan, now: float) -> None:
-        """The plan is being carried out."""
-        self._assume(plan.key, intents(plan), now)
+        """The plan is being carried out. What it does for the life of instances is not foreseen."""
+        doing = {action.uid: action for action in plan.actions if isinstance(action, SlotAction)}
+        self._assume(plan.key, doing, now)
 
     def retry(self, key: ServiceKey, *, settled: bool) -> None:
         """Carrying out a plan has failed: what was written of it may still be unseen, and nothing more is done before
         `look_at`. What was not made or not deleted takes its room, as the cache shows it."""
         assumed = self._assumed.get(key)
         if assumed is not None:
-            kept = () if settled else (uid for uid, intent in assumed.doing.items() if intent is Intent.ADMIT)
-            self._assume(key, dict.fromkeys(kept, Intent.ADMIT), assumed.since)
+            kept: dict[str, SlotAction] = {}
+            if not settled:
+                kept |= {uid: action for uid, action in assumed.doing.items() if isinstance(action, Admit | Complete)}
+            self._assume(key, kept, assumed.since)
 
     def leave(self, key: ServiceKey) -> None:
         """The service is gone."""
@@ -130,11 +145,11 @@ class WorldBuilder:
             (instance, assumed.since)
             for assumed in self._assumed.values()
             for instance in assumed.seen.instances
-            if assumed.doing.get(instance.uid) is Intent.EVICT and instance.seats
+            if isinstance(assumed.doing.get(instance.uid), Evict) and instance.seats
         ]
         return with_evictions(nodes, evicted) if evicted else nodes
 
-    def _assume(self, key: ServiceKey, doing: dict[str, Intent], now: float) -> None:
+    def _assume(self, key: ServiceKey, doing: dict[str, SlotAction], now: float) -> None:
         seen = self._state.service(key)
         self._assumed[key] = _Assumed(seen, doing, now)
         self._put(self._foreseen(self._assumed[key]))

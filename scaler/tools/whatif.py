@@ -159,7 +159,7 @@ def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
 def _known(nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> Nodes:
     index = CapacityIndex()
     for facts in nodes:
-        index.node_changed(None, facts)
+        index.node_changed(facts.name, facts)
     return index.nodes({need for one in services for part in one.asked.needs.values() for need, _ in part})
 
 

@@ -47,7 +47,8 @@ def filled() -> CapacityIndex:
     index, chance = CapacityIndex(), random.Random(0)
     index.nodes(NEEDS)
     for number in range(NODES):
-        index.node_changed(None, node(number))
+        facts = node(number)
+        index.node_changed(facts.name, facts)
     for number in range(PODS):
         index.pod_changed(None, load(number, chance))
     return index
@@ -92,7 +93,7 @@ def _memory() -> float:
     index = CapacityIndex()
     index.nodes(NEEDS)
     for facts in nodes:
-        index.node_changed(None, facts)
+        index.node_changed(facts.name, facts)
     for pod in pods:
         index.pod_changed(None, pod)
     size = tracemalloc.get_traced_memory()[0]

@@ -35,7 +35,7 @@ def index(*happened: NodeFacts | PodLoad) -> CapacityIndex:
     result = CapacityIndex()
     for new in happened:
         if isinstance(new, NodeFacts):
-            result.node_changed(None, new)
+            result.node_changed(new.name, new)
         else:
             result.pod_changed(None, new)
     return result
@@ -89,9 +89,9 @@ def test_pods_may_be_seen_before_their_node_and_after_it() -> None:
     of = index(load(4))
     assert of.nodes([EIGHT]).nodes == ()
     assert of.problems == {"node-1": "pods are bound to it, but there is no such node"}
-    of.node_changed(None, node())
+    of.node_changed("node-1", node())
     assert only(of).free == (4, 9)
-    of.node_changed(node(), None)
+    of.node_changed("node-1", None)
     of.pod_changed(load(4), None)
     assert (of.problems, of.nodes([EIGHT]).nodes) == ({}, ())
 
@@ -135,7 +135,7 @@ def test_nodes_are_sorted_by_name_and_alike_ones_share_their_class() -> None:
 def test_what_has_not_changed_is_the_same_object() -> None:
     of = index(node("node-1"), node("node-2"), load(4))
     before = of.nodes([EIGHT])
-    of.node_changed(node(), node())
+    of.node_changed("node-1", node())
     of.pod_changed(load(4), load(4))
     before_it_counted = of.is_stale
     assert not before_it_counted
@@ -159,27 +159,26 @@ def test_amounts_that_nobody_asks_for_are_not_counted_and_others_in_whole_grains
 def test_since_when_a_node_is_schedulable_or_not_is_when_that_was_first_seen() -> None:
     now = [10.0]
     of = CapacityIndex(lambda: now[0])
-    of.node_changed(None, node())
+    of.node_changed("node-1", node())
     now[0] = 20.0
-    of.node_changed(node(), node(labels={"a": "b"}))
+    of.node_changed("node-1", node(labels={"a": "b"}))
     assert only(of).since == 10.0
-    of.node_changed(None, node(ready=False))
+    of.node_changed("node-1", node(ready=False))
     now[0] = 30.0
-    of.node_changed(None, node(ready=False, unschedulable=True))
+    of.node_changed("node-1", node(ready=False, unschedulable=True))
     assert (only(of).since, only(of).schedulable) == (20.0, False)
-    of.node_changed(None, node())
+    of.node_changed("node-1", node())
     assert only(of).since == 30.0
     now[0] = 40.0
-    of.node_changed(node(), None)
-    of.node_changed(None, node())
+    of.node_changed("node-1", None)
+    of.node_changed("node-1", node())
     assert only(of).since == 40.0
 
 
 def test_going_of_a_pod_that_was_never_told_of_does_no_harm() -> None:
     of = index(node())
     of.pod_changed(load(4), None)
-    of.node_changed(None, None)
-    of.node_changed(node("node-2"), None)
+    of.node_changed("node-2", None)
     assert only(of).free == (12, 11)
 
 
@@ -235,7 +234,7 @@ def played(
         if at % 3 == 0:
             of.nodes(requests[: at % 2 + 1])
         if isinstance(new, NodeFacts):
-            of.node_changed(nodes.get(new.name), new)
+            of.node_changed(new.name, new)
             nodes[new.name] = new
         else:
             of.pod_changed(pods.pop(number, None), new)

@@ -10,7 +10,7 @@ import pytest
 from scaler.decide.nodes import Nodes
 from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, World
 from scaler.informers.records import NodeFacts
-from scaler.state.assumed import GRACE, Intent, foreseen, intents
+from scaler.state.assumed import GRACE, foreseen
 from scaler.state.world import WorldBuilder, is_missed
 from tests.builders import NOW, SIZE, instance, others
 from tests.jobs import NAMESPACE
@@ -31,7 +31,7 @@ class Stage(Seen):
         amounts = {NPU: 16, "pods": 110}
         for name in ("n1", "n2"):
             self.node(name, ready=True)
-            self.state.capacity.node_changed(None, NodeFacts(name, allocatable=amounts, capacity=amounts))
+            self.state.capacity.node_changed(name, NodeFacts(name, allocatable=amounts, capacity=amounts))
         self.builder.look_at(KEY)
 
     def world(self) -> World:
@@ -164,26 +164,29 @@ def test_after_a_failure_only_what_is_not_seen_yet_of_an_admission_is_assumed(st
 
 def test_what_others_make_loses_its_gates_and_comes_again_with_them() -> None:
     coming = msgspec.structs.replace(others("p0"), pods=1, gated=1)
-    admitted = foreseen(coming, Intent.ADMIT, NOW)
+    admitted = foreseen(coming, Admit(coming.uid), NOW)
     assert (admitted.pods, admitted.gated) == (1, 0)
-    assert foreseen(others("p0", "Admitted"), Intent.REVOKE, NOW).gated == SIZE
+    assert foreseen(others("p0", "Admitted"), Revoke("uid-p0"), NOW).gated == SIZE
 
 
 def test_what_is_being_revoked_has_no_pods_but_those_that_were_bound_meanwhile() -> None:
-    revoked = foreseen(instance("p0", "Admitted"), Intent.REVOKE, NOW)
+    revoked = foreseen(instance("p0", "Admitted"), Revoke("uid-p0"), NOW)
     assert (revoked.pods, revoked.leftovers, revoked.admitted_at) == (0, False, 0.0)
-    assert foreseen(instance("p0", "Admitted", bound=1), Intent.REVOKE, NOW).pods == 1
+    assert foreseen(instance("p0", "Admitted", bound=1), Revoke("uid-p0"), NOW).pods == 1
 
 
 def test_nobody_knows_when_pods_end_on_a_lost_node() -> None:
     lost = instance("p0", "Running", terminating=1, ends_by=-1.0)
-    assert foreseen(lost, Intent.EVICT, NOW).ends_by == -1.0
+    assert foreseen(lost, Evict("uid-p0", "ns/rule/other"), NOW).ends_by == -1.0
 
 
-def test_only_what_the_plan_does_to_admissions_is_foreseen() -> None:
+def test_only_what_the_plan_does_to_admissions_is_foreseen(stage: Stage) -> None:
     from scaler.decide.life import Expire
 
-    assert intents(plan(Admit("a"), Expire("b"))) == {"a": Intent.ADMIT}
+    before = stage.world().services[0].instances
+    stage.builder.assume(plan(Expire("uid-d0"), Admit("uid-p0")), NOW)
+    after = stage.world().services[0].instances
+    assert [one.uid for one, then in zip(before, after, strict=True) if one != then] == ["uid-p0"]
 
 
 # resync
