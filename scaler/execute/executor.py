@@ -7,9 +7,8 @@ every deletion names the uid and the version that it means.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 import structlog
@@ -20,21 +19,12 @@ from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Revoke, Se
 from scaler.execute.gates import Gates
 from scaler.execute.lifecycle import LifecycleExecutor
 from scaler.execute.recreation import RecreationGuard
+from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered
 from scaler.informers.lookup import JobLookup
 from scaler.informers.records import JobRecord
-from scaler.informers.store import Store
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Resource
-from scaler.kube.errors import (
-    AlreadyExistsError,
-    BadRequestError,
-    ConflictError,
-    ForbiddenError,
-    InvalidError,
-    KubeError,
-    NotFoundError,
-    NotSentError,
-    StatusError,
-)
+from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError, StatusError
+from scaler.kube.metadata import Metadata
 from scaler.kube.writer import Writer, controller_uid
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
@@ -42,8 +32,6 @@ from scaler.workloads import ascendjob_objects as objects
 
 _log = structlog.get_logger(__name__)
 
-REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, AlreadyExistsError)
-"""Answers that will not change by asking again at once."""
 UNDO_TRIES = 5
 """How often a pod is looked at again that changes while it is to be deleted unbound."""
 
@@ -69,18 +57,13 @@ class Executor:
         clock: Clock,
     ) -> None:
         self._cache = cache = state.cache
-        self._steps = LifecycleExecutor(writer, cache, expectations, clock)
-        self._gates = Gates(writer, state, expectations)
+        self._writes = writes = ExpectedWrites(writer, cache, expectations)
+        self._steps = LifecycleExecutor(writes, cache, clock)
+        self._gates = Gates(writer, writes, state)
         self._lookup = JobLookup(cache, writer.find)
         self._guard = RecreationGuard(self._lookup)
         self._writer = writer
-        self._expectations = expectations
         self._clusterd = clusterd
-        self._stores: dict[Resource, Store[Any]] = {
-            PODS: cache.pods,
-            POD_GROUPS: cache.pod_groups,
-            SERVICES: cache.services,
-        }
 
     async def perform(self, plan: Plan) -> tuple[ActionResult, ...]:
         """Do what the plan says; one outcome per action, never an error of the seam."""
@@ -89,6 +72,13 @@ class Executor:
         return tuple(task.result() for task in running)
 
     async def _perform(self, key: ServiceKey, action: Action) -> ActionResult:
+        try:
+            return ActionResult(action.uid, refused=await self._do(key, action))
+        except KubeError as error:
+            return ActionResult(action.uid, failed=str(error))
+
+    async def _do(self, key: ServiceKey, action: Action) -> str:
+        """The words of a refusal, "" without one. Raises errors of the seam: then the decision is made anew."""
         record = self._cache.job(action.uid)
         if record is None or not self._is_made_here(record):
             return await self._release(key, action)
@@ -96,16 +86,17 @@ class Executor:
             case Admit() | Complete():
                 return await self._make_if_it_helps(key, record, undo=isinstance(action, Admit))
             case Revoke():
-                return await self._revoke(key, record)
+                await self._revoke(key, record)
             case Evict():
                 return await self._release(key, action)
             case _:
-                return await self._step(key, record, action)
+                await self._step(key, record, action)
+        return ""
 
     def _is_made_here(self, record: JobRecord) -> bool:
         return self._cache.makes_pods and record.kind == ASCEND_JOBS.kind
 
-    async def _release(self, key: ServiceKey, action: Action) -> ActionResult:
+    async def _release(self, key: ServiceKey, action: Action) -> str:
         """An instance whose pods others make: all that can be done is to release it or to take it back."""
         try:
             match action:
@@ -118,40 +109,33 @@ class Executor:
                 case _:
                     pass  # whoever makes its pods looks after its life
         except REFUSALS as error:
-            return ActionResult(action.uid, refused=_words(error))
-        except KubeError as error:
-            return ActionResult(action.uid, failed=str(error))
-        return ActionResult(action.uid)
+            return _words(error)
+        return ""
 
-    async def _step(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> ActionResult:
-        """Whatever goes wrong, the decision is made anew: there is nothing to undo. What may end pods that run is done
-        only where no watch was behind."""
-        try:
-            if isinstance(step, Finish):
-                pods = self._cache.pods_of(record.uid)
-                missing = (name for name in record.job.pods if name not in pods or pods[name].terminating)
-                await self._none_there(record, missing)
-            if not isinstance(step, Remove | Resize) or await self._lookup.is_as_known(record):
-                await self._steps.perform(key, record, step)
-        except KubeError as error:
-            return ActionResult(record.uid, failed=str(error))
-        return ActionResult(record.uid)
+    async def _step(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> None:
+        """Whatever goes wrong, there is nothing to undo. What may end pods that run is done only where no watch was
+        behind."""
+        if isinstance(step, Finish):
+            pods = self._cache.pods_of(record.uid)
+            missing = (name for name in record.job.pods if name not in pods or pods[name].terminating)
+            await self._none_there(record, missing)
+        if not isinstance(step, Remove | Resize) or await self._lookup.is_as_known(record):
+            await self._steps.perform(key, record, step)
 
     # admit, complete
 
-    async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> ActionResult:
+    async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
         """A job that is not what was decided about any more is decided about anew."""
-        try:
-            if not await self._guard.is_as_known(record):
-                return ActionResult(record.uid)
-        except KubeError as error:
-            return ActionResult(record.uid, failed=str(error))
+        if not await self._guard.is_as_known(record):
+            return ""
         words = self._guard.in_vain(record.uid)
-        if words:
-            return ActionResult(record.uid, refused=words) if undo else ActionResult(record.uid, failed=words)
-        return await self._make(key, record, undo=undo)
+        if not words:
+            return await self._make(key, record, undo=undo)
+        if undo:
+            return words
+        raise NotSentError(words)
 
-    async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> ActionResult:
+    async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
         """PodGroup first, because Volcano makes one of its own for a pod without; then the rest at once."""
         made: list[tuple[Resource, Object]] = []
         errors: list[KubeError] = []
@@ -159,7 +143,7 @@ class Executor:
             missing = self._missing(record)
         except Exception as error:  # a shape of job that nobody thought of must not stop the other services
             _log.exception("no objects can be made of a job", service=str(key), job=record.name)
-            return ActionResult(record.uid, refused=f"no objects can be made of its spec: {error!r}")
+            return f"no objects can be made of its spec: {error!r}"
         for batch in missing:
             errors = await self._create_all(key, batch, made)
             if errors:
@@ -168,16 +152,14 @@ class Executor:
             metas = ((resource, obj["metadata"]) for resource, obj in made)
             self._guard.made(record.uid, ((f"{resource.kind} {meta['name']}", meta["uid"]) for resource, meta in metas))
         if not errors:
-            return (
-                await self._release(key, Complete(record.uid)) if self._is_gated(record) else ActionResult(record.uid)
-            )
+            return await self._release(key, Complete(record.uid)) if self._is_gated(record) else ""
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
-            return ActionResult(record.uid, failed=str(errors[0]))
+            raise errors[0]
         if undo and await self._undo(key, record, made):
             self._guard.forget(record.uid)
-            return ActionResult(record.uid, refused=_words(refusal))
-        return ActionResult(record.uid, failed=str(refusal))
+            return _words(refusal)
+        raise refusal
 
     def _is_gated(self, record: JobRecord) -> bool:
         """Admission put our gate onto pods that we made, because their template names the rule."""
@@ -201,17 +183,11 @@ class Executor:
         self, key: ServiceKey, batch: list[tuple[Resource, Object]], made: list[tuple[Resource, Object]]
     ) -> list[KubeError]:
         """Create all, wait for all; what exists afterwards is added to `made`."""
-        results = await _gather([self._create(key, resource, body) for resource, body in batch])
-        made += [(resource, made_) for (resource, _), made_ in zip(batch, results, strict=True) if _is_object(made_)]
+        results = await gathered([self._writes.create(key, resource, body) for resource, body in batch])
+        made += [
+            (resource, made_) for (resource, _), made_ in zip(batch, results, strict=True) if isinstance(made_, dict)
+        ]
         return [error for error in results if isinstance(error, KubeError)]
-
-    async def _create(self, key: ServiceKey, resource: Resource, body: Object) -> Object:
-        created = await self._writer.create(resource, body["metadata"]["namespace"], body)
-        meta = created["metadata"]
-        self._expectations.expect(
-            key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"], meta["resourceVersion"]
-        )
-        return created
 
     async def _undo(self, key: ServiceKey, record: JobRecord, made: list[tuple[Resource, Object]]) -> bool:
         """Leave nothing of a refused instance: False when a pod stays, because a scheduler was quick to bind it, or
@@ -221,11 +197,11 @@ class Executor:
         """
         pods = {obj["metadata"]["name"]: obj for resource, obj in made if resource is PODS}
         unseen = self._none_there(record, (name for name in record.job.pods if name not in pods))
-        results = await _gather([*(self._delete_unbound(key, pod) for pod in pods.values()), unseen])
+        results = await gathered([*(self._delete_unbound(key, pod) for pod in pods.values()), unseen])
         gone = all(result in (True, None) for result in results)
         if gone:
-            rest = [(resource, obj["metadata"]) for resource, obj in reversed(made) if resource is not PODS]
-            results += await _gather([self._delete(key, resource, meta) for resource, meta in rest])
+            rest = [(resource, _known(obj)) for resource, obj in reversed(made) if resource is not PODS]
+            results += await gathered([self._writes.delete(key, resource, known) for resource, known in rest])
         for error in results:
             if isinstance(error, KubeError):
                 _log.warning("undo failed", service=str(key), error=str(error))
@@ -237,7 +213,7 @@ class Executor:
             if pod["spec"].get("nodeName"):
                 return False
             try:
-                await self._delete(key, PODS, pod["metadata"], exactly=True)
+                await self._writes.delete(key, PODS, _known(pod), exactly=True)
                 return True
             except ConflictError:
                 with suppress(NotFoundError):
@@ -246,31 +222,21 @@ class Executor:
 
     # revoke
 
-    async def _revoke(self, key: ServiceKey, record: JobRecord) -> ActionResult:
-        """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone."""
+    async def _revoke(self, key: ServiceKey, record: JobRecord) -> None:
+        """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone, and with
+        any pod the PodGroup stays: no precondition of it would tell."""
         unbound = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.node and not pod.terminating]
         if unbound:
             self._guard.forget(record.uid)
-        metas = [_meta(pod.namespace, pod.name, pod.uid, pod.resource_version) for pod in unbound]
-        results = await _gather([self._delete(key, PODS, meta, exactly=True) for meta in metas])
-        errors = [error for error in results if isinstance(error, KubeError)]
+        await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in unbound])
         group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
-        if not errors and group is not None and group.owner_uid == record.uid:
-            meta = _meta(group.namespace, group.name, group.uid, group.resource_version)
-            results = await _gather([self._delete_group(key, record, meta)])
-            errors = [error for error in results if isinstance(error, KubeError)]
-        return ActionResult(record.uid, failed=str(errors[0]) if errors else "")
-
-    async def _delete_group(self, key: ServiceKey, record: JobRecord, meta: dict[str, str]) -> None:
-        """Delete the PodGroup, unless a pod is there after all: no precondition of the PodGroup would tell."""
-        await self._none_there(record, record.job.pods)
-        await self._delete(key, POD_GROUPS, meta)
+        if group is not None and group.owner_uid == record.uid:
+            await self._none_there(record, record.job.pods)
+            await self._writes.delete(key, POD_GROUPS, group)
 
     async def _none_there(self, record: JobRecord, names: Iterable[str]) -> None:
         """NotSentError where one of these pods exists: the watch of pods may be far behind."""
-        for pod in await _gather([self._pod_there(record, name) for name in names]):
-            if isinstance(pod, KubeError):
-                raise pod
+        for pod in await all_done([self._pod_there(record, name) for name in names]):
             if pod:
                 raise NotSentError(f"{pod} of it exists, which the watch has not shown yet")
 
@@ -283,31 +249,10 @@ class Executor:
         stays = controller_uid(pod) == record.uid and "deletionTimestamp" not in pod["metadata"]
         return f"pod {name}" if stays else ""
 
-    async def _delete(
-        self, key: ServiceKey, resource: Resource, meta: dict[str, str], *, exactly: bool = False
-    ) -> None:
-        """`exactly` = only the version that the decision saw: a pod that was bound since then has another."""
-        version = meta["resourceVersion"] if exactly else ""
-        await self._writer.delete(resource, meta["namespace"], meta["name"], uid=meta["uid"], resource_version=version)
-        self._expectations.expect_gone(key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"])
 
-
-def _meta(namespace: str, name: str, uid: str, resource_version: str) -> dict[str, str]:
-    return {"namespace": namespace, "name": name, "uid": uid, "resourceVersion": resource_version}
-
-
-def _is_object(result: object) -> bool:
-    return isinstance(result, dict)
+def _known(made: Object) -> Metadata:
+    return msgspec.convert(made["metadata"], Metadata)
 
 
 def _words(error: KubeError) -> str:
     return error.message if isinstance(error, StatusError) else str(error)
-
-
-async def _gather(calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Run all to their end; errors of the seam are results, anything else is a bug and is raised."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, KubeError):
-            raise result
-    return results

@@ -7,45 +7,35 @@ is released by the next pass.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from scaler.decide.world import ServiceKey
+from scaler.execute.writes import ExpectedWrites, all_done
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
-from scaler.kube.errors import (
-    BadRequestError,
-    ConflictError,
-    ForbiddenError,
-    InvalidError,
-    KubeError,
-    NotFoundError,
-    NotSentError,
-)
+from scaler.kube.errors import ConflictError, NotFoundError, NotSentError
 from scaler.kube.writer import Writer
 from scaler.names import DELETION_COST, GATE, POD_GROUP
 from scaler.state.cluster import ClusterState
-from scaler.state.expectations import Expectations
 from scaler.state.instances import VOLCANOS_OWN, starts_with_leader
 from scaler.workloads.kind import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
 
 TRIES = 5
 """How often a patch is sent that the API server answers with a conflict although the pod is the one that is meant."""
-REFUSALS = (ForbiddenError, InvalidError, BadRequestError)
 _KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 
 
 class Gates:
     """Raises errors of the seam: the caller tells a refusal from what is tried again."""
 
-    def __init__(self, writer: Writer, state: ClusterState, expectations: Expectations[ServiceKey]) -> None:
+    def __init__(self, writer: Writer, writes: ExpectedWrites, state: ClusterState) -> None:
         self._writer = writer
+        self._writes = writes
         self._instances = state.instances
         self._cache = state.cache
-        self._expectations = expectations
 
     async def release(self, key: ServiceKey, uid: str) -> None:
         """Take our gate off all pods of the instance, in parallel; those that are gone meanwhile are not missed."""
@@ -53,25 +43,25 @@ class Gates:
         pods.sort(key=lambda pod: pod.name)
         gated = [pod for pod in pods if pod.gated]
         await self._gather_in_own_group(key, uid, pods)
-        await _all([self._patch(key, pod, _release(pod)) for pod in gated])
+        await all_done([self._patch(key, pod, _release(pod)) for pod in gated])
 
     async def revoke(self, key: ServiceKey, uid: str) -> None:
         """Delete its pods, exactly as the decision saw them: one that got bound meanwhile stays."""
         unbound = [pod for pod in self._cache.pods_of(uid).values() if not pod.node and not pod.terminating]
-        await _all([self._delete(key, pod) for pod in unbound if not pod.gated])
+        await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in unbound if not pod.gated])
 
     async def evict(self, key: ServiceKey, uid: str) -> None:
         """Delete its pods, bound or not, exactly as the decision saw them and with their grace period: preemption, the
         one case in which something that runs is deleted. Where others make its pods, they come again, held."""
         pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
-        await _all([self._delete(key, pod) for pod in pods])
+        await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in pods])
 
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
         """A pod that is gone is not missed. A conflict alone proves nothing: an API server may compare the uid with
         that of a predecessor of the same name, which only its own cache still has."""
         for _ in range(TRIES):
             try:
-                after = await self._writer.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.STRATEGIC)
+                await self._writes.patch(key, PODS, pod, patch, PatchType.STRATEGIC)
             except NotFoundError:  # gone, or new and not everywhere known: the watch tells, and then it is tried again
                 raise NotSentError(f"pod {pod.name} is not found") from None
             except ConflictError:
@@ -79,14 +69,8 @@ class Gates:
                     if (await self._writer.get(PODS, pod.namespace, pod.name))["metadata"]["uid"] == pod.uid:
                         continue
                 return
-            version = str(after["metadata"]["resourceVersion"])
-            self._expectations.expect(key, self._cache.pods, pod.namespace, pod.name, pod.uid, version)
             return
         raise NotSentError(f"pod {pod.name}: {TRIES} conflicts in a row")
-
-    async def _delete(self, key: ServiceKey, pod: PodRecord) -> None:
-        await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid, resource_version=pod.resource_version)
-        self._expectations.expect_gone(key, self._cache.pods, pod.namespace, pod.name, pod.uid)
 
     # a PodGroup of its own
 
@@ -102,8 +86,8 @@ class Gates:
             await self._join(name, moving)
         else:
             await self._make_group(name, key, membership, pods)
-        await _all([self._patch(key, pod, {"metadata": _named(pod, {POD_GROUP: name})}) for pod in moving])
-        await _all([self._keep_no_room(pods[0].namespace, left) for left in sorted(_made_by_volcano(waiting))])
+        await all_done([self._patch(key, pod, {"metadata": _named(pod, {POD_GROUP: name})}) for pod in moving])
+        await all_done([self._keep_no_room(pods[0].namespace, left) for left in sorted(_made_by_volcano(waiting))])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:
         """Without its last pod, what Volcano made would keep room for one as long as it is in the queue, and other
@@ -146,9 +130,7 @@ class Gates:
             leader_first=leader_first,
             others=[(other.name, other.uid) for other in others],
         )
-        made = (await self._writer.create(POD_GROUPS, first.namespace, body))["metadata"]
-        store = self._cache.pod_groups
-        self._expectations.expect(key, store, first.namespace, name, made["uid"], made["resourceVersion"])
+        await self._writes.create(key, POD_GROUPS, body)
 
 
 def _made_by_volcano(pods: Sequence[PodRecord]) -> set[str]:
@@ -165,14 +147,3 @@ def _release(pod: PodRecord) -> dict[str, Any]:
     discounted = pod.claim is not None and pod.claim.discounted
     meta = _named(pod, {DELETION_COST: None}) if discounted else {"uid": pod.uid}
     return {"metadata": meta, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
-
-
-async def _all(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all to their end, then raise the gravest error: one that asking again would not mend comes first."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    errors = [result for result in results if isinstance(result, BaseException)]
-    for error in errors:
-        if not isinstance(error, KubeError):
-            raise error
-    if errors:
-        raise next((error for error in errors if isinstance(error, REFUSALS)), errors[0])

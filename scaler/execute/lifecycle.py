@@ -12,11 +12,10 @@ from typing import Any, assert_never
 from scaler.clock import Clock
 from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resize
 from scaler.decide.world import ServiceKey
+from scaler.execute.writes import ExpectedWrites
 from scaler.informers.cache import Cache
 from scaler.informers.records import JobRecord
-from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, Object, PatchType
-from scaler.kube.writer import Writer
-from scaler.state.expectations import Expectations
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, PatchType
 from scaler.workloads import ascendjob_objects as objects
 from scaler.workloads.ascendjob_status import final_patch, replica_statuses
 from scaler.workloads.run_policy import rounds_patch
@@ -25,10 +24,9 @@ from scaler.workloads.run_policy import rounds_patch
 class LifecycleExecutor:
     """Raises errors of the seam: the caller tries again after a pause."""
 
-    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey], clock: Clock) -> None:
-        self._writer = writer
+    def __init__(self, writes: ExpectedWrites, cache: Cache, clock: Clock) -> None:
+        self._writes = writes
         self._cache = cache
-        self._expectations = expectations
         self._clock = clock
 
     async def perform(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> None:
@@ -44,10 +42,7 @@ class LifecycleExecutor:
             case Finish():
                 await self._patch_job(key, record, self._final_patch(record, step), subresource="status")
             case Expire():
-                await self._writer.delete(
-                    ASCEND_JOBS, record.namespace, record.name, uid=record.uid, propagation_policy="Background"
-                )
-                self._expectations.expect_gone(key, self._cache.jobs, record.namespace, record.name, record.uid)
+                await self._writes.delete(key, ASCEND_JOBS, record, propagation_policy="Background")
             case _:
                 assert_never(step)
 
@@ -61,25 +56,18 @@ class LifecycleExecutor:
     async def _patch_job(
         self, key: ServiceKey, record: JobRecord, patch: dict[str, Any], *, subresource: str = ""
     ) -> None:
-        after = await self._writer.patch(
-            ASCEND_JOBS, record.namespace, record.name, patch, patch_type=PatchType.MERGE, subresource=subresource
-        )
-        version = _version(after)
-        self._expectations.expect(key, self._cache.jobs, record.namespace, record.name, record.uid, version)
+        await self._writes.patch(key, ASCEND_JOBS, record, patch, PatchType.MERGE, subresource)
 
     async def _remove(self, key: ServiceKey, record: JobRecord, names: Sequence[str]) -> None:
         """One after the other: lowered replicas go from the highest index down."""
         owned = self._cache.pods_of(record.uid)
         for pod in [owned[name] for name in names if name in owned]:
-            version = pod.resource_version
-            await self._writer.delete(PODS, pod.namespace, pod.name, uid=pod.uid, resource_version=version)
-            self._expectations.expect_gone(key, self._cache.pods, pod.namespace, pod.name, pod.uid)
+            await self._writes.delete(key, PODS, pod, exactly=True)
 
     async def _remove_pod_group(self, key: ServiceKey, record: JobRecord) -> None:
         group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
         if group is not None and group.owner_uid == record.uid:
-            await self._writer.delete(POD_GROUPS, group.namespace, group.name, uid=group.uid)
-            self._expectations.expect_gone(key, self._cache.pod_groups, group.namespace, group.name, group.uid)
+            await self._writes.delete(key, POD_GROUPS, group)
 
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
         """Volcano reads the size of a gang from its PodGroup alone; what else is in it stays."""
@@ -92,9 +80,4 @@ class LifecycleExecutor:
             {"op": "add", "path": f"/spec/{name}", "value": wanted[name]}
             for name in ("minMember", "minTaskMember", "minResources")
         ]
-        after = await self._writer.patch(POD_GROUPS, group.namespace, group.name, patch, patch_type=PatchType.JSON)
-        self._expectations.expect(key, self._cache.pod_groups, group.namespace, group.name, group.uid, _version(after))
-
-
-def _version(obj: Object) -> str:
-    return str(obj["metadata"]["resourceVersion"])
+        await self._writes.patch(key, POD_GROUPS, group, patch, PatchType.JSON)

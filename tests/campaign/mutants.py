@@ -14,7 +14,7 @@ import sys
 from scaler import app, clock, controller, election
 from scaler.decide import demand, draft, groups, members
 from scaler.execute import executor as actuator
-from scaler.execute import gates
+from scaler.execute import gates, writes
 from scaler.informers import cache, pod_instances, sight, store
 from scaler.informers import informer as watch
 from scaler.kube import outbox, writer
@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant("admits one too many beside a pair of revisions", groups, "Places.has_place_for",
            "(rollout.newest < rollout.outdated and lasting < self.target)", "True", "gated rollout"),
     Mutant("late members are forgotten", demand, "is_incomplete", "lacks = i.gated > 0 or", "lacks =", "gated 2"),
-    Mutant("takes back what got bound meanwhile", gates, "Gates._delete", "resource_version=pod.resource_version",
-           'resource_version=""', "gated-race"),
+    Mutant("takes back what got bound meanwhile", writes, "ExpectedWrites.delete", "known.resource_version if exactly",
+           '"" if exactly', "gated-race"),
     Mutant("revokes bound instances of others", draft, "may_be_revoked", "instance.bound or ", "", "gated-half-bound",
            BOUND_IN_HANDS),
     Mutant("forgets what was told by a pod that has gone", pod_instances, "PodInstances._remove",

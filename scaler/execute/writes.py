@@ -1,0 +1,93 @@
+"""Writes to the objects of instances, each of which has to come back before its service is decided about again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from scaler.decide.world import ServiceKey
+from scaler.informers.cache import Cache
+from scaler.informers.store import Store, Stored
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
+from scaler.kube.errors import (
+    AlreadyExistsError,
+    BadRequestError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+)
+from scaler.kube.writer import Writer
+from scaler.state.expectations import Expectations
+
+REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, AlreadyExistsError)
+"""Answers that will not change by asking again at once."""
+
+
+class ExpectedWrites:
+    """Each write names the uid that it means. Raises errors of the seam."""
+
+    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey]) -> None:
+        self._writer = writer
+        self._expectations = expectations
+        self._stores: dict[Resource, Store[Any]] = {
+            ASCEND_JOBS: cache.jobs,
+            PODS: cache.pods,
+            POD_GROUPS: cache.pod_groups,
+            SERVICES: cache.services,
+        }
+
+    async def create(self, key: ServiceKey, resource: Resource, body: Object) -> Object:
+        """The object as it is after that; one that was there already counts as created."""
+        created = await self._writer.create(resource, body["metadata"]["namespace"], body)
+        meta = created["metadata"]
+        self._expectations.expect(
+            key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"], meta["resourceVersion"]
+        )
+        return created
+
+    async def patch(
+        self,
+        key: ServiceKey,
+        resource: Resource,
+        known: Stored,
+        patch: Any,
+        patch_type: PatchType,
+        subresource: str = "",
+    ) -> None:
+        """The patch itself has to name the uid."""
+        after = await self._writer.patch(
+            resource, known.namespace, known.name, patch, patch_type=patch_type, subresource=subresource
+        )
+        version = str(after["metadata"]["resourceVersion"])
+        self._expectations.expect(key, self._stores[resource], known.namespace, known.name, known.uid, version)
+
+    async def delete(
+        self, key: ServiceKey, resource: Resource, known: Stored, *, exactly: bool = False, propagation_policy: str = ""
+    ) -> None:
+        """`exactly` = only the version that the decision saw: a pod that was bound since then has another."""
+        version = known.resource_version if exactly else ""
+        await self._writer.delete(
+            resource, known.namespace, known.name, uid=known.uid, resource_version=version,
+            propagation_policy=propagation_policy,
+        )  # fmt: skip
+        self._expectations.expect_gone(key, self._stores[resource], known.namespace, known.name, known.uid)
+
+
+async def gathered(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Run all to their end; errors of the seam are results, anything else is a bug and is raised."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, KubeError):
+            raise result
+    return results
+
+
+async def all_done(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Run all to their end, then raise the gravest error: one that asking again would not mend comes first."""
+    results = await gathered(calls)
+    errors = [result for result in results if isinstance(result, KubeError)]
+    if errors:
+        raise next((error for error in errors if isinstance(error, REFUSALS)), errors[0])
+    return results
