@@ -57,31 +57,24 @@ class _Home(msgspec.Struct, frozen=True, gc=False):
     passing: tuple[Taint, ...]
 
 
-class _Entry:
+class _Entry(msgspec.Struct, eq=False):
     """One node and what sits on it. `node` is the value that was made of it last."""
 
-    __slots__ = ("ending", "facts", "home", "node", "since", "used")
-
-    def __init__(self) -> None:
-        self.facts: NodeFacts | None = None
-        self.home: _Home | None = None
-        self.since = 0.0
-        self.used: dict[str, int] = {}
-        """By all bound pods that have not ended, those that are terminating included."""
-        self.ending: dict[float, dict[str, int]] = {}
-        """By the terminating ones of them, by when they should be gone."""
-        self.node: Node | None = None
-
-
-def no_clock() -> float:
-    """Where nobody cares since when something is as it is."""
-    return 0.0
+    facts: NodeFacts | None = None
+    home: _Home | None = None
+    since: float = 0.0
+    used: dict[str, int] = {}
+    """By all bound pods that have not ended, those that are terminating included."""
+    ending: dict[float, dict[str, int]] = {}
+    """By the terminating ones of them, by when they should be gone."""
+    node: Node | None = None
 
 
 class CapacityIndex:
-    """Nodes by name. Feed it every node and every pod, of whatever namespace. `now` gives seconds since the epoch."""
+    """Nodes by name. Feed it every node and every pod, of whatever namespace. `now` gives seconds since the epoch; it
+    may be left out where nobody cares since when something is as it is."""
 
-    def __init__(self, now: Callable[[], float] = no_clock) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self._now = now
         self._entries: dict[str, _Entry] = {}
         self._requests: frozenset[PodRequest] = frozenset()

@@ -37,7 +37,7 @@ class Home(NamedTuple):
 
     def last_valid(self, rule: Name) -> Name:
         """The ConfigMap that keeps the last valid document of a rule."""
-        return Name(self.namespace, _suffixed(".".join(rule), LAST_VALID_SUFFIX))
+        return Name(self.namespace, object_name(".".join(rule), MAX_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX)
 
     def is_left_over(self, place: Name, rule: Name) -> bool:
         """Whether what stands at `place` about `rule` is ours and of no use any more."""
@@ -80,10 +80,6 @@ def same_content(existing: Object, wanted: Object) -> bool:
     return all((existing.get(part) or {}) == (wanted.get(part) or {}) for part in ("data", "binaryData")) and all(
         wanted["metadata"][part].items() <= (metadata.get(part) or {}).items() for part in ("labels", "annotations")
     )
-
-
-def _suffixed(text: str, suffix: str) -> str:
-    return object_name(text, MAX_NAME - len(suffix)) + suffix
 
 
 def object_name(text: str, limit: int) -> str:

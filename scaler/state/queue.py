@@ -110,14 +110,11 @@ class WorkQueue(Generic[K]):
             keys = sorted(self._dirty - self._processing)
             if keys or self._poked:
                 self._poked = False
-                self._take(keys)
+                self._dirty.difference_update(keys)
+                self._processing.update(keys)
+                for key in keys:
+                    self._due.pop(key, None)
                 return keys
-
-    def _take(self, keys: list[K]) -> None:
-        self._dirty.difference_update(keys)
-        self._processing.update(keys)
-        for key in keys:
-            self._due.pop(key, None)
 
     def hold(self, key: K) -> None:
         """Process `key` although it was not taken: it is not given out before `done`."""
