@@ -9,7 +9,7 @@ that makes no progress ends. Must not do I/O, read a clock or log.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from scaler.decide import preemption, turn
 from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
@@ -178,7 +178,7 @@ class Arbitration:
                 continue
             hands = [m for m in draft.demand.hands if m.uid not in draft.chosen and m.uid not in draft.revoked]
             for member in newest_admission_first(hands):
-                if self._is_beyond(draft, member):
+                if _is_above(draft, member, draft.demand.largest(member.instance.group or "")):
                     draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
             hands = [m for m in hands if m.uid not in draft.revoked]
             self._too_many = _beyond_target(draft, hands)
@@ -219,15 +219,6 @@ class Arbitration:
             return None
         turn.end_of(draft, member.uid, self.moment)
         return turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
-
-    @staticmethod
-    def _is_beyond(draft: Draft, member: Member) -> bool:
-        """More of its group have a slot than the largest ratio with enough live instances names."""
-        name = member.instance.group or ""
-        group = draft.demand.groups[name]
-        revoked = sum(m.uid in draft.revoked for m in group.members)
-        most = draft.demand.largest(name)
-        return group.running + group.in_flight - revoked > most and not group.places.keeps(member)
 
     def _any_fits(self, members: Iterable[Member]) -> bool:
         return any(self.placement.fits(member.unbound) is None for member in members)
@@ -357,11 +348,16 @@ def _beyond_target(draft: Draft, hands: Iterable[Member]) -> set[str]:
     of its group was thought lost. What the target misses goes before it."""
     found = set[str]()
     for member in newest_admission_first(hands):
-        group = draft.demand.groups[member.instance.group or ""]
-        gone = sum(m.uid in draft.revoked or m.uid in found for m in group.members)
-        if group.running + group.in_flight - gone > group.places.target and not group.places.keeps(member):
+        if _is_above(draft, member, draft.demand.groups[member.instance.group or ""].target, found):
             found.add(member.uid)
     return found
+
+
+def _is_above(draft: Draft, member: Member, most: int, found: Collection[str] = ()) -> bool:
+    """More of its group than so many have a slot, what is revoked and what was `found` before left out."""
+    group = draft.demand.groups[member.instance.group or ""]
+    gone = sum(m.uid in draft.revoked or m.uid in found for m in group.members)
+    return group.running + group.in_flight - gone > most and not group.places.keeps(member)
 
 
 BEING_GIVEN_BACK = "pods of revoked instances still have to go"

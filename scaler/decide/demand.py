@@ -151,7 +151,7 @@ class Demand:
                 self.loose.append(member)
             elif member.in_hands:
                 self.half_made.add(member.uid)
-        self.loose += [member for member in group.released if member.in_part or member.awaits_owner]
+        self.loose += [member for member in group.released if member.lacks_binds]
 
     def _lack(self, name: str, number: int) -> None:
         """What is missing of the smallest ratio beside what is bound and has a slot; of that, what is bound in part."""

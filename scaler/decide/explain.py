@@ -145,13 +145,6 @@ def _rule_missing(verdict: Verdict, plan: Plan) -> str:
     )
 
 
-def _rule_invalid(verdict: Verdict, plan: Plan) -> str:
-    return (
-        f"ConfigMap {plan.key.namespace}/{plan.key.rule} has never held a valid rule{_colon(verdict)}; "
-        f"mend it, 'scaler lint' says where."
-    )
-
-
 def _revoked(verdict: Verdict, plan: Plan) -> str:
     names = tuple(name for part in verdict.about for name in part.split(", ") if name in plan.groups)
     if verdict.about == (NOBODY,):
@@ -172,10 +165,6 @@ def _waiting_for_scheduler(verdict: Verdict, _: Plan) -> str:
     return f"Admitted; waits for the scheduler to bind its pods{_colon(verdict)}."
 
 
-def _broken(verdict: Verdict, _: Plan) -> str:
-    return f"Was running or starting and is not whole any more{_colon(verdict)}."
-
-
 def _about(verdict: Verdict, default: str) -> str:
     return "; ".join(part for part in verdict.about if part) or default
 
@@ -189,9 +178,7 @@ def _fixed(sentence: str) -> Callable[[Verdict, Plan], str]:
     """A sentence in which `{about}` and `{colon}` stand for what the reason refers to."""
 
     def say(verdict: Verdict, plan: Plan) -> str:
-        return sentence.format(
-            about=_about(verdict, "not known"), colon=_colon(verdict), rule=plan.key.rule, group=verdict.group
-        )
+        return sentence.format(about=_about(verdict, "not known"), colon=_colon(verdict), key=plan.key)
 
     return say
 
@@ -202,11 +189,14 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.SCALED_DOWN: _scaled_down,
     Reason.GROUP_UNKNOWN: _group_unknown,
     Reason.GROUP_LABEL_MISSING: _fixed(
-        "The label mind-cluster/group-name is missing or empty; set it to the group of rule {rule} this job belongs to."
+        "The label mind-cluster/group-name is missing or empty; "
+        "set it to the group of rule {key.rule} this job belongs to."
     ),
     Reason.JOB_ID_MISSING: _fixed("The label jobID is missing or empty; set it to the id of the inference service."),
     Reason.RULE_MISSING: _rule_missing,
-    Reason.RULE_INVALID: _rule_invalid,
+    Reason.RULE_INVALID: _fixed(
+        "ConfigMap {key.namespace}/{key.rule} has never held a valid rule{colon}; mend it, 'scaler lint' says where."
+    ),
     Reason.MINIMUM_DOES_NOT_FIT: _fixed("The smallest ratio of the service does not fit on the free nodes{colon}."),
     Reason.MINIMUM_INCOMPLETE: _fixed("Jobs of the smallest ratio are missing or spoilt{colon}; the others wait."),
     Reason.MINIMUM_TOO_LARGE: _fixed("The smallest ratio would not fit even on empty nodes{colon}; use a smaller one."),
@@ -220,12 +210,12 @@ _SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
     Reason.NAME_TAKEN: _fixed("{about} already exists and belongs to another owner; it has to go first."),
     Reason.CREATE_REFUSED: _fixed("Its creation was refused: {about}; tried again on change and with pauses."),
     Reason.JOB_INVALID: _fixed("No pods can be made of the job: {about}. Mend the job."),
-    Reason.PAUSED: _fixed('Rule {rule} says mind-cluster/paused: "true"; remove the annotation to go on.'),
+    Reason.PAUSED: _fixed('Rule {key.rule} says mind-cluster/paused: "true"; remove the annotation to go on.'),
     Reason.TERMINATING: _fixed("Its pods are going away{colon}; it can start again when they are gone."),
     Reason.WAITING_FOR_SCHEDULER: _waiting_for_scheduler,
     Reason.STARTING: _fixed("All its pods are bound and starting{colon}."),
     Reason.RUNNING: _fixed("Runs."),
-    Reason.BROKEN: _broken,
+    Reason.BROKEN: _fixed("Was running or starting and is not whole any more{colon}."),
     Reason.FINISHED: _fixed("Its job has finished for good{colon}; delete and apply the job to start it again."),
     Reason.SURPLUS_RUNNING: _surplus,
     Reason.REVOKE_WOULD_COST_RESTARTS: _fixed(

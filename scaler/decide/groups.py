@@ -2,28 +2,86 @@
 
 from __future__ import annotations
 
+from copy import copy
+
+import msgspec
+
 from scaler.decide.members import Member
-from scaler.decide.rollouts import NONE, Rollout, rollouts_of
+from scaler.decide.rollouts import Rollout, rollouts_of
 from scaler.decide.target import Target, choose_target
 from scaler.decide.world import GroupPlan, State
 from scaler.rules.rule import Rule
 
 
-class Group:
+class Places(msgspec.Struct, eq=False):
+    """Who has a place in a group. Copied for each decision, since a decision gives places away."""
+
+    rollouts: dict[str, Rollout] = {}
+    target: int = 0
+    taken: int = 0
+    """Instances that have a place, pairs not taken together, with those to which this decision gives one."""
+    admitted: int = 0
+    """Instances that this decision gave a place, and those of them that stand beside an outdated one."""
+    beside: int = 0
+
+    def copy(self) -> Places:
+        """Places of its own for one decision."""
+        other = copy(self)
+        if self.rollouts:
+            other.rollouts = {owner: copy(rollout) for owner, rollout in self.rollouts.items()}
+        return other
+
+    @property
+    def fewest(self) -> int:
+        """The fewest places in which all that has one now could stand: every pair that can be is one."""
+        return self.taken - sum(rollout.pairs for rollout in self.rollouts.values()) if self.rollouts else self.taken
+
+    def has_place_for(self, member: Member) -> bool:
+        """Whether an instance that has no place can get one. Beside an outdated one it needs none of its own, but has
+        to be within the target when those are gone: running surplus is not made anew."""
+        rollout = self._rollout_of(member)
+        if rollout is None:
+            return self.taken < self.target
+        lasting = self.taken - sum(rollout.outdated for rollout in self.rollouts.values())
+        return self.fewest < self.target or (rollout.newest < rollout.outdated and lasting < self.target)
+
+    def admit(self, member: Member) -> None:
+        """Give a place to an instance that is admitted."""
+        self.admitted += 1
+        self.beside += self.taken >= self.target
+        self.seat(member)
+
+    def seat(self, member: Member) -> None:
+        """Give a place to an instance that has none."""
+        rollout = self._rollout_of(member)
+        self.taken += 1
+        if rollout is not None:
+            rollout.newest += 1
+
+    def keeps(self, member: Member) -> bool:
+        """Whether the place that an instance has is within the target, or needs none of its own."""
+        rollout = self._rollout_of(member)
+        return self.fewest <= self.target or (rollout is not None and rollout.newest <= rollout.outdated)
+
+    def _rollout_of(self, member: Member) -> Rollout | None:
+        return None if member.instance.outdated else self.rollouts.get(member.instance.owner)
+
+
+class Group(msgspec.Struct, eq=False):
     """The members of one group and its counts, before the decision takes effect."""
 
-    __slots__ = ("held", "in_flight", "live", "members", "paired", "places", "released", "rolling", "running", "target")
-
-    def __init__(self) -> None:
-        self.members: list[Member] = []
-        self.held: list[Member] = []
-        self.released: list[Member] = []
-        """Admitted, broken or without its PodGroup: the only ones that may have to be completed or revoked."""
-        self.running = self.in_flight = self.live = 0
-        self.rolling = False
-        """An instance of an outdated revision runs."""
-        self.target = self.paired = 0
-        self.places = Places()
+    members: list[Member] = []
+    held: list[Member] = []
+    released: list[Member] = []
+    """Admitted, broken or without its PodGroup: the only ones that may have to be completed or revoked."""
+    running: int = 0
+    in_flight: int = 0
+    live: int = 0
+    rolling: bool = False
+    """An instance of an outdated revision runs."""
+    target: int = 0
+    paired: int = 0
+    places: Places = msgspec.field(default_factory=Places)
 
     def add(self, member: Member) -> None:
         """Count one more instance."""
@@ -73,63 +131,6 @@ class Group:
             paired=self.paired,
             beside=beside,
         )
-
-
-class Places:
-    """Who has a place in a group. Copied for each decision, since a decision gives places away."""
-
-    __slots__ = ("admitted", "beside", "rollouts", "taken", "target")
-
-    def __init__(self) -> None:
-        self.rollouts = NONE
-        self.target = 0
-        self.taken = 0
-        """Instances that have a place, pairs not taken together, with those to which this decision gives one."""
-        self.admitted = self.beside = 0
-        """Instances that this decision gave a place, and those of them that stand beside an outdated one."""
-
-    def copy(self) -> Places:
-        """Places of its own for one decision."""
-        other = Places()
-        other.target, other.taken, other.admitted, other.beside = self.target, self.taken, self.admitted, self.beside
-        if self.rollouts:
-            other.rollouts = {owner: rollout.copy() for owner, rollout in self.rollouts.items()}
-        return other
-
-    @property
-    def fewest(self) -> int:
-        """The fewest places in which all that has one now could stand: every pair that can be is one."""
-        return self.taken - sum(rollout.pairs for rollout in self.rollouts.values()) if self.rollouts else self.taken
-
-    def has_place_for(self, member: Member) -> bool:
-        """Whether an instance that has no place can get one. Beside an outdated one it needs none of its own, but has
-        to be within the target when those are gone: running surplus is not made anew."""
-        rollout = self._rollout_of(member)
-        if rollout is None:
-            return self.taken < self.target
-        lasting = self.taken - sum(rollout.outdated for rollout in self.rollouts.values())
-        return self.fewest < self.target or (rollout.newest < rollout.outdated and lasting < self.target)
-
-    def admit(self, member: Member) -> None:
-        """Give a place to an instance that is admitted."""
-        self.admitted += 1
-        self.beside += self.taken >= self.target
-        self.seat(member)
-
-    def seat(self, member: Member) -> None:
-        """Give a place to an instance that has none."""
-        rollout = self._rollout_of(member)
-        self.taken += 1
-        if rollout is not None:
-            rollout.newest += 1
-
-    def keeps(self, member: Member) -> bool:
-        """Whether the place that an instance has is within the target, or needs none of its own."""
-        rollout = self._rollout_of(member)
-        return self.fewest <= self.target or (rollout is not None and rollout.newest <= rollout.outdated)
-
-    def _rollout_of(self, member: Member) -> Rollout | None:
-        return None if member.instance.outdated else self.rollouts.get(member.instance.owner)
 
 
 def groups_of(rule: Rule | None, members: tuple[Member, ...]) -> tuple[dict[str, Group], Target | None]:

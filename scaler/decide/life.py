@@ -1,7 +1,7 @@
 """How an instance restarts and ends, as values: what its job asks for, what its pods show, what is done about it.
 
-`plan.lifecycle` decides on them. Names of pods are listed only where something is wrong with them or the job has ended,
-so that an instance that runs stays a handful of numbers.
+`decide.lifecycle` decides on them. Names of pods are listed only where something is wrong with them or the job has
+ended, so that an instance that runs stays a handful of numbers.
 """
 
 from __future__ import annotations

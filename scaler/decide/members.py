@@ -69,16 +69,14 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
         return not (i.owner_deleting or i.owner_finished or (i.faults and self.state is State.HELD))
 
     @property
-    def in_part(self) -> bool:
-        """Some pods of it are bound, and others are with the scheduler or will be at once."""
-        i = self.instance
-        return self.has_slot and 0 < i.bound < i.expected and not i.more_to_come
+    def lacks_binds(self) -> bool:
+        """Some pods of it are bound, and others are not."""
+        return self.has_slot and 0 < self.instance.bound < self.instance.expected
 
     @property
-    def awaits_owner(self) -> bool:
-        """Its owner makes the rest of its pods once the first ones are ready."""
-        i = self.instance
-        return self.has_slot and 0 < i.bound < i.expected and i.more_to_come
+    def in_part(self) -> bool:
+        """The others are with the scheduler or will be at once: no owner waits with them for the first ones."""
+        return self.lacks_binds and not self.instance.more_to_come
 
     @property
     def unbound(self) -> PodRequests:

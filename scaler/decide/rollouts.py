@@ -10,31 +10,24 @@ than is above the target: where both have a place of their own, both count. Pure
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+
+import msgspec
 
 from scaler.decide.members import Member
 
 
-class Rollout:
+class Rollout(msgspec.Struct, eq=False):
     """One owner of which outdated instances run, within one group."""
 
-    __slots__ = ("live", "live_newest", "newest", "outdated", "wanted")
-
-    def __init__(self) -> None:
-        self.outdated = 0
-        """Outdated instances that count as running."""
-        self.newest = 0
-        """Newest ones that take a place, running or in flight."""
-        self.live = self.live_newest = 0
-        self.wanted = 0
-        """Instances that the owner is told to have; 0 = not known."""
-
-    def copy(self) -> Rollout:
-        """One to count on with."""
-        other = Rollout()
-        for name in self.__slots__:
-            setattr(other, name, getattr(self, name))
-        return other
+    outdated: int = 0
+    """Outdated instances that count as running."""
+    newest: int = 0
+    """Newest ones that take a place, running or in flight."""
+    live: int = 0
+    live_newest: int = 0
+    wanted: int = 0
+    """Instances that the owner is told to have; 0 = not known."""
 
     @property
     def pairs(self) -> int:
@@ -44,9 +37,6 @@ class Rollout:
     def passing(self) -> int:
         """Live instances that will be gone when the rollout is over: a ratio must not build on them."""
         return min(self.outdated, self.live_newest, max(0, self.live - self.wanted))
-
-
-NONE: Mapping[str, Rollout] = {}
 
 
 def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from scaler.decide.draft import Draft
+from scaler.decide.members import Member
 from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory, State, Turns
 
 Clock = ServiceMemory | InstanceMemory
@@ -205,16 +206,16 @@ def settle(draft: Draft, moment: Moment) -> None:
         draft.remember(made=None)
     if demand.has_turns or demand.hands or demand.loose or draft.has_changes:
         for member in demand.members:
-            _settle_instance(draft, member.uid, moment, in_hands=member.in_hands, in_part=member.in_part)
+            _settle_instance(draft, member, moment)
             if demand.serves and draft.of(member.uid).turns and member.state is not State.BROKEN:
                 draft.remember_of(member.uid, turns=Turns.NONE)
     _forget_what_nothing_hangs_on(draft)
 
 
-def _settle_instance(draft: Draft, uid: str, moment: Moment, *, in_hands: bool, in_part: bool) -> None:
-    memory = draft.of(uid)
+def _settle_instance(draft: Draft, member: Member, moment: Moment) -> None:
+    uid, memory = member.uid, draft.of(member.uid)
     of_minimum = uid in draft.chosen
-    with_scheduler = (in_hands and uid not in draft.revoked) or in_part or uid in draft.admitted
+    with_scheduler = (member.in_hands and uid not in draft.revoked) or member.in_part or uid in draft.admitted
     if memory.turn_since and (of_minimum or not with_scheduler):
         draft.remember_of(uid, turn_since=0.0)
     elif with_scheduler and not of_minimum and not memory.turn_since and not memory.turn_over:
