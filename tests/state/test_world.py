@@ -10,8 +10,7 @@ import pytest
 from scaler.decide.nodes import Nodes
 from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, World
 from scaler.informers.records import NodeFacts
-from scaler.state.assumed import GRACE, foreseen
-from scaler.state.world import WorldBuilder, is_missed
+from scaler.state.world import GRACE, WorldBuilder, foreseen, is_missed
 from tests.builders import NOW, SIZE, instance, others
 from tests.jobs import NAMESPACE
 from tests.state.test_instances import KEY, Seen
